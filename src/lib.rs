@@ -68,6 +68,8 @@ pub mod backup;
 pub mod cli;
 pub mod client;
 #[cfg(feature = "server")]
+pub mod cluster;
+#[cfg(feature = "server")]
 pub mod config;
 #[cfg(feature = "server")]
 mod dashboard;

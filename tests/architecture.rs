@@ -20,6 +20,7 @@ use sources::Sources;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("store", &[]),
+    ("cluster", &["domain", "store"]),
     ("entropy", &["domain"]),
     ("steady_clock", &["domain", "entropy"]),
     ("stored", &["domain", "store"]),
@@ -147,6 +148,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "auth",
             "cli",
             "client",
+            "cluster",
             "doctor",
             "events",
             "fixes",
@@ -192,6 +194,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "backup",
     "cli",
     "client",
+    "cluster",
     "doctor",
     "fixes",
     "git",

@@ -30,7 +30,7 @@ mod restored;
 mod sync_dir;
 
 #[cfg(test)]
-mod conformance;
+pub mod conformance;
 #[cfg(test)]
 pub mod fixtures;
 #[cfg(test)]

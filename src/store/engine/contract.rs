@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::membership::{ClusterRecord, NodeRecord};
 use super::shard::{Owner, Shard, Tenure, Version};
 use crate::store::batch::{Changes, Sequence};
 use crate::store::contract::StoreError;
@@ -14,6 +15,15 @@ pub trait Engine: Send + Sync + 'static {
     fn probe(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
 
     fn limits(&self) -> Limits;
+
+    /// The cluster's record; writes this one if there is none yet.
+    fn found(&self, cluster: &ClusterRecord) -> impl Future<Output = Result<ClusterRecord, EngineError>> + Send;
+
+    /// Writes the record of a node.
+    fn announce(&self, node: &NodeRecord) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// All nodes that have ever announced themselves, not older than this call.
+    fn nodes(&self) -> impl Future<Output = Result<Vec<NodeRecord>, EngineError>> + Send;
 
     /// The shards that have a record, not older than this call.
     fn shards(&self) -> impl Future<Output = Result<Vec<Shard>, EngineError>> + Send;
@@ -32,6 +42,10 @@ pub trait Engine: Send + Sync + 'static {
         tenure: &mut Tenure,
         transaction: &Transaction<'_>,
     ) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// Leaves a shard, to this node if one is named. After [`EngineError::Away`] it may have happened; the same call says
+    /// whether.
+    fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> impl Future<Output = Result<(), EngineError>> + Send;
 
     fn room(&self) -> impl Future<Output = Result<Room, EngineError>> + Send;
 

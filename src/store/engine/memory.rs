@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::contract::{Engine, EngineError, Limits, Pairs, Room, Transaction};
+use super::membership::{ClusterRecord, NodeRecord};
 use super::outcome::resolve;
 use super::shard::{Owner, Shard, Tenure, Version};
 use crate::store::batch::Changes;
@@ -21,6 +22,8 @@ pub struct Cluster {
 
 #[derive(Default)]
 struct State {
+    cluster: Option<ClusterRecord>,
+    nodes: BTreeMap<String, NodeRecord>,
     shards: BTreeMap<u16, (Shard, Pairs)>,
     version: u64,
     /// Requests that were given up and are still on their way.
@@ -107,7 +110,7 @@ impl MemoryEngine {
         self.network.lock().faults = faults;
     }
 
-    async fn write(&self, write: Write) -> Result<Result<Version, Option<Shard>>, EngineError> {
+    async fn write(&self, write: Write) -> Result<Result<Version, Option<Box<Shard>>>, EngineError> {
         let fate = self.network.lock().fate();
         let refuses_compares = self.network.lock().faults.refuses_compares;
         pass(fate.delay_before).await;
@@ -138,10 +141,18 @@ impl MemoryEngine {
         if fate.delivery == Delivery::LostAfter { Err(lost()) } else { Ok(written) }
     }
 
-    async fn read<T>(&self, read: impl FnOnce(&State) -> T) -> Result<T, EngineError> {
+    async fn resolved(&self, write: Write) -> Result<Option<Version>, EngineError> {
+        let record = write.record.clone();
+        Ok(match self.write(write).await? {
+            Ok(version) => Some(version),
+            Err(found) => resolve(&record, found.as_deref()),
+        })
+    }
+
+    async fn read<T>(&self, read: impl FnOnce(&mut State) -> T) -> Result<T, EngineError> {
         let fate = self.network.lock().fate();
         pass(fate.delay_before + fate.delay_after).await;
-        if fate.delivery == Delivery::Answered { Ok(read(&self.cluster.state.lock())) } else { Err(lost()) }
+        if fate.delivery == Delivery::Answered { Ok(read(&mut self.cluster.state.lock())) } else { Err(lost()) }
     }
 }
 
@@ -176,11 +187,11 @@ impl Network {
 
 impl State {
     /// The new version, or the record whose version is another.
-    fn write(&mut self, write: &Write) -> Result<Version, Option<Shard>> {
+    fn write(&mut self, write: &Write) -> Result<Version, Option<Box<Shard>>> {
         let number = write.record.number;
         let found = self.shards.get(&number).map(|(shard, _)| shard);
         if found.map_or(Version(0), |shard| shard.version) != write.compared {
-            return Err(found.cloned());
+            return Err(found.cloned().map(Box::new));
         }
         self.version += 1;
         self.writes += 1;
@@ -206,6 +217,23 @@ impl Engine for MemoryEngine {
         self.limits
     }
 
+    async fn found(&self, cluster: &ClusterRecord) -> Result<ClusterRecord, EngineError> {
+        self.read(|state| *state.cluster.get_or_insert(*cluster)).await
+    }
+
+    async fn announce(&self, node: &NodeRecord) -> Result<(), EngineError> {
+        self.read(|state| {
+            state.version += 1;
+            let version = Version(state.version);
+            state.nodes.insert(node.node.clone(), NodeRecord { version, ..node.clone() });
+        })
+        .await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>, EngineError> {
+        self.read(|state| state.nodes.values().cloned().collect()).await
+    }
+
     async fn shards(&self) -> Result<Vec<Shard>, EngineError> {
         self.read(|state| state.shards.values().map(|(shard, _)| shard.clone()).collect()).await
     }
@@ -213,10 +241,7 @@ impl Engine for MemoryEngine {
     async fn take(&self, seen: &Shard, by: &Owner) -> Result<Option<Tenure>, EngineError> {
         let record = seen.taken_by(by);
         let write = Write { compared: seen.version, record: record.clone(), changes: Changes::new() };
-        let written = match self.write(write).await? {
-            Ok(version) => Some(version),
-            Err(found) => resolve(&record, found.as_ref()),
-        };
+        let written = self.resolved(write).await?;
         Ok(written.map(|version| Tenure::of(record, version)))
     }
 
@@ -237,12 +262,15 @@ impl Engine for MemoryEngine {
         }
         let record = tenure.advanced_to(last, millis);
         let write = Write { compared: tenure.shard().version, record: record.clone(), changes: changes.clone() };
-        let written = match self.write(write).await? {
-            Ok(version) => Some(version),
-            Err(found) => resolve(&record, found.as_ref()),
-        };
+        let written = self.resolved(write).await?;
         tenure.wrote(record, written.ok_or(EngineError::Deposed)?);
         Ok(())
+    }
+
+    async fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> Result<(), EngineError> {
+        let record = tenure.left_to(successor);
+        let write = Write { compared: tenure.shard().version, record, changes: Changes::new() };
+        self.resolved(write).await?.map(drop).ok_or(EngineError::Deposed)
     }
 
     async fn room(&self) -> Result<Room, EngineError> {

@@ -4,16 +4,24 @@
 //! It knows keys and bytes, versions and owners, and nothing of nodes that talk to each other. Each line may use those
 //! above it, and none below:
 //!
-//! - `shard`: a shard's record and who owns it, pure; `outcome`: what became of a transaction whose answer was lost, pure
+//! - `shard`: a shard's record and who owns it, pure; `outcome`: what became of a transaction whose answer was lost, pure;
+//!   `membership`: the records of the cluster and of its nodes, pure; `timing`, `lease`: how long an owner may act,
+//!   pure
 //! - `contract`: the trait, its errors and its limits
 //! - `etcd`: the engine over etcd; `memory`: one for tests, which fails as it is told to
 
 mod contract;
 pub mod etcd;
+mod lease;
+mod membership;
 #[cfg(test)]
 pub mod memory;
 mod outcome;
 mod shard;
+mod timing;
 
 pub use contract::{CHANGE_BYTES, Engine, EngineError, Limits, Pairs, Room, Transaction};
+pub use lease::{Lease, Moment};
+pub use membership::{ClusterRecord, NodeRecord};
 pub use shard::{Owner, Shard, Tenure, Version};
+pub use timing::Timing;

@@ -34,6 +34,8 @@ pub struct Shard {
     pub sequence: Sequence,
     /// The wall clock of the owner at its last transaction, in milliseconds. Never goes back.
     pub millis: u64,
+    /// The node that its last owner left it to.
+    pub successor: Option<String>,
 }
 
 /// The right to write a shard, until somebody else takes it. There is one of it per owner and shard: it cannot be copied.
@@ -45,22 +47,22 @@ pub struct Tenure {
 impl Shard {
     /// A shard that nobody has owned yet, and that the engine has no record of.
     pub fn vacant(number: u16) -> Shard {
-        Shard { number, version: Version(0), epoch: 0, owner: None, sequence: Sequence(0), millis: 0 }
+        Shard { number, version: Version(0), epoch: 0, owner: None, sequence: Sequence(0), millis: 0, successor: None }
     }
 
     /// The record that taking the shard writes. Its version is known once it is written.
     pub fn taken_by(&self, owner: &Owner) -> Shard {
-        Shard { epoch: self.epoch + 1, owner: Some(owner.clone()), ..self.clone() }
+        Shard { epoch: self.epoch + 1, owner: Some(owner.clone()), successor: None, ..self.clone() }
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let Shard { number: _, version: _, epoch, owner, sequence, millis } = self;
-        record::encode(&ShardV1 { epoch: *epoch, owner: owner.clone(), sequence: sequence.0, millis: *millis })
+        let Shard { number: _, version: _, epoch, owner, sequence, millis, successor } = self.clone();
+        record::encode(&ShardV1 { epoch, owner, sequence: sequence.0, millis, successor })
     }
 
     pub fn decode(number: u16, version: Version, bytes: &[u8]) -> Result<Shard, RecordError> {
-        let ShardV1 { epoch, owner, sequence, millis } = record::decode(bytes)?;
-        Ok(Shard { number, version, epoch, owner, sequence: Sequence(sequence), millis })
+        let ShardV1 { epoch, owner, sequence, millis, successor } = record::decode(bytes)?;
+        Ok(Shard { number, version, epoch, owner, sequence: Sequence(sequence), millis, successor })
     }
 }
 
@@ -79,6 +81,11 @@ impl Tenure {
         Shard { sequence: last, millis: millis.max(self.shard.millis), ..self.shard.clone() }
     }
 
+    /// The record that its owner leaves behind, to this node if it names one.
+    pub fn left_to(&self, successor: Option<&str>) -> Shard {
+        Shard { owner: None, successor: successor.map(str::to_owned), ..self.shard.clone() }
+    }
+
     /// The record was written, and has this version now.
     pub fn wrote(&mut self, record: Shard, version: Version) {
         self.shard = Shard { version, ..record };
@@ -91,6 +98,7 @@ struct ShardV1 {
     owner: Option<Owner>,
     sequence: u64,
     millis: u64,
+    successor: Option<String>,
 }
 
 impl Record<'_> for ShardV1 {
@@ -106,7 +114,8 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let owner = Owner { node: "n1".to_owned(), url: "http://n1:8080".to_owned(), run: u128::MAX };
         let vacant = Shard { sequence: Sequence(7), millis: 9, version: Version(3), ..Shard::vacant(12) };
-        for shard in [vacant.clone(), vacant.taken_by(&owner)] {
+        let left = Tenure::of(vacant.taken_by(&owner), Version(3)).left_to(Some("n2"));
+        for shard in [vacant.clone(), vacant.taken_by(&owner), left] {
             assert_eq!(Shard::decode(12, Version(3), &shard.encode()), Ok(shard));
         }
         assert!(Shard::decode(12, Version(3), b"\xff").is_err());

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::clock::LeaseClock;
 use super::confirmed::Confirmed;
 use super::gathered::Gathered;
-use crate::store::batch::Sequence;
+use crate::store::batch::{Changes, Sequence};
 use crate::store::contract::StoreError;
-use crate::store::engine::{Engine, EngineError, Tenure, Transaction};
+use crate::store::engine::{Engine, EngineError, Lease, Tenure, Transaction};
 use crate::store::journal::{Appended, Journals};
 use crate::store::log::Fatal;
-use crate::store::log::queue::{Group, Queue};
+use crate::store::log::queue::{Group, Queue, Taken};
 
 /// A transaction without an answer is sent again at once, to the next member. After that there are pauses, which double.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -28,18 +29,36 @@ pub struct Committer<E> {
     pub confirmed: Arc<Confirmed>,
     pub durable: watch::Sender<Sequence>,
     pub stopping: watch::Receiver<Stopping>,
+    pub lease: Arc<Lease>,
+    pub clock: LeaseClock,
+    pub beat_every: Duration,
     pub appended: Option<Appended>,
     pub fatal: Fatal,
 }
 
 /// What the store wants of its committer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stopping {
     No,
     /// No more batches come. Those that are there are sent, if the engine answers by then.
     GivingUpAt(Instant),
+    /// The same, and then the shard is left, to this node if one is named.
+    Leaving {
+        to: Option<String>,
+        by: Instant,
+    },
     /// Nothing more is sent, and no answer is waited for.
     Abandoned,
+}
+
+impl Stopping {
+    fn is_over(&self, now: Instant) -> bool {
+        match self {
+            Stopping::No => false,
+            Stopping::GivingUpAt(end) | Stopping::Leaving { by: end, .. } => *end <= now,
+            Stopping::Abandoned => true,
+        }
+    }
 }
 
 /// Why no more transactions are sent.
@@ -52,11 +71,36 @@ enum End {
 
 impl<E: Engine> Committer<E> {
     pub fn run(mut self, runtime: &Runtime) {
-        while let Some(mut group) = self.queue.take() {
-            if let Err(end) = runtime.block_on(self.commit(&mut group)) {
+        loop {
+            let done = match self.queue.take_within(self.beat_every) {
+                Taken::Group(mut group) => runtime.block_on(self.commit(&mut group)).map(|()| self.queue.finish(group)),
+                Taken::Nothing => runtime.block_on(self.beat()),
+                Taken::Closed => return runtime.block_on(self.leave()),
+            };
+            if let Err(end) = done {
                 return self.end(end);
             }
-            self.queue.finish(group);
+        }
+    }
+
+    /// A transaction that changes nothing but the shard's record, as a sign of life.
+    async fn beat(&mut self) -> Result<(), End> {
+        let last = self.tenure.shard().sequence;
+        self.confirm(&Transaction { last, millis: millis_now(), changes: &Changes::new() }).await
+    }
+
+    /// Gives the shard to whoever it shall go to. If that fails, somebody takes it when this owner has been silent for a while.
+    async fn leave(&self) {
+        let Stopping::Leaving { to, by } = self.stopping.borrow().clone() else { return };
+        let shard = self.tenure.shard().number;
+        for pause in pauses() {
+            match self.engine.leave(&self.tenure, to.as_deref()).await {
+                Ok(()) => return tracing::info!(shard, successor = to.as_deref(), "left the shard"),
+                Err(EngineError::Away(_)) if Instant::now() < by => tokio::time::sleep(pause).await,
+                Err(error) => {
+                    return tracing::warn!(shard, %error, "could not leave the shard; another node will take it");
+                }
+            }
         }
     }
 
@@ -89,10 +133,12 @@ impl<E: Engine> Committer<E> {
     async fn confirm(&mut self, transaction: &Transaction<'_>) -> Result<(), End> {
         let mut pauses = pauses();
         let mut attempts = 0u32;
+        let sent = (self.clock)();
         loop {
             attempts += 1;
             match self.attempt(transaction).await? {
                 Ok(()) => {
+                    self.lease.confirmed(sent);
                     self.confirmed.set_exhausted(false);
                     if attempts > 1 {
                         tracing::info!(attempts, last = transaction.last.0, "the engine has confirmed a transaction");
@@ -107,7 +153,7 @@ impl<E: Engine> Committer<E> {
                 Err(EngineError::Refused(error)) => return Err(End::Refused(error)),
                 Err(error @ EngineError::Away(_)) => self.say_once(attempts, &error),
             }
-            if matches!(*self.stopping.borrow(), Stopping::GivingUpAt(end) if end <= Instant::now()) {
+            if self.stopping.borrow().is_over(Instant::now()) {
                 return Err(End::Closed);
             }
             tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;

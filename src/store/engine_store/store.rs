@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::clock::{LeaseClock, lease_clock};
 use super::committer::{Committer, Stopping};
 use super::confirmed::Confirmed;
 use super::gathered;
 use crate::store::batch::{Batch, Pair, Sequence};
 use crate::store::contained::contained;
 use crate::store::contract::{Store, StoreError};
-use crate::store::engine::{Engine, EngineError, Limits, Pairs, Room, Tenure};
+use crate::store::engine::{Engine, EngineError, Lease, Limits, Moment, Pairs, Room, Tenure, Timing};
 use crate::store::journal::{Appended, Journals};
 use crate::store::log::queue::Queue;
 use crate::store::log::{Fatal, exit_on_fatal};
@@ -26,11 +27,19 @@ pub struct EngineOptions {
     pub fatal: Fatal,
     /// How long a store that is being closed waits for an engine that does not answer.
     pub close_within: Duration,
+    pub clock: LeaseClock,
+    pub timing: Timing,
 }
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { appended: None, fatal: exit_on_fatal(), close_within: Duration::from_secs(5) }
+        EngineOptions {
+            appended: None,
+            fatal: exit_on_fatal(),
+            close_within: Duration::from_secs(5),
+            clock: lease_clock(),
+            timing: Timing::default(),
+        }
     }
 }
 
@@ -43,22 +52,28 @@ pub struct EngineStore {
     stopping: watch::Sender<Stopping>,
     committer: Mutex<Option<JoinHandle<()>>>,
     close_within: Duration,
+    lease: Arc<Lease>,
+    clock: LeaseClock,
 }
 
 impl EngineStore {
-    /// Loads the shard as it was when it was taken.
+    /// Loads the shard as it was when it was taken, with a transaction that was sent at this time.
     pub async fn open<E: Engine>(
         engine: Arc<E>,
         tenure: Tenure,
+        taken: Moment,
         options: EngineOptions,
     ) -> Result<EngineStore, EngineError> {
         let pairs = engine.load(tenure.shard().number, tenure.shard().version).await?;
-        EngineStore::start(engine, tenure, pairs, options).map_err(EngineError::Refused)
+        EngineStore::start(engine, tenure, taken, pairs, options).map_err(EngineError::Refused)
     }
 
-    fn start<E: Engine>(
+    /// The same with what lay in the shard before it was taken. Nothing has changed since: the transaction that took it
+    /// compared the version.
+    pub fn start<E: Engine>(
         engine: Arc<E>,
         tenure: Tenure,
+        taken: Moment,
         pairs: Pairs,
         options: EngineOptions,
     ) -> Result<EngineStore, StoreError> {
@@ -73,6 +88,7 @@ impl EngineStore {
         let (queue, limits) = (Arc::new(Queue::starting_after(last.0)), engine.limits());
         let (sender, durable) = watch::channel(last);
         let (stopping, wants) = watch::channel(Stopping::No);
+        let lease = Arc::new(Lease::since(taken, options.timing.lease));
         let committer = Committer {
             engine,
             tenure,
@@ -81,6 +97,9 @@ impl EngineStore {
             confirmed: confirmed.clone(),
             durable: sender,
             stopping: wants,
+            lease: lease.clone(),
+            clock: options.clock.clone(),
+            beat_every: options.timing.beat_every,
             appended: options.appended,
             fatal: options.fatal.clone(),
         };
@@ -90,21 +109,46 @@ impl EngineStore {
         let thread = Builder::new().name(name).spawn(run).map_err(cannot_start)?;
         let committer = Mutex::new(Some(thread));
         let close_within = options.close_within;
-        Ok(EngineStore { queue, limits, confirmed, durable, stopping, committer, close_within })
+        Ok(EngineStore {
+            queue,
+            limits,
+            confirmed,
+            durable,
+            stopping,
+            committer,
+            close_within,
+            lease,
+            clock: options.clock,
+        })
     }
 
     /// Takes no more batches, and returns when the engine has all that were handed in, or has not answered for a while.
     /// Reads still work. Closing again does nothing.
     pub fn close(&self) {
-        self.queue.close();
+        self.stop(Stopping::GivingUpAt(Instant::now() + self.close_within));
+    }
+
+    /// Closes the store and leaves its shard, to this node if one is named, so that nobody need wait for the lease to end.
+    pub fn leave(&self, successor: Option<&str>) {
+        self.stop(Stopping::Leaving { to: successor.map(str::to_owned), by: Instant::now() + self.close_within });
+    }
+
+    fn stop(&self, how: Stopping) {
         self.stopping.send_if_modified(|stopping| {
             let is_first = *stopping == Stopping::No;
             if is_first {
-                *stopping = Stopping::GivingUpAt(Instant::now() + self.close_within);
+                *stopping = how;
             }
             is_first
         });
+        self.queue.close();
         self.join();
+    }
+
+    /// How long this process may still act as the owner of the shard without another word from the engine; `None` if it
+    /// must not.
+    pub fn lease_left(&self) -> Option<Duration> {
+        self.lease.left((self.clock)())
     }
 
     /// Gives the shard up at once: the transaction under way may or may not take effect, and nothing else is sent.

@@ -14,6 +14,7 @@ use super::status::{is_forgotten, meaning};
 use crate::store::batch::Changes;
 use crate::store::contract::{StoreError, end_of_prefix};
 use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room, Transaction};
+use crate::store::engine::membership::{ClusterRecord, NodeRecord};
 use crate::store::engine::outcome::resolve;
 use crate::store::engine::shard::{Owner, Shard, Tenure, Version};
 
@@ -67,13 +68,18 @@ impl Etcd {
         if answer.succeeded {
             return Ok(Some(version(answer.header.map_or(0, |header| header.revision))));
         }
-        let found = answer.responses.into_iter().find_map(|response| response.range?.kvs.into_iter().next());
-        let found = found.map(|found| self.shard(&found)).transpose()?;
+        let found = found(answer).map(|found| self.shard(&found)).transpose()?;
         Ok(resolve(record, found.as_ref()))
     }
 
+    fn node(&self, found: &KeyValue) -> Result<NodeRecord, EngineError> {
+        let name = self.keys.name(&found.key);
+        let name = name.ok_or_else(|| unreadable(format!("{:?} is no node", found.key.escape_ascii())))?;
+        let decoded = NodeRecord::decode(name, version(found.mod_revision), &found.value);
+        decoded.map_err(|error| unreadable(error.to_string()))
+    }
+
     fn shard(&self, found: &KeyValue) -> Result<Shard, EngineError> {
-        let unreadable = |reason: String| EngineError::Refused(StoreError::Read(reason));
         let number = self.keys.number(&found.key);
         let number = number.ok_or_else(|| unreadable(format!("{:?} is no shard", found.key.escape_ascii())))?;
         Shard::decode(number, version(found.mod_revision), &found.value).map_err(|error| unreadable(error.to_string()))
@@ -82,6 +88,10 @@ impl Etcd {
     async fn range(&self, question: RangeRequest, within: Duration) -> Result<RangeResponse, EngineError> {
         self.members.ask(RANGE, question, within).await.map_err(|status| meaning(&status))
     }
+}
+
+fn unreadable(reason: String) -> EngineError {
+    EngineError::Refused(StoreError::Read(reason))
 }
 
 fn transaction(keys: &Keys, compared: Version, record: &Shard, changes: &Changes) -> TxnRequest {
@@ -95,14 +105,21 @@ fn transaction(keys: &Keys, compared: Version, record: &Shard, changes: &Changes
             None => Op::DeleteRange(DeleteRangeRequest { key }),
         }
     };
+    let writes = std::iter::once(put_record).chain(changes.iter().map(write_pair));
+    if_unchanged(key, compared, writes)
+}
+
+/// Writes if the key still has this version, and reads it otherwise.
+fn if_unchanged(key: Vec<u8>, compared: Version, writes: impl Iterator<Item = Op>) -> TxnRequest {
     let with = Some(CompareWith::ModRevision(revision(compared)));
     let compare = Compare { target: COMPARE_MOD_REVISION, key: key.clone(), with };
-    let read_record = Op::Range(RangeRequest { key, ..RangeRequest::default() });
-    TxnRequest {
-        compare: vec![compare],
-        success: std::iter::once(put_record).chain(changes.iter().map(write_pair)).map(Op::into).collect(),
-        failure: vec![read_record.into()],
-    }
+    let read = Op::Range(RangeRequest { key, ..RangeRequest::default() });
+    TxnRequest { compare: vec![compare], success: writes.map(Op::into).collect(), failure: vec![read.into()] }
+}
+
+/// The pair that a failed compare has found.
+fn found(answer: TxnResponse) -> Option<KeyValue> {
+    answer.responses.into_iter().find_map(|response| response.range?.kvs.into_iter().next())
 }
 
 /// etcd's revisions are never negative.
@@ -122,6 +139,32 @@ impl Engine for Etcd {
     fn limits(&self) -> Limits {
         // One operation is the record's.
         Limits { changes: MAX_TXN_OPS - 1, bytes: MAX_REQUEST_BYTES - ENVELOPE_BYTES }
+    }
+
+    async fn found(&self, cluster: &ClusterRecord) -> Result<ClusterRecord, EngineError> {
+        let key = self.keys.cluster();
+        let put = Op::Put(PutRequest { key: key.clone(), value: cluster.encode() });
+        let question = if_unchanged(key, Version(0), std::iter::once(put));
+        let answer: TxnResponse =
+            self.members.ask(TXN, question, ANSWER_WITHIN).await.map_err(|status| meaning(&status))?;
+        match found(answer) {
+            None => Ok(*cluster),
+            Some(found) => ClusterRecord::decode(&found.value).map_err(|error| unreadable(error.to_string())),
+        }
+    }
+
+    async fn announce(&self, node: &NodeRecord) -> Result<(), EngineError> {
+        let put = Op::Put(PutRequest { key: self.keys.node(&node.node), value: node.encode() });
+        let question = TxnRequest { success: vec![put.into()], ..TxnRequest::default() };
+        let answer: Result<TxnResponse, _> = self.members.ask(TXN, question, ANSWER_WITHIN).await;
+        answer.map(drop).map_err(|status| meaning(&status))
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>, EngineError> {
+        let key = self.keys.nodes();
+        let range_end = end_of_prefix(&key);
+        let found = self.range(RangeRequest { key, range_end, ..RangeRequest::default() }, ANSWER_WITHIN).await?;
+        found.kvs.iter().map(|found| self.node(found)).collect()
     }
 
     async fn shards(&self) -> Result<Vec<Shard>, EngineError> {
@@ -160,6 +203,11 @@ impl Engine for Etcd {
         let written = self.write(tenure.shard().version, &record, transaction.changes).await?;
         tenure.wrote(record, written.ok_or(EngineError::Deposed)?);
         Ok(())
+    }
+
+    async fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> Result<(), EngineError> {
+        let written = self.write(tenure.shard().version, &tenure.left_to(successor), &Changes::new()).await?;
+        written.map(drop).ok_or(EngineError::Deposed)
     }
 
     async fn room(&self) -> Result<Room, EngineError> {

@@ -1,7 +1,9 @@
-//! Where a shard lies in etcd:
+//! Where everything lies in etcd:
 //!
 //! ```text
-//! {prefix}shard/{number}       its record
+//! {prefix}cluster              the cluster's record
+//! {prefix}node/{name}          the record of a node
+//! {prefix}shard/{number}       the record of a shard
 //! {prefix}s/{number}/{key}     a pair of it
 //! ```
 //!
@@ -15,6 +17,23 @@ pub struct Keys {
 impl Keys {
     pub fn new(prefix: &str) -> Keys {
         Keys { prefix: prefix.as_bytes().to_vec() }
+    }
+
+    pub fn cluster(&self) -> Vec<u8> {
+        [&self.prefix[..], b"cluster"].concat()
+    }
+
+    pub fn nodes(&self) -> Vec<u8> {
+        [&self.prefix[..], b"node/"].concat()
+    }
+
+    pub fn node(&self, name: &str) -> Vec<u8> {
+        [&self.nodes()[..], name.as_bytes()].concat()
+    }
+
+    /// The node whose record has this key.
+    pub fn name<'a>(&self, record: &'a [u8]) -> Option<&'a str> {
+        std::str::from_utf8(record.strip_prefix(&self.nodes()[..])?).ok()
     }
 
     pub fn records(&self) -> Vec<u8> {
@@ -56,5 +75,7 @@ mod tests {
             assert_eq!(keys.number(other), None);
         }
         assert_eq!(keys.pairs(3), b"lk/s/00003/");
+        assert_eq!(keys.name(&keys.node("n1")), Some("n1"));
+        assert_eq!(keys.name(&keys.cluster()), None);
     }
 }

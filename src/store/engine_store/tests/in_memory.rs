@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Nodes, SHARD, a_second_owner_fences_the_first, all, block_on, open, owner, steady, telling, told};
+use super::{
+    Nodes, SHARD, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
+    an_idle_owner_shows_that_it_lives, block_on, nodes_announce_themselves, open, owner, steady, telling, told,
+};
 use crate::store::conformance::{self, Harness, commit_durably, put, wait_for};
 use crate::store::engine::memory::{Cluster, Faults, MemoryEngine};
 use crate::store::engine::{Engine, Limits, Room, Shard};
@@ -46,6 +49,14 @@ faulty! { 1 faulty_1 2 faulty_2 3 faulty_3 4 faulty_4 }
 /// A node with a network of its own.
 fn node(cluster: &Arc<Cluster>, faults: Faults) -> Arc<MemoryEngine> {
     Arc::new(MemoryEngine::of(cluster, 1, faults))
+}
+
+#[test]
+fn a_cluster_in_memory_has_nodes_that_come_live_and_leave() {
+    let cluster = Arc::new(Cluster::default());
+    nodes_announce_themselves(&*node(&cluster, Faults::default()));
+    a_shard_is_left_with_everything_in_it(|| node(&cluster, Faults::default()));
+    an_idle_owner_shows_that_it_lives(&node(&Arc::new(Cluster::default()), Faults::default()));
 }
 
 #[test]

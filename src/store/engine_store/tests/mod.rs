@@ -5,13 +5,15 @@
 mod in_memory;
 mod on_etcd;
 
+use std::collections::BTreeSet;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::{EngineOptions, EngineStore};
 use crate::store::conformance::{Harness, commit_durably, put};
-use crate::store::engine::{Engine, EngineError, Owner, Shard, Tenure};
+use crate::store::engine::{ClusterRecord, Engine, EngineError, NodeRecord, Owner, Shard, Tenure, Timing, Version};
 use crate::store::{Sequence, Store, StoreError, end_of_prefix};
 
 const SHARD: u16 = 3;
@@ -42,8 +44,8 @@ async fn take<E: Engine>(engine: &E, by: &Owner) -> Tenure {
 fn open<E: Engine>(engine: &Arc<E>, by: &Owner, options: &EngineOptions) -> EngineStore {
     block_on(async {
         loop {
-            let tenure = take(&**engine, by).await;
-            if let Some(store) = answered(EngineStore::open(engine.clone(), tenure, options.clone()).await) {
+            let (taken, tenure) = ((options.clock)(), take(&**engine, by).await);
+            if let Some(store) = answered(EngineStore::open(engine.clone(), tenure, taken, options.clone()).await) {
                 return store;
             }
         }
@@ -154,4 +156,61 @@ fn a_second_owner_fences_the_first<E: Engine>(mut node: impl FnMut() -> Arc<E>) 
     let third = open(&node(), &owner(3), &steady());
     assert_eq!(all(&third).len() as u64, taken.0 + 1);
     assert_eq!(third.get(b"99999").unwrap(), None);
+}
+
+/// The first record of a cluster stays, and that of a node changes whenever it is written.
+fn nodes_announce_themselves<E: Engine>(engine: &E) {
+    let cluster = |shards| ClusterRecord { format: 4, shards: NonZeroU16::new(shards).unwrap() };
+    let node = |name: &str| NodeRecord {
+        node: name.to_owned(),
+        url: format!("http://{name}"),
+        program: "1.0".to_owned(),
+        version: Version(0),
+    };
+    block_on(async {
+        for shards in [16, 8] {
+            assert_eq!(engine.found(&cluster(shards)).await.unwrap(), cluster(16));
+        }
+        assert_eq!(engine.nodes().await.unwrap(), []);
+        let mut versions = Vec::new();
+        for name in ["a", "b", "a"] {
+            engine.announce(&node(name)).await.unwrap();
+            let nodes = engine.nodes().await.unwrap();
+            let written = nodes.iter().find(|written| written.node == name).unwrap();
+            assert_eq!(NodeRecord { version: Version(0), ..written.clone() }, node(name));
+            versions.push(written.version);
+        }
+        assert!(versions.is_sorted_by(|earlier, later| earlier < later), "{versions:?}");
+        assert_eq!(engine.nodes().await.unwrap().len(), 2);
+    });
+}
+
+/// A shard that is left has no owner, and everything that was handed in.
+fn a_shard_is_left_with_everything_in_it<E: Engine>(node: impl Fn() -> Arc<E>) {
+    let engine = node();
+    let first = open(&engine, &owner(1), &steady());
+    first.commit(put("a", "1")).unwrap();
+    first.leave(Some("n2"));
+    let left = block_on(engine.shards()).unwrap().remove(0);
+    assert_eq!((left.owner.clone(), left.successor.as_deref(), left.sequence), (None, Some("n2"), Sequence(1)));
+    let second = open(&node(), &owner(2), &steady());
+    assert_eq!(second.get(b"a").unwrap(), Some(b"1".to_vec()));
+    let taken = block_on(engine.shards()).unwrap().remove(0);
+    assert_eq!((taken.owner, taken.successor, taken.epoch), (Some(owner(2)), None, left.epoch + 1));
+}
+
+/// While nothing is written, the record changes and the lease goes on.
+fn an_idle_owner_shows_that_it_lives<E: Engine>(engine: &Arc<E>) {
+    let timing = Timing { beat_every: Duration::from_millis(20), ..Timing::default() };
+    let store = open(engine, &owner(1), &EngineOptions { timing, ..steady() });
+    commit_durably(&store, put("a", "1"));
+    let seen = || block_on(engine.shards()).unwrap().remove(0);
+    let (first, mut versions) = (seen(), BTreeSet::new());
+    while versions.len() < 3 {
+        let now = seen();
+        assert_eq!((now.epoch, now.sequence, &now.owner), (first.epoch, Sequence(1), &first.owner));
+        versions.insert(now.version);
+    }
+    assert!(store.lease_left().is_some());
+    assert_eq!(commit_durably(&store, put("b", "1")), Sequence(2), "signs of life have no sequence of their own");
 }

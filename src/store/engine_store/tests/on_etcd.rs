@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use super::{Nodes, SHARD, a_second_owner_fences_the_first, all, answered, block_on, open, owner, steady};
+use super::{
+    Nodes, SHARD, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
+    an_idle_owner_shows_that_it_lives, answered, block_on, nodes_announce_themselves, open, owner, steady,
+};
 use crate::store::conformance::{self, Harness, put, wait_for};
 use crate::store::engine::Engine;
 use crate::store::engine::etcd::fixture::{EtcdServers, SIZED, settings};
@@ -21,6 +24,15 @@ conformance::conformance_tests!(match on_etcd() {
     Some(nodes) => nodes,
     None => return,
 });
+
+#[test]
+fn a_cluster_on_etcd_has_nodes_that_come_live_and_leave() {
+    let Some(servers) = EtcdServers::start(1, SIZED) else { return };
+    nodes_announce_themselves(&servers.engine());
+    a_shard_is_left_with_everything_in_it(|| Arc::new(servers.engine()));
+    let Some(servers) = EtcdServers::start(1, SIZED) else { return };
+    an_idle_owner_shows_that_it_lives(&Arc::new(servers.engine()));
+}
 
 #[test]
 fn a_second_owner_fences_the_first_on_etcd() {

@@ -1,0 +1,87 @@
+//! Records that belong to no shard: that of the cluster, and one per node.
+
+use std::num::NonZeroU16;
+
+use serde::{Deserialize, Serialize};
+
+use super::shard::Version;
+use crate::store::record::{self, Record, RecordError};
+
+/// Written once, by the node that comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClusterRecord {
+    /// The format of everything that lies in the shards.
+    pub format: u32,
+    /// Into how many shards the organizations are divided.
+    pub shards: NonZeroU16,
+}
+
+/// A node, which writes its record every few seconds: that it changes says that the node lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRecord {
+    pub node: String,
+    /// Where other nodes reach it.
+    pub url: String,
+    /// The version of its program.
+    pub program: String,
+    /// When its record was last written.
+    pub version: Version,
+}
+
+impl ClusterRecord {
+    pub fn encode(&self) -> Vec<u8> {
+        record::encode(&ClusterV1 { format: self.format, shards: self.shards })
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        let ClusterV1 { format, shards } = record::decode(bytes)?;
+        Ok(Self { format, shards })
+    }
+}
+
+impl NodeRecord {
+    pub fn encode(&self) -> Vec<u8> {
+        record::encode(&NodeV1 { url: self.url.clone(), program: self.program.clone() })
+    }
+
+    pub fn decode(node: &str, version: Version, bytes: &[u8]) -> Result<Self, RecordError> {
+        let NodeV1 { url, program } = record::decode(bytes)?;
+        Ok(Self { node: node.to_owned(), url, program, version })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct ClusterV1 {
+    format: u32,
+    shards: NonZeroU16,
+}
+
+impl Record<'_> for ClusterV1 {
+    const KIND: &'static str = "cluster";
+}
+
+#[derive(Serialize, Deserialize)]
+struct NodeV1 {
+    url: String,
+    program: String,
+}
+
+impl Record<'_> for NodeV1 {
+    const KIND: &'static str = "node";
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let cluster = ClusterRecord { format: 4, shards: NonZeroU16::new(16).unwrap() };
+        assert_eq!(ClusterRecord::decode(&cluster.encode()), Ok(cluster));
+        let (url, program) = ("http://n1:8080".to_owned(), "1.2.3".to_owned());
+        let node = NodeRecord { node: "n1".to_owned(), url, program, version: Version(7) };
+        assert_eq!(NodeRecord::decode("n1", Version(7), &node.encode()), Ok(node));
+        assert!(ClusterRecord::decode(b"").is_err() && NodeRecord::decode("n1", Version(7), b"\xff").is_err());
+    }
+}
