@@ -2,26 +2,20 @@
 
 use std::fs::File;
 use std::io;
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::thread::set_current_timer_slack;
 use tokio::sync::watch;
 
 use super::direct::{self, Aligned};
 use super::fatal::Fatal;
 use super::format;
-use super::gathering;
 use super::queue::{Group, Queue};
 use super::segments::Segments;
 use crate::store::batch::Sequence;
 use crate::store::journal::Journals;
 use crate::store::overlay::Overlay;
-
-/// How much later than asked for the thread may be woken.
-const TIMER_SLACK_NANOS: u64 = 1_000;
 
 pub struct Committer {
     pub queue: Arc<Queue>,
@@ -64,11 +58,7 @@ impl Default for Metrics {
 impl Committer {
     pub fn run(mut self) {
         let mut pages = Aligned::default();
-        let (mut pause, mut last_begun) = (None, Instant::now());
-        // Pauses are shorter than the kernel's usual slack. Without this they are a little longer.
-        set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NANOS)).ok();
-        while let Some(mut group) = self.queue.take(pause) {
-            let begun = Instant::now();
+        while let Some(mut group) = self.queue.take() {
             let count = group.batches.len() as u64;
             match self.write(&group, &mut pages) {
                 Ok(Written::Durable { bytes }) => self.metrics.bytes.increment(bytes as u64),
@@ -85,8 +75,6 @@ impl Committer {
                     ));
                 }
             }
-            pause = gathering::pause(group.batches.len(), begun - last_begun, begun.elapsed());
-            last_begun = begun;
             let last = group.first + count - 1;
             let pages = self.journals.extend(group.first, group.batches.iter());
             self.overlay.fold(last, group.batches.drain(..).chain([pages]));

@@ -7,7 +7,6 @@ pub mod direct;
 pub mod disk;
 mod fatal;
 pub mod format;
-mod gathering;
 pub mod pins;
 pub mod queue;
 pub mod reader;

@@ -98,12 +98,8 @@ impl Queue {
         Sequence(self.state.lock().last)
     }
 
-    /// The next group, waiting for one; `None` when the queue is closed and empty. With a pause, a group that is not full
-    /// gathers for that long.
-    pub fn take(&self, pause: Option<Duration>) -> Option<Group> {
-        if let Some(pause) = pause.filter(|_| self.wait_for_unfilled()) {
-            std::thread::sleep(pause);
-        }
+    /// The next group, waiting for one; `None` when the queue is closed and empty.
+    pub fn take(&self) -> Option<Group> {
         loop {
             match self.take_by(None) {
                 Taken::Group(group) => return Some(group),
@@ -111,16 +107,6 @@ impl Queue {
                 Taken::Nothing => {}
             }
         }
-    }
-
-    /// Waits for a batch, and returns whether there is room for more in its group.
-    fn wait_for_unfilled(&self) -> bool {
-        let mut state = self.state.lock();
-        while state.groups.is_empty() && state.end.is_none() {
-            state.committer_waits = true;
-            self.work.wait(&mut state);
-        }
-        state.groups.len() == 1 && state.end.is_none()
     }
 
     /// The next group, waiting for one for as long as this.
