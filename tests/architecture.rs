@@ -183,6 +183,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("prost", &["store"]),
     ("tonic", &["store"]),
     ("tonic_prost", &["store"]),
+    ("tokio_postgres", &["store"]),
 ];
 
 /// Folders of `src` whose files use each other one way only.

@@ -8,15 +8,18 @@
 //!   `membership`: the records of the cluster and of its nodes, pure; `timing`, `lease`: how long an owner may act,
 //!   pure
 //! - `contract`: the trait, its errors and its limits
-//! - `etcd`: the engine over etcd; `memory`: one for tests, which fails as it is told to
+//! - `driver`: a thread that serves connections
+//! - `etcd`, `postgres`: the engines over those; `memory`: one for tests, which fails as it is told to
 
 mod contract;
+mod driver;
 pub mod etcd;
 mod lease;
 mod membership;
 #[cfg(test)]
 pub mod memory;
 mod outcome;
+pub mod postgres;
 mod shard;
 mod timing;
 

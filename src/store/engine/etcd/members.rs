@@ -13,11 +13,11 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 use zeroize::Zeroizing;
 
-use super::driver::Driver;
 use super::messages::{AUTHENTICATE, AuthenticateRequest, AuthenticateResponse};
 use super::status::{is_auth_off, meaning, wants_new_token, wants_token};
 use crate::store::contract::StoreError;
 use crate::store::engine::EngineError;
+use crate::store::engine::driver::Driver;
 
 /// A member that cannot be connected to is given up sooner than one that is slow to answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
@@ -67,7 +67,8 @@ impl Members {
         tls: Option<&EtcdTls>,
         credentials: Option<Credentials>,
     ) -> Result<Members, EngineError> {
-        let driver = Driver::start().map_err(|error| unusable(format!("cannot start a thread for etcd: {error}")))?;
+        let driver =
+            Driver::start("etcd-io").map_err(|error| unusable(format!("cannot start a thread for etcd: {error}")))?;
         let entered = driver.enter();
         let members: Vec<_> = urls.iter().map(|url| Member::new(url, tls)).collect::<Result<_, _>>()?;
         drop(entered);

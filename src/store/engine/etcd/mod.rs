@@ -3,11 +3,9 @@
 //! Each line may use those above it, and none below:
 //!
 //! - `messages`: what is sent and received; `keys`: where a shard lies; `status`: what an error of etcd means; all pure
-//! - `driver`: the thread that serves the connections
 //! - `members`: the members of the cluster, one connection each, with TLS and a token
 //! - `engine`: the engine itself; `probe`: whether its members are set up for us
 
-mod driver;
 mod engine;
 mod keys;
 mod members;

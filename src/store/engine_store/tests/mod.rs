@@ -4,15 +4,17 @@
 
 mod in_memory;
 mod on_etcd;
+mod on_postgres;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::{EngineOptions, EngineStore};
-use crate::store::conformance::{Harness, commit_durably, put};
+use crate::store::conformance::{Harness, commit_durably, put, wait_for};
 use crate::store::engine::{ClusterRecord, Engine, EngineError, NodeRecord, Owner, Shard, Tenure, Timing, Version};
 use crate::store::{Sequence, Store, StoreError, end_of_prefix};
 
@@ -213,4 +215,40 @@ fn an_idle_owner_shows_that_it_lives<E: Engine>(engine: &Arc<E>) {
     }
     assert!(store.lease_left().is_some());
     assert_eq!(commit_durably(&store, put("b", "1")), Sequence(2), "signs of life have no sequence of their own");
+}
+
+/// Commits without a pause while something happens to the engine. `disturb` can wait until some more batches are
+/// acknowledged. The last batch, which is acknowledged.
+fn commit_during<E: Engine>(engine: &Arc<E>, disturb: impl FnOnce(&dyn Fn())) -> Sequence {
+    const SOME: u64 = 40;
+    let store = open(engine, &owner(1), &steady());
+    let (acknowledging, acknowledged) = mpsc::channel();
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let (store, enough) = (&store, &enough);
+        threads.spawn(move || {
+            for n in 1u64.. {
+                let mut batch = put(n.to_be_bytes(), n.to_be_bytes());
+                batch.put(b"last".to_vec(), n.to_be_bytes().to_vec());
+                assert_eq!(store.commit(batch).unwrap(), Sequence(n));
+                // Some share a transaction.
+                if n % 4 == 0 {
+                    wait_for(store, Sequence(n));
+                    acknowledging.send(n).unwrap();
+                    if enough.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            }
+        });
+        let wait_for_some = || {
+            let newest: u64 = acknowledged.try_iter().last().unwrap_or_else(|| acknowledged.recv().unwrap());
+            while acknowledged.recv().unwrap() < newest + SOME {}
+        };
+        disturb(&wait_for_some);
+        wait_for_some();
+        enough.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(*store.durable().borrow(), store.handed_in());
+    store.handed_in()
 }

@@ -1,14 +1,13 @@
 //! On real members of etcd.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 
 use super::{
     Nodes, SHARD, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
-    an_idle_owner_shows_that_it_lives, answered, block_on, nodes_announce_themselves, open, owner, steady,
+    an_idle_owner_shows_that_it_lives, answered, block_on, commit_during, nodes_announce_themselves, open, owner,
+    steady,
 };
-use crate::store::conformance::{self, Harness, put, wait_for};
+use crate::store::conformance::{self, Harness};
 use crate::store::engine::Engine;
 use crate::store::engine::etcd::fixture::{EtcdServers, SIZED, settings};
 use crate::store::engine::etcd::{Etcd, EtcdSettings};
@@ -44,7 +43,7 @@ fn a_second_owner_fences_the_first_on_etcd() {
 fn nothing_acknowledged_is_lost_when_members_are_killed_and_started_again() {
     let Some(mut servers) = EtcdServers::start(3, SIZED) else { return };
     let urls = servers.urls();
-    let last = commit_during(&urls, |wait_for_some| {
+    let last = commit_during(&engine(&urls), |wait_for_some| {
         // Each once: the one that is asked, and the leader.
         for place in [0, 1, 2, 0] {
             wait_for_some();
@@ -60,7 +59,7 @@ fn nothing_acknowledged_is_lost_when_members_are_killed_and_started_again() {
 fn nothing_acknowledged_is_lost_when_members_freeze_and_go_on() {
     let Some(servers) = EtcdServers::start(3, SIZED) else { return };
     let urls = servers.urls();
-    let last = commit_during(&urls, |wait_for_some| {
+    let last = commit_during(&engine(&urls), |wait_for_some| {
         for place in [0, 1, 2] {
             wait_for_some();
             servers.freeze(place, true);
@@ -74,42 +73,6 @@ fn nothing_acknowledged_is_lost_when_members_freeze_and_go_on() {
 
 fn engine(members: &[String]) -> Arc<Etcd> {
     Arc::new(Etcd::new(EtcdSettings { members: members.to_vec(), ..settings() }).unwrap())
-}
-
-/// Commits without a pause while something happens to the members. `disturb` can wait until some more batches are
-/// acknowledged. The last batch, which is acknowledged.
-fn commit_during(members: &[String], disturb: impl FnOnce(&dyn Fn())) -> Sequence {
-    const SOME: u64 = 40;
-    let store = open(&engine(members), &owner(1), &steady());
-    let (acknowledging, acknowledged) = mpsc::channel();
-    let enough = AtomicBool::new(false);
-    std::thread::scope(|threads| {
-        let (store, enough) = (&store, &enough);
-        threads.spawn(move || {
-            for n in 1u64.. {
-                let mut batch = put(n.to_be_bytes(), n.to_be_bytes());
-                batch.put(b"last".to_vec(), n.to_be_bytes().to_vec());
-                assert_eq!(store.commit(batch).unwrap(), Sequence(n));
-                // Some share a transaction.
-                if n % 4 == 0 {
-                    wait_for(store, Sequence(n));
-                    acknowledging.send(n).unwrap();
-                    if enough.load(Ordering::Relaxed) {
-                        return;
-                    }
-                }
-            }
-        });
-        let wait_for_some = || {
-            let newest: u64 = acknowledged.try_iter().last().unwrap_or_else(|| acknowledged.recv().unwrap());
-            while acknowledged.recv().unwrap() < newest + SOME {}
-        };
-        disturb(&wait_for_some);
-        wait_for_some();
-        enough.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(*store.durable().borrow(), store.handed_in());
-    store.handed_in()
 }
 
 /// The next owner finds every batch up to the last one, and so does who asks any single member.

@@ -1,4 +1,4 @@
-//! A thread that serves the connections to etcd. Those who ask run on threads of their own, some of which sleep outside of
+//! A thread that serves the connections to an engine. Those who ask run on threads of their own, some of which sleep outside of
 //! any runtime; a connection must answer pings meanwhile.
 
 use std::convert::Infallible;
@@ -6,6 +6,7 @@ use std::io;
 
 use tokio::runtime::{Builder, EnterGuard, Handle};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// The thread ends when this is dropped.
 pub struct Driver {
@@ -14,7 +15,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn start() -> io::Result<Driver> {
+    pub fn start(name: &str) -> io::Result<Driver> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (running, ended) = oneshot::channel();
@@ -22,8 +23,13 @@ impl Driver {
             // An error: the sender is gone.
             let Err(_) = runtime.block_on(ended);
         };
-        std::thread::Builder::new().name("etcd-io".to_owned()).spawn(serve)?;
+        std::thread::Builder::new().name(name.to_owned()).spawn(serve)?;
         Ok(Driver { runtime: handle, _running: running })
+    }
+
+    /// Runs a task on this thread.
+    pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.runtime.spawn(task)
     }
 
     /// Tasks that are spawned while the guard lives run on this thread.

@@ -1,0 +1,19 @@
+//! The engine over PostgreSQL: a table of shards, a table of pairs, and each transaction one statement.
+//!
+//! Replication and failover are the operator's. What is required of the server is checked by `probe`.
+//!
+//! Each line may use those above it, and none below:
+//!
+//! - `statements`: the tables, and the statements; `errors`: what an error of PostgreSQL means; both pure
+//! - `engine`: the engine itself
+
+mod engine;
+mod errors;
+mod statements;
+
+#[cfg(test)]
+pub mod fixture;
+#[cfg(test)]
+mod tests;
+
+pub use engine::{Postgres, PostgresSettings};
