@@ -171,8 +171,14 @@ impl<E: Engine> Steward<E> {
 
     async fn take(&mut self, shard: &Shard) -> Result<(), EngineError> {
         let Some(mut ahead) = self.ahead.remove(&shard.number) else { return Ok(()) };
-        let loaded = (&mut ahead.loading).await;
-        let pairs = loaded.map_err(|error| EngineError::Away(format!("loading shard {}: {error}", shard.number)))??;
+        let loaded = (&mut ahead.loading).await.map_err(|ended| EngineError::Away(ended.to_string()));
+        let pairs = match loaded.flatten() {
+            Ok(pairs) => pairs,
+            Err(error) => {
+                tracing::warn!(shard = shard.number, %error, "could not load a shard; it is loaded once more");
+                return Ok(());
+            }
+        };
         let sent = (self.options.store.clock)();
         let Some(tenure) = self.ask_for(shard).await? else { return Ok(()) };
         let (epoch, pairs_count) = (tenure.shard().epoch, pairs.len());

@@ -29,18 +29,14 @@ struct Node {
 }
 
 impl Node {
-    fn start(cluster: &Arc<Cluster>, run: u128, faults: Faults) -> Self {
+    fn start(cluster: &Arc<Cluster>, run: u128, faults: Faults, timing: Timing) -> Self {
         let engine = Arc::new(MemoryEngine::of(cluster, run as u64, faults));
         let name = format!("n{run}");
         let options = StewardOptions {
             own: Owner { url: format!("http://{name}"), node: name, run },
             program: "test".to_owned(),
             shards: NonZeroU16::new(SHARDS).unwrap(),
-            store: EngineOptions {
-                timing: Timing::times_faster(5),
-                fatal: Arc::new(|_: &str| {}),
-                ..EngineOptions::default()
-            },
+            store: EngineOptions { timing, fatal: Arc::new(|_: &str| {}), ..EngineOptions::default() },
         };
         let (steward, view, taken) = Steward::new(engine.clone(), options);
         Self { engine, steward: tokio::spawn(steward.run()), view, taken, stores: BTreeMap::new() }
@@ -75,13 +71,14 @@ fn all_owned(view: &View) -> bool {
 
 #[tokio::test]
 async fn one_node_takes_everything_and_another_takes_it_over_when_it_is_killed() {
-    let cluster = Arc::new(Cluster::default());
-    let mut first = Node::start(&cluster, 1, Faults::default());
+    // Slow enough that a machine that stalls does not make an owner look dead.
+    let (cluster, timing) = (Arc::new(Cluster::default()), Timing::default());
+    let mut first = Node::start(&cluster, 1, Faults::default(), timing);
     first.until_it_has(SHARDS.into()).await;
     for (number, store) in &first.stores {
         commit_durably(store, put("shard", number.to_string())).await.unwrap();
     }
-    let mut second = Node::start(&cluster, 2, Faults::default());
+    let mut second = Node::start(&cluster, 2, Faults::default(), timing);
     let view = second.until_it_sees(|view| all_owned(view) && view.nodes.len() == 2).await;
     assert_eq!(owners(&view), BTreeSet::from(["n1"]), "a living owner keeps its shards");
     first.kill();
@@ -98,10 +95,10 @@ async fn one_node_takes_everything_and_another_takes_it_over_when_it_is_killed()
 
 #[tokio::test]
 async fn a_shard_that_was_left_is_had_at_once_by_the_node_that_it_was_left_to() {
-    let cluster = Arc::new(Cluster::default());
-    let mut first = Node::start(&cluster, 1, Faults::default());
+    let (cluster, timing) = (Arc::new(Cluster::default()), Timing::default());
+    let mut first = Node::start(&cluster, 1, Faults::default(), timing);
     first.until_it_has(SHARDS.into()).await;
-    let mut second = Node::start(&cluster, 2, Faults::default());
+    let mut second = Node::start(&cluster, 2, Faults::default(), timing);
     second.until_it_sees(all_owned).await;
     for store in first.stores.values() {
         store.leave(Some("n2"));
@@ -112,10 +109,10 @@ async fn a_shard_that_was_left_is_had_at_once_by_the_node_that_it_was_left_to() 
 
 #[tokio::test]
 async fn an_owner_that_is_cut_off_loses_its_lease_and_then_its_shards() {
-    let cluster = Arc::new(Cluster::default());
-    let mut first = Node::start(&cluster, 1, Faults::default());
+    let (cluster, timing) = (Arc::new(Cluster::default()), Timing::times_faster(5));
+    let mut first = Node::start(&cluster, 1, Faults::default(), timing);
     first.until_it_has(SHARDS.into()).await;
-    let mut second = Node::start(&cluster, 2, Faults::default());
+    let mut second = Node::start(&cluster, 2, Faults::default(), timing);
     second.until_it_sees(all_owned).await;
     first.engine.set_faults(Faults { is_away: true, ..Faults::default() });
     first.until_it_sees(|view| view.engine_away.is_some()).await;
@@ -137,7 +134,7 @@ async fn an_owner_that_is_cut_off_loses_its_lease_and_then_its_shards() {
 async fn with_an_engine_that_loses_answers_every_shard_has_an_owner_in_the_end() {
     let cluster = Arc::new(Cluster::default());
     let faults = Faults { lost_before_percent: 5, lost_after_percent: 5, late_percent: 5, ..Faults::default() };
-    let mut nodes: Vec<_> = (1..=3).map(|run| Node::start(&cluster, run, faults)).collect();
+    let mut nodes: Vec<_> = (1..=3).map(|run| Node::start(&cluster, run, faults, Timing::times_faster(5))).collect();
     nodes[0].until_it_sees(all_owned).await;
     nodes.into_iter().for_each(Node::kill);
 }

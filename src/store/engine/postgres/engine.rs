@@ -22,6 +22,8 @@ use crate::store::engine::shard::{Owner, Shard, Tenure, Version};
 
 /// The owner of a shard needs an answer within four seconds, so there is time for two.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
+/// Other nodes may be making them too.
+const TABLES_WITHIN: Duration = Duration::from_secs(30);
 /// A shard may have some hundred megabytes.
 const LOAD_WITHIN: Duration = Duration::from_secs(60);
 /// So that a group is not larger than with etcd; PostgreSQL itself takes a gigabyte.
@@ -170,7 +172,7 @@ impl Engine for Postgres {
             return Err(EngineError::Refused(StoreError::Engine(wrong)));
         }
         let client = self.client().await?;
-        let made = self.within(ANSWER_WITHIN, client.batch_execute(TABLES)).await;
+        let made = self.within(TABLES_WITHIN, client.batch_execute(TABLES)).await;
         if made.is_err() {
             // Its transaction would stay open.
             *self.client.lock().await = None;

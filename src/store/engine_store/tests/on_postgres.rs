@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Nodes, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
-    an_idle_owner_shows_that_it_lives, block_on, commit_during, nodes_announce_themselves, open, owner, steady,
+    an_idle_owner_shows_that_it_lives, commit_during, nodes_announce_themselves, open, owner, steady, until_answered,
 };
 use crate::store::conformance::{self, Harness};
 use crate::store::engine::Engine;
@@ -15,7 +15,8 @@ use crate::store::{EngineStore, Sequence, Store};
 /// None where PostgreSQL is not installed.
 fn server() -> Option<PostgresServer> {
     let server = PostgresServer::start(&[])?;
-    block_on(server.engine().probe()).unwrap();
+    let engine = server.engine();
+    until_answered(async || engine.probe().await);
     Some(server)
 }
 
