@@ -19,6 +19,8 @@ mod membership;
 #[cfg(test)]
 pub mod memory;
 mod outcome;
+#[cfg(test)]
+mod ports;
 pub mod postgres;
 mod shard;
 mod timing;

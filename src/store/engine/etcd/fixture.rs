@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -12,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{Etcd, EtcdSettings};
+use crate::store::engine::ports::free_port;
 
 const PROGRAM: &str = "etcd";
 /// The limits that `probe` requires.
@@ -57,12 +57,8 @@ impl EtcdServers {
         }
         let dir = tempfile::tempdir().unwrap();
         let flags = flags(dir.path());
-        // All at once, so that none is given twice.
-        let listeners: Vec<_> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        let server = |ports: &[u16]| Server { client_port: ports[0], peer_port: ports[1], process: None };
-        let servers = ports.chunks(2).map(server).collect();
-        drop(listeners);
+        let server = |_| Server { client_port: free_port(), peer_port: free_port(), process: None };
+        let servers = (0..count).map(server).collect();
         let mut servers = EtcdServers { dir, servers, flags, scheme };
         let ready: Vec<_> = (0..count).map(|place| servers.spawn(place)).collect();
         ready.into_iter().for_each(wait_until_ready);

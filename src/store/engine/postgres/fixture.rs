@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
 use super::{Postgres, PostgresSettings};
+use crate::store::engine::ports::free_port;
 
 /// Where Debian puts its programs, which are not in the path.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -42,9 +42,8 @@ impl PostgresServer {
         }
         let password_file = dir.path().join("password");
         std::fs::write(&password_file, PASSWORD).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let mut server = PostgresServer { dir, programs, port, flags, process: None };
+        let mut server = PostgresServer { dir, programs, port: free_port(), flags, process: None };
         let mut make = server.command("initdb");
         make.args(["--no-sync", "--no-instructions", "--username=lockkeeper", "--auth=scram-sha-256"]);
         make.args(["--encoding=UTF8", "--locale=C", &format!("--pwfile={}", password_file.display())]);
