@@ -82,23 +82,30 @@ impl PostgresServer {
         }
     }
 
-    /// Starts it, with the data it had, and waits until it answers.
+    /// Starts it, with the data it had, and waits until it answers. As long as a child of a killed server lives, a new one
+    /// does not start, and is tried again.
     pub fn restart(&mut self) {
-        let listen = format!("listen_addresses=127.0.0.1,port={},unix_socket_directories=", self.port);
-        let mut command = self.command("postgres");
-        for setting in listen.split(',').map(str::to_owned).chain(self.flags.clone()) {
-            command.args(["-c", &setting]);
-        }
-        self.process = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        self.process = Some(self.spawn());
         for _ in 0..600 {
             let asked = self.command("pg_isready").args(["--quiet", "--host=127.0.0.1"]).arg(self.port_flag()).status();
             if asked.unwrap().success() {
                 return;
             }
-            assert!(self.process.as_mut().unwrap().try_wait().unwrap().is_none(), "PostgreSQL did not start");
             std::thread::sleep(Duration::from_millis(50));
+            if self.process.as_mut().unwrap().try_wait().unwrap().is_some() {
+                self.process = Some(self.spawn());
+            }
         }
-        panic!("PostgreSQL did not answer within 30 s");
+        panic!("PostgreSQL did not start within 30 s");
+    }
+
+    fn spawn(&self) -> Child {
+        let listen = format!("listen_addresses=127.0.0.1,port={},unix_socket_directories=", self.port);
+        let mut command = self.command("postgres");
+        for setting in listen.split(',').map(str::to_owned).chain(self.flags.clone()) {
+            command.args(["-c", &setting]);
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     fn port_flag(&self) -> String {
