@@ -8,26 +8,24 @@ use crate::analysis::llm::{ApiKey, LlmSettings};
 use crate::analysis::service::{Analyses, EngineName, Engines, Masks, Sources};
 use crate::config::{AnalysisEngine, Settings};
 use crate::domain::PipelineKey;
-use crate::http::WallClock;
-use crate::logs::Logs;
+use crate::http::{Node, WallClock};
 use crate::store::{Store, StoreError};
 
 /// Also resumes the unfinished analyses of the previous run.
 pub fn open(
-    settings: &Settings,
+    (settings, node): (&Settings, &Node),
     store: Arc<dyn Store>,
     environments: &Environments,
-    logs: &Logs,
     masks: Masks,
     clock: WallClock,
 ) -> Result<Analyses, StoreError> {
     let sources = Sources {
         store,
         environments: environments.clone(),
-        logs: logs.clone(),
+        logs: node.logs.clone(),
         masks,
         clock,
-        organizations: settings.organizations.len(),
+        organizations: node.organizations,
     };
     let analyses = Analyses::open(sources, engines(settings))?;
     let resumed = analyses.resume()?;

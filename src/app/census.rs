@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::opening::{RealmsHere, wall_clock};
 use crate::actors::Census;
 use crate::domain::{Identifier, LockStatus, Timestamp};
 use crate::http::Realm;
-use crate::store::StoreError;
+use crate::store::{Sequence, StoreError};
 
 /// How often the gauges are updated.
 const EVERY: Duration = Duration::from_secs(5);
@@ -14,41 +15,50 @@ const EVERY: Duration = Duration::from_secs(5);
 const PAUSE_FACTOR: u32 = 100;
 
 /// Runs until it is aborted.
-pub async fn run(realm: Arc<Realm>, organizations: Vec<Identifier>) {
+pub async fn run(realms: RealmsHere, organizations: Vec<Identifier>) {
     let gauges = Gauges::new();
-    let mut durable = realm.events.durable();
     let mut census = Census::default();
-    // Nothing has been read yet, or the last reading failed.
-    let mut missing = true;
+    // As of the last census; none if there was none, or it failed.
+    let mut counted: Option<Vec<Sequence>> = None;
+    let mut fails = false;
     let mut next = Instant::now();
     let mut every = tokio::time::interval(EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
+        let here = realms();
         // Readers see only durable changes.
-        if (missing || durable.has_changed().unwrap_or(false)) && next <= Instant::now() {
-            durable.mark_unchanged();
+        let durable: Vec<_> = here.iter().map(|realm| *realm.store.durable().borrow()).collect();
+        if counted.as_ref() != Some(&durable) && next <= Instant::now() {
             let began = Instant::now();
-            match read(&realm, &organizations).await {
-                Ok(found) => (census, missing) = (found, false),
+            match read(here, &organizations).await {
+                Ok(found) => (census, counted, fails) = (found, Some(durable), false),
                 Err(error) => {
-                    if !missing {
+                    if !fails {
                         tracing::warn!(%error, "cannot count the environments; trying again until it works");
                     }
-                    missing = true;
+                    (counted, fails) = (None, true);
                 }
             }
             next = Instant::now() + began.elapsed() * PAUSE_FACTOR;
         }
-        gauges.show(&census, (realm.clock)());
+        gauges.show(&census, wall_clock()());
     }
 }
 
 /// On a thread that may wait for the disk.
-async fn read(realm: &Arc<Realm>, organizations: &[Identifier]) -> Result<Census, StoreError> {
-    let pipelines: Vec<_> = organizations.iter().flat_map(|organization| realm.pipelines.list(organization)).collect();
-    let realm = realm.clone();
-    let read = move || realm.environments.census(pipelines.iter().map(|pipeline| pipeline.key.clone()));
+async fn read(realms: Vec<Arc<Realm>>, organizations: &[Identifier]) -> Result<Census, StoreError> {
+    let pipelines = |realm: Arc<Realm>| {
+        let keys = organizations.iter().flat_map(|organization| realm.pipelines.list(organization));
+        let keys: Vec<_> = keys.map(|pipeline| pipeline.key.clone()).collect();
+        (realm, keys)
+    };
+    let all: Vec<_> = realms.into_iter().map(pipelines).collect();
+    let read = move || {
+        let mut census = Census::default();
+        all.into_iter().try_for_each(|(realm, pipelines)| realm.environments.add_to_census(pipelines, &mut census))?;
+        Ok(census)
+    };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(StoreError::Read(error.to_string())))
 }
 

@@ -1,4 +1,4 @@
-//! Periodic work while the server runs: of the node, and of the realm.
+//! Periodic work while the server runs: of the node, and of each realm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 
+use super::opening::RealmsHere;
 use super::{census, certificates};
-use crate::actors::Environments;
 use crate::config::Settings;
 use crate::domain::{DeploymentId, Identifier};
 use crate::events::{Retention, Sealer, Sweeper};
@@ -41,33 +41,49 @@ const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while logs take too much space: each looks up the deployment of every log.
 const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
 
-/// Starts all chores; they run until they are aborted.
+/// The process and its realms, as their chores see them.
+pub struct House {
+    pub node: Arc<Node>,
+    pub runner: Runner,
+    pub realms: RealmsHere,
+    /// The organizations that files declare.
+    pub organizations: Vec<Identifier>,
+    /// Whether no other process has a part of the organizations.
+    pub has_all: bool,
+}
+
+/// Starts the chores of the process; they run until they are aborted.
 pub fn begin(
+    house: House,
     running: &RunningServer,
-    runner: &Runner,
-    settings: &Settings,
+    idle: Duration,
     metrics: PrometheusHandle,
     hangup: Option<Signal>,
 ) -> Vec<JoinHandle<()>> {
-    let organizations: Vec<_> = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
-    let (node, realm) = (&running.node, &running.realm);
+    let House { node, runner, realms, organizations, .. } = &house;
     let mut chores = vec![
-        actix_web::rt::spawn(census::run(realm.clone(), organizations.clone())),
+        actix_web::rt::spawn(census::run(realms.clone(), organizations.clone())),
         actix_web::rt::spawn(do_chores_of_node(node.clone(), runner.clone(), metrics)),
         actix_web::rt::spawn(watch_connections(node.clone())),
-        actix_web::rt::spawn(do_chores_of_realm(realm.clone(), settings.environments.idle)),
-        actix_web::rt::spawn(sweep_keys(realm.clone())),
-        actix_web::rt::spawn(sweep_sign_ins(realm.clone())),
-        actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
-        actix_web::rt::spawn(seal_events(realm.clone())),
-        actix_web::rt::spawn(keep_time(realm.clone())),
-        actix_web::rt::spawn(sweep_files(node.clone(), realm.clone(), runner.clone(), organizations)),
+        actix_web::rt::spawn(do_chores_of_realms(realms.clone(), idle)),
+        actix_web::rt::spawn(sweep_files(house)),
     ];
     if let Some((encrypted, hangup)) = running.encrypted.as_ref().zip(hangup) {
         chores.push(actix_web::rt::spawn(certificates::keep_fresh(encrypted.tls.clone(), hangup)));
         chores.push(actix_web::rt::spawn(certificates::report_handshakes(encrypted.handshakes.clone())));
     }
     chores
+}
+
+/// Starts those of a realm that take their own time.
+pub fn begin_of_realm(realm: &Arc<Realm>, settings: &Settings) -> Vec<JoinHandle<()>> {
+    vec![
+        actix_web::rt::spawn(sweep_keys(realm.clone())),
+        actix_web::rt::spawn(sweep_sign_ins(realm.clone())),
+        actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
+        actix_web::rt::spawn(seal_events(realm.clone())),
+        actix_web::rt::spawn(keep_time(realm.clone())),
+    ]
 }
 
 async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusHandle) {
@@ -101,7 +117,7 @@ async fn watch_connections(node: Arc<Node>) {
     }
 }
 
-async fn do_chores_of_realm(realm: Arc<Realm>, idle: Duration) {
+async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
     let undelivered = metrics::gauge!("lockkeeper_webhook_deliveries_pending");
     let actors = metrics::gauge!("lockkeeper_environment_actors");
     let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
@@ -110,21 +126,26 @@ async fn do_chores_of_realm(realm: Arc<Realm>, idle: Duration) {
     let rounds_per_idle = idle.as_secs().div_ceil(every.period().as_secs().max(1)).max(1);
     for round in 1_u64.. {
         every.tick().await;
-        actors.set(realm.environments.resident() as f64);
-        waiting_by_name.set(realm.environments.waiting_by_name() as f64);
-        waiting_for_any.set(realm.environments.waiting_for_any() as f64);
-        undelivered.set(realm.webhooks.pending() as f64);
-        if round % rounds_per_idle == 0 || realm.environments.resident() > ACTORS_MAX {
-            realm.environments.dismiss_unused();
-        }
-        realm.environments.expire_pools();
-        if let Some(limits) = &realm.rate_limits {
-            limits.forget_idle();
-        }
-        if round % u64::from(CHORES_PER_USAGE) == 0
-            && let Err(error) = realm.accounts.write_usage().await
-        {
-            tracing::warn!(%error, "cannot write when tokens were last used");
+        let here = realms();
+        let sum = |count: fn(&Realm) -> usize| here.iter().map(|realm| count(realm)).sum::<usize>();
+        let resident = sum(|realm| realm.environments.resident());
+        actors.set(resident as f64);
+        waiting_by_name.set(sum(|realm| realm.environments.waiting_by_name()) as f64);
+        waiting_for_any.set(sum(|realm| realm.environments.waiting_for_any()) as f64);
+        undelivered.set(here.iter().map(|realm| realm.webhooks.pending()).sum::<u64>() as f64);
+        for realm in &here {
+            if round % rounds_per_idle == 0 || resident > ACTORS_MAX {
+                realm.environments.dismiss_unused();
+            }
+            realm.environments.expire_pools();
+            if let Some(limits) = &realm.rate_limits {
+                limits.forget_idle();
+            }
+            if round % u64::from(CHORES_PER_USAGE) == 0
+                && let Err(error) = realm.accounts.write_usage().await
+            {
+                tracing::warn!(%error, "cannot write when tokens were last used");
+            }
         }
     }
 }
@@ -213,26 +234,17 @@ async fn seal_events(realm: Arc<Realm>) {
 
 /// Removes the files of deployments that are no longer needed. Those of an organization that is not declared this time stay,
 /// like all its data: a start without its file must cost nothing.
-async fn sweep_files(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declared: Vec<Identifier>) {
+async fn sweep_files(house: House) {
+    let house = Arc::new(house);
     let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = every.tick() => {}
-            () = node.logs.too_full() => {}
+            () = house.node.logs.too_full() => {}
         }
-        let (node, realm) = (node.clone(), realm.clone());
-        let (runner, mut organizations) = (runner.clone(), declared.clone());
-        let swept = tokio::task::spawn_blocking(move || {
-            let environments = &realm.environments;
-            organizations.extend(environments.organizations_with_deployments()?);
-            organizations.sort_unstable();
-            organizations.dedup();
-            runner.remove_work_dirs(|id| environments.holds_work(organizations.iter(), id).unwrap_or(true));
-            node.logs.sweep(|id| owner_of_log(environments, &organizations, id));
-            Ok::<_, StoreError>(())
-        });
-        let failed = match swept.await {
+        let sweeping = house.clone();
+        let failed = match tokio::task::spawn_blocking(move || sweeping.sweep_files()).await {
             Ok(swept) => swept.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
         };
@@ -243,16 +255,33 @@ async fn sweep_files(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declare
     }
 }
 
-fn owner_of_log(environments: &Environments, organizations: &[Identifier], id: DeploymentId) -> LogOwner {
-    let mut unread = false;
-    for organization in organizations {
-        match environments.deployment(organization, id) {
-            Ok(Some(_)) => return LogOwner::Organization(organization.clone()),
-            Ok(None) => {}
-            Err(_) => unread = true,
+impl House {
+    fn sweep_files(&self) -> Result<(), StoreError> {
+        let realms = (self.realms)();
+        let mut organizations = self.organizations.clone();
+        for realm in &realms {
+            organizations.extend(realm.environments.organizations_with_deployments()?);
         }
+        organizations.sort_unstable();
+        organizations.dedup();
+        let holds_work =
+            |id| realms.iter().any(|realm| realm.environments.holds_work(organizations.iter(), id).unwrap_or(true));
+        self.runner.remove_work_dirs(holds_work);
+        self.node.logs.sweep(|id| self.owner_of_log(&realms, &organizations, id));
+        Ok(())
     }
-    if unread { LogOwner::Unknown } else { LogOwner::Nobody }
+
+    fn owner_of_log(&self, realms: &[Arc<Realm>], organizations: &[Identifier], id: DeploymentId) -> LogOwner {
+        let mut unread = !self.has_all;
+        for (realm, organization) in realms.iter().flat_map(|realm| organizations.iter().map(move |id| (realm, id))) {
+            match realm.environments.deployment(organization, id) {
+                Ok(Some(_)) => return LogOwner::Organization(organization.clone()),
+                Ok(None) => {}
+                Err(_) => unread = true,
+            }
+        }
+        if unread { LogOwner::Unknown } else { LogOwner::Nobody }
+    }
 }
 
 fn retention(settings: &Settings) -> Retention {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::actors::Failure;
 use crate::{secrets, store, tls};
@@ -25,6 +26,22 @@ pub enum ServeError {
     Recover(#[source] Failure),
     #[error("{0}")]
     Isolation(String),
+    #[error("cluster: {0}")]
+    Engine(store::engine::EngineError),
+    #[error("cluster: cannot read {path}: {source}")]
+    EngineFile { path: PathBuf, source: io::Error },
+    #[error(
+        "the cluster's data has format {found}, and this server reads format {}: a newer version of lockkeeper has written it",
+        store::FORMAT_NUMBER
+    )]
+    ClusterFormat { found: u32 },
+    #[error(
+        "LOCKKEEPER_MASTER_KEY is not the key that this cluster was first started with; all nodes need the same one, since each \
+         must be able to open the secrets of all organizations"
+    )]
+    ClusterKey,
+    #[error("cluster: {0}")]
+    Cluster(String),
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
 }

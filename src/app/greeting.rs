@@ -4,7 +4,8 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::opening::FirstAdmin;
-use crate::config::{Environment, Settings};
+use crate::auth::Accounts;
+use crate::config::{Cluster, Engine, Environment, Settings};
 use crate::domain::Identifier;
 use crate::http::RunningServer;
 
@@ -12,14 +13,20 @@ use crate::http::RunningServer;
 const FIRST_TTL_SECONDS: u32 = 900;
 
 /// The address, what to sign in with, and a first command. On stdout, separate from the log.
-pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, first: Option<&FirstAdmin>) {
+pub fn greet(
+    settings: &Settings,
+    running: &RunningServer,
+    accounts: &Accounts,
+    isolation: &str,
+    first: Option<&FirstAdmin>,
+) {
     let address = running.address;
     let url = url(running);
     let mut text = format!("Lockkeeper {} serves on {url}\n", env!("CARGO_PKG_VERSION"));
     if !address.ip().is_loopback() {
         text += &format!("Listening:     {address}; other machines can connect\n");
     }
-    text += &format!("Dashboard:     {}\n", dashboard(settings, running, &url, first));
+    text += &format!("Dashboard:     {}\n", dashboard(settings, accounts, &url, first));
     text += &format!("API explorer:  {url}/docs/\n");
     if let Some(encrypted) = &running.encrypted {
         text += &format!("Certificate:   {}\n", encrypted.tls.certificate());
@@ -29,30 +36,80 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, firs
     }
     text += &format!("Data:          {}\n", settings.data_dir.display());
     text += &format!("Isolation:     {isolation}\n");
-    if let Some(FirstAdmin { name, password, token, .. }) = first {
-        let (password, token) = (password.reveal(), token.reveal());
-        text += &format!("Sign in as:    {name}, password {password}   (shown only this once)\n");
-        text += &format!("Admin token:   {token}   (shown only this once)\n");
-        if let Some((organization, pipeline, environment)) = first_environment(settings) {
-            let ttl_seconds = FIRST_TTL_SECONDS.min(environment.configuration.max_ttl_seconds);
-            let environment = &environment.name;
-            text += &format!(
-                "\nClaim {environment}:\n\n  curl -sS -X POST {url}/api/v1/organizations/{organization}/pipelines/\
-                 {pipeline}/ephemeral-environments/{environment}/sessions -H 'Authorization: Bearer {token}' \
-                 -H 'Content-Type: application/json' \
-                 -d '{{\"commitId\": \"c0ffee1\", \"context\": \"my first claim\", \"ttlSeconds\": {ttl_seconds}}}'\n"
-            );
-        }
+    if let Some(first) = first {
+        text += &credentials(settings, &url, first);
     } else if settings.bootstrap_token.is_some() {
         text += "Admin token:   the one in LOCKKEEPER_BOOTSTRAP_TOKEN\n";
     } else {
         text += "Admin token:   printed at the first start. Lost it? Start with LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token)\n";
     }
+    print(&text);
+    warn_of_listening(running, settings.sample);
+}
+
+/// The same for a node of a cluster, which has no realm yet.
+pub fn greet_node(
+    settings: &Settings,
+    (cluster, reached_at): (&Cluster, &str),
+    running: &RunningServer,
+    isolation: &str,
+) {
+    let url = url(running);
+    let engine = match &cluster.engine {
+        Engine::Etcd(etcd) => format!("etcd, {}", etcd.members.join(", ")),
+        Engine::Postgres(_) => "PostgreSQL".to_owned(),
+    };
+    let mut text = format!("Lockkeeper {} serves on {url}\n", env!("CARGO_PKG_VERSION"));
+    text += &format!("Node:          {}, which the others reach at {reached_at}\n", cluster.node);
+    text += &format!("Engine:        {engine}\n");
+    text += &format!("Dashboard:     {}/\n", settings.public_url.as_deref().unwrap_or(&url));
+    text += &format!("API explorer:  {url}/docs/\n");
+    text += &format!("Files:         {}\n", settings.data_dir.display());
+    text += &format!("Isolation:     {isolation}\n");
+    text += match settings.bootstrap_token {
+        Some(_) => "Admin token:   the one in LOCKKEEPER_BOOTSTRAP_TOKEN\n",
+        None => {
+            "Admin token:   printed at the first start of the cluster, by the node that has the first organization\n"
+        }
+    };
+    print(&text);
+    warn_of_listening(running, settings.sample);
+}
+
+/// Prints the credentials of the first admin. Only the node that first opens their shard has them.
+pub fn show_first_admin(settings: &Settings, running: &RunningServer, first: &FirstAdmin) {
+    print(&credentials(settings, &url(running), first));
+}
+
+fn credentials(settings: &Settings, url: &str, first: &FirstAdmin) -> String {
+    let FirstAdmin { name, password, token, .. } = first;
+    let mut text = String::new();
+    let (password, token) = (password.reveal(), token.reveal());
+    text += &format!("Sign in as:    {name}, password {password}   (shown only this once)\n");
+    text += &format!("Admin token:   {token}   (shown only this once)\n");
+    if let Some((organization, pipeline, environment)) = first_environment(settings) {
+        let ttl_seconds = FIRST_TTL_SECONDS.min(environment.configuration.max_ttl_seconds);
+        let environment = &environment.name;
+        text += &format!(
+            "\nClaim {environment}:\n\n  curl -sS -X POST {url}/api/v1/organizations/{organization}/pipelines/\
+             {pipeline}/ephemeral-environments/{environment}/sessions -H 'Authorization: Bearer {token}' \
+             -H 'Content-Type: application/json' \
+             -d '{{\"commitId\": \"c0ffee1\", \"context\": \"my first claim\", \"ttlSeconds\": {ttl_seconds}}}'\n"
+        );
+    }
+    text
+}
+
+fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
     // A closed stdout must not stop the server.
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).ok();
+}
+
+fn warn_of_listening(running: &RunningServer, sample: bool) {
+    let address = running.address;
     let tls = running.encrypted.is_some();
-    tracing::info!(%address, tls, sample = settings.sample, "serving");
+    tracing::info!(%address, tls, sample, "serving");
     if !tls && !address.ip().is_loopback() {
         tracing::warn!(
             %address,
@@ -62,15 +119,15 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, firs
 }
 
 /// Where people sign in, with what is known filled in.
-fn dashboard(settings: &Settings, running: &RunningServer, url: &str, first: Option<&FirstAdmin>) -> String {
+fn dashboard(settings: &Settings, accounts: &Accounts, url: &str, first: Option<&FirstAdmin>) -> String {
     let url = settings.public_url.as_deref().unwrap_or(url);
     if let Some(FirstAdmin { organization, name, .. }) = first {
         return format!("{url}/sign-in?organization={organization}&name={name}");
     }
     match settings.organizations.first().filter(|_| settings.bootstrap_token.is_some()) {
         Some(organization) => {
-            let admin = running.realm.accounts.first_admin(&organization.id);
-            let admin = admin.and_then(|admin| running.realm.accounts.member(&organization.id, admin));
+            let admin = accounts.first_admin(&organization.id);
+            let admin = admin.and_then(|admin| accounts.member(&organization.id, admin));
             let name = admin.map(|admin| format!("&name={}", admin.name)).unwrap_or_default();
             format!(
                 "{url}/sign-in?organization={}{name}, with the token in LOCKKEEPER_BOOTSTRAP_TOKEN",

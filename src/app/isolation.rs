@@ -6,14 +6,17 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::error::ServeError;
-use super::step_users;
 use crate::config::{self, Settings};
 use crate::domain::Identifier;
 use crate::runner::{self, Confinement, ControlGroups, Isolation, Layer, Layers, StepLimits, StepNetwork};
-use crate::store::Store;
 
 /// In the folder of working directories, where those of deployments have ids for names.
 const PROBE_DIR: &str = "probe";
+
+/// Whether each organization's steps need a user of their own.
+pub fn needs_users(settings: &Settings) -> bool {
+    settings.runner.isolation != config::Isolation::Off && rustix::process::getuid().is_root()
+}
 
 pub struct FoundIsolation {
     pub isolation: Option<Isolation>,
@@ -21,10 +24,10 @@ pub struct FoundIsolation {
     pub summary: String,
 }
 
-/// `work_dir` holds the working directories of deployments; it is inside the data directory.
+/// `users` has those of organizations, if steps need users of their own. `work_dir` holds the working directories of deployments; it is inside the data directory.
 pub async fn find(
     settings: &Settings,
-    store: &dyn Store,
+    users: BTreeMap<Identifier, u32>,
     data_dir: &Path,
     work_dir: &Path,
 ) -> Result<FoundIsolation, ServeError> {
@@ -38,12 +41,6 @@ pub async fn find(
         tracing::warn!("steps are not confined, since runner.isolation is \"off\"");
         return Ok(FoundIsolation { isolation: None, summary });
     }
-    let organizations: Vec<_> = settings.organizations.iter().map(|organization| &organization.id).collect();
-    let users = if rustix::process::getuid().is_root() {
-        step_users::open(store, &organizations, settings.runner.users).await?
-    } else {
-        BTreeMap::new()
-    };
     let wanted = confinement(settings, data_dir, work_dir, users.values().next().copied())?;
     let tried = wanted.clone();
     let probed = tokio::task::spawn_blocking(move || {

@@ -1,15 +1,17 @@
 //! Opens the node and its realm from the settings, in the order in which the parts depend on each other.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::time::Instant;
 
 use super::error::ServeError;
 use super::isolation::FoundIsolation;
 use super::masks::PipelineMasks;
-use super::runner_host::{PipelineDefinitions, RunnerExecutor, RunnerHost};
+use super::runner_host::{Hosts, PipelineDefinitions, RunnerExecutor, RunnerHost};
 use super::{analysing, declared, isolation, orphans};
 use crate::actors::{Clock, Environments, Options};
 use crate::auth::{Accounts, AccountsError, Member, NewToken, Password, TokenText};
@@ -46,6 +48,7 @@ const LOG_FOLLOWERS_MAX: usize = 1_000;
 pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Result<Node> {
     let organizations = settings.organizations.len();
     Ok(Node {
+        name: settings.cluster.as_ref().map(|cluster| cluster.node.clone()),
         connections: Connections::new(Patience {
             idle: settings.http.keep_alive,
             silence: settings.http.keep_alive + settings.http.head_timeout,
@@ -62,20 +65,59 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         openapi: LazyLock::new(|| http::openapi_document().into()),
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,
+        public_url: settings.public_url.clone(),
         metrics: Box::new(move || telemetry::render(&metrics)),
         draining: AtomicBool::new(false),
         underway: AtomicUsize::new(0),
     })
 }
 
-pub struct OpenedRealm {
-    pub realm: Realm,
-    /// Runs the realm's deployments.
+/// The realms of this process at the moment.
+pub type RealmsHere = Arc<dyn Fn() -> Vec<Arc<Realm>> + Send + Sync>;
+
+/// The parts that run steps, shared by all realms.
+pub struct Steps {
     pub runner: Runner,
-    /// At the first start.
-    pub first_admin: Option<FirstAdmin>,
+    pub hosts: Arc<Hosts>,
     /// How steps are confined, for the operator.
     pub isolation: String,
+}
+
+/// Opens the runner; each realm becomes one of its hosts.
+pub async fn open_steps(
+    settings: &Settings,
+    node: &Node,
+    users: BTreeMap<Identifier, u32>,
+    hosts: Hosts,
+    umask: u32,
+) -> Result<Steps, ServeError> {
+    let data_dir = settings.data_dir.canonicalize()?;
+    let FoundIsolation { isolation, summary } =
+        isolation::find(settings, users, &data_dir, &data_dir.join(WORK)).await?;
+    let hosts = Arc::new(hosts);
+    let options = runner_options(settings, &data_dir, umask, isolation);
+    Ok(Steps { runner: Runner::new(options, node.logs.clone(), hosts.clone()), hosts, isolation: summary })
+}
+
+/// A store to be opened as a realm.
+pub struct RealmStore {
+    pub store: Arc<dyn Store>,
+    /// Its number among the hosts of the runner.
+    pub number: u16,
+    /// `None`: it has no data directory to be copied.
+    pub logged: Option<Arc<LoggedStore>>,
+    pub clock: WallClock,
+    pub steady: SteadyClock,
+    /// From then on, no step of an earlier owner can be running.
+    pub steps_over_at: Option<Instant>,
+    /// Whether it has the organization whose admin gets a token at the first start.
+    pub makes_admin: bool,
+}
+
+pub struct OpenedRealm {
+    pub realm: Realm,
+    /// At the first start.
+    pub first_admin: Option<FirstAdmin>,
 }
 
 /// The credentials of the first admin, to be shown once.
@@ -86,25 +128,24 @@ pub struct FirstAdmin {
     pub token: TokenText,
 }
 
-/// Opens the parts that stand on a store, and resumes what the previous run left unfinished.
+/// Opens the parts that stand on a store, and resumes what the previous run left unfinished. The settings have the
+/// organizations of this store alone.
 pub async fn open_realm(
     settings: &Settings,
-    store: Arc<LoggedStore>,
+    RealmStore { store, number, logged, clock, steady, steps_over_at, makes_admin }: RealmStore,
     node: &Node,
-    step_umask: u32,
+    steps: &Steps,
 ) -> Result<OpenedRealm, ServeError> {
-    let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
-    let steady = SteadyClock::of_machine();
     let events = Events::new(store.clone());
     // Before any event is added.
     events.repair_heads().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let accounts = accounts.with_limits(settings.auth.sign_ins, settings.auth.attempts);
     accounts.apply_job_roles(&declared::job_roles(&settings.organizations), clock()).await?;
-    let first_admin = first_admin(&accounts, settings, clock()).await?;
+    let first_admin = if makes_admin { first_admin(&accounts, settings, clock()).await? } else { None };
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     let events = events.with_key(secrets::audit_key(&*store, &master).await?);
-    let backups = Backups::new(store.clone(), node.logs.clone(), Some(master.fingerprint()));
+    let backups = logged.map(|logged| Backups::new(logged, node.logs.clone(), Some(master.fingerprint())));
     let vault = Arc::new(Vault::open(store.clone(), master)?);
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys, steady.clone())?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
@@ -116,19 +157,22 @@ pub async fn open_realm(
         Registries::open(store.clone(), pipelines.clone(), vault.clone(), node.git.clone(), config::read_step)?;
     declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
     let definitions = PipelineDefinitions { pipelines: pipelines.clone(), registries: registries.clone() };
-    let environments = open_environments(settings, store.clone(), clock.clone(), &steady, definitions)?;
+    let environments = open_environments((settings, node), store.clone(), clock.clone(), &steady, definitions)?;
     let pipeline_masks = PipelineMasks::new(vault.clone());
-    let host = Arc::new(RunnerHost::new(environments.clone(), pipeline_masks.clone(), clock.clone()));
-    let data_dir = settings.data_dir.canonicalize()?;
-    let FoundIsolation { isolation, summary } =
-        isolation::find(settings, &*store, &data_dir, &data_dir.join(WORK)).await?;
-    let runner = Runner::new(runner_options(settings, &data_dir, step_umask, isolation), node.logs.clone(), host);
+    let host = Arc::new(RunnerHost::new(
+        environments.clone(),
+        pipeline_masks.clone(),
+        clock.clone(),
+        store.clone(),
+        steps_over_at,
+    ));
+    steps.hosts.add(number, host);
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
-    resume_deployments(&environments, &runner).await?;
+    resume_deployments(&environments, &steps.runner).await?;
     declared::environments(&environments, settings, &pipelines).await?;
     declared::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
     let masks = analysing::masks(pipeline_masks);
-    let analyses = analysing::open(settings, store.clone(), &environments, &node.logs, masks.clone(), clock.clone())?;
+    let analyses = analysing::open((settings, node), store.clone(), &environments, masks.clone(), clock.clone())?;
     let dependencies = fixes::FixDependencies {
         git: node.git.clone(),
         policy: policy(settings),
@@ -138,9 +182,9 @@ pub async fn open_realm(
         masks,
         clock: clock.clone(),
     };
-    let fixes = Fixes::new(dependencies, settings.organizations.len());
+    let fixes = Fixes::new(dependencies, node.organizations);
 
-    let webhooks = open_webhooks(settings, store.clone(), vault.clone(), clock.clone())?;
+    let webhooks = open_webhooks((settings, node), store.clone(), vault.clone(), clock.clone())?;
     let realm = Realm {
         store,
         environments,
@@ -153,20 +197,23 @@ pub async fn open_realm(
         webhooks,
         analyses,
         fixes,
-        event_hubs: EventHubs::new(events.clone(), stream_timing(settings), settings.organizations.len()),
+        event_hubs: EventHubs::new(events.clone(), stream_timing(settings), node.organizations),
         events,
-        public_url: settings.public_url.clone(),
         sso: SingleSignOn::new(declared::providers(&settings.organizations)),
         identities: Identities::new(declared::identities(&settings.organizations)),
         backups,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
     };
-    Ok(OpenedRealm { realm, runner, first_admin, isolation: summary })
+    Ok(OpenedRealm { realm, first_admin })
+}
+
+pub fn wall_clock() -> WallClock {
+    Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()))
 }
 
 fn open_webhooks(
-    settings: &Settings,
+    (settings, node): (&Settings, &Node),
     store: Arc<dyn Store>,
     vault: Arc<Vault>,
     clock: WallClock,
@@ -177,7 +224,7 @@ fn open_webhooks(
         retries: settings.webhooks.retries.clone(),
         disable_after: settings.webhooks.disable_after,
         max_sending: settings.webhooks.max_sending,
-        organizations: settings.organizations.len(),
+        organizations: node.organizations,
     };
     let events = Events::new(store.clone());
     Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
@@ -263,7 +310,7 @@ async fn make_first_admin(accounts: &Accounts, member: &Member, now: Timestamp) 
 }
 
 fn open_environments(
-    settings: &Settings,
+    (settings, node): (&Settings, &Node),
     store: Arc<dyn Store>,
     wall: WallClock,
     steady: &SteadyClock,
@@ -274,7 +321,7 @@ fn open_environments(
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
         mailbox: settings.environments.mailbox,
-        waiting: Capacity::seats(settings.environments.max_waiting).among(settings.organizations.len()),
+        waiting: Capacity::seats(settings.environments.max_waiting).among(node.organizations),
         waiting_per_token: settings.environments.max_waiting_per_token,
         answer_timeout: settings.http.answer_timeout,
     };
@@ -308,6 +355,7 @@ fn runner_options(
         policy: policy(settings),
         supervisor: runner::OWN_PROGRAM.into(),
         isolation,
+        step_lease: settings.cluster.as_ref().map(|cluster| cluster.step_lease),
     }
 }
 

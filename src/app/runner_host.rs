@@ -1,23 +1,27 @@
 //! Connects the environments, which decide about deployments, with the runner, which executes them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
+use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::masks::PipelineMasks;
 use crate::actors::{Definitions, Environments, Executor, Failure};
 use crate::domain::{
-    BeginStage, DeploymentId, EndStage, EnvironmentKey, PipelineKey, PipelineNow, ReportSteps, StageAttempt, StageEnd,
-    StageOrder, StepRun, Swept, Timestamp, VariableName,
+    BeginStage, DeploymentId, EndStage, EnvironmentKey, Identifier, PipelineKey, PipelineNow, ReportSteps,
+    StageAttempt, StageEnd, StageOrder, StepRun, Swept, Timestamp, VariableName,
 };
 use crate::http::WallClock;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::runner::{Host, Runner, StageJob, StepInputs, Variable};
+use crate::store::Store;
 
 /// The length of the queue of reports; beyond it, reporting stages wait.
 const REPORTS_MAX: usize = 256;
@@ -67,21 +71,29 @@ pub struct RunnerHost {
     environments: Environments,
     masks: PipelineMasks,
     clock: WallClock,
+    store: Arc<dyn Store>,
+    steps_over_at: Option<Instant>,
     reports: mpsc::Sender<Report>,
 }
 
 type Report = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
 impl RunnerHost {
-    /// Must be called on a thread that runs actors.
-    pub fn new(environments: Environments, masks: PipelineMasks, clock: WallClock) -> Self {
+    /// Must be called on a thread that runs actors. Until `steps_over_at`, steps of an earlier owner may run elsewhere.
+    pub fn new(
+        environments: Environments,
+        masks: PipelineMasks,
+        clock: WallClock,
+        store: Arc<dyn Store>,
+        steps_over_at: Option<Instant>,
+    ) -> Self {
         let (reports, mut queue) = mpsc::channel::<Report>(REPORTS_MAX);
         actix_web::rt::spawn(async move {
             while let Some(report) = queue.recv().await {
                 actix_web::rt::spawn(report());
             }
         });
-        Self { environments, masks, clock, reports }
+        Self { environments, masks, clock, store, steps_over_at, reports }
     }
 
     /// Sends a report once. `None` if its outcome is unknown.
@@ -143,6 +155,91 @@ impl RunnerHost {
     }
 }
 
+/// The hosts of all realms of this process: each organization's stages are reported to its own.
+pub struct Hosts {
+    number_of: Box<dyn Fn(&Identifier) -> u16 + Send + Sync>,
+    clock: WallClock,
+    hosts: RwLock<HashMap<u16, Arc<RunnerHost>>>,
+}
+
+impl Hosts {
+    /// `number_of` says which host an organization has.
+    pub fn new(clock: WallClock, number_of: impl Fn(&Identifier) -> u16 + Send + Sync + 'static) -> Self {
+        Self { number_of: Box::new(number_of), clock, hosts: RwLock::default() }
+    }
+
+    pub fn add(&self, number: u16, host: Arc<RunnerHost>) {
+        self.hosts.write().insert(number, host);
+    }
+
+    pub fn remove(&self, number: u16) {
+        self.hosts.write().remove(&number);
+    }
+
+    /// `None` if its realm is not here, or no longer.
+    fn of(&self, environment: &EnvironmentKey) -> Option<Arc<RunnerHost>> {
+        let number = (self.number_of)(&environment.pipeline.organization);
+        self.hosts.read().get(&number).cloned()
+    }
+}
+
+impl Host for Hosts {
+    fn inputs<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<StepInputs, String>> {
+        async move {
+            match self.of(&job.environment) {
+                Some(host) => host.inputs(job).await,
+                None => Err("another node runs the deployments of this organization".to_owned()),
+            }
+        }
+        .boxed()
+    }
+
+    fn begun<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, bool> {
+        async move {
+            match self.of(&job.environment) {
+                Some(host) => host.begun(job).await,
+                None => false,
+            }
+        }
+        .boxed()
+    }
+
+    fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
+        async move {
+            if let Some(host) = self.of(&job.environment) {
+                host.progress(job, steps).await;
+            }
+        }
+        .boxed()
+    }
+
+    fn ended<'a>(&'a self, job: &'a StageJob, end: StageEnd, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
+        async move {
+            if let Some(host) = self.of(&job.environment) {
+                host.ended(job, end, steps).await;
+            }
+        }
+        .boxed()
+    }
+
+    fn swept<'a>(&'a self, environment: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()> {
+        async move {
+            if let Some(host) = self.of(environment) {
+                host.swept(environment, deployment).await;
+            }
+        }
+        .boxed()
+    }
+
+    fn may_act(&self, environment: &EnvironmentKey) -> bool {
+        self.of(environment).is_some_and(|host| host.may_act(environment))
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+}
+
 fn attempt(job: &StageJob) -> StageAttempt {
     let StageOrder { deployment, stage, attempt, .. } = job.order;
     StageAttempt { deployment, stage, attempt }
@@ -201,6 +298,9 @@ impl Host for RunnerHost {
 
     fn swept<'a>(&'a self, environment: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()> {
         async move {
+            if let Some(over) = self.steps_over_at {
+                tokio::time::sleep_until(over).await;
+            }
             // Of its current attempt: a report that is retried after a new attempt must not be about that one.
             let Some(of) = self.active_attempt(environment, deployment).await else { return };
             tracing::info!(%environment, %deployment, "all processes of an interrupted deployment have ended");
@@ -212,6 +312,10 @@ impl Host for RunnerHost {
             self.report_until_decided(environment, deployment, tell).await;
         }
         .boxed()
+    }
+
+    fn may_act(&self, _: &EnvironmentKey) -> bool {
+        self.store.is_current()
     }
 
     fn now(&self) -> Timestamp {

@@ -2,24 +2,40 @@
 //! other finds its files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::ServeError;
-use crate::config::UserRange;
+use crate::config::{Organization, UserRange};
 use crate::domain::Identifier;
 use crate::store::record::{self, Record};
-use crate::store::{Batch, Store, StoreError, commit_durably};
+use crate::store::{Batch, Store, StoreError, commit_durably, sync_dir};
 
 /// The keys of the records: `ru/{organization}`.
 const PREFIX: &[u8] = b"ru/";
 const AFTER_PREFIX: &[u8] = b"ru0";
+/// In the data directory of a node of a cluster.
+const FILE: &str = "step-users";
+const FILE_BEING_WRITTEN: &str = "step-users.new";
 /// More than there have ever been organizations here.
 const RECORDS_MAX: usize = 1_000_000;
 
 #[derive(Serialize, Deserialize)]
 struct StepUser {
     id: u32,
+}
+
+/// Of all organizations that this node has ever run steps for.
+#[derive(Serialize, Deserialize)]
+struct NodeUsers {
+    users: BTreeMap<String, u32>,
+}
+
+impl Record<'_> for NodeUsers {
+    const KIND: &'static str = "step users of a node";
 }
 
 impl Record<'_> for StepUser {
@@ -33,6 +49,15 @@ impl Record<'_> for StepUser {
 /// The users of these organizations; new ones are remembered.
 pub async fn open(
     store: &dyn Store,
+    organizations: &[Organization],
+    range: UserRange,
+) -> Result<BTreeMap<Identifier, u32>, ServeError> {
+    let organizations: Vec<_> = organizations.iter().map(|organization| &organization.id).collect();
+    keep(store, &organizations, range).await
+}
+
+async fn keep(
+    store: &dyn Store,
     organizations: &[&Identifier],
     range: UserRange,
 ) -> Result<BTreeMap<Identifier, u32>, ServeError> {
@@ -43,6 +68,33 @@ pub async fn open(
         batch.put([PREFIX, organization.as_str().as_bytes()].concat(), record::encode(&StepUser { id: *id }));
     }
     commit_durably(store, batch).await?;
+    Ok(users)
+}
+
+/// The same for a node of a cluster: its files are its own, and so are their users.
+pub fn open_in(
+    data_dir: &Path,
+    organizations: &[Organization],
+    range: UserRange,
+) -> Result<BTreeMap<Identifier, u32>, ServeError> {
+    let file = data_dir.join(FILE);
+    let known = match std::fs::read(&file) {
+        Ok(bytes) => record::decode::<NodeUsers>(&bytes).map_err(StoreError::from)?.users,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let organizations: Vec<_> = organizations.iter().map(|organization| &organization.id).collect();
+    let users = assign(&known, &organizations, range).map_err(ServeError::Isolation)?;
+    let mut all = known.clone();
+    all.extend(users.iter().map(|(organization, id)| (organization.as_str().to_owned(), *id)));
+    if all != known {
+        let being_written = data_dir.join(FILE_BEING_WRITTEN);
+        let mut out = File::create(&being_written)?;
+        out.write_all(&record::encode(&NodeUsers { users: all }))?;
+        out.sync_all()?;
+        std::fs::rename(&being_written, &file)?;
+        sync_dir(data_dir)?;
+    }
     Ok(users)
 }
 
@@ -91,14 +143,14 @@ mod tests {
         let store = MemoryStore::default();
         let (acme, beta, gamma) = (id("acme"), id("beta"), id("gamma"));
         let range = UserRange { first: 5_000, last: 5_002 };
-        let users = open(&store, &[&acme, &beta], range).await.unwrap();
+        let users = keep(&store, &[&acme, &beta], range).await.unwrap();
         assert_eq!(users.values().copied().collect::<Vec<_>>(), [5_000, 5_001]);
         // Without acme, and again with it.
-        let users = open(&store, &[&gamma, &beta], range).await.unwrap();
+        let users = keep(&store, &[&gamma, &beta], range).await.unwrap();
         assert_eq!((users[&gamma], users[&beta]), (5_002, 5_001));
-        let users = open(&store, &[&beta, &acme], range).await.unwrap();
+        let users = keep(&store, &[&beta, &acme], range).await.unwrap();
         assert_eq!((users[&acme], users[&beta]), (5_000, 5_001));
-        let refused = open(&store, &[&id("delta")], range).await.unwrap_err().to_string();
+        let refused = keep(&store, &[&id("delta")], range).await.unwrap_err().to_string();
         assert!(refused.contains("no user left for the steps of `delta`"), "{refused}");
     }
 
@@ -106,8 +158,8 @@ mod tests {
     async fn another_range_gives_other_users() {
         let store = MemoryStore::default();
         let (acme, beta) = (id("acme"), id("beta"));
-        open(&store, &[&acme], UserRange { first: 5_000, last: 5_000 }).await.unwrap();
-        let users = open(&store, &[&beta, &acme], UserRange { first: 6_000, last: 6_009 }).await.unwrap();
+        keep(&store, &[&acme], UserRange { first: 5_000, last: 5_000 }).await.unwrap();
+        let users = keep(&store, &[&beta, &acme], UserRange { first: 6_000, last: 6_009 }).await.unwrap();
         assert_eq!((users[&beta], users[&acme]), (6_000, 6_001));
     }
 }

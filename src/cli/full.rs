@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use super::output::{EXIT_FAILED, complain, say};
 use super::serve::{Serve, check, serve};
-use super::{audit, backup, doctor, environment, secrets};
+use super::{audit, backup, cluster, doctor, environment, secrets};
 use crate::auth::TokenText;
 use crate::{client, config, outbound, runner};
 
@@ -18,7 +18,8 @@ use crate::{client, config, outbound, runner};
     version,
     about = "Hands out ephemeral environments to CI fleets: durable locks over HTTP",
     after_help = "Without a command it runs `serve`, with the options above. Exit codes: 0 stopped on request, 1 failed to \
-                  start or to continue, 2 invalid usage, 74 disk failure, 78 invalid configuration; those of the client's \
+                  start or to continue, 2 invalid usage, 74 disk failure, 75 another node \
+                  has taken over, 78 invalid configuration; those of the client's \
                   commands stand in the help of each.\n\n\
                   Examples:\n  lockkeeper\n  lockkeeper --listen localhost:9000\n  \
                   lockkeeper serve --listen 0.0.0.0:8080 --data-dir /var/lib/lockkeeper\n  \
@@ -76,6 +77,9 @@ enum ServerCommand {
     /// Verify the recorded events
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Look after a cluster of several nodes
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// Write a backup of a server to a file, also while it runs
     #[command(
         after_help = "The backup has everything but the master key: keep that apart. It is the state at one moment, and the \
@@ -157,6 +161,7 @@ fn run_server(command: ServerCommand) -> ExitCode {
         ServerCommand::Doctor(arguments) => doctor::run(arguments, variables),
         ServerCommand::Secrets(command) => secrets::run(command, variables),
         ServerCommand::Audit(command) => audit::run(command, variables),
+        ServerCommand::Cluster(command) => cluster::run(command, variables),
         ServerCommand::Backup(arguments) => backup::run(&arguments, variables),
         ServerCommand::Restore(arguments) => backup::restore(&arguments),
     }

@@ -1,12 +1,14 @@
 //! The command line: commands, help and exit codes. With the server it is `full`, without it `small`.
 //!
-//! From top to bottom: `full` → `serve`, `secrets`, `audit`, `backup`, `doctor` → `operator_socket`, `environment`, `output`;
+//! From top to bottom: `full` → `serve`, `secrets`, `audit`, `backup`, `cluster`, `doctor` → `operator_socket`, `environment`, `output`;
 //! `small`.
 
 #[cfg(feature = "server")]
 mod audit;
 #[cfg(feature = "server")]
 mod backup;
+#[cfg(feature = "server")]
+mod cluster;
 #[cfg(feature = "server")]
 mod doctor;
 #[cfg(feature = "server")]

@@ -34,7 +34,7 @@ pub fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCod
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CONFIG, &fault);
     }
-    match app::serve(settings, arguments.discard_damaged_log, step_umask) {
+    match app::serve(&settings, arguments.discard_damaged_log, step_umask) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(EXIT_FAILED, &error),
     }

@@ -1,4 +1,4 @@
-//! What a node has seen of shards and of other nodes, by its own clock alone: the clocks of others may show anything.
+//! The shards and nodes that a node has seen, timed by its own clock alone: the clocks of others may be wrong.
 //!
 //! Every change of a record is a sign of life of whoever wrote it. A node that cannot ask the engine does not see such
 //! signs, and must not take their absence for death: after a failed poll everything counts from the next good one.
@@ -24,7 +24,7 @@ pub struct Sightings {
     nodes: HashMap<String, Sighting>,
 }
 
-/// What to do about a shard that this node does not own.
+/// The next step for a shard that this node does not own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     Wait,
@@ -65,7 +65,7 @@ impl Sightings {
             .map(|(name, _)| name.as_str())
     }
 
-    /// What to do about a shard of another owner, or of none.
+    /// The next step for a shard that another node owns, or nobody.
     pub fn wish(&self, shard: &Shard, now: Moment) -> Wish {
         let others = self.living(now).filter(|node| *node != self.own);
         let later = self.timing.per_rank * u32::try_from(rank(shard.number, &self.own, others)).unwrap_or(u32::MAX);

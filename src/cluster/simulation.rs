@@ -139,7 +139,7 @@ impl Node {
             (Role::Owner { lease, record }, What::Write(_)) => {
                 // If the compare failed, the record tells whether an earlier attempt did it.
                 if found.epoch == record.epoch && found.owner == record.owner {
-                    lease.confirmed(self.first_sent);
+                    lease.confirmed(self.first_sent, self.first_sent);
                     *record = found;
                     self.next_at = world.now + BEAT_EVERY_MILLIS;
                 } else {
@@ -152,7 +152,7 @@ impl Node {
 }
 
 impl World {
-    /// A request takes effect whether its sender stands still or not.
+    /// A request that was sent takes effect even if its sender is frozen.
     fn take_effect(&mut self, request: &mut Request) {
         if request.found.is_some() || request.effect_at > self.now {
             return;
@@ -174,7 +174,7 @@ impl World {
         let (answer_at, given_up_at) = (effect_at + delay(&mut self.random), self.now + TIMEOUT_MILLIS);
         let lost = self.has_faults && self.random.random_bool(0.05);
         let answer_at = Some(answer_at).filter(|at| !lost && *at <= given_up_at);
-        // What got no answer may arrive long after it was given up.
+        // A request without an answer may arrive long after its sender gave it up.
         let effect_at = if lost { self.now + self.random.random_range(1..10_000) } else { effect_at };
         Request { what, effect_at, answer_at, given_up_at, found: None }
     }

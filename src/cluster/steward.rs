@@ -1,6 +1,6 @@
 //! Keeps a node in the cluster: writes its record, watches the others, and takes shards that are free.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::{EngineOptions, EngineStore};
 /// How often a shard is asked for again whose answer was lost. What became of it shows in its record otherwise.
 const TAKE_ATTEMPTS: u32 = 3;
 
-/// What a node is called, and how it opens the shards it takes.
+/// A node's name and address, and the options of the stores it opens.
 #[derive(Clone)]
 pub struct StewardOptions {
     pub own: Owner,
@@ -29,6 +29,8 @@ pub struct StewardOptions {
 pub struct TakenShard {
     pub number: u16,
     pub store: EngineStore,
+    /// Its last owner had left it, so that none of its steps can still run.
+    pub was_left: bool,
 }
 
 /// The cluster as this node has last seen it.
@@ -54,8 +56,6 @@ pub struct Steward<E> {
     announced: Option<Moment>,
     /// Shards that are loaded before they are taken.
     ahead: HashMap<u16, Ahead>,
-    /// Shards that this process has taken.
-    taken: HashSet<u16>,
     view: watch::Sender<View>,
     hand_on: mpsc::Sender<TakenShard>,
 }
@@ -77,24 +77,15 @@ impl<E: Engine> Steward<E> {
         let (view, seen) = watch::channel(View::default());
         let (hand_on, taken) = mpsc::channel(usize::from(options.shards.get()));
         let sightings = Sightings::of(&options.own.node, options.store.timing);
-        let steward = Self {
-            engine,
-            options,
-            sightings,
-            announced: None,
-            ahead: HashMap::new(),
-            taken: HashSet::new(),
-            view,
-            hand_on,
-        };
+        let steward = Self { engine, options, sightings, announced: None, ahead: HashMap::new(), view, hand_on };
         (steward, seen, taken)
     }
 
-    /// Until nobody takes the shards any more.
+    /// Until nobody takes its shards or looks at what it sees. Who does only the latter is stopping.
     pub async fn run(mut self) {
         let mut polls = tokio::time::interval(self.options.store.timing.poll_every);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !self.hand_on.is_closed() {
+        while !self.hand_on.is_closed() || !self.view.is_closed() {
             polls.tick().await;
             if let Err(error) = self.round().await {
                 self.lose_sight(&error);
@@ -103,7 +94,9 @@ impl<E: Engine> Steward<E> {
     }
 
     async fn round(&mut self) -> Result<(), EngineError> {
-        self.announce().await?;
+        if !self.hand_on.is_closed() {
+            self.announce().await?;
+        }
         let (known, nodes) = tokio::try_join!(self.engine.shards(), self.engine.nodes())?;
         let now = (self.options.store.clock)();
         let mut shards: Vec<_> = (0..self.options.shards.get()).map(Shard::vacant).collect();
@@ -114,7 +107,9 @@ impl<E: Engine> Steward<E> {
         self.sightings.saw(&shards, &nodes, now);
         self.publish(&shards, nodes, now);
         for shard in &shards {
-            self.consider(shard).await?;
+            if !self.hand_on.is_closed() {
+                self.consider(shard).await?;
+            }
         }
         Ok(())
     }
@@ -142,7 +137,7 @@ impl<E: Engine> Steward<E> {
     }
 
     async fn consider(&mut self, shard: &Shard) -> Result<(), EngineError> {
-        if self.taken.contains(&shard.number) {
+        if shard.owner.as_ref().is_some_and(|owner| owner.run == self.options.own.run) {
             return Ok(());
         }
         let wish = self.sightings.wish(shard, (self.options.store.clock)());
@@ -185,9 +180,9 @@ impl<E: Engine> Steward<E> {
         let store = EngineStore::start(self.engine.clone(), tenure, sent, pairs, self.options.store.clone());
         let store = store.map_err(EngineError::Refused)?;
         tracing::info!(shard = shard.number, epoch, pairs = pairs_count, before = owner_of(shard), "took a shard");
-        self.taken.insert(shard.number);
         // Only a process that is stopping takes it no more.
-        self.hand_on.send(TakenShard { number: shard.number, store }).await.ok();
+        let was_left = shard.owner.is_none();
+        self.hand_on.send(TakenShard { number: shard.number, store, was_left }).await.ok();
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use crate::domain::Malformed;
 use crate::domain::pipeline::check_url;
 use crate::nearest::nearest;
 use crate::outbound::{DESTINATIONS_MAX, Destination};
+use crate::secrets::SecretValue;
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place};
@@ -167,8 +168,17 @@ impl Given<'_> {
 
     /// In a variable they are separated by commas.
     pub(super) fn destinations(&self) -> Result<Vec<Destination>, Unfit> {
-        let parse = |text: &str| Destination::parse(text).ok_or(Unfit::Unsaid);
-        let destinations: Vec<Destination> = match self {
+        self.texts(DESTINATIONS_MAX, |text| Destination::parse(text).ok_or(Unfit::Unsaid))
+    }
+
+    pub(super) fn urls(&self, count: usize) -> Result<Vec<String>, Unfit> {
+        let plain = |text: &str| text.len() <= 2_048 && !text.contains(['?', '#', '@']) && check_url(text).is_ok();
+        self.texts(count, |text| plain(text).then(|| text.to_owned()).ok_or(Unfit::Unsaid))
+    }
+
+    /// A list; in a variable, with commas between its texts.
+    fn texts<T>(&self, count: usize, parse: impl Fn(&str) -> Result<T, Unfit>) -> Result<Vec<T>, Unfit> {
+        let found: Vec<T> = match self {
             Given::InFile { value, .. } => {
                 let value = value.get_ref();
                 let array = value.as_array().ok_or_else(|| Unfit::is(type_of(value)))?;
@@ -183,10 +193,24 @@ impl Given<'_> {
                 texts.map(parse).collect::<Result<_, _>>()?
             }
         };
-        if destinations.len() > DESTINATIONS_MAX {
-            return Err(Unfit::is(format!("{} of them", destinations.len())));
+        if found.len() > count {
+            return Err(Unfit::is(format!("{} of them", found.len())));
         }
-        Ok(destinations)
+        Ok(found)
+    }
+
+    pub(super) fn database_url(&self) -> Result<Option<SecretValue>, Unfit> {
+        let text = self.text()?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let rest = ["postgresql://", "postgres://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+        let (before_host, _) = rest.ok_or(Unfit::Unsaid)?.rsplit_once('@').unwrap_or_default();
+        let has_password = before_host.contains(':') || text.contains("password=");
+        if has_password && matches!(self, Given::InFile { .. }) {
+            return Err(Unfit::is("one with a password"));
+        }
+        SecretValue::parse(text).map(Some).map_err(|_| Unfit::Unsaid)
     }
 
     pub(super) fn flag(&self) -> Result<bool, Unfit> {

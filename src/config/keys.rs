@@ -1,7 +1,7 @@
 //! The table of settings: one row per key with its type and its target. Files, variables and flags all use it.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,11 +9,13 @@ use crate::auth::{AttemptLimits, SignInLimits, TokenText};
 use crate::outbound::{DESTINATIONS_MAX, Destination};
 use crate::secrets::{MasterKey, SecretValue};
 
+use super::cluster::ClusterDraft;
 use super::fault::{Fault, Place};
 use super::given::{Given, Unfit};
 use super::settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Auth, ClientCertificates, Environments, Events, FileUrls, Git, Http,
-    Idempotency, Isolation, Log, LogFormat, Outbound, Runner, Settings, StepNetwork, Storage, UserRange, Webhooks,
+    Analysis, AnalysisEngine, AnalysisLlm, Auth, ClientCertificates, EngineChoice, Environments, Events, FileUrls, Git,
+    Http, Idempotency, Isolation, Log, LogFormat, Outbound, Runner, Settings, StepNetwork, Storage, UserRange,
+    Webhooks,
 };
 use super::tls::TlsDraft;
 
@@ -26,6 +28,7 @@ pub(super) struct Draft {
     /// The server of the model, if there is one or not.
     pub(super) llm: AnalysisLlm,
     pub(super) tls: TlsDraft,
+    pub(super) cluster: ClusterDraft,
     /// The organization files, with the places that name them.
     pub(super) organizations: Vec<(PathBuf, Place)>,
 }
@@ -101,13 +104,14 @@ impl Draft {
             },
             analysis: Analysis { engine: AnalysisEngine::Off, llm: None },
             git: Git { program: PathBuf::new(), timeout: Duration::ZERO, file_urls: FileUrls::Never },
+            cluster: None,
             organizations: Vec::new(),
             sample: false,
         };
         let (url, model) = (String::new(), String::new());
         let llm = AnalysisLlm { url, model, key: None, timeout: Duration::ZERO, max_log_bytes: 0 };
-        let (tls, organizations) = (TlsDraft::default(), Vec::new());
-        Self { settings, per_second: None, burst: NonZeroU32::MIN, llm, tls, organizations }
+        let (tls, cluster, organizations) = (TlsDraft::default(), ClusterDraft::default(), Vec::new());
+        Self { settings, per_second: None, burst: NonZeroU32::MIN, llm, tls, cluster, organizations }
     }
 }
 
@@ -140,6 +144,11 @@ pub(super) enum Kind {
     /// Absolute paths.
     Paths(fn(&mut Draft, Vec<PathBuf>)),
     AnalysisEngine(fn(&mut Draft, AnalysisEngine)),
+    ClusterEngine(fn(&mut Draft, EngineChoice)),
+    /// At most this many http or https URLs.
+    Urls(usize, fn(&mut Draft, Vec<String>)),
+    /// The URL of a database; one with a password only from the environment.
+    DatabaseUrl(fn(&mut Draft, Option<SecretValue>)),
     /// An http or https URL, or nothing.
     Url(fn(&mut Draft, String)),
     /// The scheme, host and port of an https URL, or nothing.
@@ -181,6 +190,9 @@ impl Kind {
             | Kind::Users(_)
             | Kind::Paths(_)
             | Kind::AnalysisEngine(_)
+            | Kind::ClusterEngine(_)
+            | Kind::Urls(..)
+            | Kind::DatabaseUrl(_)
             | Kind::Url(_)
             | Kind::PublicUrl(_)
             | Kind::Destinations(_)
@@ -206,6 +218,9 @@ const RETRIES_MAX: usize = 16;
 
 /// Dozens of directories; every step gets a copy.
 pub(super) const SEARCH_PATH_MAX: usize = 4_096;
+
+/// An engine has three or five.
+pub(super) const ENGINE_MEMBERS_MAX: usize = 16;
 
 /// Every step opens each of them.
 pub(super) const STEP_PATHS_MAX: usize = 64;
@@ -298,6 +313,22 @@ pub(super) const KEYS: &[Key] = &[
     key("git.program", Kind::Program(|d, program| d.settings.git.program = program)),
     key("git.timeout_seconds", Kind::Number(1, 600, |d, n| d.settings.git.timeout = seconds(n))),
     key("git.allow_file_urls", Kind::FileUrls(|d, urls| d.settings.git.file_urls = urls)),
+    key("cluster.engine", Kind::ClusterEngine(|d, engine| d.cluster.engine = engine)),
+    key("cluster.etcd", Kind::Urls(ENGINE_MEMBERS_MAX, |d, urls| d.cluster.etcd = urls)),
+    key("cluster.etcd_prefix", Kind::Name(64, |d, prefix| d.cluster.etcd_prefix = prefix)),
+    key("cluster.etcd_ca", Kind::File(|d, file| d.cluster.etcd_ca = file)),
+    key("cluster.etcd_certificate", Kind::File(|d, file| d.cluster.etcd_certificate = file)),
+    key("cluster.etcd_key", Kind::File(|d, file| d.cluster.etcd_key = file)),
+    key("cluster.etcd_user", Kind::Name(256, |d, user| d.cluster.etcd_user = user)),
+    key("cluster.etcd_password", Kind::Secret(|d, value| d.cluster.etcd_password = Some(value))),
+    key("cluster.postgres", Kind::DatabaseUrl(|d, url| d.cluster.postgres = url)),
+    key("cluster.node", Kind::Name(64, |d, node| d.cluster.node = node)),
+    key("cluster.advertise", Kind::Url(|d, url| d.cluster.advertise = url)),
+    key("cluster.shards", Kind::Number(1, 1_024, |d, n| {
+        d.cluster.shards = u16::try_from(n).ok().and_then(NonZeroU16::new).unwrap_or(d.cluster.shards);
+    })),
+    key("cluster.step_lease_seconds", Kind::Number(5, 600, |d, n| d.cluster.step_lease = seconds(n))),
+    key("cluster.quota_mb", Kind::Number(64, 1_048_576, |d, n| d.cluster.quota_bytes = mebibytes(n))),
 ];
 
 fn seconds(n: u32) -> Duration {
@@ -357,6 +388,9 @@ impl Key {
             Kind::AnalysisEngine(put) => {
                 given.choice(AnalysisEngine::ALL, AnalysisEngine::as_str).map(|e| put(draft, e))
             }
+            Kind::ClusterEngine(put) => given.choice(EngineChoice::ALL, EngineChoice::as_str).map(|e| put(draft, e)),
+            Kind::Urls(count, put) => given.urls(count).map(|urls| put(draft, urls)),
+            Kind::DatabaseUrl(put) => given.database_url().map(|url| put(draft, url)),
             Kind::Url(put) => given.url().map(|url| put(draft, url)),
             Kind::PublicUrl(put) => given.public_url().map(|url| put(draft, url)),
             Kind::Destinations(put) => given.destinations().map(|allow| put(draft, allow)),
@@ -421,6 +455,12 @@ impl Key {
             }
             Kind::Paths(_) => format!("a list of at most {STEP_PATHS_MAX} absolute paths other than \"/\""),
             Kind::AnalysisEngine(_) => "\"builtin\", \"llm\" or \"off\"".to_owned(),
+            Kind::ClusterEngine(_) => "\"off\", \"etcd\" or \"postgres\"".to_owned(),
+            Kind::Urls(count, _) => format!("a list of at most {count} http or https URLs, with commas between them in a variable"),
+            Kind::DatabaseUrl(_) => {
+                let variable = self.variable();
+                format!("a URL such as \"postgresql://user@host/name\", or \"\"; one with a password is taken from {variable} alone")
+            }
             Kind::PublicUrl(_) => "the scheme, host and port of an https URL, such as \"https://lock.example\", or \"\"".to_owned(),
             Kind::Url(_) => "an http or https URL without credentials, query and fragment, or \"\"".to_owned(),
             Kind::Destinations(_) => format!(

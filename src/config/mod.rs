@@ -4,6 +4,7 @@
 //! why the layers are our own: neither `config` nor `figment` continues after the first fault or keeps line numbers.
 //! Nothing here opens a socket, creates a directory or knows the users of a setting.
 
+mod cluster;
 mod document;
 mod fault;
 mod given;
@@ -27,8 +28,9 @@ pub use fault::{Fault, Faults};
 pub use layers::{Flags, is_secret_variable};
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Auth, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation,
-    Log, LogFormat, Outbound, RateLimit, Runner, Settings, StepNetwork, Storage, Tls, UserRange, Webhooks,
+    Analysis, AnalysisEngine, AnalysisLlm, Auth, Cluster, Engine, EngineChoice, Environments, EtcdEngine, Events,
+    FileUrls, Git, Http, Idempotency, Isolation, Log, LogFormat, Outbound, RateLimit, Runner, Settings, StepNetwork,
+    Storage, Tls, UserRange, Webhooks,
 };
 pub use step_file::read_step;
 
@@ -125,6 +127,7 @@ fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
     settings.rate_limit = draft.per_second.map(|per_second| RateLimit { per_second, burst: draft.burst });
     settings.analysis.llm = settle_llm(draft.llm, settings.analysis.engine, faults);
     settings.tls = draft.tls.settle(settings.listen, faults);
+    settings.cluster = draft.cluster.settle(&settings, faults);
     settings.sample = draft.organizations.is_empty();
     settings.organizations = if settings.sample {
         let document = Document::new(Path::new("config/acme.toml (embedded)"), SAMPLE_TOML.to_owned());

@@ -1,7 +1,7 @@
 //! The settings of the server, within their bounds and in the units of the code.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub struct Settings {
     pub webhooks: Webhooks,
     pub analysis: Analysis,
     pub git: Git,
+    /// `None`: one machine, with the data in its data directory.
+    pub cluster: Option<Cluster>,
     /// At least one, in the order of the settings.
     pub organizations: Vec<Organization>,
     /// No organization was named, and the one in `organizations` is the embedded sample.
@@ -126,6 +128,61 @@ impl ClientCertificates {
             ClientCertificates::Off => "off",
             ClientCertificates::Optional => "optional",
             ClientCertificates::Required => "required",
+        }
+    }
+}
+
+/// A node of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    pub engine: Engine,
+    /// The name of this node.
+    pub node: String,
+    /// Where the other nodes reach this one; `None`: at the address it listens on.
+    pub advertise: Option<String>,
+    /// Into how many shards the organizations of a new cluster are divided.
+    pub shards: NonZeroU16,
+    /// How much the engine may hold.
+    pub quota_bytes: u64,
+    /// Steps end when their node could not show for so long that it still owns them.
+    pub step_lease: Duration,
+}
+
+/// The database of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Engine {
+    Etcd(EtcdEngine),
+    Postgres(SecretValue),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdEngine {
+    /// The URL of each member.
+    pub members: Vec<String>,
+    /// Of all keys.
+    pub prefix: String,
+    pub authority: Option<PathBuf>,
+    /// The certificate and the key that this node shows.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The user and its password.
+    pub credentials: Option<(String, SecretValue)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineChoice {
+    Off,
+    Etcd,
+    Postgres,
+}
+
+impl EngineChoice {
+    pub(super) const ALL: [EngineChoice; 3] = [EngineChoice::Off, EngineChoice::Etcd, EngineChoice::Postgres];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EngineChoice::Off => "off",
+            EngineChoice::Etcd => "etcd",
+            EngineChoice::Postgres => "postgres",
         }
     }
 }

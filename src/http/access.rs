@@ -10,11 +10,12 @@ use super::authorization;
 use super::call::Call;
 use super::codes::Code;
 use super::cookies;
+use super::front::{App, PerThread};
 use super::outcome::read_within;
 use super::own_page;
 use super::problem::Problem;
 use super::request_id::RequestId;
-use super::state::{App, Node, PerThread, Realm};
+use super::state::{Node, Realm};
 use crate::actors::Environments;
 use crate::auth::{Caller, Identity, Permission, Unauthenticated};
 use crate::domain::{EnvironmentKey, Identifier, Initiator, Malformed, RequestRef, SessionId};
@@ -46,7 +47,6 @@ impl Access {
 
     /// For a path that names no organization: the caller's own. The role is not checked.
     pub fn to_own_organization(call: &Call, permission: Permission) -> Result<Self, Problem> {
-        // The one place that chooses a request's realm; with several of them, by the organization in the path.
         let App { node, realm, encrypted: _ } = call.app.clone();
         let caller = authenticate(call, &realm)?;
         if let Some(limits) = &realm.rate_limits {

@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::front::App;
 use super::incoming::Incoming;
 use super::request::Request;
 use super::request_id::RequestId;
-use super::state::App;
 
-pub struct Call {
-    pub app: App,
+/// Most handlers need a realm; those of [`Front`](super::state::Front) need none.
+pub struct Call<A = App> {
+    pub app: A,
     pub request: Request,
     pub incoming: Incoming,
     /// The request id, as in the answer.
@@ -25,8 +26,8 @@ pub type PathParameters = [(String, usize)];
 /// The largest number of parameters in a route.
 pub const PARAMETERS_MAX: usize = 4;
 
-impl Call {
-    pub fn new(app: App, request: Request, incoming: Incoming, id: RequestId, parameters: Rc<PathParameters>) -> Self {
+impl<A> Call<A> {
+    pub fn new(app: A, request: Request, incoming: Incoming, id: RequestId, parameters: Rc<PathParameters>) -> Self {
         let segments = find(request.decoded_path(), &parameters);
         Self { app, request, incoming, id, parameters, segments }
     }

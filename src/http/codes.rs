@@ -121,6 +121,8 @@ codes! {
         "The body did not arrive in time. Resend it.";
     BackupInProgress = "backup_in_progress", CONFLICT, "A backup is being taken",
         "There is one backup at a time. Wait for the end of the other one.";
+    BackupUnavailable = "backup_unavailable", CONFLICT, "The records lie in an engine",
+        "The records of a cluster lie in its engine, and not on this machine. Its operator takes a backup of the engine.";
     EnvironmentLocked = "environment_locked", CONFLICT, "The environment is locked",
         "Somebody holds it: `holder` says who, why and since when. Wait for it with `waitSeconds` or `queue`, try again after `Retry-After`, or force-claim it.";
     EnvironmentResetting = "environment_resetting", CONFLICT, "The environment is being reset",
@@ -233,6 +235,12 @@ codes! {
         "The server does not know whether the command took effect. Check before trying again.";
     ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE, "Shutting down",
         "The server is stopping. Try again after `Retry-After`.";
+    EngineUnavailable = "engine_unavailable", SERVICE_UNAVAILABLE, "The cluster cannot answer",
+        "The nodes of the cluster cannot reach their engine, or the organization's shard is being taken over by another node. Try again after `Retry-After`, with the same `Idempotency-Key` if there was one.";
+    LogUnavailable = "log_unavailable", SERVICE_UNAVAILABLE, "The log is on another node",
+        "In a cluster, the log of a deployment lies on the node that ran it. It can be read again when that node owns the organization's shard.";
+    NotTheOwner = "not_the_owner", MISDIRECTED_REQUEST, "Another node owns the shard",
+        "The request was passed on to a node that does not own the organization's shard. Only nodes get this answer from each other; if you do, remove the header `Lockkeeper-Via`.";
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "Internal error",
         "The server failed. Report it with the request id.";
 }

@@ -240,7 +240,8 @@ impl Headers {
         self.get_all(name).filter_map(ascii)
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    /// Their names and values, as they were sent.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|field| (self.name(field), self.value(field)))
     }
 

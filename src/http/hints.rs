@@ -5,10 +5,10 @@
 
 use super::call::{PathParameters, segment};
 use super::codes::Code;
+use super::front::App;
 use super::problem::Problem;
 use super::refusals;
 use super::request::Request;
-use super::state::App;
 use crate::domain::{Identifier, PipelineKey};
 use crate::nearest::{Advice, COMPARED_MAX, advice};
 

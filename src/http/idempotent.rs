@@ -22,7 +22,7 @@ use crate::store::Batch;
 
 /// The name in problems and in the OpenAPI document.
 pub const HEADER: &str = "Idempotency-Key";
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Most requests are answered within milliseconds.
 const IN_FLIGHT_RETRY_SECONDS: u64 = 1;

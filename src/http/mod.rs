@@ -7,12 +7,16 @@
 //! - connections and limits: `head` and `incoming` (what a client sends), `request`, `request_id`, `reply` (what it gets), `wire`
 //!   (the loop of a connection), `socket`, `connection`, `transport` (plain or TLS), `connections`, `handshake`, `streaming`,
 //!   `scans`, `rate_limit`, `event_hubs`
-//! - `state`: the parts of the process (`Node`) and of a store (`Realm`)
+//! - `state`: the parts of the process (`Node`) and of a store (`Realm`); `shards`: the realms of a cluster; `front`: the handles that a
+//!   request gets
 //! - the request: `call`, `authorization`, `own_page` (who made it), `cookies`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait), `hints`
 //!   (what was probably meant)
 //! - `resources`: the handlers
 //! - `openapi`: descriptions of the operations
 //! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler in it
+//! - `handling`: a request and its handler; `forwarding`: its way to another node; `owned_stream`; `routing`: which node answers it, in a
+//!   cluster
+//! - `dispatch`: gives a request to its handler, with its realm
 //! - `observe`: wraps every request: id, metrics, problems
 //! - `server`: listens, and drains when it stops; `operator_socket`: a file for the operator's commands
 
@@ -26,10 +30,14 @@ mod codes;
 mod connection;
 mod connections;
 mod cookies;
+mod dispatch;
 mod dto;
 mod event_hubs;
+mod forwarding;
+mod front;
 #[cfg(test)]
 mod fuzz;
+mod handling;
 mod handshake;
 mod head;
 mod hints;
@@ -42,6 +50,7 @@ mod openapi;
 mod operator_socket;
 mod outcome;
 mod own_page;
+mod owned_stream;
 mod paging;
 mod problem;
 mod protection;
@@ -54,8 +63,10 @@ mod resources;
 mod response;
 mod router;
 mod routes;
+mod routing;
 mod scans;
 mod server;
+mod shards;
 mod socket;
 mod state;
 mod streaming;
@@ -66,10 +77,12 @@ pub use connection::Patience;
 pub use connections::Connections;
 pub use dto::{AuditView, webhook_body};
 pub use event_hubs::{EventHubs, StreamTiming};
+pub use front::Cluster;
 pub use handshake::Handshakes;
 pub use operator_socket::{OPERATOR_SOCKET, OperatorSocket};
 pub use rate_limit::RateLimits;
 pub use routes::openapi_document;
 pub use scans::Scans;
-pub use server::{EncryptedServer, Encryption, ListenOptions, Listeners, RunningServer, reserve, start};
+pub use server::{EncryptedServer, Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};
+pub use shards::{Peer, Shards, Whereabouts};
 pub use state::{Node, Realm, WallClock};

@@ -15,9 +15,10 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::answer::EarlyReturn;
-use super::call::Call;
 use super::codes::Code;
 use super::connection::{ActiveRequest, Connection};
+use super::dispatch::dispatch;
+use super::front::{Front, PerThread, Realms};
 use super::incoming::Incoming;
 use super::meter::count_problem;
 use super::problem::Problem;
@@ -27,19 +28,23 @@ use super::request::Request;
 use super::request_id::RequestId;
 use super::response::Response;
 use super::router::Router;
-use super::state::{App, Node, PerThread};
-use super::{hints, idempotent};
+use super::state::Node;
+use super::{idempotent, routing};
 
 pub async fn observe(
-    app: &App,
+    front: &Front,
     router: &Router,
     security: Option<&TransportSecurity>,
     request: Request,
     incoming: Incoming,
 ) -> Reply {
+    let request = match &front.realms {
+        Realms::Only(_) => request,
+        Realms::Shards(cluster) => routing::arrived(cluster, request),
+    };
     let connection = request.connection();
-    let only_probes = connection.is_some_and(|connection| app.node.connections.serves_only_probes(connection));
-    let in_flight = RequestInFlight::begin(&app.node, connection);
+    let only_probes = connection.is_some_and(|connection| front.node.connections.serves_only_probes(connection));
+    let in_flight = RequestInFlight::begin(&front.node, connection);
     let id = RequestId::of(request.headers());
     let started = Instant::now();
     // As expensive as reading and writing the whole request, so it exists only at debug level.
@@ -47,33 +52,21 @@ pub async fn observe(
 
     let found = router.find(&request);
     let meter = found.as_ref().ok().map(|resource| &resource.meter);
-    let parameters = found.as_ref().ok().map(|resource| &resource.parameters);
     let content = found.as_ref().map_or(Content::Data, |resource| resource.content);
-    let answered = found.and_then(|resource| {
+    let answering = async {
+        let resource = found?;
         if only_probes && !resource.is_probe {
-            return Err(too_many_connections());
+            return Err(too_many_connections().into());
         }
-        let parameters = resource.parameters.clone();
-        resource.handle(Call::new(app.clone(), request.clone(), incoming, id.clone(), parameters))
-    });
-    let answered = match answered {
-        Ok(answering) => AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await,
-        Err(problem) => Ok(Err(problem.into())),
+        dispatch(front, resource, &request, incoming, &id).await
     };
+    let answered = AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await;
     let _entered = span.enter();
-    let response =
-        answered.unwrap_or_else(|_| Err(Problem::internal("a handler panicked").into())).unwrap_or_else(|early| {
-            match early {
-                EarlyReturn::Problem(problem) => {
-                    let problem = match parameters {
-                        Some(parameters) => hints::with_hint(problem, app, &request, parameters),
-                        None => problem,
-                    };
-                    refused(&problem, &request, &id)
-                }
-                EarlyReturn::Replay(answer) => idempotent::replayed(*answer),
-            }
-        });
+    let answered = answered.unwrap_or_else(|_| Err(Problem::internal("a handler panicked").into()));
+    let response = answered.unwrap_or_else(|early| match early {
+        EarlyReturn::Problem(problem) => refused(&problem, &request, &id),
+        EarlyReturn::Replay(answer) => idempotent::replayed(*answer),
+    });
     let is_content = response.status.is_success() || response.status == StatusCode::NOT_MODIFIED;
     let content = if is_content { content } else { Content::Data };
     let elapsed = started.elapsed();
@@ -85,10 +78,11 @@ pub async fn observe(
         Some(security) => security.protect(request.headers(), response),
         None => response,
     };
+    let common = (!response.is_passed_on).then_some(Common { content, id });
     Reply {
         response: Response { body: in_flight.with(response.body), ..response },
-        is_last: only_probes || app.node.draining.load(Ordering::Relaxed),
-        common: Some(Common { content, id }),
+        is_last: only_probes || front.node.draining.load(Ordering::Relaxed),
+        common,
     }
 }
 

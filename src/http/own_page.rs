@@ -36,7 +36,7 @@ impl Origin {
     /// Refused if everybody on the way could read what is sent.
     pub fn of(call: &Call) -> Result<Self, Problem> {
         let host = call.request.headers().text(&HOST).unwrap_or_default();
-        let public_url = call.app.realm.public_url.as_deref();
+        let public_url = call.app.node.public_url.as_deref();
         origin(public_url, call.app.encrypted, host).ok_or_else(insecure)
     }
 

@@ -108,6 +108,12 @@ impl Problem {
             .with_header(ALLOW, allowed)
     }
 
+    /// In a cluster; `why` completes "the cluster cannot answer:".
+    pub fn engine_unavailable(why: impl fmt::Display) -> Self {
+        let detail = format!("the cluster cannot answer at the moment: {why}; try again");
+        Self::new(Code::EngineUnavailable, detail).retry_after(OVERLOADED_RETRY_SECONDS)
+    }
+
     pub fn overloaded(why: &str) -> Self {
         Self::new(Code::Overloaded, format!("{why}; nothing was changed, try again in a moment"))
             .retry_after(OVERLOADED_RETRY_SECONDS)

@@ -1,6 +1,6 @@
 //! A request, as its handler sees it. Cheap to clone.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use actix_web::http::{Method, Uri};
 
 use super::connection::Connection;
 use super::head::{BodyLength, Head, Headers};
+use crate::peers::Via;
 
 #[derive(Clone)]
 pub struct Request(Rc<Parts>);
@@ -18,6 +19,8 @@ struct Parts {
     /// The decoded path, if it is not as it was sent.
     decoded: Option<Url>,
     connection: Option<Arc<Connection>>,
+    /// How another node has passed it on.
+    via: Option<Via>,
 }
 
 impl Request {
@@ -25,7 +28,7 @@ impl Request {
     pub fn new(head: Head, connection: Option<Arc<Connection>>) -> Self {
         let is_encoded = memchr::memchr(b'%', head.path().as_bytes()).is_some();
         let decoded = if is_encoded { Uri::try_from(head.path()).ok().map(Url::new) } else { None };
-        Self(Rc::new(Parts { head, decoded, connection }))
+        Self(Rc::new(Parts { head, decoded, connection, via: None }))
     }
 
     pub fn method(&self) -> &Method {
@@ -66,8 +69,24 @@ impl Request {
         self.0.connection.as_ref()
     }
 
-    pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.connection()?.socket.peer
+    pub fn via(&self) -> Option<&Via> {
+        self.0.via.as_ref()
+    }
+
+    /// The same request, which another node has passed on. Nothing has used it yet.
+    pub fn passed_on(mut self, via: Option<Via>) -> Self {
+        if let Some(parts) = Rc::get_mut(&mut self.0) {
+            parts.via = via;
+        }
+        self
+    }
+
+    /// The address of the client.
+    pub fn client_address(&self) -> Option<IpAddr> {
+        match &self.0.via {
+            Some(via) => via.client,
+            None => Some(self.connection()?.socket.peer?.ip()),
+        }
     }
 }
 

@@ -16,11 +16,13 @@ pub struct Response {
     pub body: BoxBody,
     /// The headers as they are sent, line by line; without those that say where the body ends.
     pub header_lines: Vec<u8>,
+    /// Another node has made it, with the headers that every answer has.
+    pub is_passed_on: bool,
 }
 
 impl Response {
     pub fn new(status: StatusCode) -> Self {
-        Self { status, body: BoxBody::new(()), header_lines: Vec::new() }
+        Self { status, body: BoxBody::new(()), header_lines: Vec::new(), is_passed_on: false }
     }
 
     pub fn no_content() -> Self {

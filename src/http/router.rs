@@ -4,17 +4,15 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use actix_web::http::Method;
-use futures_util::future::LocalBoxFuture;
 
-use super::answer::Answered;
-use super::call::{Call, PARAMETERS_MAX, PathParameters};
+use super::call::{PARAMETERS_MAX, PathParameters};
 use super::meter::Meter;
 use super::problem::Problem;
 use super::protection::Content;
 use super::refusals;
 use super::request::Request;
 use super::resources::dashboard;
-use super::routes::{self, API, ENVIRONMENTS, Endpoint, ORGANIZATION, Routes};
+use super::routes::{self, API, ENVIRONMENTS, Endpoint, Handler, ORGANIZATION, Routes};
 
 /// Finds the resource of a request. One per worker thread.
 pub struct Router {
@@ -95,11 +93,11 @@ impl Resource {
         }
     }
 
-    pub fn handle(&self, call: Call) -> Result<LocalBoxFuture<'static, Answered>, Problem> {
-        let method = if call.request.method() == Method::HEAD { &Method::GET } else { call.request.method() };
-        match self.endpoints.iter().find(|endpoint| endpoint.method == *method) {
-            Some(endpoint) => Ok((endpoint.handler)(call)),
-            None => Err(Problem::method_not_allowed(call.request.method().as_str(), &self.allowed)),
+    pub fn handler(&self, method: &Method) -> Result<&Handler, Problem> {
+        let listed = if method == Method::HEAD { &Method::GET } else { method };
+        match self.endpoints.iter().find(|endpoint| endpoint.method == *listed) {
+            Some(endpoint) => Ok(&endpoint.handler),
+            None => Err(Problem::method_not_allowed(method.as_str(), &self.allowed)),
         }
     }
 }

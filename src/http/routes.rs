@@ -8,6 +8,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::answer::Answered;
 use super::call::Call;
+use super::front::Front;
 use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
@@ -44,7 +45,16 @@ pub struct Endpoint {
     pub handler: Handler,
 }
 
-pub type Handler = Box<dyn Fn(Call) -> LocalBoxFuture<'static, Answered>>;
+pub enum Handler {
+    OfRealm(RealmHandler),
+    /// Of a realm, for requests that another node makes itself. Those of clients are refused, and never passed on.
+    FromNodes(RealmHandler),
+    /// Concerns no store.
+    OfNode(NodeHandler),
+}
+
+pub type RealmHandler = Box<dyn Fn(Call) -> LocalBoxFuture<'static, Answered>>;
+pub type NodeHandler = Box<dyn Fn(Call<Front>) -> LocalBoxFuture<'static, Answered>>;
 
 pub fn environment_routes() -> Vec<Routes> {
     vec![
@@ -65,6 +75,7 @@ pub fn environment_routes() -> Vec<Routes> {
             .delete(sessions::release, openapi::release_session()),
         at("/{envName}/sessions/{sessionId}/deploy").post(sessions::deploy, openapi::deploy_commit()),
         at("/{envName}/sessions/{sessionId}/heartbeat").post(sessions::heartbeat, openapi::heartbeat()),
+        at("/{envName}/sessions/{sessionId}/undelivered").unlisted([from_nodes(Method::POST, sessions::undelivered)]),
         at("/{envName}/lock").delete(sessions::release_lock, openapi::release_lock()),
         at("/{envName}/queue").get(environments::queue, openapi::get_queue()),
         at("/{envName}/history").get(environments::history, openapi::get_history()),
@@ -158,11 +169,13 @@ pub fn caller_routes() -> Vec<Routes> {
 
 pub fn operator_routes() -> Vec<Routes> {
     vec![
-        at("/healthz").get(operator::healthz, openapi::healthz()).probe(),
-        at("/readyz").get(operator::readyz, openapi::readyz()).probe(),
-        at("/metrics").get(operator::metrics, openapi::metrics()).probe(),
-        at("/api/v1/openapi.json").get(operator::description, openapi::description()).content(Content::Document),
-        at("/problems/{code}").get(operator::problem, openapi::problem()),
+        at("/healthz").on(of_node(operator::healthz), openapi::healthz()).probe(),
+        at("/readyz").on(of_node(operator::readyz), openapi::readyz()).probe(),
+        at("/metrics").on(of_node(operator::metrics), openapi::metrics()).probe(),
+        at("/api/v1/openapi.json")
+            .on(of_node(operator::description), openapi::description())
+            .content(Content::Document),
+        at("/problems/{code}").on(of_node(operator::problem), openapi::problem()),
     ]
 }
 
@@ -188,19 +201,19 @@ pub fn sign_in_routes() -> Vec<Routes> {
 /// The API explorer, for browsers.
 pub fn explorer_routes() -> Vec<Routes> {
     let page = |path, endpoint| at(path).unlisted([endpoint]).content(Content::Page);
-    let files = ["/docs/", "/docs/{*file}"].map(|path| page(path, unlisted(Method::GET, explorer::file)));
-    [page("/docs", unlisted(Method::GET, operator::explorer))].into_iter().chain(files).collect()
+    let files = ["/docs/", "/docs/{*file}"].map(|path| page(path, of_node(explorer::file)));
+    [page("/docs", of_node(operator::explorer))].into_iter().chain(files).collect()
 }
 
 /// The files of the dashboard.
 pub fn dashboard_files() -> Routes {
-    let served = at("/assets/{version}/{*file}").unlisted([unlisted(Method::GET, dashboard::asset)]);
+    let served = at("/assets/{version}/{*file}").unlisted([of_node(dashboard::asset)]);
     served.content(Content::Dashboard)
 }
 
 /// The dashboard's page, at every address that `dashboard::is_page` says.
 pub fn dashboard_page() -> Routes {
-    at("/{page}").named("/").unlisted([unlisted(Method::GET, dashboard::page)]).content(Content::Dashboard)
+    at("/{page}").named("/").unlisted([of_node(dashboard::page)]).content(Content::Dashboard)
 }
 
 /// The OpenAPI document of the whole table.
@@ -287,5 +300,17 @@ impl Routes {
 }
 
 fn unlisted<F: Future<Output = Answered> + 'static>(method: Method, handler: fn(Call) -> F) -> Endpoint {
-    Endpoint { method, operation: None, handler: Box::new(move |call| handler(call).boxed_local()) }
+    let handler = Handler::OfRealm(Box::new(move |call| handler(call).boxed_local()));
+    Endpoint { method, operation: None, handler }
+}
+
+fn from_nodes<F: Future<Output = Answered> + 'static>(method: Method, handler: fn(Call) -> F) -> Endpoint {
+    let handler = Handler::FromNodes(Box::new(move |call| handler(call).boxed_local()));
+    Endpoint { method, operation: None, handler }
+}
+
+/// A `GET` that concerns no store.
+fn of_node<F: Future<Output = Answered> + 'static>(handler: fn(Call<Front>) -> F) -> Endpoint {
+    let handler = Handler::OfNode(Box::new(move |call| handler(call).boxed_local()));
+    Endpoint { method: Method::GET, operation: None, handler }
 }

@@ -13,10 +13,12 @@ use actix_web::rt::net::TcpStream;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
+use super::front::{Cluster, Front, Realms};
 use super::handshake::Handshakes;
 use super::protection::TransportSecurity;
 use super::router::Router;
-use super::state::{App, Node, Realm};
+use super::shards::Whereabouts;
+use super::state::{Node, Realm};
 use super::transport::Transport;
 use super::wire::Rules;
 use super::{observe, wire};
@@ -52,7 +54,7 @@ pub struct RunningServer {
     pub address: SocketAddr,
     pub encrypted: Option<EncryptedServer>,
     pub node: Arc<Node>,
-    pub realm: Arc<Realm>,
+    realms: Served,
     handle: ServerHandle,
     ended: actix_web::rt::task::JoinHandle<io::Result<()>>,
 }
@@ -63,6 +65,35 @@ pub struct EncryptedServer {
     pub handshakes: Arc<Handshakes>,
     /// Where it serves without TLS.
     pub plain_address: Option<SocketAddr>,
+}
+
+/// The stores that requests are answered from.
+#[derive(Clone)]
+pub enum Served {
+    Only(Arc<Realm>),
+    Shards(Arc<Cluster>),
+}
+
+impl Served {
+    fn per_thread(&self) -> Realms {
+        match self {
+            Served::Only(realm) => Realms::Only(Rc::new(realm.clone())),
+            Served::Shards(cluster) => Realms::Shards(Rc::new(cluster.clone())),
+        }
+    }
+
+    fn here(&self) -> Vec<Arc<Realm>> {
+        match self {
+            Served::Only(realm) => vec![realm.clone()],
+            Served::Shards(cluster) => {
+                let here = |place| match place {
+                    Whereabouts::Here(realm) => Some(realm),
+                    Whereabouts::At(_) | Whereabouts::Nowhere => None,
+                };
+                cluster.shards.everywhere().into_iter().filter_map(here).collect()
+            }
+        }
+    }
 }
 
 /// Connections that the kernel queues while all workers are busy: enough for a fleet that starts at once.
@@ -83,6 +114,12 @@ const RESERVED_DESCRIPTORS: std::ops::RangeInclusive<u64> = 48..=256;
 /// An address that is bound, and that nobody can connect to yet.
 pub struct ReservedAddress(Socket);
 
+impl ReservedAddress {
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+}
+
 /// Binds the address before anything else is started, so that a start without it has no effect. An address with lingering
 /// connections is reused, so that a restart need not wait for them; one that another program listens on is refused.
 pub fn reserve(address: SocketAddr) -> io::Result<ReservedAddress> {
@@ -92,8 +129,12 @@ pub fn reserve(address: SocketAddr) -> io::Result<ReservedAddress> {
     Ok(ReservedAddress(socket))
 }
 
-pub fn start(options: &ListenOptions, listeners: Listeners, node: Node, realm: Realm) -> io::Result<RunningServer> {
-    let (node, realm) = (Arc::new(node), Arc::new(realm));
+pub fn start(
+    options: &ListenOptions,
+    listeners: Listeners,
+    node: Arc<Node>,
+    realms: Served,
+) -> io::Result<RunningServer> {
     let per_worker = connections_per_worker(options);
     let limit = per_worker.usual.saturating_mul(options.workers);
     node.share_connections(limit);
@@ -106,7 +147,7 @@ pub fn start(options: &ListenOptions, listeners: Listeners, node: Node, realm: R
     let service = Service {
         options: options.clone(),
         node: node.clone(),
-        realm: realm.clone(),
+        realms: realms.clone(),
         stopping: builder.graceful_shutdown_signal(),
     };
     let (main, address) = listen(listeners.main)?;
@@ -130,7 +171,7 @@ pub fn start(options: &ListenOptions, listeners: Listeners, node: Node, realm: R
     };
     let server = builder.run();
     let handle = server.handle();
-    Ok(RunningServer { address, encrypted, node, realm, handle, ended: actix_web::rt::spawn(server) })
+    Ok(RunningServer { address, encrypted, node, realms, handle, ended: actix_web::rt::spawn(server) })
 }
 
 fn listen(ReservedAddress(socket): ReservedAddress) -> io::Result<(TcpListener, SocketAddr)> {
@@ -145,13 +186,13 @@ fn listen(ReservedAddress(socket): ReservedAddress) -> io::Result<(TcpListener, 
 struct Service {
     options: ListenOptions,
     node: Arc<Node>,
-    realm: Arc<Realm>,
+    realms: Served,
     stopping: GracefulShutdownSignal,
 }
 
 /// The state of one worker thread, shared by its connections.
 struct Worker {
-    app: App,
+    front: Front,
     router: Router,
     rules: Rules,
     stopping: GracefulShutdownSignal,
@@ -190,7 +231,11 @@ impl Service {
 
     fn worker(&self, security: Option<TransportSecurity>) -> Rc<Worker> {
         Rc::new(Worker {
-            app: App::new(self.node.clone(), self.realm.clone(), security.is_some()),
+            front: Front {
+                node: Rc::new(self.node.clone()),
+                realms: self.realms.per_thread(),
+                encrypted: security.is_some(),
+            },
             router: Router::new(),
             rules: Rules::new(self.options.head_timeout),
             stopping: self.stopping.clone(),
@@ -203,7 +248,7 @@ impl Worker {
     async fn serve<T: Transport>(self: Rc<Self>, transport: T) -> io::Result<()> {
         let connection = transport.connection().clone();
         let answer =
-            |request, incoming| observe::observe(&self.app, &self.router, self.security.as_ref(), request, incoming);
+            |request, incoming| observe::observe(&self.front, &self.router, self.security.as_ref(), request, incoming);
         wire::serve(transport, Some(connection), &self.rules, self.stopping.notified(), answer).await
     }
 }
@@ -270,7 +315,7 @@ impl RunningServer {
     pub async fn drain(self, patience: Duration) -> usize {
         self.node.draining.store(true, Ordering::Relaxed);
         self.handle.pause().await;
-        self.realm.environments.send_waiters_away();
+        self.realms.here().iter().for_each(|realm| realm.environments.send_waiters_away());
         let answered = async {
             while self.node.underway.load(Ordering::Acquire) > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,8 +1,7 @@
-//! The parts that handlers use: those of the process in `Node`, those of a store in `Realm`. One of each today; with several
-//! machines, a process will own several realms.
+//! The parts that handlers use: those of the process in `Node`, those of a store in `Realm`. A process has one realm, or, in a
+//! cluster, one for each shard that it owns.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
@@ -37,6 +36,8 @@ pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The parts of the process, shared by all realms.
 pub struct Node {
+    /// In a cluster, where each node has the logs of the steps that it ran.
+    pub name: Option<String>,
     pub connections: Arc<Connections>,
     pub scans: Scans,
     pub log_reads: Scans,
@@ -54,6 +55,8 @@ pub struct Node {
     pub openapi: LazyLock<Bytes>,
     pub body_timeout: Duration,
     pub answer_timeout: Duration,
+    /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
+    pub public_url: Option<String>,
     /// Renders the metrics in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
     pub draining: AtomicBool,
@@ -87,34 +90,15 @@ pub struct Realm {
     pub events: Events,
     pub event_hubs: Arc<EventHubs>,
     pub rate_limits: Option<RateLimits>,
-    /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
-    pub public_url: Option<String>,
     pub sso: SingleSignOn,
     pub identities: Identities,
-    pub backups: Backups,
+    /// `None` if the records lie in no data directory.
+    pub backups: Option<Backups>,
 }
 
 impl Realm {
     /// The name for people; the id if the file gives none.
     pub fn organization_name<'a>(&'a self, id: &'a Identifier) -> &'a str {
         self.organization_names.get(id).map_or(id.as_str(), String::as_str)
-    }
-}
-
-/// A worker thread's own handle: requests of different threads do not contend on one reference count.
-pub type PerThread<T> = Rc<Arc<T>>;
-
-/// A worker thread's handles.
-#[derive(Clone)]
-pub struct App {
-    pub node: PerThread<Node>,
-    pub realm: PerThread<Realm>,
-    /// Whether its requests came by TLS.
-    pub encrypted: bool,
-}
-
-impl App {
-    pub fn new(node: Arc<Node>, realm: Arc<Realm>, encrypted: bool) -> Self {
-        Self { node: Rc::new(node), realm: Rc::new(realm), encrypted }
     }
 }

@@ -3,15 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use openidconnect::JsonWebKeySetUrl;
-use openidconnect::core::CoreJsonWebKeySet;
-use openidconnect::http::header::ACCEPT;
-use openidconnect::http::{Request, StatusCode};
-use openidconnect::url::Url;
+use http::StatusCode;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-use crate::sso::{Failure, Keeping, Kept, ProviderClient, is_protected, why_not_discovered};
+use crate::sso::{Failure, Keeping, Kept, KeySet, ProviderClient, description_url, fetch_keys};
 
 /// Jobs must go on while their CI's issuer is out for a while; its keys change seldom.
 const KEEPING: Keeping = Keeping {
@@ -22,9 +18,8 @@ const KEEPING: Keeping = Keeping {
 };
 /// Tokens of one issuer that are checked at the same time, each perhaps waiting for the issuer. Anybody can ask for one.
 const CHECKED_AT_ONCE: usize = 64;
-const WELL_KNOWN: &str = "/.well-known/openid-configuration";
 
-pub type Keys = CoreJsonWebKeySet;
+pub type Keys = KeySet;
 
 pub struct KeySource {
     issuer: String,
@@ -34,7 +29,7 @@ pub struct KeySource {
 }
 
 /// What an issuer says about itself, as far as it matters here. Issuers for jobs have no endpoint for people, which the
-/// standard and the library require.
+/// standard requires.
 #[derive(Deserialize)]
 struct Description {
     issuer: String,
@@ -60,20 +55,13 @@ impl KeySource {
             Some(url) => url.clone(),
             None => self.describe(client).await?.jwks_uri,
         };
-        let url = Url::parse(&url).map_err(|_| Failure::invalid("the address of its keys is not a URL"))?;
-        if !is_protected(&url) {
-            return Err(Failure::invalid("it names an address without TLS for its keys"));
-        }
-        let keys = Keys::fetch_async(&JsonWebKeySetUrl::from_url(url), client).await.map_err(why_not_discovered)?;
-        tracing::debug!(issuer = self.issuer, keys = keys.keys().len(), "read the keys of an issuer");
+        let keys = fetch_keys(&url, client).await?;
+        tracing::debug!(issuer = self.issuer, keys = keys.count(), "read the keys of an issuer");
         Ok(keys)
     }
 
     async fn describe(&self, client: &ProviderClient) -> Result<Description, Failure> {
-        let url = format!("{}{WELL_KNOWN}", self.issuer.trim_end_matches('/'));
-        let request = Request::get(url).header(ACCEPT, "application/json").body(Vec::new());
-        let request = request.map_err(|error| Failure::invalid(error.to_string()))?;
-        let answer = client.send(request).await.map_err(|no_answer| Failure::Unavailable(no_answer.0))?;
+        let answer = client.get(&description_url(&self.issuer)).await?;
         if answer.status() != StatusCode::OK {
             return Err(Failure::Unavailable(format!("its description was answered with {}", answer.status())));
         }

@@ -36,6 +36,9 @@ pub struct Options {
     pub supervisor: PathBuf,
     /// `None`: steps may do whatever the server's user may.
     pub isolation: Option<Isolation>,
+    /// How long the processes of a step may run on after the last moment at which [`Host::may_act`] held. At least some
+    /// seconds. `None`: no other machine can take over, and they run for as long as the server lives.
+    pub step_lease: Option<Duration>,
 }
 
 /// How the steps of all organizations are confined.
@@ -119,4 +122,10 @@ pub trait Host: Send + Sync + 'static {
     fn swept<'a>(&'a self, environment: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()>;
 
     fn now(&self) -> Timestamp;
+
+    /// Whether this process certainly still owns the environment's shard. Must not block. While it does not hold, no step
+    /// starts, and the leases of running ones are not renewed.
+    fn may_act(&self, _environment: &EnvironmentKey) -> bool {
+        true
+    }
 }

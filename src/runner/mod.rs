@@ -5,11 +5,13 @@
 //!
 //! A step's process is the child of a supervisor (`supervise.rs`), a separate process that adopts everything the step
 //! starts and, if the server dies, lives just long enough to kill all of it. `process_tree.rs` finds the processes that a
-//! dead supervisor leaves behind. `confine` keeps a step from everything that is not its own.
+//! dead supervisor leaves behind. In a cluster, another machine may take over the environments of a server that is frozen or
+//! cut off; so a step has a lease there (`step_lease.rs`), and its supervisor kills it unless the server keeps showing that it
+//! still owns the environment. `confine` keeps a step from everything that is not its own.
 //!
-//! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step` → `supervise` → `confine` → `chain`,
-//! `process_tree`, `mask`, `host` → `status_reader`, `protocol`, `substitute`, `fair_queue`, `work_dirs`,
-//! `control_groups`.
+//! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step`, `lifeline` → `supervise` → `supervision`
+//! → `confine` → `chain`, `process_tree`, `mask`, `ownership` → `host` → `message_reader`, `protocol`, `substitute`,
+//! `fair_queue`, `work_dirs`, `control_groups` → `step_lease`.
 
 mod chain;
 mod confine;
@@ -18,16 +20,20 @@ mod fair_queue;
 mod host;
 mod http_step;
 mod jobs;
+mod lifeline;
 mod mask;
+mod message_reader;
 mod output;
+mod ownership;
 mod process_step;
 mod process_tree;
 mod protocol;
 mod stage;
-mod status_reader;
 mod step;
+mod step_lease;
 mod substitute;
 mod supervise;
+mod supervision;
 mod work_dirs;
 
 pub use confine::{Layer, Layers, confine, is_of_system, probe};

@@ -8,15 +8,17 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStderr, ChildStdin, Command};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::host::Options;
+use super::lifeline::Lifeline;
+use super::message_reader::MessageReader;
 use super::output::{OutputReader, StepOutput};
 use super::process_tree;
-use super::protocol::{self, Confinement, Exit, SUPERVISE_COMMAND, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
-use super::status_reader::StatusReader;
+use super::protocol::{Confinement, Exit, Request, SUPERVISE_COMMAND, SUPERVISOR_NAME, Status, StepOrder};
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
+use super::step_lease::StepLease;
 use crate::shares::stand_back;
 
 /// For whoever wonders why a step fails that works elsewhere.
@@ -29,6 +31,7 @@ pub(super) async fn run(
     arguments: &[Arc<str>],
     context: &StepContext,
     options: &Options,
+    lease: Option<StepLease>,
     limits: &Limits,
     output: StepOutput,
 ) -> (StepEnd, StepOutput) {
@@ -38,6 +41,7 @@ pub(super) async fn run(
         work_dir: context.work_dir.to_string_lossy().into_owned(),
         grace: options.grace,
         umask: options.umask,
+        lease,
     };
     let (supervisor, source) = match SupervisorProcess::start(&options.supervisor, context) {
         Ok(started) => started,
@@ -65,9 +69,8 @@ pub(super) async fn run(
 
 struct SupervisorProcess {
     child: Child,
-    /// The supervisor kills the step when this is closed.
-    lifeline: Option<ChildStdin>,
-    statuses: StatusReader<ChildStderr>,
+    lifeline: Lifeline,
+    statuses: MessageReader<ChildStderr>,
 }
 
 /// Everything the supervisor reported until it ended.
@@ -91,21 +94,18 @@ impl SupervisorProcess {
         command.process_group(0).stdin(Stdio::piped()).stdout(sink).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         child.id().into_iter().for_each(stand_back);
-        let lifeline = child.stdin.take();
+        let lifeline = Lifeline::new(child.stdin.take());
         let answers = child.stderr.take().expect("it was asked to be a pipe");
-        let statuses = StatusReader::new(answers);
+        let statuses = MessageReader::new(answers);
         // Dropping `command` closes its copy of the writing end; otherwise the output would never end.
         Ok((Self { child, lifeline, statuses }, source))
     }
 
     async fn watch(mut self, confinement: &Option<Confinement>, order: StepOrder, limits: &Limits) -> SupervisorReport {
         let mut report = SupervisorReport::default();
-        for message in [protocol::encode(confinement), protocol::encode(&order)] {
-            if let (Some(lifeline), Ok(message)) = (&mut self.lifeline, message) {
-                // Fails only if the supervisor is dead, which is noticed below.
-                lifeline.write_all(&message).await.ok();
-            }
-        }
+        self.lifeline.send(confinement).await;
+        self.lifeline.send(&order).await;
+        let mut beats = Beats::of(order.lease);
         drop(order);
         let mut abandoned = std::pin::pin!(until(limits.directive.clone(), Directive::Abandon));
         let mut stopped = std::pin::pin!(until(limits.directive.clone(), Directive::Stop));
@@ -117,8 +117,8 @@ impl SupervisorProcess {
                     Ok(Some(status)) => report.record(status),
                     Ok(None) | Err(_) => break,
                 },
-                () = &mut abandoned, if self.lifeline.is_some() => {
-                    self.lifeline = None;
+                () = &mut abandoned, if self.lifeline.is_open() => {
+                    self.lifeline.close();
                     self.wake();
                 }
                 () = &mut stopped, if report.cut_short.is_none() => {
@@ -129,9 +129,14 @@ impl SupervisorProcess {
                     report.cut_short = Some(Outcome::TimedOut);
                     self.terminate().await;
                 }
+                () = beats.next(), if self.lifeline.is_open() => {
+                    if let Some(moment) = limits.ownership.confirmed() {
+                        self.lifeline.beat(moment);
+                    }
+                }
             }
         }
-        self.lifeline = None;
+        self.lifeline.close();
         // After `Gone` it ends at once; otherwise it has ended, or its pipe is broken and it is about to end.
         let status = self.child.wait().await;
         if let (false, Ok(status)) = (report.gone, status)
@@ -143,9 +148,9 @@ impl SupervisorProcess {
     }
 
     async fn terminate(&mut self) {
-        if let Some(lifeline) = &mut self.lifeline {
-            lifeline.write_all(&[TERMINATE]).await.ok();
-        }
+        // Before, since its lifeline may be full of beats.
+        self.wake();
+        self.lifeline.send(&Request::Terminate).await;
         self.wake();
     }
 
@@ -154,6 +159,28 @@ impl SupervisorProcess {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id {
             kill_process(id, Signal::CONT).ok();
+        }
+    }
+}
+
+/// When to send the next beat.
+struct Beats(Option<Interval>);
+
+impl Beats {
+    fn of(lease: Option<StepLease>) -> Self {
+        Self(lease.map(|lease| {
+            let mut beats = interval(lease.beat_interval());
+            // A server that was frozen has nothing to catch up with.
+            beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            beats
+        }))
+    }
+
+    /// Never resolves without a lease.
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Some(beats) => _ = beats.tick().await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -169,6 +196,12 @@ impl SupervisorReport {
                 if left_behind > 0 && self.cut_short.is_none() {
                     self.remarks.push(format!("ended {left_behind} processes that the step left behind"));
                 }
+            }
+            Status::LeaseOver(lasts) => {
+                let seconds = lasts.as_secs_f64();
+                let reason =
+                    format!("was ended: the server could not show for {seconds} s that it still owns this environment");
+                self.cut_short.get_or_insert(Outcome::Failed(reason));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The protocol between the server and a step's supervisor. The server writes the confinement of the step and its order to
-//! the supervisor's standard input and keeps it open: end of file means that the server is gone. The supervisor reports on
-//! its standard error. Only the order holds secrets, and it is read when nobody can read the reader's memory.
+//! the supervisor's standard input and keeps it open for requests: end of file means that the server is gone. The supervisor
+//! reports on its standard error. Only the order holds secrets, and it is read when nobody can read the reader's memory.
+//! Messages have no version: both sides are the same program ([`OWN_PROGRAM`](super::OWN_PROGRAM)).
 //!
 //! The supervisor of a confined step speaks the same protocol with the step's init, its only child.
 
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::Zeroizing;
+
+use super::step_lease::{Moment, StepLease};
 
 /// The argument that makes this program a supervisor.
 pub const SUPERVISE_COMMAND: &str = "supervise-step";
@@ -22,9 +25,6 @@ pub(super) const INIT_NAME: &str = "lk-init";
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) const LENGTH_BYTES: usize = 4;
 
-/// Sent after the order: end the step, and kill it after the grace period.
-pub(super) const TERMINATE: u8 = b't';
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StepOrder {
     /// The program and its arguments. None: only try the confinement.
@@ -36,6 +36,17 @@ pub(super) struct StepOrder {
     pub grace: Duration,
     /// The file mode creation mask of the step.
     pub umask: u32,
+    /// None: the step runs for as long as the server lives.
+    pub lease: Option<StepLease>,
+}
+
+/// Sent after the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// End the step, and kill it after the grace period.
+    Terminate,
+    /// At this moment the server owned the environment; renews the lease.
+    Beat(Moment),
 }
 
 /// What confines one step; none: the step may do whatever the server's user may. Each layer that is named is applied, or
@@ -93,6 +104,8 @@ pub(super) enum Status {
     Gone {
         left_behind: u32,
     },
+    /// The lease, which lasts this long, is over: all processes are killed.
+    LeaseOver(Duration),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

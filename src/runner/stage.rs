@@ -10,8 +10,10 @@ use zeroize::Zeroizing;
 
 use super::host::{Host, Options, StageJob, StepInputs, Variable};
 use super::output::StepOutput;
+use super::ownership::Ownership;
 use super::process_tree::DEPLOYMENT_VARIABLE;
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
+use super::step_lease::{Moment, StepLease};
 use super::substitute::Variables;
 use super::{http_step, process_step, work_dirs};
 use crate::domain::{Action, Stage, StageEnd, Step, StepRun, StepStatus};
@@ -77,7 +79,8 @@ pub(super) async fn run(
         Some(Err(reason)) => Some(StageEnd::Failed(clipped(reason))),
         Some(Ok((context, log))) => {
             let deadline = Instant::now() + Duration::from_secs(u64::from(stage.timeout_seconds));
-            let limits = Limits { directive: directive.clone(), deadline };
+            let ownership = Ownership::new(services.host.clone(), job.environment.clone());
+            let limits = Limits { directive: directive.clone(), deadline, ownership };
             StageRunner { services, job, stage, context, limits, steps }.run(log).await
         }
     };
@@ -203,13 +206,9 @@ impl StageRunner<'_> {
         let log = log.step(section, options.log_bytes_per_step);
         let output = StepOutput::new(log, self.context.mask.clone(), self.services.host.clone());
         let context = self.context.with(&step.inputs);
-        let (mut ended, output) = match &step.action {
-            Action::Run(arguments) => process_step::run(arguments, &context, options, &self.limits, output).await,
-            Action::Http(call) => http_step::run(&self.services.http, call, &context, &self.limits, output).await,
-            Action::Uses(used) => {
-                let reason = format!("was not replaced by {} when the deployment started", used.reference);
-                (StepEnd::of(Outcome::Failed(reason)), output)
-            }
+        let (mut ended, output) = match self.limits.until_startable().await {
+            Ok(owned_at) => self.act(step, &context, owned_at, output).await,
+            Err(outcome) => (StepEnd::of(outcome), output),
         };
         match &ended.outcome {
             Outcome::Succeeded => {}
@@ -220,6 +219,27 @@ impl StageRunner<'_> {
         let remarks = std::mem::take(&mut ended.remarks);
         let finished = tokio::task::spawn_blocking(move || output.finish(&remarks));
         (ended, finished.await.expect("writing a log does not panic"))
+    }
+
+    async fn act(
+        &self,
+        step: &Step,
+        context: &StepContext,
+        owned_at: Moment,
+        output: StepOutput,
+    ) -> (StepEnd, StepOutput) {
+        let options = &self.services.options;
+        match &step.action {
+            Action::Run(arguments) => {
+                let lease = options.step_lease.map(|lasts| StepLease::new(lasts, owned_at));
+                process_step::run(arguments, context, options, lease, &self.limits, output).await
+            }
+            Action::Http(call) => http_step::run(&self.services.http, call, context, &self.limits, output).await,
+            Action::Uses(used) => {
+                let reason = format!("was not replaced by {} when the deployment started", used.reference);
+                (StepEnd::of(Outcome::Failed(reason)), output)
+            }
+        }
     }
 
     /// The status of the step, and the resulting end of the stage.

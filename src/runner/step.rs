@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::mask::Mask;
+use super::ownership::Ownership;
 use super::protocol::Confinement;
+use super::step_lease::Moment;
 use super::substitute::Variables;
 use crate::domain::{DeploymentId, VariableName, VariableValue};
 
@@ -58,6 +60,19 @@ impl StepContext {
 pub(super) struct Limits {
     pub directive: watch::Receiver<Directive>,
     pub deadline: Instant,
+    pub ownership: Ownership,
+}
+
+impl Limits {
+    /// Resolves when a step may start, with the moment at which that was certain, or with the outcome of one that may not.
+    pub async fn until_startable(&self) -> Result<Moment, Outcome> {
+        tokio::select! {
+            biased;
+            moment = self.ownership.until_confirmed() => Ok(moment),
+            () = until(self.directive.clone(), Directive::Stop) => Err(Outcome::Stopped),
+            () = tokio::time::sleep_until(self.deadline) => Err(Outcome::TimedOut),
+        }
+    }
 }
 
 /// The end of a step. Nothing of it runs any more.

@@ -5,27 +5,18 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait};
-use tokio::io::AsyncReadExt;
+use rustix::process::{getpid, set_child_subreaper};
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::chain::{self, report};
 use super::confine::{self, Init};
-use super::protocol::{Confinement, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
-use crate::processes::{self, Process};
-
-/// Processes that were born during one scan are found by the next.
-const KILL_AGAIN: Duration = Duration::from_millis(5);
-/// A process that is stuck in the kernel cannot be killed at once; scanning all the time would not help.
-const KILL_AGAIN_MAX: Duration = Duration::from_millis(200);
-
-/// After its step.
-const INIT_ENDS_WITHIN: Duration = Duration::from_millis(5);
+use super::message_reader::MessageReader;
+use super::protocol::{Confinement, SUPERVISOR_NAME, Status, StepOrder};
+use super::step_lease::Moment;
+use super::supervision::{Event, InitReports, Root, Supervision};
 
 /// Reads an order from standard input and runs the step until none of its processes is left.
 pub fn supervise() -> ExitCode {
@@ -56,9 +47,14 @@ async fn run() -> io::Result<()> {
     };
     chain::shut_off()?;
     let order: StepOrder = chain::read_message(&mut input)?;
+    if let Some(lease) = order.lease.filter(|lease| lease.is_over(Moment::now())) {
+        report(&Status::LeaseOver(lease.lasts()));
+        report(&Status::Gone { left_behind: 0 });
+        return Ok(());
+    }
     let started = started.and_then(|init| start(&order, init));
     let mut supervision = match started {
-        Ok((root, reports)) => Supervision::new(root, reports, order.grace),
+        Ok((root, reports)) => Supervision::new(root, reports, order.grace, order.lease),
         Err(reason) => {
             report(&Status::NotStarted(reason));
             report(&Status::Gone { left_behind: 0 });
@@ -67,15 +63,20 @@ async fn run() -> io::Result<()> {
     };
     drop(order);
     report(&Status::Started);
-    let mut requests = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
+    let requests = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
+    let mut requests = MessageReader::new(requests);
     while supervision.reap() {
-        let timer = supervision.timer();
-        tokio::select! {
-            _ = child_ended.recv() => {}
-            request = next_request(&mut requests), if !supervision.server_is_gone => supervision.on_request(request),
-            status = supervision.reports.next() => supervision.on_status(status),
-            () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => supervision.on_timer(),
-        }
+        let (timer, lease_timer) = (supervision.timer(), supervision.lease_timer());
+        let event = tokio::select! {
+            _ = child_ended.recv() => Event::ChildEnded,
+            event = next_request(&mut requests), if !supervision.server_is_gone => event,
+            status = supervision.reports.next() => Event::Reported(status),
+            () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Event::Timer,
+            () = sleep_until(lease_timer.unwrap_or_else(Instant::now)), if lease_timer.is_some() => Event::LeaseTimer,
+        };
+        // Before the event: after this process was stopped for longer than the lease, a beat comes too late.
+        supervision.check_lease(Moment::now());
+        supervision.handle(event);
     }
     supervision.last_statuses().await;
     report(&Status::Gone { left_behind: supervision.left_behind });
@@ -93,200 +94,10 @@ fn start(order: &StepOrder, init: Option<Init>) -> Result<(Root, InitReports), S
     }
 }
 
-/// The child that the supervisor has started.
-#[derive(Clone, Copy)]
-enum Root {
-    Step(Pid),
-    /// Of a confined step, whose parent it is.
-    Init(Pid),
-}
-
-enum Request {
-    Terminate,
-    /// The server is gone.
-    Kill,
-}
-
-async fn next_request(requests: &mut Receiver) -> Request {
-    let mut byte = [0];
-    loop {
-        match requests.read(&mut byte).await {
-            Ok(1) if byte[0] == TERMINATE => return Request::Terminate,
-            Ok(1) => {}
-            Ok(_) | Err(_) => return Request::Kill,
-        }
-    }
-}
-
-/// What the init of a confined step reports.
-struct InitReports(Option<confine::RunningInit>);
-
-impl InitReports {
-    /// Never resolves after the last one.
-    async fn next(&mut self) -> Status {
-        if let Some(init) = &mut self.0 {
-            if let Ok(Some(status)) = init.next_status().await {
-                return status;
-            }
-            self.0 = None;
-        }
-        std::future::pending().await
-    }
-}
-
-struct Supervision {
-    root: Root,
-    reports: InitReports,
-    grace: Duration,
-    server_is_gone: bool,
-    step_has_ended: bool,
-    /// When to look for processes that the step of an init has left behind.
-    look_at: Option<Instant>,
-    /// When the processes that are left are killed, and killed again.
-    next_kill: Option<Instant>,
-    pause: Duration,
-    left_behind: u32,
-}
-
-impl Supervision {
-    fn new(root: Root, reports: InitReports, grace: Duration) -> Self {
-        Self {
-            root,
-            reports,
-            grace,
-            server_is_gone: false,
-            step_has_ended: false,
-            look_at: None,
-            next_kill: None,
-            pause: KILL_AGAIN,
-            left_behind: 0,
-        }
-    }
-
-    /// Takes note of the children that have ended. Returns whether one is left, and so a descendant.
-    fn reap(&mut self) -> bool {
-        loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => match self.root {
-                    Root::Step(step) if step == pid => {
-                        report(&Status::Exited(chain::exit(status)));
-                        self.step_has_ended = true;
-                    }
-                    // If it ended before its step, nothing else would end what the step has started.
-                    Root::Init(init) if init == pid => self.step_has_ended = true,
-                    Root::Step(_) | Root::Init(_) => {}
-                },
-                Ok(None) => {
-                    if self.step_has_ended {
-                        self.clean_up();
-                    }
-                    return true;
-                }
-                Err(Errno::INTR) => {}
-                Err(_) => return false,
-            }
-        }
-    }
-
-    fn timer(&self) -> Option<Instant> {
-        self.look_at.or(self.next_kill)
-    }
-
-    fn on_timer(&mut self) {
-        match self.look_at.take() {
-            Some(_) => self.clean_up(),
-            None => self.kill(),
-        }
-    }
-
-    fn on_status(&mut self, status: Status) {
-        match status {
-            Status::Exited(exit) => {
-                report(&Status::Exited(exit));
-                // An init whose step has left nothing ends at once, and then there is nothing to look for.
-                self.look_at = Some(Instant::now() + INIT_ENDS_WITHIN);
-            }
-            Status::Started | Status::NotStarted(_) | Status::Gone { .. } => {}
-        }
-    }
-
-    /// The reports that an init has made before it ended.
-    async fn last_statuses(&mut self) {
-        while let Some(init) = &mut self.reports.0 {
-            match init.next_status().await {
-                Ok(Some(Status::Exited(exit))) => report(&Status::Exited(exit)),
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return,
-            }
-        }
-    }
-
-    fn on_request(&mut self, request: Request) {
-        match request {
-            Request::Terminate if self.next_kill.is_none() => {
-                self.next_kill = Some(Instant::now() + self.grace);
-                self.terminate(true);
-            }
-            Request::Terminate => {}
-            Request::Kill => {
-                self.server_is_gone = true;
-                self.kill();
-            }
-        }
-    }
-
-    /// The step has ended by itself; the processes it left behind must end too.
-    fn clean_up(&mut self) {
-        if self.next_kill.is_some() {
-            return;
-        }
-        self.next_kill = Some(Instant::now() + self.grace);
-        self.left_behind = u32::try_from(self.processes().len()).unwrap_or(u32::MAX);
-        self.terminate(false);
-    }
-
-    /// The step's processes, as far as one scan can tell.
-    fn processes(&self) -> Vec<Process> {
-        let mut all = processes::own_descendants();
-        if let Root::Init(init) = self.root {
-            all.retain(|process| process.pid != init);
-        }
-        all
-    }
-
-    /// Asks each process once: many programs take a second signal as "now", and it would hit processes started to clean up.
-    /// First the step's own group, which the kernel asks in one go.
-    fn terminate(&self, step_runs: bool) {
-        let processes = self.processes();
-        let groups: Vec<Pid> = match self.root {
-            Root::Step(step) if step_runs => vec![step],
-            Root::Step(_) => Vec::new(),
-            Root::Init(init) => {
-                let is_first = |process: &&Process| process.parent == init.as_raw_pid() && process.leads_its_group();
-                processes.iter().filter(is_first).map(|process| process.pid).collect()
-            }
-        };
-        let groups = groups.into_iter().filter(|group| kill_process_group(*group, Signal::TERM).is_ok());
-        let asked: Vec<i32> = groups.map(Pid::as_raw_pid).collect();
-        for process in processes {
-            if !asked.contains(&process.group) {
-                process.signal(Signal::TERM);
-            }
-            if process.is_stopped() {
-                process.signal(Signal::CONT);
-            }
-        }
-    }
-
-    /// Whole groups first: otherwise a process could escape by starting another and ending before the scan sees it. The
-    /// end of an init ends its whole namespace.
-    fn kill(&mut self) {
-        let left = processes::own_descendants();
-        for leader in left.iter().filter(|process| process.leads_its_group()) {
-            kill_process_group(leader.pid, Signal::KILL).ok();
-        }
-        left.iter().for_each(|process| process.signal(Signal::KILL));
-        self.next_kill = Some(Instant::now() + self.pause);
-        self.pause = (self.pause * 2).min(KILL_AGAIN_MAX);
+/// Cancel safe.
+async fn next_request(requests: &mut MessageReader<Receiver>) -> Event {
+    match requests.next().await {
+        Ok(Some(request)) => Event::Requested(request),
+        Ok(None) | Err(_) => Event::ServerGone,
     }
 }

@@ -93,9 +93,19 @@ impl MasterKey {
 
     /// Tells keys apart and says nothing of them: a hash of 256 random bits.
     pub fn fingerprint(&self) -> String {
+        format!("{:016x}", self.short_hash())
+    }
+
+    pub fn short_hash(&self) -> u64 {
+        let hash = Sha256::new_with_prefix(b"lockkeeper master key fingerprint").chain_update(self.key.reveal());
+        hash.finalize().iter().take(8).fold(0, |short, byte| short << 8 | u64::from(*byte))
+    }
+
+    /// A key for one other purpose, from which nobody can tell this one.
+    pub fn derived(&self, purpose: &str) -> Zeroizing<[u8; KEY_BYTES]> {
         let hash =
-            Sha256::new_with_prefix(b"lockkeeper master key fingerprint").chain_update(self.key.reveal()).finalize();
-        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+            Sha256::new_with_prefix(b"lockkeeper key for ").chain_update(purpose).chain_update(self.key.reveal());
+        Zeroizing::new(hash.finalize().into())
     }
 
     pub(super) fn refusal(&self, organization: Identifier) -> OpenError {

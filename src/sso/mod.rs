@@ -6,13 +6,16 @@
 //! the same browser, which has all that the second half needs: so the server keeps nothing for browsers that never come
 //! back. [`SingleSignOn::finish`] opens it, exchanges the code, and checks the ID token.
 //!
-//! Each file uses only those before it: provider, return_path, claims, failure, person, pending, client, kept, discovery,
-//! tokens, service. The client, what is kept of providers, and claims are also there for `identities`.
+//! Each file uses only those before it: provider, return_path, claims, failure, person, pending, client, kept, jwt,
+//! discovery, authorization, tokens, service. `identities` uses the client, what is kept of providers, claims and signed
+//! tokens (`jwt`) too.
 
+mod authorization;
 mod claims;
 mod client;
 mod discovery;
 mod failure;
+mod jwt;
 mod kept;
 mod pending;
 mod person;
@@ -23,8 +26,9 @@ mod tokens;
 
 pub use claims::Claims;
 pub use client::ProviderClient;
-pub use discovery::why_not_discovered;
+pub use discovery::{description_url, fetch_keys};
 pub use failure::Failure;
+pub use jwt::{Expected, KeySet, Purpose, SignedToken, Unverified};
 pub use kept::{Keeping, Kept};
 pub use pending::PENDING_SECONDS;
 pub use person::SignedIn;
@@ -32,5 +36,5 @@ pub use provider::{
     ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, PROVIDERS_MAX, Provider, check_issuer, is_protected,
 };
 pub use return_path::ReturnPath;
-pub use service::{Begun, Callback, Finished, SingleSignOn};
-pub use tokens::{SIGNATURES, said};
+pub use service::{Begun, Callback, Finished, SingleSignOn, organization_of};
+pub use tokens::said;

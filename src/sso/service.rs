@@ -1,25 +1,34 @@
 //! The two halves of a sign-in.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use openidconnect::core::CoreAuthenticationFlow;
-use openidconnect::{CsrfToken, Nonce, OAuth2TokenResponse, PkceCodeChallenge, Scope};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use super::authorization::{self, random_text};
 use super::client::ProviderClient;
 use super::discovery::{Discovery, Metadata};
 use super::failure::Failure;
+use super::jwt::Unverified;
 use super::pending::{FinishedStates, PENDING_SECONDS, Pending};
 use super::person::SignedIn;
 use super::provider::Provider;
 use super::return_path::ReturnPath;
-use super::tokens::{self, Unverified};
+use super::tokens;
 use crate::domain::{Identifier, Timestamp};
 use crate::secrets::SealingKey;
 
 /// Sign-ins that are finished at the same time, each with one to three requests to its provider. Anybody can ask for one.
 const FINISHING_MAX: usize = 32;
+
+/// Between the organization and the random text of a state. In a cluster, it says which node has begun the sign-in.
+const OF_STATE: char = '~';
+
+/// The organization of a sign-in that comes back with this state, if it is one of ours.
+pub fn organization_of(state: &str) -> Option<&str> {
+    state.split_once(OF_STATE).map(|(organization, _)| organization)
+}
 
 pub struct SingleSignOn {
     providers: HashMap<Identifier, Vec<Discovery>>,
@@ -91,24 +100,17 @@ impl SingleSignOn {
     ) -> Result<Begun, Failure> {
         let (_, discovery) = self.find(organization, provider).ok_or(Failure::UnknownProvider)?;
         let metadata = discovery.metadata(&self.client).await?;
-        let client = tokens::client(&discovery.provider, &metadata, redirect_uri)?;
-        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
-        let scopes = discovery.provider.scopes.iter().cloned().map(Scope::new);
-        let (location, state, nonce) = client
-            .authorize_url(CoreAuthenticationFlow::AuthorizationCode, CsrfToken::new_random, Nonce::new_random)
-            .add_scopes(scopes)
-            .set_pkce_challenge(challenge)
-            .url();
         let pending = Pending {
-            state: state.into_secret(),
-            nonce: nonce.secret().clone(),
-            verifier: verifier.into_secret(),
+            state: format!("{organization}{OF_STATE}{}", random_text()),
+            nonce: random_text(),
+            verifier: random_text(),
             organization: organization.to_owned(),
             provider: provider.to_owned(),
             redirect_uri: redirect_uri.to_owned(),
             return_path: return_path.as_str().to_owned(),
             expires_at_millis: now.as_millis() + PENDING_SECONDS * 1_000,
         };
+        let location = authorization::url(&discovery.provider, &metadata, &pending)?;
         Ok(Begun { location: location.into(), sealed: pending.seal(&self.key) })
     }
 
@@ -124,7 +126,7 @@ impl SingleSignOn {
         Ok(Finished {
             organization: organization.clone(),
             return_path: ReturnPath::parse(&pending.return_path).unwrap_or_default(),
-            outcome: self.person(discovery, &pending, &callback).await,
+            outcome: self.person(discovery, &pending, &callback, now).await,
         })
     }
 
@@ -133,6 +135,7 @@ impl SingleSignOn {
         discovery: &Discovery,
         pending: &Pending,
         callback: &Callback<'_>,
+        now: Timestamp,
     ) -> Result<SignedIn, Failure> {
         let provider = &discovery.provider;
         // Before anything is sent: a code of one provider must not be given to another.
@@ -145,26 +148,23 @@ impl SingleSignOn {
         let code = callback.code.ok_or_else(|| Failure::invalid("there is neither a code nor an error"))?;
         let _place = self.finishing.try_acquire().map_err(|_| Failure::Overloaded)?;
         let metadata = discovery.metadata(&self.client).await?;
-        let client = tokens::client(provider, &metadata, &pending.redirect_uri)?;
-        let response = tokens::exchange(&client, code, &pending.verifier, &self.client).await?;
-        let (subject, mut claims) = match tokens::verified(provider, &metadata, &response, &pending.nonce) {
-            Err(Unverified::UnknownKey) => {
-                let newer = self.newer(discovery, &metadata).await?;
-                tokens::verified(provider, &newer, &response, &pending.nonce)
-            }
+        let response = tokens::exchange(provider, &metadata, code, pending, &self.client).await?;
+        let verified = |known: &Metadata| tokens::verified(provider, known, &response, &pending.nonce, now);
+        let (subject, mut claims) = match verified(&metadata) {
+            Err(Unverified::UnknownKey) => verified(&*self.newer(discovery, &metadata).await?),
             verified => verified,
         }
         .map_err(|unverified| match unverified {
             Unverified::UnknownKey => unknown_key(),
-            Unverified::Failed(failure) => failure,
+            Unverified::Invalid(why) => Failure::Invalid(tokens::said(&why)),
         })?;
         if !claims.has(&provider.groups_claim) || !claims.has(&provider.name_claim) {
-            claims.complete(tokens::user_info(&metadata, response.access_token(), &subject, &self.client).await?);
+            claims.complete(tokens::user_info(&metadata, &response.access_token, &subject, &self.client).await?);
         }
         SignedIn::new(provider, &subject, &claims)
     }
 
-    async fn newer(&self, discovery: &Discovery, known: &Metadata) -> Result<Metadata, Failure> {
+    async fn newer(&self, discovery: &Discovery, known: &Arc<Metadata>) -> Result<Arc<Metadata>, Failure> {
         discovery.newer_than(known, &self.client).await?.ok_or_else(unknown_key)
     }
 }

@@ -1,82 +1,119 @@
 //! From the code that a browser brings to the claims of a person: the exchange, and all checks of the ID token.
 
 use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use openidconnect::core::{
-    CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenClaims, CoreIdTokenVerifier, CoreJwsSigningAlgorithm,
-    CoreTokenResponse,
-};
-use openidconnect::http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
-use openidconnect::http::{Request, StatusCode};
-use openidconnect::{
-    AccessToken, AccessTokenHash, AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret,
-    EndpointMaybeSet, EndpointNotSet, EndpointSet, ErrorResponse, Nonce, OAuth2TokenResponse, PkceCodeVerifier,
-    RedirectUrl, RequestTokenError, SignatureVerificationError, TokenResponse,
-};
+use base64::prelude::BASE64_STANDARD;
+use form_urlencoded::{Serializer, byte_serialize};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Request, Response, StatusCode};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::claims::Claims;
-use super::client::{NoAnswer, ProviderClient};
+use super::client::ProviderClient;
 use super::discovery::Metadata;
 use super::failure::Failure;
+use super::jwt::{Expected, Purpose, SignedToken, Unverified};
+use super::pending::Pending;
 use super::provider::Provider;
-use crate::outbound::error_chain;
+use crate::domain::Timestamp;
 
-/// Signatures with a key that only the provider has. Never `none`, and none by the client secret, which others know.
-pub const SIGNATURES: [CoreJwsSigningAlgorithm; 9] = [
-    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
-    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha384,
-    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha512,
-    CoreJwsSigningAlgorithm::RsaSsaPssSha256,
-    CoreJwsSigningAlgorithm::RsaSsaPssSha384,
-    CoreJwsSigningAlgorithm::RsaSsaPssSha512,
-    CoreJwsSigningAlgorithm::EcdsaP256Sha256,
-    CoreJwsSigningAlgorithm::EcdsaP384Sha384,
-    CoreJwsSigningAlgorithm::EdDsa,
-];
+const JSON: &str = "application/json";
 /// Of a text of a provider in our log.
 const SAID_LENGTH_MAX: usize = 200;
 
-pub type Client =
-    CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
-
-/// The provider as a client sees it.
-pub fn client(provider: &Provider, metadata: &Metadata, redirect_uri: &str) -> Result<Client, Failure> {
-    let secret = provider.client_secret.as_ref().map(|secret| ClientSecret::new(secret.reveal().to_owned()));
-    let redirect_uri =
-        RedirectUrl::new(redirect_uri.to_owned()).map_err(|error| Failure::Invalid(error.to_string()))?;
-    let client =
-        CoreClient::from_provider_metadata((**metadata).clone(), ClientId::new(provider.client_id.clone()), secret);
-    Ok(client.set_redirect_uri(redirect_uri).set_auth_type(auth_type(metadata)))
+/// The answer to a code. Has no `Debug`, since it contains secrets.
+#[derive(Deserialize)]
+pub struct TokenResponse {
+    pub access_token: String,
+    token_type: String,
+    id_token: Option<String>,
 }
 
-/// In a header, as the standard recommends, unless the provider takes the secret in the body alone.
-fn auth_type(metadata: &Metadata) -> AuthType {
-    let methods = metadata.token_endpoint_auth_methods_supported().map_or(&[][..], Vec::as_slice);
-    let in_body_alone = methods.contains(&CoreClientAuthMethod::ClientSecretPost)
-        && !methods.contains(&CoreClientAuthMethod::ClientSecretBasic);
-    if in_body_alone { AuthType::RequestBody } else { AuthType::BasicAuth }
+/// A refusal (RFC 6749, 5.2).
+#[derive(Deserialize)]
+struct ErrorResponse {
+    error: String,
+    error_description: Option<String>,
+    error_uri: Option<String>,
 }
 
-/// What the provider gives for a code.
 pub async fn exchange(
-    client: &Client,
+    provider: &Provider,
+    metadata: &Metadata,
     code: &str,
-    verifier: &str,
+    pending: &Pending,
     http: &ProviderClient,
-) -> Result<CoreTokenResponse, Failure> {
-    let request = client.exchange_code(AuthorizationCode::new(code.to_owned()));
-    let request = request.map_err(|error| Failure::Invalid(error.to_string()))?;
-    request.set_pkce_verifier(PkceCodeVerifier::new(verifier.to_owned())).request_async(http).await.map_err(why)
+) -> Result<TokenResponse, Failure> {
+    understood(&http.send(token_request(provider, metadata, code, pending)?).await?)
 }
 
-fn why<E: ErrorResponse + 'static>(error: RequestTokenError<NoAnswer, E>) -> Failure {
-    match error {
-        RequestTokenError::Request(no_answer) => Failure::Unavailable(no_answer.0),
-        RequestTokenError::ServerResponse(refusal) => Failure::Denied(said(&refusal.to_string())),
-        // Not its source, which may quote a token.
-        RequestTokenError::Parse(..) => Failure::invalid("the token response cannot be understood"),
-        RequestTokenError::Other(why) => Failure::Invalid(said(&why)),
+/// The secret is in a header, as the standard recommends, unless the provider takes it in the body alone.
+fn token_request(
+    provider: &Provider,
+    metadata: &Metadata,
+    code: &str,
+    pending: &Pending,
+) -> Result<Request<Vec<u8>>, Failure> {
+    let mut form = Serializer::new(String::new());
+    form.append_pair("grant_type", "authorization_code")
+        .append_pair("code", code)
+        .append_pair("code_verifier", &pending.verifier)
+        .append_pair("redirect_uri", &pending.redirect_uri);
+    let mut request = Request::post(metadata.token_endpoint.as_str())
+        .header(ACCEPT, JSON)
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+    match &provider.client_secret {
+        Some(secret) if !metadata.secret_in_body => {
+            // Each part is form-encoded first (RFC 6749, 2.3.1).
+            let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+            let pair = format!("{}:{}", encoded(&provider.client_id), encoded(secret.reveal()));
+            request = request.header(AUTHORIZATION, secret_header("Basic", &BASE64_STANDARD.encode(pair))?);
+        }
+        secret => {
+            form.append_pair("client_id", &provider.client_id);
+            if let Some(secret) = secret {
+                form.append_pair("client_secret", secret.reveal());
+            }
+        }
+    }
+    request.body(form.finish().into_bytes()).map_err(|error| Failure::Invalid(error.to_string()))
+}
+
+fn secret_header(scheme: &str, secret: &str) -> Result<HeaderValue, Failure> {
+    let mut value = HeaderValue::try_from(format!("{scheme} {secret}"))
+        .map_err(|_| Failure::invalid("the access token cannot stand in a header"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn understood(answer: &Response<Vec<u8>>) -> Result<TokenResponse, Failure> {
+    // Without the parser's reason, which may quote a token.
+    let unclear = || Failure::invalid("the token response cannot be understood");
+    if answer.body().is_empty() {
+        return Err(Failure::Invalid(format!("the token response is empty, with {}", answer.status())));
+    }
+    if answer.status() != StatusCode::OK {
+        let refusal: ErrorResponse = serde_json::from_slice(answer.body()).map_err(|_| unclear())?;
+        return Err(Failure::Denied(said(&refusal.text())));
+    }
+    let is_json = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.to_lowercase().starts_with(JSON));
+    if let Some(given) = answer.headers().get(CONTENT_TYPE).filter(|given| !is_json(given)) {
+        return Err(Failure::Invalid(said(&format!("the token response has the content type {given:?}"))));
+    }
+    let response: TokenResponse = serde_json::from_slice(answer.body()).map_err(|_| unclear())?;
+    // A client must not use a token of a type that it does not know (RFC 6749, 7.1).
+    if !response.token_type.eq_ignore_ascii_case("bearer") {
+        let why = format!("the access token is of the type {}, not Bearer", response.token_type);
+        return Err(Failure::Invalid(said(&why)));
+    }
+    Ok(response)
+}
+
+impl ErrorResponse {
+    fn text(&self) -> String {
+        let description = self.error_description.as_ref().map(|text| format!(": {text}"));
+        let uri = self.error_uri.as_ref().map(|uri| format!(" (see {uri})"));
+        format!("{}{}{}", self.error, description.unwrap_or_default(), uri.unwrap_or_default())
     }
 }
 
@@ -85,83 +122,34 @@ pub fn said(text: &str) -> String {
     text.chars().take(SAID_LENGTH_MAX).collect::<String>().escape_debug().to_string()
 }
 
-/// Why an ID token is not accepted.
-pub enum Unverified {
-    /// The provider may have a new one.
-    UnknownKey,
-    Failed(Failure),
-}
-
 /// The subject and the claims of the ID token, if it is from this provider, for this client and this sign-in, and valid now.
 pub fn verified(
     provider: &Provider,
     metadata: &Metadata,
-    response: &CoreTokenResponse,
+    response: &TokenResponse,
     nonce: &str,
+    now: Timestamp,
 ) -> Result<(String, Claims), Unverified> {
-    let failed = |why: &str| Unverified::Failed(Failure::invalid(why));
-    let token = response.id_token().ok_or_else(|| failed("there is no ID token"))?;
-    let client_id = ClientId::new(provider.client_id.clone());
-    let verifier =
-        CoreIdTokenVerifier::new_public_client(client_id, metadata.issuer().clone(), metadata.jwks().clone())
-            .set_allowed_algs(SIGNATURES);
-    let claims = token.claims(&verifier, &Nonce::new(nonce.to_owned())).map_err(|error| match error {
-        ClaimsVerificationError::SignatureVerification(SignatureVerificationError::NoMatchingKey) => {
-            Unverified::UnknownKey
-        }
-        error => failed(&error_chain(&error)),
-    })?;
-    check_authorized_party(provider, claims).map_err(Unverified::Failed)?;
-    if let Some(expected) = claims.access_token_hash() {
-        let found = access_token_hash(token, &verifier, response.access_token());
-        if found.as_ref() != Some(expected) {
-            return Err(failed("the access token is not the one of the ID token"));
-        }
-    }
-    let all = payload(token).ok_or_else(|| failed("its claims cannot be read"))?;
-    Ok((claims.subject().to_string(), Claims::new(all)))
-}
-
-/// The library leaves it to us: a token that was made for another client, and merely mentions us, is not ours.
-fn check_authorized_party(provider: &Provider, claims: &CoreIdTokenClaims) -> Result<(), Failure> {
-    match claims.authorized_party() {
-        Some(party) if party.as_str() != provider.client_id => Err(Failure::invalid("it was made for another client")),
-        None if claims.audiences().len() > 1 => Err(Failure::invalid("it is for several, and does not say for whom")),
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn access_token_hash(
-    token: &CoreIdToken,
-    verifier: &CoreIdTokenVerifier<'_>,
-    access_token: &AccessToken,
-) -> Option<AccessTokenHash> {
-    let (algorithm, key) = (token.signing_alg().ok()?, token.signing_key(verifier).ok()?);
-    AccessTokenHash::from_token(access_token, algorithm, key).ok()
-}
-
-/// All claims of a token that has been checked: the library's type has those of the standard alone.
-fn payload(token: &CoreIdToken) -> Option<Map<String, Value>> {
-    let text = token.to_string();
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.split('.').nth(1)?).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    let text = response.id_token.as_ref().ok_or_else(|| Unverified::invalid("there is no ID token"))?;
+    let token = SignedToken::parse(text).ok_or_else(|| Unverified::invalid("the ID token cannot be read"))?;
+    let purpose = Purpose::SignIn { nonce, access_token: &response.access_token };
+    let expected = Expected { issuer: &provider.issuer, audience: &provider.client_id, now, purpose };
+    token.verify(&metadata.keys, &expected)?;
+    Ok((token.subject().to_owned(), token.claims().clone()))
 }
 
 /// Many providers keep ID tokens small, and have the groups only here. The subject must be the same.
 pub async fn user_info(
     metadata: &Metadata,
-    access_token: &AccessToken,
+    access_token: &str,
     subject: &str,
     http: &ProviderClient,
 ) -> Result<Map<String, Value>, Failure> {
-    let Some(endpoint) = metadata.userinfo_endpoint() else { return Ok(Map::new()) };
-    let bearer = HeaderValue::try_from(format!("Bearer {}", access_token.secret()));
-    let mut bearer = bearer.map_err(|_| Failure::invalid("the access token cannot stand in a header"))?;
-    bearer.set_sensitive(true);
-    let request =
-        Request::get(endpoint.url().as_str()).header(ACCEPT, "application/json").header(AUTHORIZATION, bearer);
+    let Some(endpoint) = &metadata.userinfo_endpoint else { return Ok(Map::new()) };
+    let bearer = secret_header("Bearer", access_token)?;
+    let request = Request::get(endpoint.as_str()).header(ACCEPT, JSON).header(AUTHORIZATION, bearer);
     let request = request.body(Vec::new()).map_err(|error| Failure::Invalid(error.to_string()))?;
-    let answer = http.send(request).await.map_err(|no_answer| Failure::Unavailable(no_answer.0))?;
+    let answer = http.send(request).await?;
     if answer.status() != StatusCode::OK {
         return Err(Failure::Invalid(format!("its user info endpoint answers {}", answer.status())));
     }
@@ -171,4 +159,133 @@ pub async fn user_info(
         return Err(Failure::invalid("its user info is about somebody else"));
     }
     Ok(claims)
+}
+
+#[cfg(test)]
+pub mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::provider::{ClientSecret, GROUPS_CLAIM, NAME_CLAIM};
+    use super::*;
+    use crate::domain::Identifier;
+
+    pub fn provider() -> Provider {
+        Provider {
+            id: Identifier::parse("keycloak").unwrap(),
+            name: "Keycloak".to_owned(),
+            issuer: "https://id.example".to_owned(),
+            client_id: "lock&keeper".to_owned(),
+            client_secret: None,
+            scopes: Vec::new(),
+            groups_claim: GROUPS_CLAIM.to_owned(),
+            name_claim: NAME_CLAIM.to_owned(),
+            roles: Vec::new(),
+            default_role: None,
+        }
+    }
+
+    pub fn metadata() -> Metadata {
+        Metadata {
+            authorization_endpoint: "https://id.example/auth?tenant=1".parse().unwrap(),
+            token_endpoint: "https://id.example/token".parse().unwrap(),
+            userinfo_endpoint: None,
+            secret_in_body: false,
+            keys: serde_json::from_str(r#"{ "keys": [] }"#).unwrap(),
+        }
+    }
+
+    pub fn pending() -> Pending {
+        Pending {
+            state: "state-1".to_owned(),
+            nonce: "nonce-1".to_owned(),
+            verifier: "verifier-1".to_owned(),
+            organization: "acme".to_owned(),
+            provider: "keycloak".to_owned(),
+            redirect_uri: "https://lock.example/auth/oidc/keycloak/callback".to_owned(),
+            return_path: "/acme".to_owned(),
+            expires_at_millis: 1_000,
+        }
+    }
+
+    /// The header for the secret, and the body.
+    fn sent(provider: &Provider, metadata: &Metadata) -> (Option<String>, String) {
+        let request = token_request(provider, metadata, "code 1", &pending()).unwrap();
+        assert_eq!(
+            (request.method().as_str(), request.uri().to_string().as_str()),
+            ("POST", "https://id.example/token")
+        );
+        let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(header(CONTENT_TYPE).unwrap(), "application/x-www-form-urlencoded");
+        (header(AUTHORIZATION), String::from_utf8(request.body().clone()).unwrap())
+    }
+
+    const FORM: &str = "grant_type=authorization_code&code=code+1&code_verifier=verifier-1\
+                        &redirect_uri=https%3A%2F%2Flock.example%2Fauth%2Foidc%2Fkeycloak%2Fcallback";
+
+    #[test]
+    fn the_secret_is_in_the_header_or_in_the_body() {
+        let (mut provider, mut metadata) = (provider(), metadata());
+        let with_id = format!("{FORM}&client_id=lock%26keeper");
+        assert_eq!(sent(&provider, &metadata), (None, with_id.clone()), "a public client");
+        provider.client_secret = Some(ClientSecret::new("a:b %+ä"));
+        let (header, body) = sent(&provider, &metadata);
+        assert_eq!(body, FORM);
+        let pair = BASE64_STANDARD.decode(header.unwrap().strip_prefix("Basic ").unwrap()).unwrap();
+        assert_eq!(String::from_utf8(pair).unwrap(), "lock%26keeper:a%3Ab+%25%2B%C3%A4");
+        metadata.secret_in_body = true;
+        assert_eq!(sent(&provider, &metadata), (None, format!("{with_id}&client_secret=a%3Ab+%25%2B%C3%A4")));
+        // RFC 6749, 2.3.1.
+        metadata.secret_in_body = false;
+        provider.client_id = "s6BhdRkqt3".to_owned();
+        provider.client_secret = Some(ClientSecret::new("7Fjfp0ZBr1KtDRbnfVdmIw"));
+        let (header, _) = sent(&provider, &metadata);
+        assert_eq!(header.unwrap(), "Basic czZCaGRSa3F0Mzo3RmpmcDBaQnIxS3REUmJuZlZkbUl3");
+    }
+
+    fn answer(status: u16, content_type: Option<&str>, body: &str) -> String {
+        let mut answer = Response::builder().status(status);
+        if let Some(content_type) = content_type {
+            answer = answer.header(CONTENT_TYPE, content_type);
+        }
+        match understood(&answer.body(body.as_bytes().to_vec()).unwrap()) {
+            Ok(response) => format!("{} {:?}", response.access_token, response.id_token),
+            Err(failure) => failure.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_token_response_is_json_with_a_bearer_token() {
+        let json = Some("application/json; charset=utf-8");
+        let good = r#"{ "access_token": "a", "token_type": "BEARER", "id_token": "i", "expires_in": 7, "other": [] }"#;
+        assert_eq!(answer(200, json, good), r#"a Some("i")"#);
+        assert_eq!(answer(200, None, r#"{ "access_token": "a", "token_type": "bearer" }"#), "a None");
+        for (status, content_type, body, expected) in [
+            (200, Some("text/html"), good, "content type"),
+            (200, json, "", "empty"),
+            (200, json, "{}", "cannot be understood"),
+            (200, json, r#"{ "access_token": "a", "id_token": "i" }"#, "cannot be understood"),
+            (200, json, r#"{ "token_type": "bearer", "id_token": "i" }"#, "cannot be understood"),
+            (200, json, r#"{ "access_token": "a", "token_type": "bearer", "id_token": 7 }"#, "cannot be understood"),
+            (200, json, r#"{ "access_token": "a", "token_type": "mac" }"#, "of the type mac, not Bearer"),
+            (201, json, good, "cannot be understood"),
+            (400, json, "", "empty"),
+            (400, json, "<html>", "cannot be understood"),
+            (500, json, "{}", "cannot be understood"),
+        ] {
+            let found = answer(status, content_type, body);
+            assert!(found.starts_with("the answer of the provider is invalid") && found.contains(expected), "{found}");
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_refusal_is_told_in_one_line() {
+        for (body, expected) in [
+            (r#"{ "error": "invalid_grant" }"#, "invalid_grant"),
+            (r#"{ "error": "x", "error_description": "a\nb", "error_uri": "https://e" }"#, r"x: a\nb (see https://e)"),
+        ] {
+            assert_eq!(answer(400, Some("text/plain"), body), format!("the provider refused: {expected}"));
+        }
+        let long = format!(r#"{{ "error": "{}" }}"#, "x".repeat(1_000));
+        assert_eq!(answer(401, None, &long).len(), "the provider refused: ".len() + SAID_LENGTH_MAX);
+    }
 }

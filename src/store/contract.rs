@@ -30,6 +30,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Why writes are refused at the moment, if they are; for readiness.
     fn refusing_writes(&self) -> Option<StoreError>;
+
+    /// Whether nobody else can have changed what it shows. Otherwise nothing of it may be told to anybody.
+    fn is_current(&self) -> bool {
+        true
+    }
 }
 
 /// Why the store failed. The data is unchanged.

@@ -12,6 +12,8 @@ use super::sync_dir::sync_dir;
 
 pub(super) const LOCK: &str = "LOCK";
 pub(super) const FORMAT: &str = "FORMAT";
+/// In the directory of a node of a cluster, which has no database.
+const NODE: &str = "NODE";
 const FORMAT_BEING_WRITTEN: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "lockkeeper data directory, format ";
 /// The format that is written. A record that grows does not change it: records have versions of their own.
@@ -42,6 +44,16 @@ pub enum OpenError {
     NotOurs { path: PathBuf },
     #[error("a restore into {path} was not finished; run `lockkeeper restore` again, or choose another directory")]
     Unfinished { path: PathBuf },
+    #[error(
+        "{path} has the data of a server on one machine; a node of a cluster needs a directory of its own: choose an empty or \
+         new one with --data-dir"
+    )]
+    OfOneMachine { path: PathBuf },
+    #[error(
+        "{path} belongs to a node of a cluster, whose data lies in its engine; set cluster.engine, or choose another directory \
+         with --data-dir"
+    )]
+    OfNode { path: PathBuf },
     #[error("{path} is not empty; restore into an empty or new directory")]
     NotEmpty { path: PathBuf },
     #[error("{path} is {what}, not a directory; choose an empty or new directory with --data-dir")]
@@ -107,7 +119,26 @@ pub struct DataDir {
 }
 
 impl DataDir {
+    /// With the data itself.
     pub fn open(path: &Path) -> Result<DataDir, OpenError> {
+        if path.join(NODE).exists() {
+            return Err(OpenError::OfNode { path: path.to_owned() });
+        }
+        DataDir::hold(path)
+    }
+
+    /// With the files of a node of a cluster: logs, working directories and the like.
+    pub fn open_for_node(path: &Path) -> Result<DataDir, OpenError> {
+        let dir = DataDir::hold(path)?;
+        if dir.database().exists() {
+            return Err(OpenError::OfOneMachine { path: path.to_owned() });
+        }
+        let marker = path.join(NODE);
+        File::create(&marker).map_err(OpenError::io("write", &marker))?;
+        Ok(dir)
+    }
+
+    fn hold(path: &Path) -> Result<DataDir, OpenError> {
         create(path)?;
         // Before the lock file is made, so that a foreign directory stays unchanged.
         let found = check_format(path)?;

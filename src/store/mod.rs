@@ -46,7 +46,7 @@ pub use copying::{CopyError, Copying, LoggedBatches};
 pub use data_dir::{DataDir, FORMAT_NUMBER, Holder, Inspection, OpenError, inspect};
 pub use engine_store::{EngineOptions, EngineStore};
 pub use log::segments::MIN_SEGMENT_BYTES;
-pub use log::{Fatal, exit_on_fatal};
+pub use log::{Fatal, exit_on_fatal, exit_with};
 pub use logged::{LoggedStore, Options};
 pub use memory::MemoryStore;
 pub use new_dir::NewDataDir;

@@ -2,6 +2,7 @@
 
 mod ends;
 mod harness;
+mod leases;
 mod requests;
 mod trees;
 mod turns;

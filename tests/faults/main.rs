@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod backup;
+mod cluster;
 mod crowds;
 mod durability;
 mod older_data;

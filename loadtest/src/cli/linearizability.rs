@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 use crate::cli::exit::{EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, failed, said};
 use crate::cli::refusal::{Refusal, enough_files};
 use crate::interruption::Interruption;
-use crate::linearizability::{self, Plan, RunError, Summary};
+use crate::linearizability::{self, Disturbances, Plan, RunError, Summary};
 use crate::server::running;
 
 #[derive(Args)]
@@ -20,13 +21,18 @@ use crate::server::running;
     killed with SIGKILL and started again on the same data, and paused with SIGSTOP. For each history an order of all \
     requests must exist, each between being sent and being answered, in which a server that does one at a time gives \
     exactly these answers; what got no answer may have happened or not.\n\n\
-    A history that has none is written to a file, whole and in short; --check FILE checks it again. The seed decides what \
-    the clients ask, not how the machine interleaves it.\n\n\
+    With --nodes each server is a cluster on an etcd of its own (the program `etcd`, on loopback). The clients are spread \
+    over the nodes. Nodes are killed, stopped with SIGTERM and started again, or stand still, for so long that another takes \
+    over or not; so are the members of etcd. A take-over may lose what a restart may lose, and no more; when there was one \
+    is read from etcd.\n\n\
+    A history that has none is written to a file, whole and in short, and of a cluster the logs of its nodes; --check \
+    FILE checks it again. The seed decides what the clients ask, not how the machine interleaves it.\n\n\
     Exit codes: 0 every history has such an order, 1 one has not, or something went wrong, 2 refused before the first \
     request, 130 interrupted but clean.\n\n\
     Examples:\n  \
     loadtest linearizability --server target/dist/lockkeeper\n  \
     loadtest linearizability --server target/dist/lockkeeper --histories 50 --seed 7\n  \
+    loadtest linearizability --server target/dist/lockkeeper --nodes 3 --servers 1\n  \
     loadtest linearizability --check 7-violation-history-000003.json"
 )]
 pub struct Options {
@@ -51,6 +57,12 @@ pub struct Options {
     /// Servers at a time
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=16))]
     servers: u32,
+    /// Make each server a cluster of so many nodes
+    #[arg(long, value_parser = value_parser!(u32).range(1..=9), conflicts_with = "check")]
+    nodes: Option<u32>,
+    /// Members of each cluster's etcd
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=5), requires = "nodes")]
+    members: u32,
     /// Decides what the clients ask; a new one if left out
     #[arg(long)]
     seed: Option<u64>,
@@ -77,11 +89,11 @@ pub fn run(options: &Options) -> u8 {
         Ok(plan) => plan,
         Err(refusal) => return failed(&refusal.to_string(), EXIT_REFUSED),
     };
-    let (seed, wanted) = (plan.seed, plan.histories);
+    let (seed, wanted, of_clusters) = (plan.seed, plan.histories, plan.nodes.is_some());
     eprintln!("seed {seed}");
     let ran = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Refusal::Start);
     match ran.and_then(|runtime| Ok(runtime.block_on(perform(plan))?)) {
-        Ok(Ok(summary)) => reported(&summary, wanted, seed),
+        Ok(Ok(summary)) => reported(&summary, wanted, of_clusters, seed),
         Ok(Err(error)) => failed(&format!("{error} (seed {seed})"), EXIT_WRONG),
         Err(refusal) => failed(&refusal.to_string(), EXIT_REFUSED),
     }
@@ -92,6 +104,9 @@ fn accept(options: &Options) -> Result<Plan, Refusal> {
     if !program.is_file() {
         return Err(Refusal::NoProgram(program, "build it with `cargo build --bin lockkeeper`"));
     }
+    if options.nodes.is_some() && Command::new("etcd").arg("--version").output().is_err() {
+        return Err(Refusal::NoProgram("etcd".into(), "install etcd, which --nodes needs"));
+    }
     enough_files(options.clients * options.together * options.servers)?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {
@@ -101,6 +116,8 @@ fn accept(options: &Options) -> Result<Plan, Refusal> {
         clients: options.clients,
         together: options.together,
         servers: options.servers,
+        nodes: options.nodes,
+        members: options.members,
         seed: options.seed.unwrap_or(since.as_secs()),
         limit: Duration::from_secs(options.seconds),
         directory: options.directory.clone(),
@@ -121,8 +138,8 @@ async fn perform(plan: Plan) -> std::io::Result<Result<Summary, RunError>> {
     Ok(linearizability::run(plan, stopped).await)
 }
 
-fn reported(summary: &Summary, wanted: u32, seed: u64) -> u8 {
-    let Summary { histories, operations, unknown, grants, kills, pauses, violations, undecided, .. } = summary;
+fn reported(summary: &Summary, wanted: u32, of_clusters: bool, seed: u64) -> u8 {
+    let Summary { histories, operations, unknown, grants, disturbances, violations, undecided, .. } = summary;
     let mut text = summary.shown.concat();
     // Writing to a string cannot fail.
     for (what, times) in &summary.errors {
@@ -130,8 +147,9 @@ fn reported(summary: &Summary, wanted: u32, seed: u64) -> u8 {
     }
     _ = writeln!(
         text,
-        "{histories} histories, {operations} operations ({unknown} without an answer, {grants} grants), {kills} kills, \
-         {pauses} pauses: {violations} violations, {undecided} undecided (seed {seed})"
+        "{histories} histories, {operations} operations ({unknown} without an answer, {grants} grants), {}: {violations} \
+         violations, {undecided} undecided (seed {seed})",
+        told(disturbances, of_clusters)
     );
     said(&text);
     if violations + undecided > 0 || !summary.errors.is_empty() {
@@ -141,4 +159,15 @@ fn reported(summary: &Summary, wanted: u32, seed: u64) -> u8 {
     } else {
         EXIT_CLEAN
     }
+}
+
+fn told(disturbances: &Disturbances, of_clusters: bool) -> String {
+    let Disturbances { kills, pauses, stops, deposed, member_kills, member_pauses, takeovers } = disturbances;
+    if !of_clusters {
+        return format!("{kills} kills, {pauses} pauses");
+    }
+    format!(
+        "{kills} kills, {pauses} pauses and {stops} stops of nodes ({deposed} deposed), {member_kills} kills and \
+         {member_pauses} pauses of members, {takeovers} take-overs"
+    )
 }

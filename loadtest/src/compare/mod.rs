@@ -4,9 +4,7 @@
 
 mod disk;
 mod etcd;
-mod etcd_messages;
 mod goals;
-mod grpc;
 mod http_lock;
 mod ledger;
 mod peer;

@@ -1,8 +1,8 @@
 //! Owns what every system set side by side must be able to do, so that all of them do the same work.
 
-use crate::compare::grpc::GrpcError;
 use crate::compare::resp::RespError;
 use crate::wire::connection::ExchangeError;
+use crate::wire::grpc::GrpcError;
 
 /// In the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]

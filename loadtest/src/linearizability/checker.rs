@@ -39,12 +39,17 @@ pub struct Violation {
 struct Configuration {
     state: State,
     answered: Vec<usize>,
+    /// Take-overs that have happened.
+    taken_over: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Sent(usize),
+    /// Another node may have taken over from now on.
+    TakeoverBegins,
     Answered(usize),
+    TakeoverEnds,
     Killed,
 }
 
@@ -56,12 +61,14 @@ pub fn check(history: &History) -> Verdict {
             return Verdict::Violation(Violation { record: contradiction.record, why, before: Vec::new() });
         }
     };
-    let start = Configuration { state: State::default(), answered: Vec::new() };
+    let start = Configuration { state: State::default(), answered: Vec::new(), taken_over: 0 };
     let mut search = Search {
         rules: Rules::new(history, names),
         open: Vec::new(),
         survivors: Vec::new(),
         takers: Takers::default(),
+        takeovers: 0,
+        ended_takeovers: 0,
         ceilings: ceilings(history),
         configurations: HashSet::from([start]),
     };
@@ -71,7 +78,12 @@ pub fn check(history: &History) -> Verdict {
                 search.send(request);
                 Ok(())
             }
+            Event::TakeoverBegins => {
+                search.takeovers += 1;
+                Ok(())
+            }
             Event::Answered(request) => search.answer(request, at),
+            Event::TakeoverEnds => search.take_over(at),
             Event::Killed => search.kill(at),
         };
         if let Err(verdict) = outcome {
@@ -91,6 +103,9 @@ fn events(history: &History) -> Vec<(Moment, Event)> {
         }
     }
     events.extend(history.kills.iter().map(|at| (*at, Event::Killed)));
+    for takeover in &history.takeovers {
+        events.extend([(takeover.since, Event::TakeoverBegins), (takeover.by, Event::TakeoverEnds)]);
+    }
     events.sort_unstable();
     events
 }
@@ -110,9 +125,12 @@ struct Search<'a> {
     rules: Rules<'a>,
     /// Requests that are under way, and those whose outcome is not known.
     open: Vec<usize>,
-    /// Claims without an answer whose place in the queue may have survived a kill.
+    /// Claims without an answer that are over, but whose place in the queue may still be there.
     survivors: Vec<usize>,
     takers: Takers,
+    /// Those that have begun.
+    takeovers: usize,
+    ended_takeovers: usize,
     ceilings: Vec<(Moment, u64)>,
     configurations: HashSet<Configuration>,
 }
@@ -153,7 +171,8 @@ impl Search<'_> {
         let records = &self.rules.history.records;
         let known = |open: &usize| records[*open].answer != Answer::Unknown;
         let due: Vec<usize> = self.open.iter().copied().filter(known).collect();
-        let new = self.open.iter().copied().filter(|open| Rules::may_survive(&records[*open], at));
+        let history = self.rules.history;
+        let new = self.open.iter().copied().filter(|open| Rules::may_survive(history, &records[*open], at));
         let survivors: Vec<usize> = self.survivors.iter().copied().chain(new).collect();
         let record = self.open.last().copied().unwrap_or(0);
         let before = self.sample();
@@ -173,6 +192,49 @@ impl Search<'_> {
             return Err(Verdict::Violation(Violation { record: due.first().copied().unwrap_or(record), why, before }));
         }
         (self.open, self.survivors, self.configurations) = (due, survivors, left);
+        self.takers = self.takers();
+        Ok(())
+    }
+
+    /// The shard has another owner by now, and some of the requests without an answer are over.
+    fn take_over(&mut self, at: Moment) -> Result<(), Verdict> {
+        let history = self.rules.history;
+        let number = self.ended_takeovers + 1;
+        let record = self.open.last().copied().unwrap_or(0);
+        let before = self.sample();
+        let mut left = HashSet::new();
+        self.explore(record, at, |configuration| {
+            if configuration.taken_over < number {
+                return Explored::GoOn;
+            }
+            left.insert(configuration.clone());
+            Explored::Enough
+        })?;
+        if left.is_empty() {
+            let waits = |open: &&usize| Rules::may_enter(&history.records[**open]);
+            let record = self.open.iter().find(waits).copied().unwrap_or(record);
+            let why = "a place on a connection cannot outlive a take-over, and no other order explains this answer";
+            return Err(Verdict::Violation(Violation { record, why: why.to_owned(), before }));
+        }
+        let is_over = |open: &usize| {
+            let record = &history.records[*open];
+            record.answer == Answer::Unknown && history.over(record).is_some_and(|over| over <= at)
+        };
+        let (over, open): (Vec<usize>, Vec<usize>) = self.open.iter().copied().partition(is_over);
+        let mut gone = Takers::default();
+        for request in over {
+            let record = &history.records[request];
+            let survives = Rules::may_survive(history, record, at);
+            gone.add_over(record, survives);
+            self.survivors.extend(survives.then_some(request));
+        }
+        let forgotten = left.into_iter().map(|mut configuration| {
+            configuration.answered.retain(|answered| open.contains(answered));
+            Rules::forget(&mut configuration.state, gone);
+            configuration
+        });
+        self.configurations = forgotten.collect();
+        (self.open, self.ended_takeovers) = (open, number);
         self.takers = self.takers();
         Ok(())
     }
@@ -204,7 +266,7 @@ impl Search<'_> {
     }
 
     fn following(&self, configuration: &Configuration, at: Moment) -> Vec<Configuration> {
-        let Configuration { state, answered } = configuration;
+        let Configuration { state, answered, taken_over } = configuration;
         let is_idle = |open: &&usize| {
             answered.binary_search(open).is_err() && !state.queue.iter().any(|waiter| waiter.request == **open)
         };
@@ -214,8 +276,11 @@ impl Search<'_> {
             let mut answered = answered.clone();
             answered.extend(fresh.into_iter().filter(|fresh| self.open.contains(fresh)));
             answered.sort_unstable();
-            self.normalized(Configuration { state, answered })
+            self.normalized(Configuration { state, answered, taken_over: *taken_over })
         });
+        let may_be_taken_over = *taken_over < self.takeovers && Rules::may_be_taken_over(state);
+        let taken_over = Configuration { taken_over: taken_over + 1, ..configuration.clone() };
+        let next = next.chain(may_be_taken_over.then_some(taken_over));
         let later = self.ceilings.partition_point(|(sent, _)| *sent <= at);
         let later = self.ceilings.get(later).map(|(_, ceiling)| *ceiling);
         next.filter(|next| self.is_in_time(next, later)).collect()
@@ -243,7 +308,7 @@ impl Search<'_> {
 
     /// When a waiter entered the queue matters only for requests under way that may still come before it.
     fn forget_arrivals(&self, configuration: &mut Configuration) {
-        let Configuration { state, answered } = configuration;
+        let Configuration { state, answered, .. } = configuration;
         let in_queue: Vec<usize> = state.queue.iter().map(|waiter| waiter.request).collect();
         let newcomers =
             self.open.iter().filter(|open| answered.binary_search(open).is_err() && !in_queue.contains(open));

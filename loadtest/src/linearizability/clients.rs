@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::linearizability::answers;
 use crate::linearizability::choices;
-use crate::linearizability::history::{Answer, Claim, History, Moment, Record, Request, Session};
+use crate::linearizability::history::{Answer, Claim, History, Interval, Moment, Record, Request, Session};
 use crate::linearizability::random::Random;
 use crate::linearizability::requests;
+use crate::server::token::Token;
 use crate::wire::connection::Connection;
 
+/// Where the environments of the sample organization are.
+const BASE: &str = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/";
 const SECOND: Moment = 1_000_000_000;
 /// Longer than any restart or pause takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,18 +26,31 @@ const NEWEST: usize = 4;
 /// Sessions that are read when all clients have stopped.
 const READ_AT_THE_END: usize = 12;
 
-/// What all clients of all environments of one server share.
+/// Shared by all clients of a server or cluster, in all environments.
 pub struct Shared {
-    pub address: SocketAddr,
+    /// A server alone, or the nodes of a cluster.
+    pub nodes: Vec<Node>,
     /// Of every request: host and token.
     pub headers: String,
     /// Of all environments.
     pub base: String,
     pub origin: Instant,
-    /// Lives of the server; connections of an earlier one are of no use.
-    pub life: AtomicU32,
     /// Answers that no request should get.
     pub errors: Mutex<BTreeMap<String, u64>>,
+}
+
+/// A server as its clients see it.
+pub struct Node {
+    pub address: SocketAddr,
+    /// When each of its processes had ended, but for the one that runs now. Connections of an earlier one are of no use.
+    ended: Mutex<Vec<Moment>>,
+}
+
+/// Which process of which node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Life {
+    node: usize,
+    number: usize,
 }
 
 /// One environment and what was seen of it.
@@ -47,9 +63,19 @@ pub struct Environment {
     seen: Mutex<Seen>,
 }
 
+/// When a server or cluster lost what was not durable.
+#[derive(Debug, Default)]
+pub struct Losses {
+    pub kills: Vec<Moment>,
+    pub takeovers: Vec<Interval>,
+    pub stops: Vec<Interval>,
+}
+
 #[derive(Default)]
 struct Seen {
     records: Vec<Record>,
+    /// Beside every record: the process that it was sent to.
+    lives: Vec<Life>,
     names: Vec<String>,
     numbers: HashMap<String, Session>,
 }
@@ -57,7 +83,7 @@ struct Seen {
 struct Client {
     environment: Arc<Environment>,
     number: u32,
-    connection: Option<(u32, Connection)>,
+    connection: Option<(Life, Connection)>,
 }
 
 impl Environment {
@@ -93,11 +119,18 @@ impl Environment {
         client.ask(Request::Claim(Claim::default()), PATIENCE).await;
     }
 
-    pub fn history(&self, kills: &[Moment]) -> History {
-        let Seen { records, names, .. } = std::mem::take(&mut *self.seen());
+    pub fn history(&self, losses: &Losses) -> History {
+        let Seen { mut records, lives, names, .. } = std::mem::take(&mut *self.seen());
+        for (record, life) in records.iter_mut().zip(lives).filter(|(record, _)| record.answer == Answer::Unknown) {
+            let ended = self.shared.nodes[life.node].ended().get(life.number).copied();
+            record.let_go = [record.let_go, ended].into_iter().flatten().min();
+        }
         let began = records.iter().map(|record| record.sent).min().unwrap_or(0);
+        let Losses { kills, takeovers, stops } = losses;
         let kills = kills.iter().copied().filter(|killed| *killed > began).collect();
-        History { environment: self.name.clone(), seed: self.seed, records, kills, names }
+        let later = |all: &[Interval]| all.iter().copied().filter(|interval| interval.by > began).collect();
+        let (takeovers, stops) = (later(takeovers), later(stops));
+        History { environment: self.name.clone(), seed: self.seed, records, kills, takeovers, stops, names }
     }
 
     fn newest(&self) -> Vec<Session> {
@@ -127,8 +160,11 @@ impl Client {
         let limit = if patience == PATIENCE { waits + patience } else { patience };
         let status = tokio::time::timeout(limit, connection.exchange(&bytes)).await;
         let ended = environment.shared.now();
+        let mut let_go = None;
         let answer = match status {
             Ok(Ok(status)) => {
+                // The node has answered, so it does not send the request again.
+                let_go = (status >= 500).then_some(ended);
                 let answer = environment.seen().read(&request, status, connection.body());
                 if !connection.closes() {
                     self.connection = Some((life, connection));
@@ -140,21 +176,29 @@ impl Client {
             }
             Ok(Err(_)) | Err(_) => Answer::Unknown,
         };
-        environment.seen().records.push(Record { client: self.number, sent, ended, request, answer });
+        let mut seen = environment.seen();
+        seen.records.push(Record { client: self.number, sent, ended, request, answer, let_go });
+        seen.lives.push(life);
     }
 
-    async fn connect(&mut self) -> (u32, Connection) {
-        let shared = &self.environment.shared;
+    /// To the node that was asked last, or to the client's own, or to the next one that is there.
+    async fn connect(&mut self) -> (Life, Connection) {
+        let nodes = &self.environment.shared.nodes;
         if let Some((life, connection)) = self.connection.take()
-            && life == shared.life.load(Ordering::Relaxed)
+            && life.number == nodes[life.node].life()
         {
             return (life, connection);
         }
+        let mut node = self.number as usize % nodes.len();
         loop {
-            let life = shared.life.load(Ordering::Relaxed);
-            if let Ok(connection) = Connection::open(shared.address).await {
-                return (life, connection);
+            let number = nodes[node].life();
+            // The process that has accepted it is known only if no other was started meanwhile.
+            if let Ok(connection) = Connection::open(nodes[node].address).await
+                && number == nodes[node].life()
+            {
+                return (Life { node, number }, connection);
             }
+            node = (node + 1) % nodes.len();
             tokio::time::sleep(RETRY).await;
         }
     }
@@ -172,7 +216,32 @@ impl Seen {
     }
 }
 
+impl Node {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, ended: Mutex::default() }
+    }
+
+    /// Its process has ended by this moment. To be said before another one is started.
+    pub fn end(&self, by: Moment) {
+        self.ended().push(by);
+    }
+
+    fn life(&self) -> usize {
+        self.ended().len()
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<Moment>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Shared {
+    pub fn new(addresses: impl IntoIterator<Item = SocketAddr>, token: &Token, origin: Instant) -> Self {
+        let nodes: Vec<Node> = addresses.into_iter().map(Node::new).collect();
+        let headers = format!("Host: {}\r\nAuthorization: Bearer {}\r\n", nodes[0].address, token.reveal());
+        Self { nodes, headers, base: BASE.to_owned(), origin, errors: Mutex::default() }
+    }
+
     pub fn now(&self) -> Moment {
         u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(Moment::MAX)
     }

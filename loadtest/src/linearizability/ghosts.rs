@@ -15,7 +15,7 @@ pub struct Takers {
 }
 
 impl Takers {
-    /// `survived`: it was sent to a server that has been killed since.
+    /// `survived`: it is over, but its place in the queue may still be there.
     pub fn add(&mut self, record: &Record, survived: bool) {
         if let (Request::Claim(claim), Answer::Unknown) = (&record.request, &record.answer)
             // Those with a key are followed one by one: a retry may tell their outcome.
@@ -23,6 +23,15 @@ impl Takers {
         {
             self.free += u32::from(!survived);
             self.freed += u32::from(claim.waits() || claim.queues);
+        }
+    }
+
+    /// Counts a claim that is over, and may have been counted by `add`. `survives`: its place may still be there.
+    pub fn add_over(&mut self, record: &Record, survives: bool) {
+        let freed = self.freed;
+        self.add(record, false);
+        if survives {
+            self.freed = freed;
         }
     }
 }
@@ -43,8 +52,8 @@ impl Ghosts {
             let is_beside = record.sent <= request.ended
                 && match record.answer {
                     Answer::Unknown => {
-                        let killed = history.kills.iter().find(|killed| **killed > record.sent);
-                        killed.is_none_or(|killed| *killed >= request.sent || Rules::may_survive(record, *killed))
+                        let over = history.over(record);
+                        over.is_none_or(|over| over >= request.sent || Rules::may_survive(history, record, over))
                     }
                     Answer::Locked { .. } | Answer::NothingDone => claim.waits() && record.ended >= request.sent,
                     Answer::Granted { .. }

@@ -19,7 +19,20 @@ pub struct History {
     /// When the server was killed: moments by which its process had ended. Nothing that was asked of it before takes effect
     /// later.
     pub kills: Vec<Moment>,
+    /// Of a cluster instead: in each interval another node took over the environment's shard. What the owner before it had
+    /// not made durable by then never takes effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub takeovers: Vec<Interval>,
+    /// When nodes of a cluster were being stopped: claims with a place in the queue do not wait any longer then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stops: Vec<Interval>,
     pub names: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    pub since: Moment,
+    pub by: Moment,
 }
 
 /// One request, from just before its first byte was sent until its answer was there, or none was expected any more.
@@ -30,6 +43,10 @@ pub struct Record {
     pub ended: Moment,
     pub request: Request,
     pub answer: Answer,
+    /// In a cluster: from this moment on no node passes it on, since the one that it was sent to has ended or has answered
+    /// it. Without it, that node may still do so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_go: Option<Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,6 +121,22 @@ pub enum Status {
     Released,
     Overridden,
     Expired,
+}
+
+impl History {
+    /// When a request without an answer is over: whatever effect it has, it has had by then. A kill ends all that was sent
+    /// to the server before. A take-over ends only what no node passes on any more: of that, the owner before it has all
+    /// there is, and can write nothing from then on; the rest may still reach the new owner.
+    pub fn over(&self, record: &Record) -> Option<Moment> {
+        let killed = self.kills.iter().copied().find(|killed| *killed > record.sent);
+        let taken_over = || self.takeovers.iter().find(|takeover| record.let_go.is_some_and(|at| at < takeover.since));
+        killed.or_else(|| Some(taken_over()?.by))
+    }
+
+    /// Whether a node was being stopped at some time within.
+    pub fn is_stopping_within(&self, since: Moment, by: Moment) -> bool {
+        self.stops.iter().any(|stop| stop.since <= by && stop.by >= since)
+    }
 }
 
 impl Claim {

@@ -17,6 +17,7 @@ pub fn minimised(history: &History) -> History {
     let mut shortest = history.clone();
     shortest.records.retain(|record| record.sent <= end);
     shortest.kills.retain(|killed| *killed <= end);
+    shortest.takeovers.retain(|takeover| takeover.since <= end);
     if !is_refused(&shortest) {
         // Something that was told later is needed.
         shortest = history.clone();

@@ -185,7 +185,7 @@ impl<'a> Rules<'a> {
             }
             if let Answer::Queued { position, .. } = &self.record(waiter.request).answer
                 && waiter.waits
-                && waiter.tires <= now
+                && (waiter.tires <= now || self.history.is_stopping_within(waiter.sent, now))
                 && *position > index
                 && self.ghosts[waiter.request].explain_length(*position, index + 1)
             {
@@ -204,12 +204,25 @@ impl<'a> Rules<'a> {
         state.passed_on = 0;
     }
 
-    /// Whether a claim without an answer may have left a place in the queue that survives a kill at this moment: its client
-    /// might know of it only if it was not waiting any more.
-    pub fn may_survive(record: &Record, killed: Moment) -> bool {
+    /// Whether another node may take over now. It finds all that was durable, and nobody who waits on a connection: a claim
+    /// that does gets no other answer than that it has lost its place, or none.
+    pub fn may_be_taken_over(state: &State) -> bool {
+        state.queue.iter().all(|waiter| !waiter.waits)
+    }
+
+    /// These claims without an answer are over: no grant from now on can be one of theirs.
+    pub fn forget(state: &mut State, gone: Takers) {
+        state.unclaimed = state.unclaimed.saturating_sub(gone.free);
+        state.passed_on = state.passed_on.saturating_sub(gone.freed);
+    }
+
+    /// Whether a claim without an answer may have left a place in the queue that is still there when the claim is over: its
+    /// client might know of it only if it was not waiting any more.
+    pub fn may_survive(history: &History, record: &Record, over: Moment) -> bool {
         match &record.request {
             Request::Claim(claim) if claim.queues && record.answer == Answer::Unknown => {
-                record.sent + claim.wait.saturating_sub(ROUNDING) <= killed
+                record.sent + claim.wait.saturating_sub(ROUNDING) <= over
+                    || history.is_stopping_within(record.sent, over)
             }
             _ => false,
         }

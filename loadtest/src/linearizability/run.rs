@@ -1,4 +1,4 @@
-//! Owns a run: real servers on loopback, several environments at a time, kills and pauses meanwhile, and the check of every
+//! Owns a run: real servers on loopback, several environments at a time, disturbances meanwhile, and the check of every
 //! history. Bounded by the number of histories and by time.
 
 use std::cell::{Cell, RefCell};
@@ -6,48 +6,27 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::linearizability::checker::{Verdict, check};
-use crate::linearizability::clients::{Environment, Shared};
-use crate::linearizability::history::{Answer, History, Moment};
+use crate::linearizability::clients::{Environment, Losses, Shared};
+use crate::linearizability::disturbances::Disturbances;
+use crate::linearizability::history::{Answer, History};
 use crate::linearizability::minimise::minimised;
+use crate::linearizability::plan::{Plan, RunError};
 use crate::linearizability::random::Random;
+use crate::linearizability::subject::Subject;
 use crate::linearizability::{requests, shown};
-use crate::server::process::{Launch, Process};
-use crate::server::running::ProcessError;
-use crate::server::token::Token;
+use crate::server::running::POLL;
 use crate::wire::connection::Connection;
 
-/// Between two disturbances of a server, in milliseconds.
-const QUIET: Range<u64> = 150..1_200;
-/// Of a pause, in milliseconds.
-const PAUSE: Range<u64> = 20..400;
-/// How often a disturbance is a kill and not a pause, in percent.
-const KILLS: u64 = 45;
-/// Where the environments of the sample organization are.
-const BASE: &str = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/";
+const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 /// Violations that are written down; a server that breaks its promises breaks them all the time.
 const MAX_SHOWN: usize = 20;
-
-pub struct Plan {
-    pub program: PathBuf,
-    pub histories: u32,
-    pub operations: u32,
-    pub clients: u32,
-    /// Histories at a time on each server.
-    pub together: u32,
-    pub servers: u32,
-    pub seed: u64,
-    pub limit: Duration,
-    /// Where histories that are refused are written to.
-    pub directory: PathBuf,
-}
 
 #[derive(Debug, Default)]
 pub struct Summary {
@@ -55,8 +34,7 @@ pub struct Summary {
     pub operations: u64,
     pub unknown: u64,
     pub grants: u64,
-    pub kills: u64,
-    pub pauses: u64,
+    pub disturbances: Disturbances,
     pub violations: u64,
     pub undecided: u64,
     /// Each violation with its file.
@@ -65,16 +43,6 @@ pub struct Summary {
     pub errors: BTreeMap<String, u64>,
     /// Not all histories were made: time was up, or somebody asked for the end.
     pub ended_early: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    #[error("cannot make an environment for a history")]
-    NotPrepared,
-    #[error("cannot write {0}: {1}")]
-    Unwritable(PathBuf, std::io::Error),
 }
 
 /// What the servers of a run share.
@@ -109,110 +77,105 @@ pub async fn run(plan: Plan, stop: watch::Receiver<bool>) -> Result<Summary, Run
     Ok(summary)
 }
 
-/// Histories on one server, which lives through all of them on the same data.
+/// Histories on one server or cluster, which lives through all of them on the same data.
 async fn one_server(run: Rc<Run>, number: u32) -> Result<(), RunError> {
-    let token = Token::random();
-    let launch = Launch {
-        program: run.plan.program.clone(),
-        arguments: Vec::new(),
-        variables: Vec::new(),
-        data_dir: None,
-        token: token.clone(),
-    };
-    let mut process = Process::start(launch).await?;
-    let address = process.address();
-    let shared = Arc::new(Shared {
-        address,
-        headers: format!("Host: {address}\r\nAuthorization: Bearer {}\r\n", token.reveal()),
-        base: BASE.to_owned(),
-        origin: run.began,
-        life: AtomicU32::new(0),
-        errors: Mutex::default(),
-    });
+    let (mut subject, shared) = Subject::start(&run.plan, run.began).await?;
+    let shared = Arc::new(shared);
     let mut random = Random::branch(run.plan.seed, u64::from(number) << 32);
     while let Some(numbers) = run.take() {
         let environments = prepare(&run.plan, &shared, numbers).await?;
-        let kills = drive(&run, &environments, &mut process, &mut random).await?;
-        let histories: Vec<History> = environments.iter().map(|environment| environment.history(&kills)).collect();
-        run.judge(histories).await?;
+        let losses = match drive(&run, &environments, &mut subject, &mut random).await {
+            Ok(losses) => losses,
+            Err(error) => {
+                subject.keep_logs(&run.plan.directory, &format!("{}-failure", run.plan.seed))?;
+                return Err(error);
+            }
+        };
+        let histories: Vec<History> = environments.iter().map(|environment| environment.history(&losses)).collect();
+        let refused = run.judge(histories).await?;
+        if let Some(first) = refused.first() {
+            subject.keep_logs(&run.plan.directory, &format!("{}-violation-{first}", run.plan.seed))?;
+        }
     }
-    for (what, times) in shared.errors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        *run.summary.borrow_mut().errors.entry(what.clone()).or_default() += times;
+    let errors = std::mem::take(&mut *shared.errors.lock().unwrap_or_else(PoisonError::into_inner));
+    if !errors.is_empty() {
+        subject.keep_logs(&run.plan.directory, &format!("{}-unexpected", run.plan.seed))?;
     }
-    Ok(process.stop().await?)
+    for (what, times) in errors {
+        *run.summary.borrow_mut().errors.entry(what).or_default() += times;
+    }
+    subject.stop().await
 }
 
 async fn prepare(plan: &Plan, shared: &Arc<Shared>, numbers: Range<u32>) -> Result<Vec<Arc<Environment>>, RunError> {
-    let mut connection = Connection::open(shared.address).await.map_err(|_| RunError::NotPrepared)?;
     let mut environments = Vec::new();
     for number in numbers {
         let name = format!("history-{number:06}");
-        let made = connection.exchange(&requests::put(shared, &name)).await;
-        if !matches!(made, Ok(201)) {
-            return Err(RunError::NotPrepared);
-        }
+        make(shared, &name).await?;
         let seed = Random::branch(plan.seed, number.into()).next();
         environments.push(Arc::new(Environment::new(shared.clone(), name, seed, plan.operations)));
     }
     Ok(environments)
 }
 
-/// Until all clients are done; says when the server was killed.
+/// A cluster may still be busy with its last disturbance.
+async fn make(shared: &Shared, environment: &str) -> Result<(), RunError> {
+    let deadline = Instant::now() + LONGEST_PREPARATION;
+    for node in shared.nodes.iter().cycle() {
+        if let Ok(mut connection) = Connection::open(node.address).await
+            && matches!(connection.exchange(&requests::put(shared, environment)).await, Ok(200 | 201))
+        {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Err(RunError::NotPrepared)
+}
+
+/// Until all clients are done; says when what was not durable was lost.
 async fn drive(
     run: &Run,
     environments: &[Arc<Environment>],
-    process: &mut Process,
+    subject: &mut Subject,
     random: &mut Random,
-) -> Result<Vec<Moment>, RunError> {
+) -> Result<Losses, RunError> {
+    let shared = &environments[0].shared;
     let mut clients = JoinSet::new();
     for environment in environments {
         for number in 0..run.plan.clients {
             clients.spawn(environment.clone().drive(number));
         }
     }
-    let mut kills = Vec::new();
+    let (mut losses, began) = (Losses::default(), shared.now());
     while !clients.is_empty() {
-        let quiet = tokio::time::sleep(Duration::from_millis(random.within(QUIET)));
+        let quiet = tokio::time::sleep(Duration::from_millis(random.within(subject.quiet())));
         tokio::select! {
             () = until_done(&mut clients) => break,
             () = quiet => {}
         }
-        kills.extend(disturb(run, &environments[0].shared, process, random).await?);
+        let done = subject.disturb(shared, random, &mut losses).await?;
+        run.summary.borrow_mut().disturbances += done;
     }
+    let done = subject.settle(shared).await?;
+    run.summary.borrow_mut().disturbances += done;
     // Read while nothing else is asked.
     for environment in environments {
         clients.spawn(environment.clone().look_at_the_end());
     }
     until_done(&mut clients).await;
-    Ok(kills)
+    subject.complete(&mut losses).await?;
+    let takeovers = losses.takeovers.iter().filter(|takeover| takeover.by > began).count() as u64;
+    run.summary.borrow_mut().disturbances.takeovers += takeovers;
+    Ok(losses)
 }
 
 async fn until_done(clients: &mut JoinSet<()>) {
     while let Some(ended) = clients.join_next().await {
         ended.expect("a client neither panics nor is aborted");
     }
-}
-
-/// Kills and starts it again, or lets it stand still for a while.
-async fn disturb(
-    run: &Run,
-    shared: &Shared,
-    process: &mut Process,
-    random: &mut Random,
-) -> Result<Option<Moment>, RunError> {
-    if random.percent(KILLS) {
-        process.kill()?;
-        let killed = shared.now();
-        shared.life.fetch_add(1, Ordering::Relaxed);
-        process.start_again().await?;
-        run.summary.borrow_mut().kills += 1;
-        return Ok(Some(killed));
-    }
-    process.pause()?;
-    tokio::time::sleep(Duration::from_millis(random.within(PAUSE))).await;
-    process.resume()?;
-    run.summary.borrow_mut().pauses += 1;
-    Ok(None)
 }
 
 impl Run {
@@ -227,10 +190,12 @@ impl Run {
         (first < after).then_some(first..after)
     }
 
-    async fn judge(&self, histories: Vec<History>) -> Result<(), RunError> {
+    /// Returns the environments whose histories are refused.
+    async fn judge(&self, histories: Vec<History>) -> Result<Vec<String>, RunError> {
         let judging = tokio::task::spawn_blocking(move || {
             histories.into_iter().map(|history| (check(&history), history)).collect::<Vec<_>>()
         });
+        let mut refused = Vec::new();
         for (verdict, history) in judging.await.expect("the check neither panics nor is aborted") {
             let mut summary = self.summary.borrow_mut();
             summary.histories += 1;
@@ -246,13 +211,14 @@ impl Run {
                 }
                 Verdict::Violation(_) => {
                     summary.violations += 1;
+                    refused.push(history.environment.clone());
                     if summary.shown.len() < MAX_SHOWN {
                         summary.shown.push(self.plan.write_violation(&history)?);
                     }
                 }
             }
         }
-        Ok(())
+        Ok(refused)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::linearizability::checker::{Verdict, Violation};
-use crate::linearizability::history::{Answer, History, Lock, Moment, Record, Request, Session};
+use crate::linearizability::history::{Answer, History, Interval, Lock, Moment, Record, Request, Session};
 use crate::linearizability::state::State;
 
 /// Requests before the one that is refused.
@@ -26,12 +26,12 @@ fn violation(history: &History, violation: &Violation) -> String {
     let mut before: Vec<&Record> = history.records.iter().filter(|record| record.sent <= refused.ended).collect();
     before.sort_by_key(|record| record.ended);
     let mut text = format!("{}: {}\n", history.environment, violation.why);
-    let mut kills = history.kills.iter().copied().filter(|killed| *killed <= refused.ended).peekable();
+    let mut losses = losses(history).into_iter().filter(|(at, _)| *at <= refused.ended).peekable();
     let first = before.len().saturating_sub(SHOWN_BEFORE);
     for record in &before[first..] {
-        while let Some(killed) = kills.next_if(|killed| *killed <= record.ended) {
+        while let Some((_, loss)) = losses.next_if(|(at, _)| *at <= record.ended) {
             // Writing to a string cannot fail.
-            _ = writeln!(text, "    {} s  the server was killed", seconds(killed));
+            _ = writeln!(text, "    {loss}");
         }
         let mark = if std::ptr::eq(*record, refused) { ">>>" } else { "   " };
         _ = writeln!(text, "{mark} {}", line(history, record));
@@ -42,8 +42,22 @@ fn violation(history: &History, violation: &Violation) -> String {
     text
 }
 
+/// Kills, take-overs and stops, in the order of time.
+fn losses(history: &History) -> Vec<(Moment, String)> {
+    let within = |what: &str, interval: &Interval| {
+        let Interval { since, by } = *interval;
+        (by, format!("{} s .. {} s  {what}", seconds(since), seconds(by)))
+    };
+    let kills = history.kills.iter().map(|at| (*at, format!("{} s  the server was killed", seconds(*at))));
+    let takeovers = history.takeovers.iter().map(|takeover| within("another node took over", takeover));
+    let stops = history.stops.iter().map(|stop| within("a node was being stopped", stop));
+    let mut all: Vec<_> = kills.chain(takeovers).chain(stops).collect();
+    all.sort();
+    all
+}
+
 fn line(history: &History, record: &Record) -> String {
-    let Record { client, sent, ended, request, answer } = record;
+    let Record { client, sent, ended, request, answer, let_go: _ } = record;
     let name = |session: &Session| name(history, *session);
     let asked = match request {
         Request::Claim(claim) => {

@@ -14,6 +14,10 @@ pub enum Fault {
     StaleRead,
     RepeatedToken,
     Overtaking,
+    /// At a take-over: a session in the queue is not known to the new owner.
+    LostPlace,
+    /// At a take-over: the new owner does not know of the lock, and gives it to another.
+    LostHolder,
 }
 
 /// Requests that go by before a fault is planted.
@@ -148,10 +152,24 @@ impl Server {
         }
     }
 
-    pub fn restart(&mut self) {
+    /// Of the same server, or on another node that takes over. Returns the requests that have lost their place.
+    pub fn restart(&mut self) -> Vec<usize> {
         self.unconfirmed.clear();
+        let mut gone = Vec::new();
         while let Some(place) = self.queue.iter().position(|waiting| waiting.waits) {
-            self.leave(place, Status::Expired);
+            gone.push(self.leave(place, Status::Expired).request);
+        }
+        gone
+    }
+
+    /// The faults of a take-over.
+    pub fn lose(&mut self) {
+        if !self.queue.is_empty() && self.plants(Fault::LostPlace) {
+            let lost = self.queue.remove(0);
+            lost.session.map(|session| self.lives.remove(&session));
+        }
+        if self.holder.is_some() && self.plants(Fault::LostHolder) {
+            self.holder.take().map(|holder| self.lives.remove(&holder));
         }
     }
 

@@ -11,7 +11,7 @@ pub struct State {
     /// Those who certainly wait, in the order in which they are served.
     pub queue: Vec<Waiter>,
     pub ended: Vec<Ended>,
-    /// Grants since the last kill whose claims were never answered.
+    /// Grants whose claims were never answered and are not over yet.
     pub unclaimed: u32,
     /// Those among them that came when the lock was passed on: only claims that wait get such a grant.
     pub passed_on: u32,

@@ -2,7 +2,9 @@
 //! answers were delayed or lost, and refuses every planted fault, made by hand and in simulated histories.
 
 use crate::linearizability::checker::{Verdict, check};
-use crate::linearizability::history::{Answer, Claim, History, Lock, Moment, Record, Request, Session, Status};
+use crate::linearizability::history::{
+    Answer, Claim, History, Interval, Lock, Moment, Record, Request, Session, Status,
+};
 use crate::linearizability::minimise::minimised;
 use crate::linearizability::shown;
 use crate::linearizability::simulated::{self, Fault};
@@ -17,7 +19,7 @@ const FOUND_AT_LEAST: usize = 65;
 fn one_after_the_other(steps: Vec<(Request, Answer)>) -> History {
     let record = |(index, (request, answer)): (usize, (Request, Answer))| {
         let sent = 10 * index as Moment;
-        Record { client: 0, sent, ended: sent + 5, request, answer }
+        Record { client: 0, sent, ended: sent + 5, request, answer, let_go: None }
     };
     History { records: steps.into_iter().enumerate().map(record).collect(), ..History::default() }
 }
@@ -243,10 +245,18 @@ fn the_simulated_histories_have_something_of_everything() {
 }
 
 fn is_found(fault: Fault) {
+    is_found_in(simulated::history, fault);
+}
+
+fn is_found_in_a_cluster(fault: Fault) {
+    is_found_in(simulated::history_of_cluster, fault);
+}
+
+fn is_found_in(simulated: impl Fn(u64, usize, Option<Fault>) -> (History, bool), fault: Fault) {
     let (mut planted, mut found) = (0, 0);
     let mut first = None;
     for seed in 0..HISTORIES {
-        let (history, was_planted) = simulated::history(seed, OPERATIONS, Some(fault));
+        let (history, was_planted) = simulated(seed, OPERATIONS, Some(fault));
         match (check(&history), was_planted) {
             (Verdict::Linearizable, _) => {}
             (Verdict::Violation(_), true) => {
@@ -294,4 +304,145 @@ fn a_server_that_repeats_a_token_is_found() {
 #[test]
 fn a_server_that_lets_one_overtake_is_found() {
     is_found(Fault::Overtaking);
+}
+
+/// Another node takes over between the second and the third request, which come at 10 and 20.
+fn taken_over(steps: Vec<(Request, Answer)>) -> History {
+    let takeovers = vec![Interval { since: 16, by: 18 }];
+    History { takeovers, ..one_after_the_other(steps) }
+}
+
+#[test]
+fn a_place_with_a_session_that_vanishes_at_a_take_over_is_refused() {
+    let seen = |length| Answer::Environment { lock: Some(lock(0, 1)), queue_length: length };
+    let history = |length| {
+        taken_over(vec![(claim(), granted(0, 1)), (queue(), queued(1, 1)), (Request::ReadEnvironment, seen(length))])
+    };
+    is_accepted(&history(1));
+    is_refused_at(&history(0), 2);
+    let read = |answer| {
+        taken_over(vec![(claim(), granted(0, 1)), (queue(), queued(1, 1)), (Request::ReadSession(Session(1)), answer)])
+    };
+    is_accepted(&read(Answer::Session { status: Status::Queued, fencing: None, position: Some(1) }));
+    is_refused_at(&read(Answer::NoSuchSession), 2);
+    is_refused_at(&read(Answer::Session { status: Status::Expired, fencing: None, position: None }), 2);
+}
+
+#[test]
+fn two_holders_across_a_take_over_are_refused() {
+    let history = |second| {
+        taken_over(vec![(claim(), granted(0, 1)), (Request::ReadQueue, Answer::Queue(Vec::new())), (claim(), second)])
+    };
+    is_accepted(&history(Answer::Locked { holder: Some(lock(0, 1)) }));
+    is_refused_at(&history(granted(1, 2)), 2);
+}
+
+#[test]
+fn what_was_shown_before_a_take_over_is_not_forgotten_after_it() {
+    let history = |after| {
+        taken_over(vec![(claim(), granted(0, 1)), (release(0), released(1)), (Request::ReadEnvironment, held(after))])
+    };
+    is_accepted(&history(None));
+    is_refused_at(&history(Some(lock(0, 1))), 2);
+}
+
+#[test]
+fn a_place_on_a_connection_that_outlives_a_take_over_is_refused() {
+    let history = |is_seen: bool| {
+        let wait = Request::Claim(Claim { wait: 1_000_000_000, ..Claim::default() });
+        let length = Answer::Environment { lock: Some(lock(0, 1)), queue_length: usize::from(is_seen) };
+        let mut history = taken_over(vec![
+            (claim(), granted(0, 1)),
+            (Request::ReadEnvironment, length),
+            (release(0), released(1)),
+            (wait, granted(1, 2)),
+        ]);
+        history.records[3].sent = 6;
+        history
+    };
+    // It may have reached the new owner only.
+    is_accepted(&history(false));
+    is_refused_at(&history(true), 3);
+}
+
+#[test]
+fn a_request_that_no_node_passes_on_any_more_has_no_effect_after_a_take_over() {
+    let history = |let_go| {
+        let mut history = taken_over(vec![
+            (claim(), granted(0, 1)),
+            (release(0), Answer::Unknown),
+            (claim(), Answer::Locked { holder: Some(lock(0, 1)) }),
+            (claim(), granted(1, 2)),
+        ]);
+        history.records[1].let_go = let_go;
+        history
+    };
+    // Its node may have kept it, or passed it on when the shard had been taken already.
+    is_accepted(&history(None));
+    is_accepted(&history(Some(17)));
+    is_refused_at(&history(Some(15)), 3);
+}
+
+#[test]
+fn a_claim_that_was_never_answered_takes_no_lock_once_it_is_over() {
+    let history = |let_go| {
+        let mut history = taken_over(vec![
+            (Request::ReadEnvironment, held(None)),
+            (claim(), Answer::Unknown),
+            (Request::ReadEnvironment, held(None)),
+            (Request::ReadEnvironment, held(Some(lock(0, 1)))),
+        ]);
+        history.records[1].let_go = let_go;
+        history
+    };
+    is_accepted(&history(None));
+    is_refused_at(&history(Some(15)), 3);
+}
+
+#[test]
+fn a_place_in_the_queue_is_given_early_only_by_a_node_that_is_being_stopped() {
+    let mut history = one_after_the_other(vec![
+        (claim(), granted(0, 1)),
+        (Request::Claim(Claim { wait: 1_000_000_000, queues: true, ..Claim::default() }), queued(1, 1)),
+    ]);
+    is_refused_at(&history, 1);
+    history.stops.push(Interval { since: 12, by: 20 });
+    is_accepted(&history);
+}
+
+#[test]
+fn every_history_of_a_cluster_that_keeps_its_promises_is_accepted() {
+    let (mut takeovers, mut let_go) = (0, 0);
+    for seed in 0..HISTORIES {
+        let (history, _) = simulated::history_of_cluster(seed, OPERATIONS, None);
+        takeovers += history.takeovers.len();
+        let_go += history.records.iter().filter(|record| record.let_go.is_some()).count();
+        let verdict = check(&history);
+        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", shown::verdict(&history, &verdict));
+    }
+    assert!(takeovers as u64 > HISTORIES / 3 && let_go as u64 > HISTORIES, "{takeovers} {let_go}");
+}
+
+#[test]
+fn a_cluster_that_breaks_a_promise_of_a_server_is_found() {
+    for fault in [
+        Fault::TwoHolders,
+        Fault::LostClaim,
+        Fault::LostRelease,
+        Fault::StaleRead,
+        Fault::RepeatedToken,
+        Fault::Overtaking,
+    ] {
+        is_found_in_a_cluster(fault);
+    }
+}
+
+#[test]
+fn a_take_over_that_loses_a_place_is_found() {
+    is_found_in_a_cluster(Fault::LostPlace);
+}
+
+#[test]
+fn a_take_over_that_forgets_the_holder_is_found() {
+    is_found_in_a_cluster(Fault::LostHolder);
 }

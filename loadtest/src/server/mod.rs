@@ -2,7 +2,9 @@
 
 pub mod cpu;
 pub mod disk;
+pub mod etcd;
 pub mod memory;
+pub mod ports;
 pub mod process;
 pub mod running;
 pub mod target;

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -34,10 +34,14 @@ pub struct Process {
 }
 
 impl Process {
+    /// On any free port.
     pub async fn start(launch: Launch) -> Result<Self, ProcessError> {
+        Self::start_on(SocketAddr::from(([127, 0, 0, 1], 0)), launch).await
+    }
+
+    pub async fn start_on(address: SocketAddr, launch: Launch) -> Result<Self, ProcessError> {
         let home = tempfile::Builder::new().prefix("lockkeeper-load-").tempdir().map_err(ProcessError::Home)?;
         let data_dir = launch.data_dir.clone().unwrap_or_else(|| home.path().join("data"));
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { launch, home, data_dir, address, running: None };
         process.start_again().await?;
         Ok(process)
@@ -79,14 +83,30 @@ impl Process {
         self.running.as_ref().map_or(Ok(()), Running::resume)
     }
 
-    /// The first time on any free port, then on the same one, so that clients find it again.
+    /// On the same port each time, so that clients find it again.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let began = Instant::now();
-        let running = Running::start(self.command(), &self.home.path().join("server.log")).await?;
-        self.address = running.address();
-        self.running = Some(running);
+        self.serve_again().await?;
         self.until_ready(began).await?;
         Ok(began.elapsed())
+    }
+
+    /// The same without waiting until it is ready, which a node of a cluster is only when all shards have owners.
+    pub async fn serve_again(&mut self) -> Result<(), ProcessError> {
+        let running = Running::start(self.command(), &self.log()).await?;
+        self.address = running.address();
+        self.running = Some(running);
+        Ok(())
+    }
+
+    /// Its stderr of all its lives.
+    pub fn log(&self) -> PathBuf {
+        self.home.path().join("server.log")
+    }
+
+    /// Whether it has ended by itself since it was last asked, and how.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
+        self.running.as_mut().map_or(Ok(None), Running::ended)
     }
 
     pub async fn stop(&mut self) -> Result<(), ProcessError> {
@@ -110,12 +130,15 @@ impl Process {
         command
     }
 
-    async fn until_ready(&mut self, began: Instant) -> Result<(), ProcessError> {
+    pub async fn is_ready(&self) -> bool {
         let request = format!("GET /readyz HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        let Ok(mut connection) = Connection::open(self.address).await else { return false };
+        matches!(connection.exchange(request.as_bytes()).await, Ok(200))
+    }
+
+    async fn until_ready(&mut self, began: Instant) -> Result<(), ProcessError> {
         while began.elapsed() < START_TIMEOUT {
-            if let Ok(mut connection) = Connection::open(self.address).await
-                && matches!(connection.exchange(request.as_bytes()).await, Ok(200))
-            {
+            if self.is_ready().await {
                 return Ok(());
             }
             tokio::time::sleep(POLL).await;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,21 +44,18 @@ pub enum ProcessError {
     #[error("the server did not end in {} s and was killed", STOP_TIMEOUT.as_secs())]
     NotEnded,
     #[error("the server ended with {0}")]
-    EndedBadly(std::process::ExitStatus),
+    EndedBadly(ExitStatus),
+    #[error("etcd did not become ready: {0}")]
+    EtcdNotReady(String),
 }
 
 impl Running {
-    /// What it says on stderr is appended to the log.
+    /// Waits until it says where it serves. What it says on stderr is appended to the log.
     pub async fn start(mut command: Command, log: &Path) -> Result<Self, ProcessError> {
         let said_before = std::fs::metadata(log).map_or(0, |log| log.len() as usize);
-        let stderr = std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(ProcessError::Home)?;
-        // In a group of its own, a Ctrl-C is for us alone, and the server is still there for the last reads.
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
-        let program = PathBuf::from(command.get_program());
-        let mut child = command.spawn().map_err(|error| ProcessError::Spawn(program, error))?;
-        running().push(child.id());
-        let stdout = child.stdout.take();
-        let mut started = Self { address: SocketAddr::from(([127, 0, 0, 1], 0)), child: Some(child) };
+        command.stdout(Stdio::piped());
+        let mut started = Self::spawn(command, SocketAddr::from(([127, 0, 0, 1], 0)), log)?;
+        let stdout = started.child.as_mut().and_then(|child| child.stdout.take());
         // Its first lines come when it serves; reading them blocks.
         let greeted =
             tokio::task::spawn_blocking(move || stdout.and_then(|stdout| served_address(BufReader::new(stdout))));
@@ -72,6 +69,17 @@ impl Running {
         Ok(started)
     }
 
+    /// Of a program that was told where to serve. It may not do so yet.
+    pub fn spawn(mut command: Command, address: SocketAddr, log: &Path) -> Result<Self, ProcessError> {
+        let stderr = std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(ProcessError::Home)?;
+        // In a group of its own, a Ctrl-C is for us alone, and the server is still there for the last reads.
+        command.stdin(Stdio::null()).stderr(stderr).process_group(0);
+        let program = PathBuf::from(command.get_program());
+        let child = command.spawn().map_err(|error| ProcessError::Spawn(program, error))?;
+        running().push(child.id());
+        Ok(Self { address, child: Some(child) })
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -79,6 +87,17 @@ impl Running {
     /// None when it has ended.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    /// Whether it has ended by itself since it was last asked, and how.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
+        let Some(child) = &mut self.child else { return Ok(None) };
+        let ended = child.try_wait().map_err(ProcessError::Signal)?;
+        if ended.is_some() {
+            forget(child.id());
+            self.child = None;
+        }
+        Ok(ended)
     }
 
     pub fn kill(&mut self) -> Result<(), ProcessError> {
@@ -102,13 +121,13 @@ impl Running {
     }
 
     pub async fn stop(&mut self) -> Result<(), ProcessError> {
-        let Some(child) = &mut self.child else { return Ok(()) };
-        signal(child.id(), Signal::TERM).map_err(ProcessError::Signal)?;
+        if self.child.is_none() {
+            return Ok(());
+        }
+        self.send(Signal::TERM)?;
         let deadline = Instant::now() + STOP_TIMEOUT;
         loop {
-            if let Some(status) = child.try_wait().map_err(ProcessError::Signal)? {
-                forget(child.id());
-                self.child = None;
+            if let Some(status) = self.ended()? {
                 return if status.success() { Ok(()) } else { Err(ProcessError::EndedBadly(status)) };
             }
             if Instant::now() >= deadline {
@@ -148,7 +167,7 @@ fn signal(pid: u32, signal: Signal) -> std::io::Result<()> {
     Ok(kill_process(pid, signal)?)
 }
 
-fn last_words(log: &Path, start: usize) -> String {
+pub fn last_words(log: &Path, start: usize) -> String {
     let log = std::fs::read(log).unwrap_or_default();
     let start = start.max(log.len().saturating_sub(SHOWN_LOG_BYTES)).min(log.len());
     String::from_utf8_lossy(&log[start..]).trim().to_owned()

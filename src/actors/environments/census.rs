@@ -31,9 +31,12 @@ impl Census {
 }
 
 impl Environments {
-    /// Of all environments of these pipelines. Reads all of them.
-    pub fn census(&self, pipelines: impl IntoIterator<Item = PipelineKey>) -> Result<Census, StoreError> {
-        let mut census = Census::default();
+    /// Adds all environments of these pipelines. Reads all of them.
+    pub fn add_to_census(
+        &self,
+        pipelines: impl IntoIterator<Item = PipelineKey>,
+        census: &mut Census,
+    ) -> Result<(), StoreError> {
         for pipeline in pipelines {
             self.each_environment(&pipeline, None, |_, environment| {
                 census.add(&environment);
@@ -43,7 +46,7 @@ impl Environments {
         for pool in self.directory.pools.active() {
             census.oldest_waiter = earlier(census.oldest_waiter, pool.oldest());
         }
-        Ok(census)
+        Ok(())
     }
 }
 

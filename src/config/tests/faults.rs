@@ -58,7 +58,7 @@ fn an_unknown_key_is_answered_with_the_one_that_was_meant_or_with_those_there_ar
             "'a\\nb' = 1",
             "lk.toml:1: unknown key `a\\\\nb`; allowed here: listen, data_dir, workers, rate_limit, \
              rate_limit_burst, public_url, organizations, [auth], [log], [http], [tls], [storage], [environments], [idempotency], [events], \
-             [runner], [outbound], [webhooks], [analysis], [git]",
+             [runner], [outbound], [webhooks], [analysis], [git], [cluster]",
         ),
     ] {
         assert_eq!(load_text(text).unwrap_err(), [expected]);

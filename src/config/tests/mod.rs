@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bounds;
+mod cluster;
 mod defaults;
 mod faults;
 mod fuzz;

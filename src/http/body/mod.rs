@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod fuzz;
 
+use std::time::Duration;
+
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use actix_web::web::{Bytes, BytesMut};
 
@@ -10,8 +12,9 @@ use super::access::Access;
 use super::call::Call;
 use super::codes::Code;
 use super::head::{Headers, ascii};
-use super::incoming::CutShort;
+use super::incoming::{CutShort, Incoming};
 use super::problem::{FieldError, Problem};
+use super::request::Request;
 use crate::forms::{Element, Form, Reader, Spelling, Text};
 
 /// More than any request of ours needs.
@@ -27,14 +30,14 @@ pub struct Body {
 /// The only way to a body for a request of the API. A client takes its time to send one, and may lose its access meanwhile: then it is refused at
 /// once. `access` has the caller's role of now, before anything is decided by it.
 pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Problem> {
-    let bytes = match read_at_once(call)? {
+    let bytes = match read_at_once(&call.request, &mut call.incoming)? {
         Some(bytes) => bytes,
         // Boxed, since few requests need it and all would have the room for it.
         None => {
             Box::pin(async {
                 tokio::select! {
                     biased;
-                    bytes = arrived(call) => bytes,
+                    bytes = arrived(&mut call.incoming, call.app.node.body_timeout) => bytes,
                     problem = access.lost() => Err(problem),
                 }
             })
@@ -117,24 +120,28 @@ pub fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Pr
 }
 
 async fn read(call: &mut Call) -> Result<Bytes, Problem> {
-    match read_at_once(call)? {
+    let Call { app, request, incoming, .. } = call;
+    read_whole(request, incoming, app.node.body_timeout).await
+}
+
+/// All bytes of a body, whatever it is.
+pub async fn read_whole(request: &Request, incoming: &mut Incoming, within: Duration) -> Result<Bytes, Problem> {
+    match read_at_once(request, incoming)? {
         Some(bytes) => Ok(bytes),
-        None => arrived(call).await,
+        None => arrived(incoming, within).await,
     }
 }
 
 /// Most bodies came with their heads: nothing is waited for, and no clock is needed.
-fn read_at_once(call: &mut Call) -> Result<Option<Bytes>, Problem> {
-    let length = call.request.body_length();
-    match call.incoming.whole() {
-        _ if length > BODY_MAX as u64 => Err(too_large()),
+fn read_at_once(request: &Request, incoming: &mut Incoming) -> Result<Option<Bytes>, Problem> {
+    match incoming.whole() {
+        _ if request.body_length() > BODY_MAX as u64 => Err(too_large()),
         Some(bytes) if bytes.len() > BODY_MAX => Err(too_large()),
         bytes => Ok(bytes),
     }
 }
 
-async fn arrived(call: &mut Call) -> Result<Bytes, Problem> {
-    let Call { app, incoming, .. } = call;
+async fn arrived(incoming: &mut Incoming, within: Duration) -> Result<Bytes, Problem> {
     let whole = async {
         let mut bytes = BytesMut::new();
         while let Some(chunk) = incoming.next().await {
@@ -147,8 +154,8 @@ async fn arrived(call: &mut Call) -> Result<Bytes, Problem> {
         }
         Ok(bytes.freeze())
     };
-    tokio::time::timeout(app.node.body_timeout, whole).await.unwrap_or_else(|_| {
-        let seconds = app.node.body_timeout.as_secs();
+    tokio::time::timeout(within, whole).await.unwrap_or_else(|_| {
+        let seconds = within.as_secs();
         Err(Problem::new(Code::RequestTimeout, format!("the body did not arrive within {seconds} s; resend it")))
     })
 }

@@ -73,7 +73,9 @@ type Piece = Result<Bytes, Problem>;
 fn begin(realm: &Realm, organizations: Vec<String>) -> Result<mpsc::Receiver<Piece>, Problem> {
     let now = (realm.clock)();
     let created_at = jiff::Timestamp::from_millisecond(now.as_millis()).unwrap_or_default().to_string();
-    let taking = realm.backups.begin(created_at, organizations)?;
+    let backups = realm.backups.as_ref();
+    let backups = backups.ok_or_else(|| Problem::new(Code::BackupUnavailable, Code::BackupUnavailable.meaning()))?;
+    let taking = backups.begin(created_at, organizations)?;
     let (sender, receiver) = mpsc::channel(AHEAD);
     let thread = std::thread::Builder::new().name("backup".to_owned()).spawn(move || take(taking, sender));
     thread.map_err(Problem::internal)?;

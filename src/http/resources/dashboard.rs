@@ -7,6 +7,7 @@ use actix_web::web::Bytes;
 use crate::dashboard;
 use crate::http::answer::{Answered, tagged};
 use crate::http::call::Call;
+use crate::http::front::Front;
 use crate::http::head::Headers;
 use crate::http::refusals::route_not_found;
 use crate::http::response::Response;
@@ -36,13 +37,13 @@ fn wants_page(headers: &Headers) -> bool {
     headers.texts(ACCEPT).any(|line| line.to_ascii_lowercase().contains("text/html"))
 }
 
-pub async fn page(call: Call) -> Answered {
+pub async fn page(call: Call<Front>) -> Answered {
     let page = || Bytes::from_static(dashboard::shell().as_bytes());
     answer(&call, "text/html; charset=utf-8", ASK_AGAIN, page)
 }
 
 /// A file of this version of the dashboard. There is no other: a page of an older one has to be loaded again.
-pub async fn asset(call: Call) -> Answered {
+pub async fn asset(call: Call<Front>) -> Answered {
     let path = call.request.decoded_path();
     let parts = path.strip_prefix("/assets/").and_then(|rest| rest.split_once('/'));
     let found =
@@ -51,7 +52,12 @@ pub async fn asset(call: Call) -> Answered {
     answer(&call, asset.media_type, FOR_EVER, || Bytes::from_static(asset.bytes))
 }
 
-fn answer(call: &Call, media_type: &'static str, caching: &'static str, bytes: impl FnOnce() -> Bytes) -> Answered {
+fn answer(
+    call: &Call<Front>,
+    media_type: &'static str,
+    caching: &'static str,
+    bytes: impl FnOnce() -> Bytes,
+) -> Answered {
     let etag = format!("\"{}\"", dashboard::version());
     let render = || Ok(Response::ok(media_type).body(bytes()));
     Ok(tagged(call.request.headers(), &etag, render)?.with(CACHE_CONTROL, caching))

@@ -9,35 +9,40 @@ use actix_web::http::header::LOCATION;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::codes::Code;
+use crate::http::front::{Front, Realms};
 use crate::http::problem::Problem;
 use crate::http::response::Response;
 
 /// The process answers.
-pub async fn healthz(_: Call) -> Answered {
+pub async fn healthz(_: Call<Front>) -> Answered {
     Ok(text("application/json", r#"{"status":"alive"}"#))
 }
 
-/// Writes are accepted, and the server is not stopping.
-pub async fn readyz(call: Call) -> Answered {
+/// Writes are accepted, and the server is not stopping; in a cluster, every shard has an owner.
+pub async fn readyz(call: Call<Front>) -> Answered {
     if call.app.node.draining.load(Ordering::Relaxed) {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping; use another one").retry_after(1).into());
     }
-    if let Some(why) = call.app.realm.store.refusing_writes() {
-        return Err(why.into());
+    let unready: Option<Problem> = match &call.app.realms {
+        Realms::Only(realm) => realm.store.refusing_writes().map(Problem::from),
+        Realms::Shards(cluster) => cluster.shards.unready().map(Problem::engine_unavailable),
+    };
+    if let Some(problem) = unready {
+        return Err(problem.into());
     }
     Ok(text("application/json", r#"{"status":"ready"}"#))
 }
 
-pub async fn metrics(call: Call) -> Answered {
+pub async fn metrics(call: Call<Front>) -> Answered {
     Ok(text("text/plain; version=0.0.4; charset=utf-8", (call.app.node.metrics)()))
 }
 
-pub async fn description(call: Call) -> Answered {
+pub async fn description(call: Call<Front>) -> Answered {
     Ok(text("application/json", call.app.node.openapi.clone()))
 }
 
 /// The target of a problem's `type`.
-pub async fn problem(call: Call) -> Answered {
+pub async fn problem(call: Call<Front>) -> Answered {
     let name = call.segment("code");
     let code = Code::ALL.iter().find(|code| code.as_str() == name);
     let code = code.ok_or_else(|| Problem::new(Code::ProblemNotFound, Code::ProblemNotFound.meaning()))?;
@@ -46,7 +51,7 @@ pub async fn problem(call: Call) -> Answered {
 }
 
 /// The explorer's page, with the slash that its files are below.
-pub async fn explorer(_: Call) -> Answered {
+pub async fn explorer(_: Call<Front>) -> Answered {
     Ok(Response::new(StatusCode::TEMPORARY_REDIRECT).with(LOCATION, "/docs/"))
 }
 

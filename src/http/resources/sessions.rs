@@ -27,6 +27,7 @@ use crate::http::idempotent::{self, Begun, keyed};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
+use crate::http::response::Response;
 use crate::http::{answer, refusals};
 use crate::idempotency::{Pending, StoredAnswer, Subject};
 
@@ -94,6 +95,20 @@ fn answer_claim(
         }
         Waited::TooLate(_) | Waited::Gone => Err(clients::gone().into()),
     }
+}
+
+/// From another node: the client of a claim that it passed on was gone when the answer came.
+pub async fn undelivered(call: Call) -> Answered {
+    let [organization, pipeline, name] =
+        ["orgId", "pipelineId", "envName"].map(|name| Identifier::parse(call.segment(name)));
+    let not_found = |_| refusals::environment_not_found();
+    let (organization, pipeline) = (organization.map_err(not_found)?, pipeline.map_err(not_found)?);
+    let pipeline = PipelineKey { organization, pipeline };
+    let key = EnvironmentKey { pipeline, name: name.map_err(not_found)? };
+    let session = session_id(&call)?;
+    call.app.realm.environments.undelivered(&key, session, call.request.query_string() == "keyed=true");
+    tracing::info!(environment = %key, %session, "the client disconnected before it got the lock");
+    Ok(Response::no_content())
 }
 
 pub async fn force_claim(mut call: Call) -> Answered {

@@ -214,8 +214,8 @@ fn begin(call: &Call) -> Result<Origin, Problem> {
 }
 
 fn count_attempt(call: &Call) -> Result<(), Problem> {
-    let Some(peer) = call.request.peer_addr() else { return Ok(()) };
-    call.app.realm.accounts.attempts.by_address(peer.ip()).map_err(too_soon)
+    let Some(address) = call.request.client_address() else { return Ok(()) };
+    call.app.realm.accounts.attempts.by_address(address).map_err(too_soon)
 }
 
 /// Access by a sign-in, and not by a token.
@@ -257,7 +257,7 @@ fn too_soon(TooSoon(wait): TooSoon) -> Problem {
 
 /// Without the name: people type passwords there.
 fn note_refusal(call: &Call, organization: &str) {
-    let address = call.request.peer_addr().map(|peer| peer.ip().to_string());
+    let address = call.request.client_address().map(|address| address.to_string());
     let organization = Identifier::parse(organization).ok().map(|organization| organization.to_string());
     tracing::info!(organization, address, "a sign-in was refused");
 }

@@ -12,8 +12,8 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::super::chain::{self, report};
 use super::super::host::OWN_PROGRAM;
+use super::super::message_reader::MessageReader;
 use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, Status, StepOrder};
-use super::super::status_reader::StatusReader;
 use super::{apply, namespaces, network};
 use crate::shares::LAST;
 
@@ -27,7 +27,7 @@ pub(in super::super) struct Init {
 /// The init of a step that runs.
 pub(in super::super) struct RunningInit {
     pub pid: Pid,
-    statuses: StatusReader<Receiver>,
+    statuses: MessageReader<Receiver>,
     /// Held open for as long as the supervisor lives.
     _lifeline: Option<ChildStdin>,
 }
@@ -55,11 +55,13 @@ impl Init {
         match chain::read_message(&mut reports) {
             Ok(Status::Started) => {}
             Ok(Status::NotStarted(reason)) => return Err(reason),
-            Ok(Status::Exited(_) | Status::Gone { .. }) | Err(_) => return Err(failed("its init was killed")),
+            Ok(Status::Exited(_) | Status::Gone { .. } | Status::LeaseOver(_)) | Err(_) => {
+                return Err(failed("its init was killed"));
+            }
         }
         let pid = chain::pid_of(&self.child).ok_or_else(|| failed("its init has no id"))?;
         let source = Receiver::from_owned_fd(OwnedFd::from(reports)).map_err(failed)?;
-        Ok(RunningInit { pid, statuses: StatusReader::new(source), _lifeline: self.child.stdin.take() })
+        Ok(RunningInit { pid, statuses: MessageReader::new(source), _lifeline: self.child.stdin.take() })
     }
 
     fn send(&mut self, message: &impl serde::Serialize) -> Result<(), String> {

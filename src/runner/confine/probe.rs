@@ -75,6 +75,7 @@ fn run(supervisor: &Path, confinement: &Confinement) -> io::Result<Result<(), St
         work_dir: confinement.work_dir.clone(),
         grace: Duration::ZERO,
         umask: 0o077,
+        lease: None,
     };
     let mut command = Command::new(supervisor);
     command.args([SUPERVISE_COMMAND, PROBE]).env_clear();
@@ -91,7 +92,7 @@ fn run(supervisor: &Path, confinement: &Confinement) -> io::Result<Result<(), St
                 Ok(Status::NotStarted(reason)) => {
                     outcome = Err(reason.strip_prefix(NOT_CONFINED).unwrap_or(&reason).to_owned());
                 }
-                Ok(Status::Exited(_)) => {}
+                Ok(Status::Exited(_) | Status::LeaseOver(_)) => {}
                 Ok(Status::Gone { .. }) | Err(_) => break,
             }
         }

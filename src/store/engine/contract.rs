@@ -28,12 +28,28 @@ pub trait Engine: Send + Sync + 'static {
     /// The shards that have a record, not older than this call.
     fn shards(&self) -> impl Future<Output = Result<Vec<Shard>, EngineError>> + Send;
 
-    /// Makes `by` the owner of a shard if its record is still the one that was seen; `None` if it is another one. After
-    /// [`EngineError::Away`] it may have happened; the same call says whether.
-    fn take(&self, seen: &Shard, by: &Owner) -> impl Future<Output = Result<Option<Tenure>, EngineError>> + Send;
-
     /// The contents of a shard at this version of its record. Fails if that version has been forgotten.
     fn load(&self, number: u16, at: Version) -> impl Future<Output = Result<Pairs, EngineError>> + Send;
+
+    /// Writes the shard's record and all changes if its record still has the compared version, or nothing. The version that
+    /// it has afterwards, or `None` if somebody else has written it. After [`EngineError::Away`] it may have happened; the same
+    /// call says whether, as `resolve` decides.
+    fn write(
+        &self,
+        compared: Version,
+        record: &Shard,
+        changes: &Changes,
+    ) -> impl Future<Output = Result<Option<Version>, EngineError>> + Send;
+
+    /// Makes `by` the owner of a shard if its record is still the one that was seen; `None` if it is another one. After
+    /// [`EngineError::Away`] it may have happened; the same call says whether.
+    fn take(&self, seen: &Shard, by: &Owner) -> impl Future<Output = Result<Option<Tenure>, EngineError>> + Send {
+        async {
+            let record = seen.taken_by(by);
+            let written = self.write(seen.version, &record, &Changes::new()).await?;
+            Ok(written.map(|version| Tenure::of(record, version)))
+        }
+    }
 
     /// Writes the shard's record and all changes, or nothing. After [`EngineError::Away`] it may have happened; the same
     /// call says whether, and no other transaction of this tenure may be sent before that.
@@ -41,11 +57,23 @@ pub trait Engine: Send + Sync + 'static {
         &self,
         tenure: &mut Tenure,
         transaction: &Transaction<'_>,
-    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    ) -> impl Future<Output = Result<(), EngineError>> + Send {
+        async {
+            let record = tenure.advanced_to(transaction.last, transaction.millis);
+            let written = self.write(tenure.shard().version, &record, transaction.changes).await?;
+            tenure.wrote(record, written.ok_or(EngineError::Deposed)?);
+            Ok(())
+        }
+    }
 
     /// Leaves a shard, to this node if one is named. After [`EngineError::Away`] it may have happened; the same call says
     /// whether.
-    fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> impl Future<Output = Result<(), EngineError>> + Send;
+    fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> impl Future<Output = Result<(), EngineError>> + Send {
+        async move {
+            let written = self.write(tenure.shard().version, &tenure.left_to(successor), &Changes::new()).await?;
+            written.map(drop).ok_or(EngineError::Deposed)
+        }
+    }
 
     fn room(&self) -> impl Future<Output = Result<Room, EngineError>> + Send;
 

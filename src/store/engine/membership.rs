@@ -14,6 +14,8 @@ pub struct ClusterRecord {
     pub format: u32,
     /// Into how many shards the organizations are divided.
     pub shards: NonZeroU16,
+    /// Tells the key that all nodes must have from others.
+    pub key: u64,
 }
 
 /// A node, which writes its record every few seconds: that it changes says that the node lives.
@@ -30,12 +32,12 @@ pub struct NodeRecord {
 
 impl ClusterRecord {
     pub fn encode(&self) -> Vec<u8> {
-        record::encode(&ClusterV1 { format: self.format, shards: self.shards })
+        record::encode(&ClusterV1 { format: self.format, shards: self.shards, key: self.key })
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        let ClusterV1 { format, shards } = record::decode(bytes)?;
-        Ok(Self { format, shards })
+        let ClusterV1 { format, shards, key } = record::decode(bytes)?;
+        Ok(Self { format, shards, key })
     }
 }
 
@@ -54,6 +56,7 @@ impl NodeRecord {
 struct ClusterV1 {
     format: u32,
     shards: NonZeroU16,
+    key: u64,
 }
 
 impl Record<'_> for ClusterV1 {
@@ -77,7 +80,7 @@ mod tests {
 
     #[test]
     fn records_are_read_as_they_were_written() {
-        let cluster = ClusterRecord { format: 4, shards: NonZeroU16::new(16).unwrap() };
+        let cluster = ClusterRecord { format: 4, shards: NonZeroU16::new(16).unwrap(), key: u64::MAX };
         assert_eq!(ClusterRecord::decode(&cluster.encode()), Ok(cluster));
         let (url, program) = ("http://n1:8080".to_owned(), "1.2.3".to_owned());
         let node = NodeRecord { node: "n1".to_owned(), url, program, version: Version(7) };

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::contract::{Engine, EngineError, Limits, Pairs, Room, Transaction};
+use super::contract::{Engine, EngineError, Limits, Pairs, Room};
 use super::membership::{ClusterRecord, NodeRecord};
 use super::outcome::resolve;
-use super::shard::{Owner, Shard, Tenure, Version};
+use super::shard::{Shard, Version};
 use crate::store::batch::Changes;
 use crate::store::contract::StoreError;
 use crate::store::log::Random;
@@ -110,7 +110,7 @@ impl MemoryEngine {
         self.network.lock().faults = faults;
     }
 
-    async fn write(&self, write: Write) -> Result<Result<Version, Option<Box<Shard>>>, EngineError> {
+    async fn send(&self, write: Write) -> Result<Result<Version, Option<Box<Shard>>>, EngineError> {
         let fate = self.network.lock().fate();
         let refuses_compares = self.network.lock().faults.refuses_compares;
         pass(fate.delay_before).await;
@@ -139,14 +139,6 @@ impl MemoryEngine {
         };
         pass(fate.delay_after).await;
         if fate.delivery == Delivery::LostAfter { Err(lost()) } else { Ok(written) }
-    }
-
-    async fn resolved(&self, write: Write) -> Result<Option<Version>, EngineError> {
-        let record = write.record.clone();
-        Ok(match self.write(write).await? {
-            Ok(version) => Some(version),
-            Err(found) => resolve(&record, found.as_deref()),
-        })
     }
 
     async fn read<T>(&self, read: impl FnOnce(&mut State) -> T) -> Result<T, EngineError> {
@@ -238,13 +230,6 @@ impl Engine for MemoryEngine {
         self.read(|state| state.shards.values().map(|(shard, _)| shard.clone()).collect()).await
     }
 
-    async fn take(&self, seen: &Shard, by: &Owner) -> Result<Option<Tenure>, EngineError> {
-        let record = seen.taken_by(by);
-        let write = Write { compared: seen.version, record: record.clone(), changes: Changes::new() };
-        let written = self.resolved(write).await?;
-        Ok(written.map(|version| Tenure::of(record, version)))
-    }
-
     /// Keeps the newest version alone.
     async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
         let found = self.read(|state| state.shards.get(&number).cloned()).await?;
@@ -254,23 +239,21 @@ impl Engine for MemoryEngine {
         }
     }
 
-    async fn commit(&self, tenure: &mut Tenure, transaction: &Transaction<'_>) -> Result<(), EngineError> {
-        let Transaction { last, millis, changes } = *transaction;
+    async fn write(
+        &self,
+        compared: Version,
+        record: &Shard,
+        changes: &Changes,
+    ) -> Result<Option<Version>, EngineError> {
         if changes.len() > self.limits.changes {
             let limit = self.limits.changes;
             return Err(EngineError::Refused(StoreError::TooManyChanges { changes: changes.len(), limit }));
         }
-        let record = tenure.advanced_to(last, millis);
-        let write = Write { compared: tenure.shard().version, record: record.clone(), changes: changes.clone() };
-        let written = self.resolved(write).await?;
-        tenure.wrote(record, written.ok_or(EngineError::Deposed)?);
-        Ok(())
-    }
-
-    async fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> Result<(), EngineError> {
-        let record = tenure.left_to(successor);
-        let write = Write { compared: tenure.shard().version, record, changes: Changes::new() };
-        self.resolved(write).await?.map(drop).ok_or(EngineError::Deposed)
+        let write = Write { compared, record: record.clone(), changes: changes.clone() };
+        Ok(match self.send(write).await? {
+            Ok(version) => Some(version),
+            Err(found) => resolve(record, found.as_deref()),
+        })
     }
 
     async fn room(&self) -> Result<Room, EngineError> {

@@ -138,7 +138,7 @@ impl<E: Engine> Committer<E> {
             attempts += 1;
             match self.attempt(transaction).await? {
                 Ok(()) => {
-                    self.lease.confirmed(sent);
+                    self.lease.confirmed(sent, (self.clock)());
                     self.confirmed.set_exhausted(false);
                     if attempts > 1 {
                         tracing::info!(attempts, last = transaction.last.0, "the engine has confirmed a transaction");

@@ -54,6 +54,7 @@ pub struct EngineStore {
     close_within: Duration,
     lease: Arc<Lease>,
     clock: LeaseClock,
+    millis_at_start: u64,
 }
 
 impl EngineStore {
@@ -77,7 +78,7 @@ impl EngineStore {
         pairs: Pairs,
         options: EngineOptions,
     ) -> Result<EngineStore, StoreError> {
-        let last = tenure.shard().sequence;
+        let (last, millis_at_start) = (tenure.shard().sequence, tenure.shard().millis);
         let confirmed = Arc::new(Confirmed::loaded(pairs));
         let (journals, surplus) = Journals::load(last.0, |from, to, limit| confirmed.scan(from, to, limit))?;
         if !surplus.is_empty() {
@@ -119,6 +120,7 @@ impl EngineStore {
             close_within,
             lease,
             clock: options.clock,
+            millis_at_start,
         })
     }
 
@@ -128,7 +130,7 @@ impl EngineStore {
         self.stop(Stopping::GivingUpAt(Instant::now() + self.close_within));
     }
 
-    /// Closes the store and leaves its shard, to this node if one is named, so that nobody need wait for the lease to end.
+    /// Closes the store and gives up its shard, to `successor` if there is one. No other node has to wait for the lease to end.
     pub fn leave(&self, successor: Option<&str>) {
         self.stop(Stopping::Leaving { to: successor.map(str::to_owned), by: Instant::now() + self.close_within });
     }
@@ -149,6 +151,16 @@ impl EngineStore {
     /// must not.
     pub fn lease_left(&self) -> Option<Duration> {
         self.lease.left((self.clock)())
+    }
+
+    /// The latest wall clock of the owners before, in milliseconds.
+    pub fn millis_at_start(&self) -> u64 {
+        self.millis_at_start
+    }
+
+    /// Milliseconds that have passed for the shard. They stand still while this process may not act as its owner.
+    pub fn time(&self) -> Moment {
+        self.lease.time((self.clock)())
     }
 
     /// Gives the shard up at once: the transaction under way may or may not take effect, and nothing else is sent.
@@ -211,5 +223,9 @@ impl Store for EngineStore {
 
     fn refusing_writes(&self) -> Option<StoreError> {
         self.confirmed.refusing_writes()
+    }
+
+    fn is_current(&self) -> bool {
+        self.lease_left().is_some()
     }
 }

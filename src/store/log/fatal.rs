@@ -10,12 +10,16 @@ pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
 /// `EX_IOERR` of sysexits.h.
 const EXIT_IO_ERROR: i32 = 74;
 
-/// Logs the sentence, prints it on stderr, and ends the process.
 pub fn exit_on_fatal() -> Fatal {
-    Arc::new(|sentence| {
+    exit_with(EXIT_IO_ERROR)
+}
+
+/// Logs the sentence, prints it on stderr, and ends the process with this code.
+pub fn exit_with(code: i32) -> Fatal {
+    Arc::new(move |sentence| {
         tracing::error!("{sentence}");
         // Not `eprintln`, which panics where stderr is a full disk too.
         writeln!(std::io::stderr(), "lockkeeper: {sentence}").ok();
-        std::process::exit(EXIT_IO_ERROR)
+        std::process::exit(code)
     })
 }

@@ -16,7 +16,7 @@ pub mod segments;
 #[cfg(test)]
 mod power_loss;
 
-pub use fatal::{Fatal, exit_on_fatal};
+pub use fatal::{Fatal, exit_on_fatal, exit_with};
 
 /// A small seeded generator for tests, so that a failure can be run again.
 #[cfg(test)]

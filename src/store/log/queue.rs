@@ -37,7 +37,7 @@ enum End {
     Abandon,
 }
 
-/// What a committer finds.
+/// The outcome of waiting for a group.
 pub enum Taken {
     Group(Group),
     /// Nothing was handed in for a while.

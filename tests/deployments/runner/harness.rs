@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -40,11 +41,22 @@ pub struct FakeHost {
     pub variables: Mutex<Given>,
     /// Whether a stage that is about to begin is still wanted; until that is said, it waits, and so does who has swept.
     pub wanted: watch::Sender<Option<bool>>,
+    /// Whether it says that it still owns all environments.
+    pub owns: AtomicBool,
+    /// How often it was asked that.
+    asked: watch::Sender<u32>,
 }
 
 impl FakeHost {
     fn hear(&self, reports: Report) {
         self.reports.send(reports).ok();
+    }
+
+    /// Resolves when the host has been asked so many times more whether it still owns an environment.
+    pub async fn asked(&self, times: u32) {
+        let mut asked = self.asked.subscribe();
+        let wanted = *asked.borrow() + times;
+        within_reason(asked.wait_for(|asked| *asked >= wanted)).await.unwrap();
     }
 }
 
@@ -78,6 +90,12 @@ impl Host for FakeHost {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_000)
     }
+
+    fn may_act(&self, _: &EnvironmentKey) -> bool {
+        let owns = self.owns.load(Ordering::SeqCst);
+        self.asked.send_modify(|asked| *asked += 1);
+        owns
+    }
 }
 
 pub struct Harness {
@@ -95,6 +113,15 @@ impl Harness {
     }
 
     pub fn with(max_running: usize, grace: Duration, log_bytes_per_step: u64) -> Self {
+        Self::open(max_running, grace, log_bytes_per_step, None)
+    }
+
+    /// As on a node of a cluster: the processes of steps need a sign that the host still owns their environment.
+    pub fn leased(step_lease: Duration) -> Self {
+        Self::open(1, FOR_EVER, 1 << 20, Some(step_lease))
+    }
+
+    fn open(max_running: usize, grace: Duration, log_bytes_per_step: u64, step_lease: Option<Duration>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let logs = Logs::open(&dir.path().join("logs"), u64::MAX).unwrap();
         let (sender, reports) = mpsc::unbounded_channel();
@@ -103,6 +130,8 @@ impl Harness {
             reports: sender,
             variables: Mutex::new(variables),
             wanted: watch::channel(Some(true)).0,
+            owns: AtomicBool::new(true),
+            asked: watch::channel(0).0,
         });
         let work_dir = dir.path().join("work");
         let options = Options {
@@ -116,6 +145,7 @@ impl Harness {
             log_bytes_per_step,
             supervisor: PathBuf::from(env!("CARGO_BIN_EXE_lockkeeper")),
             isolation: None,
+            step_lease,
         };
         let runner = Runner::new(options, logs.clone(), host.clone());
         Self { runner, logs, host, reports, work_dir, _dir: dir }

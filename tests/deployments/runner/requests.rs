@@ -8,12 +8,12 @@ use tokio::net::TcpListener;
 
 use super::harness::{FOR_EVER, Harness, deployment, environment, failed, job, within_reason};
 
-fn call(url: String) -> HttpCall {
+pub fn call(url: String) -> HttpCall {
     HttpCall { method: Arc::from("POST"), url: Arc::from(url), headers: Vec::new(), body: None, expect_status: vec![] }
 }
 
 /// Answers one request and gives what was sent; with no answer it keeps the connection open.
-async fn answering(answer: Option<String>) -> (String, tokio::task::JoinHandle<String>) {
+pub async fn answering(answer: Option<String>) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let request = tokio::spawn(async move {
@@ -38,7 +38,7 @@ fn is_whole(request: &str) -> bool {
     length.is_none_or(|length| length.parse::<usize>().unwrap() <= body.len())
 }
 
-fn answer(status: &str, body: &str) -> Option<String> {
+pub fn answer(status: &str, body: &str) -> Option<String> {
     let length = body.len();
     Some(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"))
 }

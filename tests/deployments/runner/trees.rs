@@ -10,7 +10,7 @@ use super::harness::{
 
 /// Starts one that leaves its group, its session, its variables and its directory, ignores TERM, and has a child; it
 /// makes the file `told` when it has said who they are.
-const DETACHES: &str = r#"d=$PWD; cd / && env -i /usr/bin/setsid sh -c 'trap "" TERM; sleep 1000 & echo child $!;
+pub const DETACHES: &str = r#"d=$PWD; cd / && env -i /usr/bin/setsid sh -c 'trap "" TERM; sleep 1000 & echo child $!;
     echo detached $$; : > "$0"; while :; do sleep 1000; done' "$d/told" & "#;
 
 #[tokio::test]

@@ -8,13 +8,14 @@ use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
 
 use crate::http::answer::Answered;
 use crate::http::call::Call;
+use crate::http::front::Front;
 use crate::http::refusals::route_not_found;
 use crate::http::response::Response;
 
 /// The largest file of the archive that is served has 1.5 MB.
 const FILE_MAX: usize = 8 << 20;
 
-pub async fn file(call: Call) -> Answered {
+pub async fn file(call: Call<Front>) -> Answered {
     let path = call.request.decoded_path();
     let name = path.strip_prefix("/docs/").unwrap_or_default();
     let found = match name {

@@ -21,6 +21,7 @@ use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
+use crate::http::codes::Code;
 use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
 use crate::http::request::Request;
@@ -33,13 +34,21 @@ use source::{LogQuery, LogSource};
 pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";
 const NEXT_OFFSET_HEADER: HeaderName = HeaderName::from_static("lockkeeper-next-offset");
 
+/// Shards return to their nodes after minutes.
+const RETRIED_AFTER_SECONDS: u64 = 60;
+
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let id = deployment_id(&call)?;
     let mut parameters = Query::of(&call.request);
     let query = LogQuery::take(&mut parameters);
     parameters.finish()?;
-    find(&access, id)?;
+    let found = find(&access, id)?;
+    let has_run = found.record.stages.iter().any(|stage| stage.attempt > 0);
+    if let Some(node) = access.node.name.as_ref().filter(|_| has_run && access.node.logs.read(id, 0).is_none()) {
+        let detail = format!("this deployment ran on another node than {node}, which has its log");
+        return Err(Problem::new(Code::LogUnavailable, detail).retry_after(RETRIED_AFTER_SECONDS).into());
+    }
     let source = LogSource::new(access.node.logs.clone(), id, query);
     let response =
         if source.query.follow { follow(&call, access, source)? } else { page(&call, access, source).await? };

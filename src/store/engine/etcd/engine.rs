@@ -13,10 +13,10 @@ use super::probe::{self, MAX_REQUEST_BYTES, MAX_TXN_OPS};
 use super::status::{is_forgotten, meaning};
 use crate::store::batch::Changes;
 use crate::store::contract::{StoreError, end_of_prefix};
-use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room, Transaction};
+use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room};
 use crate::store::engine::membership::{ClusterRecord, NodeRecord};
 use crate::store::engine::outcome::resolve;
-use crate::store::engine::shard::{Owner, Shard, Tenure, Version};
+use crate::store::engine::shard::{Shard, Version};
 
 /// A member that has not answered by then may be frozen, and the next one is asked. The owner of a shard needs an answer
 /// within four seconds, so there is time for two.
@@ -52,24 +52,6 @@ impl Etcd {
         let EtcdSettings { members, prefix, tls, credentials, quota_bytes } = settings;
         let members = Members::new(&members, tls.as_ref(), credentials)?;
         Ok(Etcd { members, keys: Keys::new(&prefix), quota_bytes })
-    }
-
-    /// Writes the record and the changes if the record has the compared version. The version it has afterwards, or `None`
-    /// if somebody else has written it.
-    async fn write(
-        &self,
-        compared: Version,
-        record: &Shard,
-        changes: &Changes,
-    ) -> Result<Option<Version>, EngineError> {
-        let transaction = transaction(&self.keys, compared, record, changes);
-        let answer: TxnResponse =
-            self.members.ask_once(TXN, transaction, ANSWER_WITHIN).await.map_err(|status| meaning(&status))?;
-        if answer.succeeded {
-            return Ok(Some(version(answer.header.map_or(0, |header| header.revision))));
-        }
-        let found = found(answer).map(|found| self.shard(&found)).transpose()?;
-        Ok(resolve(record, found.as_ref()))
     }
 
     fn node(&self, found: &KeyValue) -> Result<NodeRecord, EngineError> {
@@ -174,10 +156,20 @@ impl Engine for Etcd {
         found.kvs.iter().map(|found| self.shard(found)).collect()
     }
 
-    async fn take(&self, seen: &Shard, by: &Owner) -> Result<Option<Tenure>, EngineError> {
-        let record = seen.taken_by(by);
-        let written = self.write(seen.version, &record, &Changes::new()).await?;
-        Ok(written.map(|version| Tenure::of(record, version)))
+    async fn write(
+        &self,
+        compared: Version,
+        record: &Shard,
+        changes: &Changes,
+    ) -> Result<Option<Version>, EngineError> {
+        let transaction = transaction(&self.keys, compared, record, changes);
+        let answer: TxnResponse =
+            self.members.ask_once(TXN, transaction, ANSWER_WITHIN).await.map_err(|status| meaning(&status))?;
+        if answer.succeeded {
+            return Ok(Some(version(answer.header.map_or(0, |header| header.revision))));
+        }
+        let found = found(answer).map(|found| self.shard(&found)).transpose()?;
+        Ok(resolve(record, found.as_ref()))
     }
 
     async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
@@ -196,18 +188,6 @@ impl Engine for Etcd {
             pairs.extend(page.kvs.into_iter().map(|pair| without(&prefix, pair)));
             from = [last.as_slice(), &[0]].concat();
         }
-    }
-
-    async fn commit(&self, tenure: &mut Tenure, transaction: &Transaction<'_>) -> Result<(), EngineError> {
-        let record = tenure.advanced_to(transaction.last, transaction.millis);
-        let written = self.write(tenure.shard().version, &record, transaction.changes).await?;
-        tenure.wrote(record, written.ok_or(EngineError::Deposed)?);
-        Ok(())
-    }
-
-    async fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> Result<(), EngineError> {
-        let written = self.write(tenure.shard().version, &tenure.left_to(successor), &Changes::new()).await?;
-        written.map(drop).ok_or(EngineError::Deposed)
     }
 
     async fn room(&self) -> Result<Room, EngineError> {

@@ -14,11 +14,11 @@ use super::statements::{
 };
 use crate::store::batch::Changes;
 use crate::store::contract::StoreError;
-use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room, Transaction};
+use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room};
 use crate::store::engine::driver::Driver;
 use crate::store::engine::membership::{ClusterRecord, NodeRecord};
 use crate::store::engine::outcome::resolve;
-use crate::store::engine::shard::{Owner, Shard, Tenure, Version};
+use crate::store::engine::shard::{Shard, Version};
 
 /// The owner of a shard needs an answer within four seconds, so there is time for two.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
@@ -98,40 +98,6 @@ impl Postgres {
         let client = self.client().await?;
         self.within(ANSWER_WITHIN, client.query_typed(statement, parameters)).await
     }
-
-    /// Writes the record and the changes if the record has the compared version. The version it has afterwards, or `None`
-    /// if somebody else has written it.
-    async fn write(
-        &self,
-        compared: Version,
-        record: &Shard,
-        changes: &Changes,
-    ) -> Result<Option<Version>, EngineError> {
-        let (number, encoded) = (i32::from(record.number), record.encode());
-        let written = if compared == Version(0) {
-            self.ask(FIRST_RECORD, &[(&number, Type::INT4), (&encoded, Type::BYTEA)]).await?
-        } else {
-            let put = |(key, value)| Some((key, Option::as_ref(value)?));
-            let (keys, values): (Vec<&Vec<u8>>, Vec<&Vec<u8>>) = changes.iter().filter_map(put).unzip();
-            let deleted: Vec<_> = changes.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key).collect();
-            let compared = signed(compared);
-            let parameters: [Parameter<'_>; 6] = [
-                (&number, Type::INT4),
-                (&compared, Type::INT8),
-                (&encoded, Type::BYTEA),
-                (&keys, Type::BYTEA_ARRAY),
-                (&values, Type::BYTEA_ARRAY),
-                (&deleted, Type::BYTEA_ARRAY),
-            ];
-            self.ask(WRITE, &parameters).await?
-        };
-        if let Some(row) = written.first() {
-            return Ok(Some(version(row, 0)?));
-        }
-        let found = self.ask(SHARD, &[(&number, Type::INT4)]).await?;
-        let found = found.first().map(shard).transpose()?;
-        Ok(resolve(record, found.as_ref()))
-    }
 }
 
 fn column<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, place: usize) -> Result<T, EngineError> {
@@ -205,10 +171,36 @@ impl Engine for Postgres {
         self.ask(SHARDS, &[]).await?.iter().map(shard).collect()
     }
 
-    async fn take(&self, seen: &Shard, by: &Owner) -> Result<Option<Tenure>, EngineError> {
-        let record = seen.taken_by(by);
-        let written = self.write(seen.version, &record, &Changes::new()).await?;
-        Ok(written.map(|version| Tenure::of(record, version)))
+    async fn write(
+        &self,
+        compared: Version,
+        record: &Shard,
+        changes: &Changes,
+    ) -> Result<Option<Version>, EngineError> {
+        let (number, encoded) = (i32::from(record.number), record.encode());
+        let written = if compared == Version(0) {
+            self.ask(FIRST_RECORD, &[(&number, Type::INT4), (&encoded, Type::BYTEA)]).await?
+        } else {
+            let put = |(key, value)| Some((key, Option::as_ref(value)?));
+            let (keys, values): (Vec<&Vec<u8>>, Vec<&Vec<u8>>) = changes.iter().filter_map(put).unzip();
+            let deleted: Vec<_> = changes.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key).collect();
+            let compared = signed(compared);
+            let parameters: [Parameter<'_>; 6] = [
+                (&number, Type::INT4),
+                (&compared, Type::INT8),
+                (&encoded, Type::BYTEA),
+                (&keys, Type::BYTEA_ARRAY),
+                (&values, Type::BYTEA_ARRAY),
+                (&deleted, Type::BYTEA_ARRAY),
+            ];
+            self.ask(WRITE, &parameters).await?
+        };
+        if let Some(row) = written.first() {
+            return Ok(Some(version(row, 0)?));
+        }
+        let found = self.ask(SHARD, &[(&number, Type::INT4)]).await?;
+        let found = found.first().map(shard).transpose()?;
+        Ok(resolve(record, found.as_ref()))
     }
 
     /// PostgreSQL keeps the newest version alone.
@@ -232,18 +224,6 @@ impl Engine for Postgres {
             return Err(EngineError::Refused(StoreError::Engine("this version is forgotten".to_owned())));
         }
         Ok(pairs)
-    }
-
-    async fn commit(&self, tenure: &mut Tenure, transaction: &Transaction<'_>) -> Result<(), EngineError> {
-        let record = tenure.advanced_to(transaction.last, transaction.millis);
-        let written = self.write(tenure.shard().version, &record, transaction.changes).await?;
-        tenure.wrote(record, written.ok_or(EngineError::Deposed)?);
-        Ok(())
-    }
-
-    async fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> Result<(), EngineError> {
-        let written = self.write(tenure.shard().version, &tenure.left_to(successor), &Changes::new()).await?;
-        written.map(drop).ok_or(EngineError::Deposed)
     }
 
     async fn room(&self) -> Result<Room, EngineError> {

@@ -1,4 +1,4 @@
-//! What an error of PostgreSQL means for the one who asked.
+//! Sorts the errors of PostgreSQL into refusals and those after which the outcome is unknown.
 
 use std::error::Error;
 

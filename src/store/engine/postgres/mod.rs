@@ -4,7 +4,7 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `statements`: the tables, and the statements; `errors`: what an error of PostgreSQL means; both pure
+//! - `statements`: the tables, and the statements; `errors`: refusal or unknown outcome; both pure
 //! - `engine`: the engine itself
 
 mod engine;

@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS lk_pair (shard int, key bytea, value bytea NOT NULL, 
 COMMIT;
 ";
 
-/// What durability depends on.
+/// The settings on which durability depends.
 pub const SETTINGS: &str = "
 SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
        pg_is_in_recovery()";

@@ -19,6 +19,8 @@ use crate::store::engine::{ClusterRecord, Engine, EngineError, NodeRecord, Owner
 use crate::store::{Sequence, Store, StoreError, end_of_prefix};
 
 const SHARD: u16 = 3;
+/// Nothing takes as long; a test that waits for something that never comes fails.
+const LONGEST: Duration = Duration::from_secs(60);
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
@@ -87,7 +89,7 @@ fn telling() -> (EngineOptions, mpsc::Receiver<String>) {
 
 /// What a store said when it ended. A store that never ends fails the test instead of holding it up.
 fn told(sentences: &mpsc::Receiver<String>) -> String {
-    sentences.recv_timeout(Duration::from_secs(60)).expect("the store should have ended")
+    sentences.recv_timeout(LONGEST).expect("the store should have ended")
 }
 
 /// Nodes that take the same shard one after the other.
@@ -173,7 +175,7 @@ fn a_second_owner_fences_the_first<E: Engine>(mut node: impl FnMut() -> Arc<E>) 
 
 /// The first record of a cluster stays, and that of a node changes whenever it is written.
 fn nodes_announce_themselves<E: Engine>(engine: &E) {
-    let cluster = |shards| ClusterRecord { format: 4, shards: NonZeroU16::new(shards).unwrap() };
+    let cluster = |shards| ClusterRecord { format: 4, shards: NonZeroU16::new(shards).unwrap(), key: 1 };
     let node = |name: &str| NodeRecord {
         node: name.to_owned(),
         url: format!("http://{name}"),
@@ -230,34 +232,35 @@ fn an_idle_owner_shows_that_it_lives<E: Engine>(engine: &Arc<E>) {
 /// acknowledged. The last batch, which is acknowledged.
 fn commit_during<E: Engine>(engine: &Arc<E>, disturb: impl FnOnce(&dyn Fn())) -> Sequence {
     const SOME: u64 = 40;
-    let store = open(engine, &owner(1), &steady());
+    let store = Arc::new(open(engine, &owner(1), &steady()));
     let (acknowledging, acknowledged) = mpsc::channel();
-    let enough = AtomicBool::new(false);
-    std::thread::scope(|threads| {
-        let (store, enough) = (&store, &enough);
-        threads.spawn(move || {
-            for n in 1u64.. {
-                let mut batch = put(n.to_be_bytes(), n.to_be_bytes());
-                batch.put(b"last".to_vec(), n.to_be_bytes().to_vec());
-                assert_eq!(store.commit(batch).unwrap(), Sequence(n));
-                // Some share a transaction.
-                if n % 4 == 0 {
-                    wait_for(store, Sequence(n));
-                    acknowledging.send(n).unwrap();
-                    if enough.load(Ordering::Relaxed) {
-                        return;
-                    }
+    let enough = Arc::new(AtomicBool::new(false));
+    // Not in a scope: a disturbance that panics must fail the test, and not wait for an engine that never answers again.
+    let (committing, has_enough) = (store.clone(), enough.clone());
+    let committing = std::thread::spawn(move || {
+        for n in 1u64.. {
+            let mut batch = put(n.to_be_bytes(), n.to_be_bytes());
+            batch.put(b"last".to_vec(), n.to_be_bytes().to_vec());
+            assert_eq!(committing.commit(batch).unwrap(), Sequence(n));
+            // Some share a transaction.
+            if n % 4 == 0 {
+                wait_for(&*committing, Sequence(n));
+                acknowledging.send(n).unwrap();
+                if has_enough.load(Ordering::Relaxed) {
+                    return;
                 }
             }
-        });
-        let wait_for_some = || {
-            let newest: u64 = acknowledged.try_iter().last().unwrap_or_else(|| acknowledged.recv().unwrap());
-            while acknowledged.recv().unwrap() < newest + SOME {}
-        };
-        disturb(&wait_for_some);
-        wait_for_some();
-        enough.store(true, Ordering::Relaxed);
+        }
     });
+    let next = || acknowledged.recv_timeout(LONGEST).expect("a batch should have been acknowledged");
+    let wait_for_some = || {
+        let newest: u64 = acknowledged.try_iter().last().unwrap_or_else(next);
+        while next() < newest + SOME {}
+    };
+    disturb(&wait_for_some);
+    wait_for_some();
+    enough.store(true, Ordering::Relaxed);
+    committing.join().unwrap();
     assert_eq!(*store.durable().borrow(), store.handed_in());
     store.handed_in()
 }

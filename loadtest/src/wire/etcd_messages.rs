@@ -73,6 +73,25 @@ pub struct DeleteRangeRequest {
     pub key: Vec<u8>,
 }
 
+/// Of one key. What is left out means the newest revision, agreed on by a majority.
+#[derive(Clone, PartialEq, Message)]
+pub struct RangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct RangeResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub pairs: Vec<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyValue {
+    #[prost(bytes = "vec", tag = "5")]
+    pub value: Vec<u8>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct LeaseGrantRequest {
     #[prost(int64, tag = "1")]

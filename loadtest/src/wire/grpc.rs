@@ -138,7 +138,7 @@ fn check_status(headers: &HeaderMap) -> Result<(), GrpcError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::compare::etcd_messages::LeaseGrantRequest;
+    use crate::wire::etcd_messages::LeaseGrantRequest;
 
     use super::*;
 

@@ -1,0 +1,173 @@
+//! Owns the watch over the shard of the histories: which node owns it, and when another took over. It reads the shard's record
+//! in etcd all the time, through a majority, so that a take-over lies between the sending of the last read that did not see it
+//! and the end of the first that did. Unlike the nodes' logs, that needs no trust in the server, and no second clock.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+use crate::linearizability::history::{Interval, Moment};
+use crate::wire::etcd_messages::{RangeRequest, RangeResponse};
+use crate::wire::grpc::{Channel, Method};
+
+/// The record of the sample organization's shard, whose number is the CRC-32C of `acme` modulo `SHARDS`.
+const SHARD_KEY: &[u8] = b"lk/shard/00002";
+pub const SHARDS: u16 = 4;
+/// Often enough that hardly any answer falls into the same interval as a take-over.
+const EVERY: Duration = Duration::from_millis(25);
+/// Then the next member is asked.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// A cluster whose etcd does not answer for so long will not go on.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+pub struct Takeovers {
+    seen: Arc<Mutex<Seen>>,
+    origin: Instant,
+    reading: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    newest: Option<Reading>,
+    takeovers: Vec<Interval>,
+}
+
+#[derive(Clone)]
+struct Reading {
+    /// When it was sent.
+    sent: Moment,
+    epoch: u64,
+    /// The name of the node; none if its last owner has left it.
+    owner: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the record of the histories' shard in etcd")]
+pub struct Unreadable;
+
+impl Takeovers {
+    pub fn watch(members: Vec<SocketAddr>, origin: Instant) -> Self {
+        let seen = Arc::<Mutex<Seen>>::default();
+        let reading = tokio::spawn(read_for_ever(members, origin, seen.clone()));
+        Self { seen, origin, reading }
+    }
+
+    /// The node that owned the shard when its record was last read.
+    pub fn owner(&self) -> Option<String> {
+        self.seen().newest.as_ref()?.owner.clone()
+    }
+
+    /// All that happened until now, and perhaps later ones.
+    pub async fn until_now(&self) -> Result<Vec<Interval>, Unreadable> {
+        let now = moment(self.origin);
+        let deadline = Instant::now() + LONGEST_WAIT;
+        while Instant::now() < deadline {
+            if self.seen().newest.as_ref().is_some_and(|newest| newest.sent >= now) {
+                return Ok(self.seen().takeovers.clone());
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+        Err(Unreadable)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Takeovers {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
+}
+
+async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mutex<Seen>>) {
+    let mut channel = None;
+    for member in members.iter().cycle() {
+        loop {
+            let sent = moment(origin);
+            let record = tokio::time::timeout(PATIENCE, read(&mut channel, *member)).await;
+            let Some((epoch, owner)) = record.ok().flatten() else { break };
+            seen.lock().unwrap_or_else(PoisonError::into_inner).note(Reading { sent, epoch, owner }, moment(origin));
+            tokio::time::sleep(EVERY).await;
+        }
+        channel = None;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// None: this member does not answer, or there is no such record yet.
+async fn read(channel: &mut Option<(Channel, Method)>, member: SocketAddr) -> Option<(u64, Option<String>)> {
+    if channel.is_none() {
+        let opened = Channel::open(member).await.ok()?;
+        let range = opened.method("/etcdserverpb.KV/Range").ok()?;
+        *channel = Some((opened, range));
+    }
+    let (channel, range) = channel.as_mut()?;
+    let read: RangeResponse = channel.call(range, &RangeRequest { key: SHARD_KEY.to_vec() }).await.ok()?;
+    decode(&read.pairs.first()?.value)
+}
+
+/// A record begins with its version, the epoch, and the owner with its name first; in postcard's form.
+fn decode(record: &[u8]) -> Option<(u64, Option<String>)> {
+    let (1, rest) = record.split_first().map(|(version, rest)| (*version, rest))? else { return None };
+    let (epoch, rest) = number(rest)?;
+    let (has_owner, rest) = rest.split_first()?;
+    if *has_owner == 0 {
+        return Some((epoch, None));
+    }
+    let (length, rest) = number(rest)?;
+    let name = rest.get(..usize::try_from(length).ok()?)?;
+    Some((epoch, Some(String::from_utf8(name.to_vec()).ok()?)))
+}
+
+/// Seven bits in each byte, the lowest first.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let last = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
+    let number = bytes[..=last].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f));
+    Some((number, &bytes[last + 1..]))
+}
+
+impl Seen {
+    fn note(&mut self, reading: Reading, ended: Moment) {
+        if let Some(before) = &self.newest {
+            let takeover = Interval { since: before.sent, by: ended };
+            self.takeovers.extend((before.epoch..reading.epoch).map(|_| takeover));
+        }
+        self.newest = Some(reading);
+    }
+}
+
+fn moment(origin: Instant) -> Moment {
+    u64::try_from(origin.elapsed().as_nanos()).unwrap_or(Moment::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(sent: Moment, epoch: u64) -> Reading {
+        Reading { sent, epoch, owner: None }
+    }
+
+    #[test]
+    fn a_take_over_lies_between_two_reads_that_differ() {
+        let mut seen = Seen::default();
+        for (sent, epoch) in [(10, 3), (20, 3), (30, 4), (40, 6)] {
+            seen.note(reading(sent, epoch), sent + 5);
+        }
+        let interval = |since, by| Interval { since, by };
+        assert_eq!(seen.takeovers, [interval(20, 35), interval(30, 45), interval(30, 45)]);
+    }
+
+    #[test]
+    fn epoch_and_owner_are_read_from_a_record() {
+        assert_eq!(decode(&[1, 0xac, 0x02, 1, 2, b'n', b'1', 9, 9]), Some((300, Some("n1".to_owned()))));
+        assert_eq!(decode(&[1, 7, 0, 9]), Some((7, None)));
+        assert_eq!(decode(&[2, 7, 0]), None);
+        assert_eq!(decode(&[1, 7, 1, 9, b'n']), None);
+        assert_eq!(decode(b""), None);
+    }
+}

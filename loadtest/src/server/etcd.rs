@@ -1,0 +1,127 @@
+//! Owns the members of an etcd that the load test runs itself: on loopback, with free ports and a directory of their own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use crate::server::ports::free_address;
+use crate::server::running::{POLL, ProcessError, Running, START_TIMEOUT, last_words};
+use crate::wire::connection::Connection;
+
+/// The limits that a node of a cluster requires, and a leader elected soon.
+const FLAGS: [&str; 6] = [
+    "--max-txn-ops=4096",
+    "--max-request-bytes=4194304",
+    "--heartbeat-interval=50",
+    "--election-timeout=500",
+    "--logger=zap",
+    "--log-outputs=stderr",
+];
+
+pub struct Members {
+    /// Before their directory: fields are dropped in this order.
+    running: Vec<Option<Running>>,
+    ports: Vec<Ports>,
+    home: TempDir,
+}
+
+#[derive(Clone, Copy)]
+struct Ports {
+    client: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Members {
+    /// Waits until all of them have a leader.
+    pub async fn start(count: usize) -> Result<Self, ProcessError> {
+        let home = tempfile::Builder::new().prefix("lockkeeper-etcd-").tempdir().map_err(ProcessError::Home)?;
+        let ports = (0..count).map(|_| Ok(Ports { client: free_address()?, peer: free_address()? }));
+        let ports = ports.collect::<Result<Vec<_>, std::io::Error>>().map_err(ProcessError::Home)?;
+        let mut members = Self { running: (0..count).map(|_| None).collect(), ports, home };
+        for member in 0..count {
+            members.start_again(member)?;
+        }
+        for member in 0..count {
+            members.until_ready(member).await?;
+        }
+        Ok(members)
+    }
+
+    pub fn count(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Where they serve clients.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.ports.iter().map(|ports| ports.client).collect()
+    }
+
+    pub fn urls(&self) -> String {
+        self.ports.iter().map(|ports| url(ports.client)).collect::<Vec<_>>().join(",")
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self, member: usize) -> Result<(), ProcessError> {
+        self.running[member].take().map_or(Ok(()), |mut running| running.kill())
+    }
+
+    pub fn pause(&self, member: usize) -> Result<(), ProcessError> {
+        self.running[member].as_ref().map_or(Ok(()), Running::pause)
+    }
+
+    pub fn resume(&self, member: usize) -> Result<(), ProcessError> {
+        self.running[member].as_ref().map_or(Ok(()), Running::resume)
+    }
+
+    /// On the same data, without waiting until it is ready.
+    pub fn start_again(&mut self, member: usize) -> Result<(), ProcessError> {
+        let running = Running::spawn(self.command(member), self.ports[member].client, &self.log(member))?;
+        self.running[member] = Some(running);
+        Ok(())
+    }
+
+    /// How it has ended by itself, if it has.
+    pub fn ended(&mut self, member: usize) -> Result<Option<ExitStatus>, ProcessError> {
+        self.running[member].as_mut().map_or(Ok(None), Running::ended)
+    }
+
+    async fn until_ready(&self, member: usize) -> Result<(), ProcessError> {
+        let (began, address) = (Instant::now(), self.ports[member].client);
+        let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        while began.elapsed() < START_TIMEOUT {
+            if let Ok(mut connection) = Connection::open(address).await
+                && matches!(connection.exchange(request.as_bytes()).await, Ok(200))
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Err(ProcessError::EtcdNotReady(last_words(&self.log(member), 0)))
+    }
+
+    fn command(&self, member: usize) -> Command {
+        let named = |(member, ports): (usize, &Ports)| format!("m{member}={}", url(ports.peer));
+        let all: Vec<_> = self.ports.iter().enumerate().map(named).collect();
+        let Ports { client, peer } = self.ports[member];
+        let (client, peer) = (url(client), url(peer));
+        let mut command = Command::new("etcd");
+        command.arg(format!("--name=m{member}"));
+        command.arg(format!("--data-dir={}", self.home.path().join(format!("m{member}")).display()));
+        command.args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")]);
+        command.args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")]);
+        command.arg(format!("--initial-cluster={}", all.join(","))).args(FLAGS).stdout(Stdio::null());
+        command
+    }
+
+    /// The log of a member, over all its restarts.
+    pub fn log(&self, member: usize) -> PathBuf {
+        self.home.path().join(format!("m{member}.log"))
+    }
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}

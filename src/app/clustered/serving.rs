@@ -1,0 +1,256 @@
+//! From the start of a node to its end.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use super::engine;
+use super::owned::{OwnedShard, OwnedShards};
+use super::shard_map::ShardMap;
+use crate::app::chores::{self, House};
+use crate::app::error::ServeError;
+use crate::app::listening::{listen_options, reserve};
+use crate::app::live_realm::LiveRealm;
+use crate::app::opening::{self, FirstAdmin, OpenedRealm, RealmStore, Steps};
+use crate::app::runner_host::Hosts;
+use crate::app::stopping::{Signals, drain, stop};
+use crate::app::stores::event_counter;
+use crate::app::{greeting, isolation, step_users};
+use crate::cluster::{Steward, StewardOptions, TakenShard, shard_of};
+use crate::config::{Cluster, Engine as EngineSettings, Settings};
+use crate::domain::{Boot, Tick, Timestamp};
+use crate::entropy;
+use crate::http::{self, Node, Served};
+use crate::peers::{PeerClient, ViaKey};
+use crate::secrets::MasterKey;
+use crate::steady_clock::SteadyClock;
+use crate::store::engine::{ClusterRecord, Engine, EngineError, Owner};
+use crate::store::{DataDir, EngineOptions, EngineStore, FORMAT_NUMBER, exit_with};
+use crate::telemetry;
+
+/// `EX_TEMPFAIL` of sysexits.h: another node has taken a shard, and this one may start again.
+const EXIT_DEPOSED: i32 = 75;
+/// A supervisor notices late that its lease is over, and needs a moment to kill.
+const STEPS_KILLED_WITHIN: Duration = Duration::from_secs(3);
+/// How often the engine and the balance are looked after.
+const TENDED_EVERY: Duration = Duration::from_secs(5);
+/// The pause between two attempts to reach the engine at the start.
+const ENGINE_ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// Until asked to stop.
+pub async fn serve(settings: &Settings, cluster: &Cluster, step_umask: u32) -> Result<(), ServeError> {
+    match &cluster.engine {
+        EngineSettings::Etcd(etcd) => {
+            let engine = Arc::new(engine::etcd(etcd, cluster.quota_bytes)?);
+            serve_on(engine, settings, cluster, step_umask).await
+        }
+        EngineSettings::Postgres(url) => {
+            let engine = Arc::new(engine::postgres(url, cluster.quota_bytes)?);
+            serve_on(engine, settings, cluster, step_umask).await
+        }
+    }
+}
+
+async fn serve_on<E: Engine>(
+    engine: Arc<E>,
+    settings: &Settings,
+    cluster: &Cluster,
+    step_umask: u32,
+) -> Result<(), ServeError> {
+    let mut signals = Signals::new()?;
+    let hangup = settings.tls.as_ref().map(|_| signal(SignalKind::hangup())).transpose()?;
+    let metrics = telemetry::metrics();
+    let _dir = DataDir::open_for_node(&settings.data_dir)?;
+    let listeners = reserve(settings)?;
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let own_url = format!("{scheme}://{}", listeners.main.address()?);
+    let url = cluster.advertise.clone().unwrap_or(own_url);
+    let master = settings.master_key.as_ref();
+    let master = master.ok_or_else(|| ServeError::Cluster("LOCKKEEPER_MASTER_KEY is not set".to_owned()))?;
+    let shards = tokio::select! {
+        shards = join(&*engine, cluster, master) => shards?,
+        () = signals.next() => return Ok(()),
+    };
+    let node = Arc::new(opening::open_node(settings, metrics.clone())?);
+    let users = if isolation::needs_users(settings) {
+        step_users::open_in(&settings.data_dir, &settings.organizations, settings.runner.users)?
+    } else {
+        BTreeMap::new()
+    };
+    let hosts = Hosts::new(opening::wall_clock(), move |organization| shard_of(organization, shards));
+    let steps = opening::open_steps(settings, &node, users, hosts, step_umask).await?;
+    let own = Owner { node: cluster.node.clone(), url, run: run() };
+    let (steward, view, mut taken) = Steward::new(engine.clone(), steward_options(own.clone(), shards));
+    let map = Arc::new(ShardMap::new(shards, own.run, view.clone()));
+    let client = PeerClient::new(&cluster.node, ViaKey::of(master)).map_err(ServeError::Cluster)?;
+    let served = Served::Shards(Arc::new(http::Cluster { shards: map.clone(), client }));
+    let running = http::start(&listen_options(settings), listeners, node.clone(), served)
+        .map_err(|error| ServeError::listen(settings.listen, &error))?;
+    greeting::greet_node(settings, (cluster, &own.url), &running, &steps.isolation);
+    let realms = map.clone();
+    let house = House {
+        node: node.clone(),
+        runner: steps.runner.clone(),
+        realms: Arc::new(move || realms.realms()),
+        organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
+        has_all: false,
+    };
+    let chores = chores::begin(house, &running, settings.environments.idle, metrics, hangup);
+    actix_web::rt::spawn(steward.run());
+
+    let opener = Opener { settings, shards, node: &node, steps: &steps, step_lease: cluster.step_lease };
+    let mut owned = OwnedShards::new(engine, view, map.clone(), cluster.node.clone());
+    let mut tended = tokio::time::interval(TENDED_EVERY);
+    let mut opening = FuturesUnordered::new();
+    let ended = loop {
+        tokio::select! {
+            () = signals.next() => break Ok(()),
+            Some(shard) = taken.recv() => opening.push(opener.open(shard)),
+            Some(opened) = opening.next() => match opened {
+                Ok((shard, first_admin)) => {
+                    if let Some(first) = first_admin {
+                        greeting::show_first_admin(settings, &running, &first);
+                    }
+                    owned.add(shard);
+                }
+                Err(error) => break Err(error),
+            },
+            _ = tended.tick() => {
+                owned.tend().await;
+                owned.hand_over_one(&steps).await;
+            }
+        }
+    };
+    drop(opening);
+    // The steward takes nothing more, and goes on to see who does.
+    drop(taken);
+    chores.iter().for_each(tokio::task::JoinHandle::abort);
+    let patience = settings.http.drain;
+    // The listener is closed last: meanwhile requests wait for the next owners of their shards, and are passed on to them.
+    let finish = async {
+        let (gone, ()) = tokio::join!(steps.runner.shut_down(patience), owned.settle(patience));
+        if gone {
+            owned.leave().await;
+        } else {
+            // Not left: the next owner waits until they must have ended.
+            owned.close().await;
+        }
+        drain(running, patience).await;
+        gone
+    };
+    if !stop(finish, &steps.runner, &mut signals).await {
+        tracing::warn!("stopped, but some processes of steps could not be killed; the next start waits for their end");
+        std::process::exit(0);
+    }
+    ended.inspect(|()| tracing::info!("stopped"))
+}
+
+/// Checks the engine and the cluster in it; returns the number of its shards. Waits for an engine that does not answer.
+async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Result<NonZeroU16, ServeError> {
+    let wanted = ClusterRecord { format: FORMAT_NUMBER, shards: cluster.shards, key: master.short_hash() };
+    let mut is_away = false;
+    let found = loop {
+        let found = async {
+            engine.probe().await?;
+            engine.found(&wanted).await
+        };
+        match found.await {
+            Ok(found) => break found,
+            Err(error @ EngineError::Away(_)) => {
+                if !is_away {
+                    tracing::warn!(%error, "cannot join the cluster; asking again until the engine answers");
+                }
+                is_away = true;
+                tokio::time::sleep(ENGINE_ASKED_EVERY).await;
+            }
+            Err(error) => return Err(engine::refused(error)),
+        }
+    };
+    if found.format != FORMAT_NUMBER {
+        return Err(ServeError::ClusterFormat { found: found.format });
+    }
+    if found.key != wanted.key {
+        return Err(ServeError::ClusterKey);
+    }
+    if found.shards != cluster.shards {
+        let (shards, configured) = (found.shards, cluster.shards);
+        tracing::warn!(
+            shards,
+            configured,
+            "cluster.shards counts only when a cluster is first started, and is ignored"
+        );
+    }
+    Ok(found.shards)
+}
+
+fn steward_options(own: Owner, shards: NonZeroU16) -> StewardOptions {
+    let store =
+        EngineOptions { appended: Some(event_counter()), fatal: exit_with(EXIT_DEPOSED), ..EngineOptions::default() };
+    StewardOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
+}
+
+/// Drawn at random.
+fn run() -> u128 {
+    entropy::id_seed().0.iter().fold(0, |run, byte| run << 8 | u128::from(*byte))
+}
+
+/// Opens a realm on each shard that this node takes.
+struct Opener<'a> {
+    settings: &'a Settings,
+    shards: NonZeroU16,
+    node: &'a Node,
+    steps: &'a Steps,
+    step_lease: Duration,
+}
+
+impl Opener<'_> {
+    async fn open(
+        &self,
+        TakenShard { number, store, was_left }: TakenShard,
+    ) -> Result<(OwnedShard, Option<FirstAdmin>), ServeError> {
+        let began = Instant::now();
+        let store = Arc::new(store);
+        let settings = self.settings_of(number);
+        let first = |settings: &Settings| settings.organizations.first().map(|organization| organization.id.clone());
+        let makes_admin = first(&settings).is_some() && first(&settings) == first(self.settings);
+        let realm_store = RealmStore {
+            store: store.clone(),
+            number,
+            logged: None,
+            clock: wall_clock(&store),
+            steady: steady_clock(store.clone()),
+            steps_over_at: if was_left { None } else { Some(began + self.step_lease + STEPS_KILLED_WITHIN) },
+            makes_admin,
+        };
+        let OpenedRealm { realm, first_admin } =
+            opening::open_realm(&settings, realm_store, self.node, self.steps).await?;
+        let live = LiveRealm::begin(realm, &settings);
+        tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
+        Ok((OwnedShard { number, store, live }, first_admin))
+    }
+
+    /// With the organizations of this shard alone.
+    fn settings_of(&self, number: u16) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.organizations.retain(|organization| shard_of(&organization.id, self.shards) == number);
+        settings
+    }
+}
+
+/// Never behind the clocks of the owners before: what they have written must not be in the future.
+fn wall_clock(store: &EngineStore) -> http::WallClock {
+    let (floor, clock) = (store.millis_at_start(), opening::wall_clock());
+    let floor = Timestamp::from_millis(i64::try_from(floor).unwrap_or(i64::MAX));
+    Arc::new(move || clock().max(floor))
+}
+
+/// Its ticks mean nothing to another process: only this one knows when the clock was halted.
+fn steady_clock(store: Arc<EngineStore>) -> SteadyClock {
+    SteadyClock::new(Boot::from(entropy::id_seed()), move || Tick(i64::try_from(store.time().0).unwrap_or(i64::MAX)))
+}

@@ -1,0 +1,99 @@
+//! A server with all its data in its data directory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::chores::{self, House};
+use super::error::ServeError;
+use super::listening::{listen_options, reserve};
+use super::live_realm::LiveRealm;
+use super::opening::{self, OpenedRealm, RealmStore};
+use super::runner_host::Hosts;
+use super::stopping::{Signals, drain, stop};
+use super::stores::open_store;
+use super::{greeting, isolation, step_users};
+use crate::config::Settings;
+use crate::http::{self, OPERATOR_SOCKET, OperatorSocket, Realm, Served};
+use crate::steady_clock::SteadyClock;
+use crate::telemetry;
+
+/// The number of the one realm.
+const ONLY: u16 = 0;
+
+/// Until asked to stop.
+pub async fn serve(settings: &Settings, discard_damaged_log: bool, step_umask: u32) -> Result<(), ServeError> {
+    // A signal during the start stops the server as soon as it has started.
+    let mut signals = Signals::new()?;
+    let hangup = settings.tls.as_ref().map(|_| signal(SignalKind::hangup())).transpose()?;
+    let metrics = telemetry::metrics();
+    let store = Arc::new(open_store(settings, discard_damaged_log)?);
+    let listen = listen_options(settings);
+    let listeners = reserve(settings)?;
+    let node = Arc::new(opening::open_node(settings, metrics.clone())?);
+    let users = if isolation::needs_users(settings) {
+        step_users::open(&*store, &settings.organizations, settings.runner.users).await?
+    } else {
+        BTreeMap::new()
+    };
+    let hosts = Hosts::new(opening::wall_clock(), |_| ONLY);
+    let steps = opening::open_steps(settings, &node, users, hosts, step_umask).await?;
+    let (logged, steady) = (Some(store.clone()), SteadyClock::of_machine());
+    let realm_store = RealmStore {
+        store: store.clone(),
+        number: ONLY,
+        logged,
+        steady,
+        clock: opening::wall_clock(),
+        steps_over_at: None,
+        makes_admin: true,
+    };
+    let OpenedRealm { realm, first_admin } = opening::open_realm(settings, realm_store, &node, &steps).await?;
+    let mut live = LiveRealm::begin(realm, settings);
+    let realm = live.realm.clone();
+    let running = http::start(&listen, listeners, node.clone(), Served::Only(realm.clone()))
+        .map_err(|error| ServeError::listen(settings.listen, &error))?;
+    let operator_socket = open_operator_socket(settings, realm.clone());
+    greeting::greet(settings, &running, &realm.accounts, &steps.isolation, first_admin.as_ref());
+    let house = House {
+        node,
+        runner: steps.runner.clone(),
+        realms: Arc::new(move || vec![realm.clone()]),
+        organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
+        has_all: true,
+    };
+    let chores = chores::begin(house, &running, settings.environments.idle, metrics, hangup);
+
+    signals.next().await;
+    chores.iter().for_each(tokio::task::JoinHandle::abort);
+    live.wind_down();
+    if let Some(socket) = operator_socket {
+        socket.close().await;
+    }
+    let patience = settings.http.drain;
+    let finish = async {
+        let last_deliveries = live.finish_deliveries(patience);
+        tokio::join!(drain(running, patience), steps.runner.shut_down(patience), last_deliveries).1
+    };
+    let gone = stop(finish, &steps.runner, &mut signals).await;
+    live.write_last().await;
+    store.close();
+    if !gone {
+        // The runtime would wait for the tasks that wait for them.
+        tracing::warn!("stopped, but some processes of steps could not be killed; the next start waits for their end");
+        std::process::exit(0);
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Without it the server works; only commands of the operator cannot ask it.
+fn open_operator_socket(settings: &Settings, realm: Arc<Realm>) -> Option<OperatorSocket> {
+    let opened = OperatorSocket::open(&settings.data_dir, realm);
+    let failed = |error: &std::io::Error| {
+        let path = settings.data_dir.join(OPERATOR_SOCKET);
+        tracing::warn!(path = %path.display(), %error, "cannot open the operator's socket: `lockkeeper backup --data-dir` needs it");
+    };
+    opened.inspect_err(failed).ok()
+}

@@ -1,0 +1,114 @@
+//! `lockkeeper cluster`: for who runs several nodes.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::environment::Variables;
+use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use crate::app;
+use crate::cluster::{ClusterStatus, ShardOwner};
+use crate::config::{self, Flags};
+
+const NOT_A_CLUSTER: &str = "cluster.engine is \"off\": these settings are of a server on one machine; name those of a node \
+                             with --config, or set LOCKKEEPER_CLUSTER_ENGINE";
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Show the nodes, the shards with their owners, and how full the engine is
+    #[command(
+        after_help = "Asks the engine, so it works on any machine that reaches it, also while no node runs. It looks twice, \
+                      some seconds apart: whoever lives has written meanwhile.\n\n\
+                      Exit codes: 0 every shard has an owner that lives, 1 some have not, or the engine is full or away, 2 \
+                      invalid usage, 78 invalid configuration.\n\n\
+                      Examples:\n  lockkeeper cluster status --config /etc/lockkeeper/settings.toml\n  \
+                      lockkeeper cluster status --json | jq -r '.shards[] | select(.state != \"owned\")'"
+    )]
+    Status(Status),
+}
+
+#[derive(Args)]
+pub struct Status {
+    /// The settings file of a node; also LOCKKEEPER_CONFIG
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(command: Command, variables: Variables) -> ExitCode {
+    let Command::Status(Status { config, json }) = command;
+    let settings = match config::load(&Flags { config, data_dir: None, listen: None }, variables) {
+        Ok(settings) => settings,
+        Err(faults) => return complain(EXIT_CONFIG, &faults),
+    };
+    let Some(cluster) = &settings.cluster else { return complain(EXIT_CONFIG, &NOT_A_CLUSTER) };
+    match app::cluster_status(cluster) {
+        Ok(status) => {
+            let shown = say(if json { shown_as_json(&status) } else { shown(&status) }.trim_end());
+            if status.is_healthy() { shown } else { ExitCode::from(EXIT_FAILED) }
+        }
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}
+
+fn shown(status: &ClusterStatus) -> String {
+    let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
+    let (used, quota) = (mib(status.room.used_bytes), mib(status.room.quota_bytes));
+    let full = if status.room.is_full() { ", which is full: writes are refused" } else { "" };
+    let mut text = format!("Engine: {used} of {quota} MiB used{full}\n\n");
+    let width = status.nodes.iter().map(|node| node.node.len()).max().unwrap_or(0).max("NODE".len());
+    // Writing to a string cannot fail.
+    writeln!(text, "{:width$}  SHARDS  STATE   VERSION  URL", "NODE").ok();
+    for node in &status.nodes {
+        let state = if node.lives { "lives" } else { "gone" };
+        writeln!(text, "{:width$}  {:6}  {state:6}  {:7}  {}", node.node, node.shards, node.program, node.url).ok();
+    }
+    if status.shards.is_empty() {
+        text += "no node has ever started in this engine, or its keys have another prefix (cluster.etcd_prefix)\n";
+        return text;
+    }
+    writeln!(text, "\nSHARD  {:width$}  EPOCH  BATCHES  STATE", "OWNER").ok();
+    for shard in &status.shards {
+        let owner = shard.owner.node().unwrap_or("-");
+        let state = explained(&shard.owner);
+        writeln!(text, "{:5}  {owner:width$}  {:5}  {:7}  {state}", shard.number, shard.epoch, shard.batches).ok();
+    }
+    text
+}
+
+fn explained(owner: &ShardOwner) -> String {
+    match owner {
+        ShardOwner::Active(_) => "owned".to_owned(),
+        ShardOwner::Silent(_) => "silent; another node takes it soon, if one lives".to_owned(),
+        ShardOwner::Nobody { successor: Some(node) } => format!("left to {node}"),
+        ShardOwner::Nobody { successor: None } => "nobody's; a node takes it soon, if one lives".to_owned(),
+    }
+}
+
+fn shown_as_json(status: &ClusterStatus) -> String {
+    let shard_state = |owner: &ShardOwner| match owner {
+        ShardOwner::Active(_) => "owned",
+        ShardOwner::Silent(_) => "silent",
+        ShardOwner::Nobody { .. } => "vacant",
+    };
+    let nodes = status.nodes.iter().map(|node| {
+        json!({ "node": node.node, "url": node.url, "version": node.program, "lives": node.lives, "shards": node.shards })
+    });
+    let shards = status.shards.iter().map(|shard| {
+        json!({
+            "shard": shard.number, "owner": shard.owner.node(), "state": shard_state(&shard.owner),
+            "epoch": shard.epoch, "batches": shard.batches,
+        })
+    });
+    let engine = json!({ "usedBytes": status.room.used_bytes, "quotaBytes": status.room.quota_bytes, "full": status.room.is_full() });
+    let all = json!({
+        "healthy": status.is_healthy(), "engine": engine,
+        "nodes": nodes.collect::<Vec<Value>>(), "shards": shards.collect::<Vec<Value>>(),
+    });
+    format!("{all:#}")
+}

@@ -1,0 +1,117 @@
+//! The settings of a node of a cluster: which of them need each other.
+
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::fault::{Fault, Place};
+use super::settings::{Cluster, Engine, EngineChoice, EtcdEngine, Settings};
+use crate::secrets::SecretValue;
+
+/// The settings while the layers are laid over each other.
+pub(super) struct ClusterDraft {
+    pub(super) engine: EngineChoice,
+    pub(super) etcd: Vec<String>,
+    pub(super) etcd_prefix: String,
+    /// Each with the place that names it.
+    pub(super) etcd_ca: Option<(PathBuf, Place)>,
+    pub(super) etcd_certificate: Option<(PathBuf, Place)>,
+    pub(super) etcd_key: Option<(PathBuf, Place)>,
+    pub(super) etcd_user: String,
+    pub(super) etcd_password: Option<SecretValue>,
+    pub(super) postgres: Option<SecretValue>,
+    pub(super) node: String,
+    pub(super) advertise: String,
+    pub(super) shards: NonZeroU16,
+    pub(super) quota_bytes: u64,
+    pub(super) step_lease: Duration,
+}
+
+impl Default for ClusterDraft {
+    fn default() -> Self {
+        Self {
+            engine: EngineChoice::Off,
+            etcd: Vec::new(),
+            etcd_prefix: String::new(),
+            etcd_ca: None,
+            etcd_certificate: None,
+            etcd_key: None,
+            etcd_user: String::new(),
+            etcd_password: None,
+            postgres: None,
+            node: String::new(),
+            advertise: String::new(),
+            shards: NonZeroU16::MIN,
+            quota_bytes: 0,
+            step_lease: Duration::ZERO,
+        }
+    }
+}
+
+impl ClusterDraft {
+    /// The settings if there is a cluster.
+    pub(super) fn settle(self, settings: &Settings, faults: &mut Vec<Fault>) -> Option<Cluster> {
+        let mut missing = |variable: &str, why: &str| {
+            faults.push(Fault::new(Place::Variable(variable.to_owned()), format!("is not set: {why}")));
+        };
+        if self.engine != EngineChoice::Off && settings.master_key.is_none() {
+            missing(
+                "LOCKKEEPER_MASTER_KEY",
+                "all nodes of a cluster need the same master key; make one with `openssl rand -hex 32`",
+            );
+        }
+        let advertise = Some(self.advertise.trim_end_matches('/').to_owned()).filter(|url| !url.is_empty());
+        if self.engine != EngineChoice::Off && advertise.is_none() && settings.listen.ip().is_unspecified() {
+            let why =
+                "the other nodes need an address of this one, such as http://10.0.0.1:8080, and `listen` names none";
+            missing("LOCKKEEPER_CLUSTER_ADVERTISE", why);
+        }
+        let engine = match self.engine {
+            EngineChoice::Off => return None,
+            EngineChoice::Etcd => {
+                if self.etcd.is_empty() {
+                    missing(
+                        "LOCKKEEPER_CLUSTER_ETCD",
+                        "cluster.engine is \"etcd\", which takes the URLs of its members",
+                    );
+                }
+                if self.etcd_certificate.is_some() != self.etcd_key.is_some() {
+                    let why = "cluster.etcd_certificate and cluster.etcd_key go together";
+                    missing("LOCKKEEPER_CLUSTER_ETCD_KEY", why);
+                }
+                if !self.etcd_user.is_empty() && self.etcd_password.is_none() {
+                    missing("LOCKKEEPER_CLUSTER_ETCD_PASSWORD", "cluster.etcd_user has one");
+                }
+                let path = |file: Option<(PathBuf, Place)>| file.map(|(path, _)| path);
+                Engine::Etcd(EtcdEngine {
+                    members: self.etcd,
+                    prefix: self.etcd_prefix,
+                    authority: path(self.etcd_ca),
+                    identity: path(self.etcd_certificate).zip(path(self.etcd_key)),
+                    credentials: self.etcd_password.filter(|_| !self.etcd_user.is_empty()).map(|p| (self.etcd_user, p)),
+                })
+            }
+            EngineChoice::Postgres => match self.postgres {
+                Some(url) => Engine::Postgres(url),
+                None => {
+                    let why = "cluster.engine is \"postgres\", which takes its URL, such as postgresql://user:password@host/name";
+                    missing("LOCKKEEPER_CLUSTER_POSTGRES", why);
+                    return None;
+                }
+            },
+        };
+        let node = if self.node.is_empty() { host_name() } else { self.node };
+        Some(Cluster {
+            engine,
+            node,
+            advertise,
+            shards: self.shards,
+            quota_bytes: self.quota_bytes,
+            step_lease: self.step_lease,
+        })
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,56 @@
+//! The steps of a node that has lost its shard: they must have ended before others run in the same environment.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::EXIT_DEPOSED;
+use super::etcd::EtcdServers;
+use super::nodes::{Nodes, setup};
+
+const APART: [&str; 5] = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+/// Holds a lock of the kernel for as long as any of its processes lives, and says so if another one has it. Those of the
+/// commit `a…` do not end by themselves.
+const HELD: &str = "exec 9> $TRACE.held; flock -n 9 || echo overlap >> $TRACE; echo $LOCKKEEPER_COMMIT >> $TRACE; \
+                    case $LOCKKEEPER_COMMIT in a*) sleep 600;; esac";
+
+#[tokio::test]
+async fn steps_of_a_frozen_node_have_ended_before_the_next_deployment_begins() {
+    let Some(etcd) = EtcdServers::start(1) else { return };
+    if !Command::new(APART[0]).args(&APART[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+        return println!("skipped: there are no namespaces of processes here");
+    }
+    let lease = "step_lease_seconds = 15\n";
+    let mut nodes = Nodes { nodes: vec![setup(&etcd, "n1", lease).start()], etcd };
+    nodes.until_ready(0).await;
+    // As on another machine: it does not see the processes of the first.
+    nodes.nodes.push(setup(&nodes.etcd, "n2", lease).under(&APART).start());
+    nodes.until_ready(1).await;
+    let (owner, other) = (0, 1);
+    let trace = nodes.nodes[other].home().join("trace");
+    let admin = nodes.admin(other);
+    let stages = json!([{ "name": "held", "steps": [{ "run": ["sh", "-c", HELD] }] }]);
+    admin.put("/pipelines/web", json!({ "stages": stages, "variables": { "TRACE": trace } })).await.ok();
+    let claimed = admin.claim("review-1", json!({})).await.created().session();
+    let lost = admin.deploy("review-1", &claimed, json!({ "commitId": "aaaaaaa" })).await.has_status(202).data();
+    let traced = || std::fs::read_to_string(&trace).unwrap_or_default();
+    while traced() != "aaaaaaa\n" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    nodes.nodes[owner].signal("-STOP");
+    // Locks move on at once, and steps when those of the frozen node must have ended.
+    let path = format!("{}/force-claim", crate::support::at("review-1"));
+    let next = admin.post_with_key(&path, "k1", json!({})).await.created().session();
+    let deployment = admin.deploy("review-1", &next, json!({ "commitId": "bbbbbbb" })).await.has_status(202);
+    let deployment = deployment.data()["deploymentId"].as_str().unwrap().to_owned();
+    let finished = admin.until(&format!("/deployments/{deployment}"), |found| found["status"] == "succeeded").await;
+    assert_eq!(traced(), "aaaaaaa\nbbbbbbb\n", "{finished}");
+    let logs = |deployment: &str| format!("/deployments/{deployment}/logs");
+    admin.get(&logs(&deployment)).await.ok();
+    let lost = lost["deploymentId"].as_str().unwrap();
+    admin.get(&logs(lost)).await.refused(503, "log_unavailable");
+    nodes.nodes[owner].signal("-CONT");
+    assert_eq!(nodes.nodes[owner].wait().code(), Some(EXIT_DEPOSED));
+}
