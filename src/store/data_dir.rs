@@ -115,7 +115,7 @@ impl std::fmt::Display for Holder {
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl DataDir {
@@ -296,7 +296,7 @@ fn check_format(path: &Path) -> Result<Found, OpenError> {
     }
 }
 
-pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(path: &Path) -> Result<Lock, OpenError> {
     let file = path.join(LOCK);
     let mut lock = OpenOptions::new()
         .create(true)
@@ -321,7 +321,22 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
         }
     }
     lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(OpenError::io("write", &file))?;
-    Ok(lock)
+    Ok(Lock(lock))
+}
+
+/// The lock of a data directory.
+///
+/// It is given up explicitly: a process that was forked meanwhile has a copy of the file until it executes its program, and a
+/// lock that is only closed would last as long as the copy.
+#[derive(Debug)]
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the data directory stays locked until this process has ended");
+        }
+    }
 }
 
 fn write_format(path: &Path) -> io::Result<()> {
@@ -379,6 +394,15 @@ mod tests {
         let child = std::thread::spawn(move || drop(held));
         DataDir::open(dir.path()).unwrap();
         child.join().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_given_up_is_free_also_while_a_forked_process_has_its_lock_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = DataDir::open(dir.path()).unwrap();
+        let _in_a_child = held._lock.0.try_clone().unwrap();
+        drop(held);
+        DataDir::open(dir.path()).unwrap();
     }
 
     #[test]

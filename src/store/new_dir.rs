@@ -27,7 +27,7 @@ pub struct NewDataDir {
     /// Whether the directory itself is new.
     made: bool,
     finished: bool,
-    _lock: File,
+    _lock: data_dir::Lock,
 }
 
 impl NewDataDir {
