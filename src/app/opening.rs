@@ -61,6 +61,7 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         logs: Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes)?,
         log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
         held_connections: OnceLock::new(),
+        shards: OnceLock::new(),
         organizations,
         openapi: LazyLock::new(|| http::openapi_document().into()),
         body_timeout: settings.http.body_timeout,

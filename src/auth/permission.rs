@@ -24,6 +24,8 @@ pub enum Permission {
     ManageMembers,
     /// To verify the recorded events.
     VerifyEvents,
+    /// To see the machines that share the work.
+    SeeCluster,
     /// To read everything that there is, as a backup.
     Backup,
 }
@@ -45,6 +47,7 @@ impl Permission {
             | Permission::ManageMembers
             | Permission::ManageWebhooks
             | Permission::VerifyEvents
+            | Permission::SeeCluster
             | Permission::Backup => Role::Admin,
         }
     }

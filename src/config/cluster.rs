@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::fault::{Fault, Place};
-use super::settings::{Cluster, Engine, EngineChoice, EtcdEngine, Settings};
+use super::settings::{Cluster, Engine, EngineCertificates, EngineChoice, EtcdEngine, PostgresEngine, Settings};
 use crate::secrets::SecretValue;
 
 /// The settings while the layers are laid over each other.
@@ -14,9 +14,10 @@ pub(super) struct ClusterDraft {
     pub(super) etcd: Vec<String>,
     pub(super) etcd_prefix: String,
     /// Each with the place that names it.
-    pub(super) etcd_ca: Option<(PathBuf, Place)>,
-    pub(super) etcd_certificate: Option<(PathBuf, Place)>,
-    pub(super) etcd_key: Option<(PathBuf, Place)>,
+    pub(super) engine_ca: Option<(PathBuf, Place)>,
+    pub(super) engine_certificate: Option<(PathBuf, Place)>,
+    pub(super) engine_key: Option<(PathBuf, Place)>,
+    pub(super) nodes_ca: Option<(PathBuf, Place)>,
     pub(super) etcd_user: String,
     pub(super) etcd_password: Option<SecretValue>,
     pub(super) postgres: Option<SecretValue>,
@@ -33,9 +34,10 @@ impl Default for ClusterDraft {
             engine: EngineChoice::Off,
             etcd: Vec::new(),
             etcd_prefix: String::new(),
-            etcd_ca: None,
-            etcd_certificate: None,
-            etcd_key: None,
+            engine_ca: None,
+            engine_certificate: None,
+            engine_key: None,
+            nodes_ca: None,
             etcd_user: String::new(),
             etcd_password: None,
             postgres: None,
@@ -66,6 +68,15 @@ impl ClusterDraft {
                 "the other nodes need an address of this one, such as http://10.0.0.1:8080, and `listen` names none";
             missing("LOCKKEEPER_CLUSTER_ADVERTISE", why);
         }
+        if self.engine_certificate.is_some() != self.engine_key.is_some() {
+            let variable = if self.engine_key.is_none() { "KEY" } else { "CERTIFICATE" };
+            let why = "cluster.engine_certificate and cluster.engine_key go together";
+            missing(&format!("LOCKKEEPER_CLUSTER_ENGINE_{variable}"), why);
+        }
+        let certificates = EngineCertificates {
+            authority: path(self.engine_ca),
+            identity: path(self.engine_certificate).zip(path(self.engine_key)),
+        };
         let engine = match self.engine {
             EngineChoice::Off => return None,
             EngineChoice::Etcd => {
@@ -75,24 +86,18 @@ impl ClusterDraft {
                         "cluster.engine is \"etcd\", which takes the URLs of its members",
                     );
                 }
-                if self.etcd_certificate.is_some() != self.etcd_key.is_some() {
-                    let why = "cluster.etcd_certificate and cluster.etcd_key go together";
-                    missing("LOCKKEEPER_CLUSTER_ETCD_KEY", why);
-                }
                 if !self.etcd_user.is_empty() && self.etcd_password.is_none() {
                     missing("LOCKKEEPER_CLUSTER_ETCD_PASSWORD", "cluster.etcd_user has one");
                 }
-                let path = |file: Option<(PathBuf, Place)>| file.map(|(path, _)| path);
                 Engine::Etcd(EtcdEngine {
                     members: self.etcd,
                     prefix: self.etcd_prefix,
-                    authority: path(self.etcd_ca),
-                    identity: path(self.etcd_certificate).zip(path(self.etcd_key)),
+                    certificates,
                     credentials: self.etcd_password.filter(|_| !self.etcd_user.is_empty()).map(|p| (self.etcd_user, p)),
                 })
             }
             EngineChoice::Postgres => match self.postgres {
-                Some(url) => Engine::Postgres(url),
+                Some(url) => Engine::Postgres(PostgresEngine { url, certificates }),
                 None => {
                     let why = "cluster.engine is \"postgres\", which takes its URL, such as postgresql://user:password@host/name";
                     missing("LOCKKEEPER_CLUSTER_POSTGRES", why);
@@ -105,11 +110,16 @@ impl ClusterDraft {
             engine,
             node,
             advertise,
+            nodes_ca: path(self.nodes_ca),
             shards: self.shards,
             quota_bytes: self.quota_bytes,
             step_lease: self.step_lease,
         })
     }
+}
+
+fn path(file: Option<(PathBuf, Place)>) -> Option<PathBuf> {
+    file.map(|(path, _)| path)
 }
 
 fn host_name() -> String {

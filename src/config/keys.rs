@@ -316,14 +316,15 @@ pub(super) const KEYS: &[Key] = &[
     key("cluster.engine", Kind::ClusterEngine(|d, engine| d.cluster.engine = engine)),
     key("cluster.etcd", Kind::Urls(ENGINE_MEMBERS_MAX, |d, urls| d.cluster.etcd = urls)),
     key("cluster.etcd_prefix", Kind::Name(64, |d, prefix| d.cluster.etcd_prefix = prefix)),
-    key("cluster.etcd_ca", Kind::File(|d, file| d.cluster.etcd_ca = file)),
-    key("cluster.etcd_certificate", Kind::File(|d, file| d.cluster.etcd_certificate = file)),
-    key("cluster.etcd_key", Kind::File(|d, file| d.cluster.etcd_key = file)),
     key("cluster.etcd_user", Kind::Name(256, |d, user| d.cluster.etcd_user = user)),
     key("cluster.etcd_password", Kind::Secret(|d, value| d.cluster.etcd_password = Some(value))),
     key("cluster.postgres", Kind::DatabaseUrl(|d, url| d.cluster.postgres = url)),
+    key("cluster.engine_ca", Kind::File(|d, file| d.cluster.engine_ca = file)),
+    key("cluster.engine_certificate", Kind::File(|d, file| d.cluster.engine_certificate = file)),
+    key("cluster.engine_key", Kind::File(|d, file| d.cluster.engine_key = file)),
     key("cluster.node", Kind::Name(64, |d, node| d.cluster.node = node)),
     key("cluster.advertise", Kind::Url(|d, url| d.cluster.advertise = url)),
+    key("cluster.nodes_ca", Kind::File(|d, file| d.cluster.nodes_ca = file)),
     key("cluster.shards", Kind::Number(1, 1_024, |d, n| {
         d.cluster.shards = u16::try_from(n).ok().and_then(NonZeroU16::new).unwrap_or(d.cluster.shards);
     })),

@@ -28,9 +28,9 @@ pub use fault::{Fault, Faults};
 pub use layers::{Flags, is_secret_variable};
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Auth, Cluster, Engine, EngineChoice, Environments, EtcdEngine, Events,
-    FileUrls, Git, Http, Idempotency, Isolation, Log, LogFormat, Outbound, RateLimit, Runner, Settings, StepNetwork,
-    Storage, Tls, UserRange, Webhooks,
+    Analysis, AnalysisEngine, AnalysisLlm, Auth, Cluster, Engine, EngineCertificates, EngineChoice, Environments,
+    EtcdEngine, Events, FileUrls, Git, Http, Idempotency, Isolation, Log, LogFormat, Outbound, PostgresEngine,
+    RateLimit, Runner, Settings, StepNetwork, Storage, Tls, UserRange, Webhooks,
 };
 pub use step_file::read_step;
 

@@ -140,6 +140,8 @@ pub struct Cluster {
     pub node: String,
     /// Where the other nodes reach this one; `None`: at the address it listens on.
     pub advertise: Option<String>,
+    /// The authorities of the other nodes' certificates, instead of those of the system.
+    pub nodes_ca: Option<PathBuf>,
     /// Into how many shards the organizations of a new cluster are divided.
     pub shards: NonZeroU16,
     /// How much the engine may hold.
@@ -152,7 +154,7 @@ pub struct Cluster {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Engine {
     Etcd(EtcdEngine),
-    Postgres(SecretValue),
+    Postgres(PostgresEngine),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,11 +163,24 @@ pub struct EtcdEngine {
     pub members: Vec<String>,
     /// Of all keys.
     pub prefix: String,
+    pub certificates: EngineCertificates,
+    /// The user and its password.
+    pub credentials: Option<(String, SecretValue)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresEngine {
+    /// May have a password.
+    pub url: SecretValue,
+    pub certificates: EngineCertificates,
+}
+
+/// The files of encrypted connections to an engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EngineCertificates {
     pub authority: Option<PathBuf>,
     /// The certificate and the key that this node shows.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The user and its password.
-    pub credentials: Option<(String, SecretValue)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

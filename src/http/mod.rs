@@ -84,5 +84,5 @@ pub use rate_limit::RateLimits;
 pub use routes::openapi_document;
 pub use scans::Scans;
 pub use server::{EncryptedServer, Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};
-pub use shards::{Peer, Shards, Whereabouts};
+pub use shards::{NodeSeen, Overview, Peer, ShardSeen, Shards, Whereabouts};
 pub use state::{Node, Realm, WallClock};

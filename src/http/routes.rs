@@ -12,9 +12,9 @@ use super::front::Front;
 use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
-    analyses, approvals, audit, backups, dashboard, deployments, environment_list, environments, events, explorer,
-    invitations, logs, members, operator, pipelines, secrets, session_list, sessions, signing_in, single_sign_on,
-    step_registries, token_exchange, tokens, utilisation, webhooks, whoami,
+    analyses, approvals, audit, backups, cluster, dashboard, deployments, environment_list, environments, events,
+    explorer, invitations, logs, members, operator, pipelines, secrets, session_list, sessions, signing_in,
+    single_sign_on, step_registries, token_exchange, tokens, utilisation, webhooks, whoami,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -120,6 +120,7 @@ pub fn organization_routes() -> Vec<Routes> {
         at("/events/stream").get(events::stream, openapi::stream_events()),
         at("/events/{eventId}").get(events::view, openapi::get_event()),
         at("/audit").get(audit::verify, openapi::verify_events()),
+        at("/cluster").get(cluster::view, openapi::get_cluster()),
         at("/secrets").get(secrets::list, openapi::list_secrets()).post(secrets::create, openapi::create_secret()),
         at("/secrets/{name}")
             .get(secrets::view, openapi::get_secret())

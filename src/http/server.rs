@@ -138,6 +138,9 @@ pub fn start(
     let per_worker = connections_per_worker(options);
     let limit = per_worker.usual.saturating_mul(options.workers);
     node.share_connections(limit);
+    if let Served::Shards(cluster) = &realms {
+        node.shards.get_or_init(|| cluster.shards.clone());
+    }
     node.connections.set_limit(limit);
     let mut builder = Server::build()
         .workers(options.workers)

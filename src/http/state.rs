@@ -12,6 +12,7 @@ use super::connections::Connections;
 use super::event_hubs::EventHubs;
 use super::rate_limit::RateLimits;
 use super::scans::Scans;
+use super::shards::Shards;
 use crate::actors::Environments;
 use crate::analysis::service::Analyses;
 use crate::auth::Accounts;
@@ -49,6 +50,8 @@ pub struct Node {
     pub log_followers: Places,
     /// Places for requests that wait or stream, and hold a connection meanwhile; known when the server listens.
     pub held_connections: OnceLock<Places>,
+    /// In a cluster; known when the server listens.
+    pub shards: OnceLock<Arc<dyn Shards>>,
     /// How many organizations share this process.
     pub organizations: usize,
     /// The OpenAPI document, made when it is first asked for.

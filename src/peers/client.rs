@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Body, Client, Method, Response};
+use reqwest::{Body, Certificate, Client, Method, Response};
 use tokio_util::bytes::Bytes;
 
 use super::via::{VIA, Via, ViaKey};
@@ -59,12 +59,19 @@ pub enum NotForwarded {
 }
 
 impl PeerClient {
-    pub fn new(node: &str, key: ViaKey) -> Result<PeerClient, String> {
+    /// With the authorities of the nodes' certificates, in PEM; without them those of the system are asked.
+    pub fn new(node: &str, key: ViaKey, authorities: Option<&[u8]>) -> Result<PeerClient, String> {
         // Fails only if one is installed already, which is as good.
         rustls::crypto::ring::default_provider().install_default().ok();
         let builder = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
         let builder = builder.connect_timeout(CONNECT_WITHIN).tcp_nodelay(true);
         let builder = builder.pool_max_idle_per_host(KEPT_PER_NODE).pool_idle_timeout(KEPT_FOR);
+        let builder = match authorities {
+            Some(pem) => {
+                builder.tls_certs_only(Certificate::from_pem_bundle(pem).map_err(|error| error_chain(&error))?)
+            }
+            None => builder,
+        };
         let client = builder.build().map_err(|error| error_chain(&error))?;
         Ok(PeerClient { client, node: node.to_owned(), key })
     }

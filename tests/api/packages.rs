@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::lockkeeper;
+use crate::support::{ADMIN_TOKEN, lockkeeper};
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
 const MANIFESTS: &str = include_str!("../../config/kubernetes/lockkeeper.yaml");
+const CLUSTER: &str = include_str!("../../config/kubernetes/cluster.yaml");
 const UNIT: &str = include_str!("../../config/systemd/lockkeeper.service");
 const DOCKERFILE: &str = include_str!("../../Dockerfile");
 const CARGO: &str = include_str!("../../Cargo.toml");
@@ -21,11 +22,36 @@ fn the_settings_of_the_debian_package_are_valid() {
 
 #[test]
 fn the_settings_in_the_kubernetes_manifests_are_valid() {
+    for manifest in [MANIFESTS, CLUSTER] {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["settings.toml", "organization.toml"] {
+            std::fs::write(home.path().join(name), in_manifest(manifest, name)).unwrap();
+        }
+        is_valid(&home.path().join("settings.toml"));
+    }
+}
+
+/// Those that the manifest gives each node, and no others.
+#[test]
+fn the_variables_of_a_node_in_kubernetes_are_settings() {
+    let names = CLUSTER.lines().filter_map(|line| line.trim().strip_prefix("- name: LOCKKEEPER_"));
+    let names: Vec<_> = names.map(|name| format!("LOCKKEEPER_{name}")).collect();
+    let value = |name: &str| match name {
+        "LOCKKEEPER_BOOTSTRAP_TOKEN" => ADMIN_TOKEN.to_owned(),
+        "LOCKKEEPER_MASTER_KEY" => "1".repeat(64),
+        "LOCKKEEPER_CLUSTER_NODE" => "lockkeeper-0".to_owned(),
+        "LOCKKEEPER_CLUSTER_ADVERTISE" => "http://lockkeeper-0.lockkeeper-nodes:8080".to_owned(),
+        other => panic!("{other}"),
+    };
+    assert_eq!(names.len(), 4, "{names:?}");
     let home = tempfile::tempdir().unwrap();
     for name in ["settings.toml", "organization.toml"] {
-        std::fs::write(home.path().join(name), in_manifest(name)).unwrap();
+        std::fs::write(home.path().join(name), in_manifest(CLUSTER, name)).unwrap();
     }
-    is_valid(&home.path().join("settings.toml"));
+    let settings = home.path().join("settings.toml");
+    let mut check = lockkeeper(&["check", settings.to_str().unwrap()]);
+    let checked = check.envs(names.iter().map(|name| (name, value(name)))).output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
 }
 
 /// A server that is killed while it drains would leave its steps interrupted.
@@ -35,19 +61,21 @@ fn a_stop_is_given_more_time_than_the_server_takes() {
     let seconds = |section: &str, key: &str| defaults[section][key].as_integer().unwrap();
     let takes = seconds("http", "drain_seconds") + seconds("runner", "termination_grace_seconds");
     assert!(number_after(MANIFESTS, "terminationGracePeriodSeconds: ") > takes);
+    assert!(number_after(CLUSTER, "terminationGracePeriodSeconds: ") > takes);
     assert!(number_after(UNIT, "TimeoutStopSec=") > takes);
 }
 
 #[test]
 fn the_pod_gets_no_variables_that_the_server_refuses() {
-    assert!(MANIFESTS.contains("enableServiceLinks: false"));
+    assert!([MANIFESTS, CLUSTER].iter().all(|manifest| manifest.contains("enableServiceLinks: false")));
 }
 
 #[test]
 fn the_image_and_the_manifests_name_the_versions_of_the_sources() {
     let manifest: toml::Table = CARGO.parse().unwrap();
     let of = |key: &str| manifest["workspace"]["package"][key].as_str().unwrap();
-    assert!(MANIFESTS.contains(&format!("image: lockkeeper:{}\n", of("version"))));
+    let image = format!("image: lockkeeper:{}\n", of("version"));
+    assert!(MANIFESTS.contains(&image) && CLUSTER.contains(&image));
     assert!(DOCKERFILE.contains(&format!("FROM rust:{}-slim-", of("rust-version"))));
 }
 
@@ -76,9 +104,9 @@ fn is_valid(settings: &Path) {
 }
 
 /// The text of a file in the ConfigMap.
-fn in_manifest(name: &str) -> String {
+fn in_manifest(manifest: &str, name: &str) -> String {
     let begin = format!("  {name}: |\n");
-    let text = MANIFESTS.split(&begin).nth(1).unwrap();
+    let text = manifest.split(&begin).nth(1).unwrap();
     let lines = text.lines().take_while(|line| line.is_empty() || line.starts_with("    "));
     lines.map(|line| line.strip_prefix("    ").unwrap_or(line).to_owned() + "\n").collect()
 }

@@ -92,6 +92,19 @@ dashboard.test('a member is added, invited, promoted, disabled and removed', asy
   assert.equal(await otto(), undefined);
 });
 
+dashboard.test('an open menu stays while the list is read again', async ({ server, person }) => {
+  const tab = await person('admin', '/acme/settings/members');
+  await tab.click('button', 'Actions for mia');
+  const read = tab.page.waitForResponse((answer) => new URL(answer.url()).pathname.endsWith('/members'));
+  const { userId } = await server.admin.post('/members', { name: 'kim', role: 'viewer' });
+  await read;
+  await tab.find('menuitem', 'Change…');
+  assert.deepEqual(await tab.all('button', 'Actions for kim'), []);
+  await tab.press('Escape');
+  await tab.find('button', 'Actions for kim');
+  await server.admin.del(`/members/${userId}`);
+});
+
 dashboard.test('the last admin is not demoted, and the page says why', async ({ person }) => {
   const tab = await person('admin', '/acme/settings/members');
   await tab.click('button', 'Actions for admin');

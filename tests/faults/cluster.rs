@@ -38,6 +38,11 @@ async fn any_node_answers_any_request() {
         assert_eq!(who.data()["organization"]["id"], "acme");
         let sign_in = admin.request(Method::POST, "/auth/sign-in").json(&json!({ "token": ADMIN_TOKEN }));
         admin.send(sign_in).await.has_status(204);
+        let cluster = admin.get("/cluster").await.ok();
+        let data = cluster.data();
+        let alive = data["nodes"].as_array().unwrap().iter().filter(|node| node["lives"] == true);
+        assert_eq!(alive.count(), 3, "{cluster:?}");
+        assert_eq!(data["owner"], format!("n{}", nodes.owner() + 1), "{cluster:?}");
         // What only nodes may say to each other.
         let undelivered = format!("{}/sessions/{}/undelivered", at(&environment), claimed.session());
         admin.post(&undelivered, json!({})).await.refused(404, "route_not_found");

@@ -5,21 +5,12 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use crate::app::error::ServeError;
-use crate::config::EtcdEngine;
-use crate::secrets::SecretValue;
-use crate::store::engine::EngineError;
-use crate::store::engine::etcd::{Credentials, Etcd, EtcdSettings, EtcdTls};
+use crate::config::{EngineCertificates, EtcdEngine, PostgresEngine};
+use crate::store::engine::etcd::{Credentials, Etcd, EtcdSettings};
 use crate::store::engine::postgres::{Postgres, PostgresSettings};
+use crate::store::engine::{EngineError, EngineTls};
 
 pub fn etcd(settings: &EtcdEngine, quota_bytes: u64) -> Result<Etcd, ServeError> {
-    let identity = match &settings.identity {
-        Some((certificate, key)) => Some((read(certificate)?, Zeroizing::new(read(key)?))),
-        None => None,
-    };
-    let tls = match &settings.authority {
-        Some(authority) => Some(EtcdTls { authority: read(authority)?, identity }),
-        None => None,
-    };
     let credentials = settings.credentials.as_ref().map(|(user, password)| Credentials {
         user: user.clone(),
         password: Zeroizing::new(password.reveal().to_owned()),
@@ -27,21 +18,31 @@ pub fn etcd(settings: &EtcdEngine, quota_bytes: u64) -> Result<Etcd, ServeError>
     let settings = EtcdSettings {
         members: settings.members.clone(),
         prefix: format!("{}/", settings.prefix.trim_end_matches('/')),
-        tls,
+        tls: tls(&settings.certificates)?,
         credentials,
         quota_bytes,
     };
     Etcd::new(settings).map_err(refused)
 }
 
-pub fn postgres(url: &SecretValue, quota_bytes: u64) -> Result<Postgres, ServeError> {
-    Postgres::new(&PostgresSettings { url: url.reveal().to_owned(), quota_bytes }).map_err(refused)
+pub fn postgres(settings: &PostgresEngine, quota_bytes: u64) -> Result<Postgres, ServeError> {
+    let (url, tls) = (settings.url.reveal().to_owned(), tls(&settings.certificates)?);
+    Postgres::new(&PostgresSettings { url, tls, quota_bytes }).map_err(refused)
+}
+
+fn tls(files: &EngineCertificates) -> Result<Option<EngineTls>, ServeError> {
+    let Some(authority) = &files.authority else { return Ok(None) };
+    let identity = match &files.identity {
+        Some((certificate, key)) => Some((read(certificate)?, Zeroizing::new(read(key)?))),
+        None => None,
+    };
+    Ok(Some(EngineTls { authority: read(authority)?, identity }))
 }
 
 pub fn refused(error: EngineError) -> ServeError {
     ServeError::Engine(error)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
+pub fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
     std::fs::read(path).map_err(|source| ServeError::EngineFile { path: path.to_owned(), source })
 }

@@ -88,7 +88,9 @@ async fn serve_on<E: Engine>(
     let own = Owner { node: cluster.node.clone(), url, run: run() };
     let (steward, view, mut taken) = Steward::new(engine.clone(), steward_options(own.clone(), shards));
     let map = Arc::new(ShardMap::new(shards, own.run, view.clone()));
-    let client = PeerClient::new(&cluster.node, ViaKey::of(master)).map_err(ServeError::Cluster)?;
+    let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
+    let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
+    let client = client.map_err(ServeError::Cluster)?;
     let served = Served::Shards(Arc::new(http::Cluster { shards: map.clone(), client }));
     let running = http::start(&listen_options(settings), listeners, node.clone(), served)
         .map_err(|error| ServeError::listen(settings.listen, &error))?;

@@ -1,5 +1,5 @@
 use super::load_variables;
-use crate::config::{Engine, EtcdEngine};
+use crate::config::{Engine, EngineCertificates, EtcdEngine};
 
 const KEY: (&str, &str) = ("LOCKKEEPER_MASTER_KEY", "1111111111111111111111111111111111111111111111111111111111111111");
 const ETCD: (&str, &str) = ("LOCKKEEPER_CLUSTER_ENGINE", "etcd");
@@ -9,11 +9,10 @@ const MEMBERS: (&str, &str) = ("LOCKKEEPER_CLUSTER_ETCD", "http://10.0.0.1:2379,
 fn a_node_has_an_engine_a_name_and_shards() {
     assert_eq!(load_variables(&[]).unwrap().cluster, None);
     let cluster = load_variables(&[KEY, ETCD, MEMBERS]).unwrap().cluster.unwrap();
-    let Engine::Etcd(EtcdEngine { members, prefix, authority: None, identity: None, credentials: None }) =
-        cluster.engine
-    else {
+    let Engine::Etcd(EtcdEngine { members, prefix, certificates, credentials: None }) = cluster.engine else {
         panic!("{:?}", cluster.engine);
     };
+    assert_eq!(certificates, EngineCertificates::default());
     assert_eq!(members, ["http://10.0.0.1:2379", "https://10.0.0.2:2379"]);
     assert_eq!((prefix.as_str(), cluster.shards.get(), cluster.advertise), ("lk", 16, None));
     assert!(!cluster.node.is_empty(), "the host's name");

@@ -30,6 +30,7 @@ route('/:orgId/-/utilisation', () => import('./pages/utilisation.js'), ...OTHERS
 route('/:orgId/settings', () => import('./pages/members.js'), ...OTHERS);
 route('/:orgId/settings/members', () => import('./pages/members.js'), ...OTHERS);
 route('/:orgId/settings/tokens', () => import('./pages/tokens.js'), ...OTHERS);
+route('/:orgId/settings/nodes', () => import('./pages/nodes.js'), ...OTHERS);
 route('/:orgId/settings/account', () => import('./pages/account.js'), ...OTHERS);
 route('/:orgId/:pipelineId', () => import('./pages/board.js'), 'board');
 route('/:orgId/:pipelineId/:envName', () => import('./pages/environment.js'), 'board', ...OTHERS);

@@ -1,9 +1,10 @@
-//! The operation that takes a backup.
+//! The operations that concern the server as a whole, and need a token.
 
 use serde_json::json;
 
 use super::operation::Operation;
 use crate::http::codes::Code;
+use crate::http::dto::ClusterView;
 
 pub fn backup() -> Operation {
     let content = json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } });
@@ -17,4 +18,14 @@ pub fn backup() -> Operation {
         )
         .answers_content(200, "The backup", content, &[])
         .fails(&[Code::SeveralOrganizations, Code::BackupInProgress])
+}
+
+pub fn get_cluster() -> Operation {
+    Operation::api("Operating", "getCluster")
+        .titled("Nodes and Shards")
+        .about(
+            "The machines that share the work: their nodes, the shards that each owns, and the shard of this organization. A server \
+             on one machine has neither.",
+        )
+        .answers::<ClusterView>(200, "The cluster, as the owner of the organization's shard sees it", &[])
 }

@@ -111,7 +111,7 @@ const TAGS: [(&str, &str); 12] = [
     ("Webhooks", "Events sent to other servers."),
     ("Tokens", "API tokens: your own, and those of all members for admins."),
     ("Members", "Who belongs to the organization, and in which role. Admins change it."),
-    ("Operating", "For operators and monitoring; without a token, but for the backup."),
+    ("Operating", "For operators and monitoring; without a token, but for the backup and the cluster."),
 ];
 
 fn token() -> Value {

@@ -4,6 +4,7 @@ pub mod analyses;
 pub mod approvals;
 pub mod audit;
 pub mod backups;
+pub mod cluster;
 pub mod dashboard;
 pub mod deployments;
 pub mod environment_list;

@@ -7,7 +7,7 @@
 //! - `shard`: a shard's record and who owns it, pure; `outcome`: what became of a transaction whose answer was lost, pure;
 //!   `membership`: the records of the cluster and of its nodes, pure; `timing`, `lease`: how long an owner may act,
 //!   pure
-//! - `contract`: the trait, its errors and its limits
+//! - `contract`: the trait, its errors and its limits; `tls`: the certificates of a connection
 //! - `driver`: a thread that serves connections
 //! - `etcd`, `postgres`: the engines over those; `memory`: one for tests, which fails as it is told to
 
@@ -24,9 +24,11 @@ mod ports;
 pub mod postgres;
 mod shard;
 mod timing;
+mod tls;
 
 pub use contract::{CHANGE_BYTES, Engine, EngineError, Limits, Pairs, Room, Transaction};
 pub use lease::{Lease, Moment};
 pub use membership::{ClusterRecord, NodeRecord};
 pub use shard::{Owner, Shard, Tenure, Version};
 pub use timing::Timing;
+pub use tls::EngineTls;

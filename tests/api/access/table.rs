@@ -58,6 +58,7 @@ const TABLE: &str = "
     getEvent                  viewer      404
     streamEvents              viewer      400
     verifyEvents              admin       200
+    getCluster                admin       200
     listSecrets               viewer      200
     createSecret              maintainer  422
     getSecret                 viewer      404

@@ -22,6 +22,7 @@ export function pages(ids) {
     'utilisation': '/acme/-/utilisation',
     'members': '/acme/settings/members',
     'tokens': '/acme/settings/tokens',
+    'nodes': '/acme/settings/nodes',
     'account': '/acme/settings/account',
     'unknown': '/acme/no-such-pipeline/no-such-environment',
   };

@@ -14,6 +14,8 @@ const PAGE = 50;
 const PAGE_MOST = 100;
 // Typing asks once, not at each key.
 const TYPING_MILLISECONDS = 250;
+// How often an open menu is looked at.
+const MENU_MILLISECONDS = 100;
 // A burst of events reads the list once.
 const BURST_MILLISECONDS = 400;
 
@@ -36,6 +38,7 @@ export async function listPage({ main, signal, query, title }, list) {
   const read = async (offset, limit) => {
     const mine = ++newest;
     const { data, pagination: { total } } = await get(list.address, { query: { ...list.asked, ...values, limit, offset }, signal });
+    await menusClosed(place);
     if (mine !== newest) return;
     const [first, rest] = offset > 0 ? [rows, data] : [data, rows.slice(PAGE_MOST)];
     const known = new Set(first.map(keyOf));
@@ -49,11 +52,7 @@ export async function listPage({ main, signal, query, title }, list) {
     if (focused) [...place.querySelectorAll('a, button, summary')].find((one) => nameOf(one) === focused)?.focus();
   };
   const reload = () => read(0, Math.min(PAGE_MOST, Math.max(PAGE, rows.length)));
-  const refresh = () => {
-    // An open menu is not taken away.
-    if (place.querySelector(':popover-open')) return setTimeout(refresh, TYPING_MILLISECONDS);
-    return reload().catch((error) => error.name === 'AbortError' || replace(trouble, notice('bad', inWords(error))));
-  };
+  const refresh = () => reload().catch((error) => error.name === 'AbortError' || replace(trouble, notice('bad', inWords(error))));
 
   await reload();
   replace(main, h('section', { class: 'page' }, pageHead({ ...list, actions: actions(reload) }), list.below, filterRow(filters, values, () => {
@@ -61,6 +60,11 @@ export async function listPage({ main, signal, query, title }, list) {
     refresh();
   }), trouble, place, foot));
   return follow ? refetch({ types: follow }, refresh) : () => {};
+}
+
+// An open menu is not taken away.
+async function menusClosed(place) {
+  while (place.querySelector(':popover-open')) await new Promise((closed) => setTimeout(closed, MENU_MILLISECONDS));
 }
 
 const nameOf = (element) => element.ariaLabel ?? element.textContent;

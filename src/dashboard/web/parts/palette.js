@@ -3,7 +3,7 @@
 import { get, path } from '../lib/api.js';
 import { h, replace } from '../lib/dom.js';
 import { pipelinesKnown } from '../lib/pipelines.js';
-import { me } from '../lib/session.js';
+import { atLeast, me } from '../lib/session.js';
 import { go, href } from '../lib/router.js';
 import { icon } from './icon.js';
 import { look } from './state.js';
@@ -83,6 +83,7 @@ function pages() {
     place('hook', 'Webhooks', 'page', below('/-/webhooks')),
     place('people', 'Members', 'settings', below('/settings/members')),
     place('key', 'API Tokens', 'settings', below('/settings/tokens')),
+    ...(atLeast('admin') ? [place('box', 'Nodes', 'settings', below('/settings/nodes'))] : []),
     place('person', 'My account', 'settings', below('/settings/account')),
   ];
 }

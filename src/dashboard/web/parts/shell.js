@@ -18,7 +18,7 @@ const PIPELINES_SHOWN = 12;
 
 const SECTIONS = {
   deployments: 'Deployments', approvals: 'Approvals', events: 'Events', utilisation: 'Utilisation', secrets: 'Secrets', registries: 'Step registries',
-  webhooks: 'Webhooks', analyses: 'Analysis', members: 'Members', tokens: 'API Tokens', account: 'My account',
+  webhooks: 'Webhooks', analyses: 'Analysis', members: 'Members', tokens: 'API Tokens', nodes: 'Nodes', account: 'My account',
 };
 
 let stops = [];
@@ -110,6 +110,7 @@ function drawNavigation() {
     h('section', null, h('h2', null, 'Organization Settings'),
       item('people', 'Members', `${href(org)}/settings/members`),
       item('key', 'API Tokens', `${href(org)}/settings/tokens`),
+      atLeast('admin') ? item('box', 'Nodes', `${href(org)}/settings/nodes`) : null,
       item('person', 'My account', `${href(org)}/settings/account`)));
 }
 

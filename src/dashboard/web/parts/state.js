@@ -31,6 +31,8 @@ const STATES = {
   syncing: ['accent', 'spin', 'syncing'],
   delivered: ['good', 'check', 'delivered'],
   enabled: ['good', 'check', 'enabled'],
+  alive: ['good', 'check', 'alive'],
+  silent: ['bad', 'cross', 'silent'],
 };
 
 export function look(kind) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::keys::Keys;
-use super::members::{Credentials, EtcdTls, Members};
+use super::members::{Credentials, Members};
 use super::messages::{
     ALARM, ALARM_NOSPACE, AlarmRequest, AlarmResponse, COMPACT, COMPARE_MOD_REVISION, CompactionRequest, Compare,
     CompareWith, DeleteRangeRequest, Done, KeyValue, Op, PutRequest, RANGE, RangeRequest, RangeResponse, STATUS,
@@ -17,6 +17,7 @@ use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room};
 use crate::store::engine::membership::{ClusterRecord, NodeRecord};
 use crate::store::engine::outcome::resolve;
 use crate::store::engine::shard::{Shard, Version};
+use crate::store::engine::tls::EngineTls;
 
 /// A member that has not answered by then may be frozen, and the next one is asked. The owner of a shard needs an answer
 /// within four seconds, so there is time for two.
@@ -34,7 +35,7 @@ pub struct EtcdSettings {
     /// The prefix of all keys.
     pub prefix: String,
     /// Required for `https`.
-    pub tls: Option<EtcdTls>,
+    pub tls: Option<EngineTls>,
     pub credentials: Option<Credentials>,
     /// etcd's `--quota-backend-bytes`, which it does not tell.
     pub quota_bytes: u64,

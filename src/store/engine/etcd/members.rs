@@ -18,6 +18,7 @@ use super::status::{is_auth_off, meaning, wants_new_token, wants_token};
 use crate::store::contract::StoreError;
 use crate::store::engine::EngineError;
 use crate::store::engine::driver::Driver;
+use crate::store::engine::tls::EngineTls;
 
 /// A member that cannot be connected to is given up sooner than one that is slow to answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
@@ -25,14 +26,6 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// As much as a page of large values may have; etcd itself sends up to 2 GiB.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024 * 1024;
-
-/// In PEM.
-pub struct EtcdTls {
-    /// Who must have signed the certificates of members.
-    pub authority: Vec<u8>,
-    /// Our certificate and its key, if members ask for one.
-    pub identity: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
-}
 
 pub struct Credentials {
     pub user: String,
@@ -64,7 +57,7 @@ impl Members {
     /// Connects when something is asked.
     pub fn new(
         urls: &[String],
-        tls: Option<&EtcdTls>,
+        tls: Option<&EngineTls>,
         credentials: Option<Credentials>,
     ) -> Result<Members, EngineError> {
         let driver =
@@ -167,7 +160,7 @@ impl Members {
 }
 
 impl Member {
-    fn new(url: &str, tls: Option<&EtcdTls>) -> Result<Member, EngineError> {
+    fn new(url: &str, tls: Option<&EngineTls>) -> Result<Member, EngineError> {
         let invalid = |error: tonic::transport::Error| unusable(format!("{url}: {}", with_cause(&error)));
         let mut endpoint = Endpoint::from_shared(url.to_owned()).map_err(invalid)?;
         endpoint = endpoint.connect_timeout(CONNECT_WITHIN).tcp_nodelay(true);
@@ -205,7 +198,7 @@ impl Member {
     }
 }
 
-fn client_tls(tls: &EtcdTls) -> ClientTlsConfig {
+fn client_tls(tls: &EngineTls) -> ClientTlsConfig {
     let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.authority)).timeout(CONNECT_WITHIN);
     match &tls.identity {
         Some((certificate, key)) => config.identity(Identity::from_pem(certificate, &**key)),

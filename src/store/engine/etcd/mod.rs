@@ -19,4 +19,4 @@ pub mod fixture;
 mod tests;
 
 pub use engine::{Etcd, EtcdSettings};
-pub use members::{Credentials, EtcdTls};
+pub use members::Credentials;

@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 use super::fixture::{EtcdServers, SIZED};
 use super::members::Members;
 use super::messages::Done;
-use super::{Credentials, Etcd, EtcdSettings, EtcdTls};
+use super::{Credentials, Etcd, EtcdSettings};
 use crate::store::StoreError;
 use crate::store::batch::{Changes, Sequence};
-use crate::store::engine::{Engine, EngineError, Owner, Pairs, Shard, Tenure, Transaction};
+use crate::store::engine::{Engine, EngineError, EngineTls, Owner, Pairs, Shard, Tenure, Transaction};
 use crate::tls::authority::Authority;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -172,7 +172,7 @@ fn members_with_certificates_are_checked_and_check_ours() {
         let identity = identity.map(|issuer| issuer.issue_for_client("lockkeeper"));
         let identity =
             identity.map(|issued| (issued.certificate.into_bytes(), Zeroizing::new(issued.key.into_bytes())));
-        EtcdTls { authority: authority.certificate.clone().into_bytes(), identity }
+        EngineTls { authority: authority.certificate.clone().into_bytes(), identity }
     };
     assert_eq!(shards(trusting(&authority, Some(&authority))).unwrap(), []);
     for refused in [trusting(&authority, None), trusting(&authority, Some(&other)), trusting(&other, Some(&authority))]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::{TryStreamExt, pin_mut};
 use tokio::sync::Mutex;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, NoTls, Row};
 
@@ -12,6 +13,7 @@ use super::errors::meaning;
 use super::statements::{
     ANNOUNCE, FIRST_RECORD, FOUND_CLUSTER, LOAD, NODES, SETTINGS, SHARD, SHARDS, SIZE, TABLES, WRITE,
 };
+use super::tls::Tls;
 use crate::store::batch::Changes;
 use crate::store::contract::StoreError;
 use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room};
@@ -19,6 +21,7 @@ use crate::store::engine::driver::Driver;
 use crate::store::engine::membership::{ClusterRecord, NodeRecord};
 use crate::store::engine::outcome::resolve;
 use crate::store::engine::shard::{Shard, Version};
+use crate::store::engine::tls::EngineTls;
 
 /// The owner of a shard needs an answer within four seconds, so there is time for two.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
@@ -32,17 +35,24 @@ const LIMITS: Limits = Limits { changes: 4095, bytes: 4 * 1024 * 1024 };
 pub struct PostgresSettings {
     /// `postgresql://user:password@host:5432/database`
     pub url: String,
+    /// With it, all connections are encrypted.
+    pub tls: Option<EngineTls>,
     /// How much the database may take of its disk.
     pub quota_bytes: u64,
 }
 
 pub struct Postgres {
     config: Config,
+    tls: Option<Tls>,
     quota_bytes: u64,
     driver: Driver,
     /// The connection, until it fails.
     client: Mutex<Option<Arc<Client>>>,
 }
+
+const AUTHORITY_MISSING: &str = "the URL of PostgreSQL asks for TLS, which needs the authority that has signed the server's \
+                                 certificate: set cluster.engine_ca (those of the system are often in \
+                                 /etc/ssl/certs/ca-certificates.crt)";
 
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
@@ -51,12 +61,19 @@ impl Postgres {
     pub fn new(settings: &PostgresSettings) -> Result<Postgres, EngineError> {
         let refused = |reason: String| EngineError::Refused(StoreError::Engine(reason));
         // The error of the crate does not repeat the URL, which may have a password.
-        let mut config: Config =
-            settings.url.parse().map_err(|error| refused(format!("the URL of PostgreSQL: {error}")))?;
+        let mut config: Config = modes_of_ours(&settings.url)
+            .parse()
+            .map_err(|error| refused(format!("the URL of PostgreSQL: {}", with_cause(&error))))?;
+        let tls = match &settings.tls {
+            Some(given) => Some(Tls::new(given).map_err(|why| refused(format!("TLS to PostgreSQL: {why}")))?),
+            None if config.get_ssl_mode() == SslMode::Require => return Err(refused(AUTHORITY_MISSING.to_owned())),
+            None => None,
+        };
+        config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
         config.application_name("lockkeeper").connect_timeout(ANSWER_WITHIN).tcp_user_timeout(ANSWER_WITHIN);
         let driver =
             Driver::start("postgres-io").map_err(|error| refused(format!("cannot start a thread: {error}")))?;
-        Ok(Postgres { config, quota_bytes: settings.quota_bytes, driver, client: Mutex::new(None) })
+        Ok(Postgres { config, tls, quota_bytes: settings.quota_bytes, driver, client: Mutex::new(None) })
     }
 
     async fn client(&self) -> Result<Arc<Client>, EngineError> {
@@ -64,12 +81,21 @@ impl Postgres {
         if let Some(client) = known.as_ref().filter(|client| !client.is_closed()) {
             return Ok(client.clone());
         }
-        let config = self.config.clone();
+        let (config, tls) = (self.config.clone(), self.tls.clone());
         let connecting = self.driver.spawn(async move {
-            let (client, connection) = config.connect(NoTls).await?;
-            // Ends with the client, or with an error that the client gets too.
-            tokio::spawn(connection);
-            Ok(client)
+            // The connection ends with the client, or with an error that the client gets too.
+            Ok(match tls {
+                Some(tls) => {
+                    let (client, connection) = config.connect(tls).await?;
+                    tokio::spawn(connection);
+                    client
+                }
+                None => {
+                    let (client, connection) = config.connect(NoTls).await?;
+                    tokio::spawn(connection);
+                    client
+                }
+            })
         });
         let away = |error: &dyn std::error::Error| EngineError::Away(format!("cannot connect to PostgreSQL: {error}"));
         let connected = tokio::time::timeout(ANSWER_WITHIN, connecting).await.map_err(|late| away(&late))?;
@@ -98,6 +124,15 @@ impl Postgres {
         let client = self.client().await?;
         self.within(ANSWER_WITHIN, client.query_typed(statement, parameters)).await
     }
+}
+
+/// The modes of libpq that ask for a check of the certificate: here it is always checked.
+fn modes_of_ours(url: &str) -> String {
+    url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require")
+}
+
+fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
 fn column<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, place: usize) -> Result<T, EngineError> {

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::os::unix::fs::chown;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -32,6 +33,12 @@ pub struct PostgresServer {
 impl PostgresServer {
     /// None where PostgreSQL is not installed; says so.
     pub fn start(flags: &[&str]) -> Option<PostgresServer> {
+        let flags: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        PostgresServer::start_with(&[], flags)
+    }
+
+    /// With files in its directory, for which the flags name paths relative to its data.
+    pub fn start_with(files: &[(&str, &str)], flags: Vec<String>) -> Option<PostgresServer> {
         let Some(programs) = programs() else {
             eprintln!("skipped: PostgreSQL is not installed");
             return None;
@@ -42,7 +49,14 @@ impl PostgresServer {
         }
         let password_file = dir.path().join("password");
         std::fs::write(&password_file, PASSWORD).unwrap();
-        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        for (name, content) in files {
+            let path = dir.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            if getuid().is_root() {
+                chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
         let mut server = PostgresServer { dir, programs, port: free_port(), flags, process: None };
         let mut make = server.command("initdb");
         make.args(["--no-sync", "--no-instructions", "--username=lockkeeper", "--auth=scram-sha-256"]);
@@ -59,7 +73,7 @@ impl PostgresServer {
 
     /// An engine with a connection of its own.
     pub fn engine(&self) -> Postgres {
-        Postgres::new(&PostgresSettings { url: self.url(), quota_bytes: 1 << 30 }).unwrap()
+        Postgres::new(&PostgresSettings { url: self.url(), tls: None, quota_bytes: 1 << 30 }).unwrap()
     }
 
     /// `kill -9` of the server, which its children notice.

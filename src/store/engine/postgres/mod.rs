@@ -5,11 +5,13 @@
 //! Each line may use those above it, and none below:
 //!
 //! - `statements`: the tables, and the statements; `errors`: refusal or unknown outcome; both pure
+//! - `tls`: encrypted connections
 //! - `engine`: the engine itself
 
 mod engine;
 mod errors;
 mod statements;
+mod tls;
 
 #[cfg(test)]
 pub mod fixture;

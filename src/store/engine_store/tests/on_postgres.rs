@@ -53,7 +53,8 @@ fn a_second_owner_fences_the_first_on_postgres() {
 fn nothing_acknowledged_is_lost_when_postgres_is_killed_freezes_and_starts_again() {
     let Some(mut server) = server() else { return };
     let url = server.url();
-    let engine = || Arc::new(Postgres::new(&PostgresSettings { url: url.clone(), quota_bytes: 1 << 30 }).unwrap());
+    let engine =
+        || Arc::new(Postgres::new(&PostgresSettings { url: url.clone(), tls: None, quota_bytes: 1 << 30 }).unwrap());
     let last = commit_during(&engine(), |wait_for_some| {
         for _ in 0..3 {
             wait_for_some();

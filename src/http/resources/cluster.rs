@@ -1,0 +1,20 @@
+//! The nodes of a cluster and the shards that they own, for the admins of its organizations.
+
+use actix_web::http::StatusCode;
+
+use crate::auth::Permission;
+use crate::http::access::Access;
+use crate::http::answer::{self, Answered};
+use crate::http::call::Call;
+use crate::http::dto::ClusterView;
+use crate::http::paging::Query;
+
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::SeeCluster)?;
+    Query::of(&call.request).finish()?;
+    let view = match access.node.shards.get() {
+        Some(shards) => ClusterView::new(&shards.overview(), shards.number_of(access.caller.organization.as_str())),
+        None => ClusterView::one_machine(),
+    };
+    Ok(answer::one(StatusCode::OK, view))
+}
