@@ -37,7 +37,7 @@ impl PostgresServer {
         PostgresServer::start_with(&[], flags)
     }
 
-    /// With files in its directory, for which the flags name paths relative to its data.
+    /// With files in its folder, in which the data is a folder too.
     pub fn start_with(files: &[(&str, &str)], flags: Vec<String>) -> Option<PostgresServer> {
         let Some(programs) = programs() else {
             eprintln!("skipped: PostgreSQL is not installed");

@@ -69,10 +69,10 @@ fn with_tls_the_server_and_its_name_are_checked_and_we_show_our_certificate() {
         ("key.pem", &issued.key),
         ("hba", "hostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n"),
     ];
-    let paths =
-        [("ssl_ca_file", "ca.pem"), ("ssl_cert_file", "cert.pem"), ("ssl_key_file", "key.pem"), ("hba_file", "hba")];
-    let flags = paths.map(|(setting, file)| format!("{setting}=../{file}")).into_iter().chain(["ssl=on".to_owned()]);
-    let Some(server) = PostgresServer::start_with(&files, flags.collect()) else { return };
+    // Relative to the folder of the data, but for the last, which is relative to that of the server.
+    let flags =
+        ["ssl=on", "ssl_ca_file=../ca.pem", "ssl_cert_file=../cert.pem", "ssl_key_file=../key.pem", "hba_file=hba"];
+    let Some(server) = PostgresServer::start_with(&files, flags.map(str::to_owned).into()) else { return };
     let engine =
         |url: String, tls: Option<EngineTls>| Postgres::new(&PostgresSettings { url, tls, quota_bytes: 1 << 30 });
     let tls = |authority: &Authority, identity: Option<&Authority>| {
