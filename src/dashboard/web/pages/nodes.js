@@ -7,7 +7,7 @@ const AGAIN_MILLISECONDS = 3000;
 
 export async function show({ main, signal, title }) {
   title('Nodes');
-  const [place, trouble] = [h('div', null), h('div')];
+  const [place, trouble] = [h('div', { class: 'stack' }), h('div')];
   const read = async () => {
     const cluster = (await get('/cluster', { signal })).data;
     replace(trouble);
