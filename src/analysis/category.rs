@@ -47,6 +47,12 @@ named_enum! {
         MergeConflict = "merge_conflict",
         /// A required lock is held by something else: a state, a package database, a release in progress.
         Locked = "locked",
+        /// Something that is to be created exists already: a version, a tag, a resource, a file.
+        AlreadyExists = "already_exists",
+        /// A limit is reached that is neither memory, disk nor a rate: files, processes, connections, sizes, quotas, capacity.
+        ResourceLimit = "resource_limit",
+        /// A scan found known vulnerabilities, or secrets in the code.
+        Vulnerability = "vulnerability",
         /// The deployed software does not become or stay healthy.
         Unhealthy = "unhealthy",
         /// Somebody did not approve a stage.

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::category::Category;
+use super::plain::last_shown;
 use crate::domain::named::named_enum;
 use crate::domain::{CommitId, DeploymentId, Identifier, StageStatus, StepStatus};
 
 /// More lines would be a log again.
 pub const EVIDENCE_MAX: usize = 5;
+/// More causes would be no answer.
+pub const ALTERNATIVES_MAX: usize = 3;
 /// Characters of a line of evidence: enough to recognise it; the log has the whole line.
 pub const EVIDENCE_CHARACTERS_MAX: usize = 500;
 /// Characters of a summary, of the cause and of the fix: it is read in a list.
@@ -66,6 +69,8 @@ pub struct Success {
     pub deployment: DeploymentId,
     pub commit: CommitId,
     pub lines: Vec<CaseLine>,
+    /// The lines of successful deployments before it, the newest first.
+    pub earlier: Vec<Vec<CaseLine>>,
     /// `stage/step` of each step whose action has changed since.
     pub actions_differ: Vec<String>,
 }
@@ -87,6 +92,20 @@ pub struct Finding {
     /// From 0 to 1.
     pub confidence: f64,
     pub fix: Option<SuggestedFix>,
+    /// Other failures that the log tells of, the most likely first: consequences of the cause, or causes themselves if the
+    /// engine is wrong. At most [`ALTERNATIVES_MAX`].
+    pub alternatives: Vec<Alternative>,
+}
+
+/// What else may be the cause.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alternative {
+    pub category: Category,
+    pub summary: String,
+    /// Lines of the case, the most telling first; at most [`EVIDENCE_MAX`].
+    pub evidence: Vec<Evidence>,
+    /// From 0 to 1; less than that of the cause.
+    pub confidence: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +113,7 @@ pub struct Evidence {
     pub stage: Identifier,
     pub step: Identifier,
     pub line: u32,
+    /// The line, or the part of it that matters, as a terminal shows it.
     pub text: String,
 }
 
@@ -135,7 +155,7 @@ impl From<&CaseLine> for Evidence {
             stage: line.stage.clone(),
             step: line.step.clone(),
             line: line.number,
-            text: clipped(&line.text, EVIDENCE_CHARACTERS_MAX),
+            text: clipped(&last_shown(&line.text), EVIDENCE_CHARACTERS_MAX),
         }
     }
 }

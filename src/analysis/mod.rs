@@ -10,13 +10,14 @@ mod engine;
 mod fallback;
 pub mod llm;
 pub mod patch;
+mod plain;
 mod record;
 pub mod service;
 mod stored;
 
 pub use category::Category;
 pub use engine::{
-    Case, CaseLine, CaseStage, CaseStep, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, EngineError, EngineName,
+    ALTERNATIVES_MAX, Alternative, Case, CaseLine, CaseStage, CaseStep, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, EngineError, EngineName,
     Evidence, Finding, PATCH_BYTES_MAX, SUMMARY_CHARACTERS_MAX, Success, SuggestedFix,
 };
 pub use fallback::WithFallback;

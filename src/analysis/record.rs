@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Category, EngineName, Evidence, SuggestedFix};
+use super::{Alternative, Category, EngineName, Evidence, SuggestedFix};
 use crate::domain::named::named_enum;
 use crate::domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, Initiator, Timestamp};
 
@@ -41,6 +41,8 @@ pub struct Report {
     pub confidence: f64,
     pub fix: Option<SuggestedFix>,
     pub compared_with: Option<Compared>,
+    /// What else may be the cause, the most likely first.
+    pub alternatives: Vec<Alternative>,
 }
 
 /// The successful deployment that a failed one was compared with.

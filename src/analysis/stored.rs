@@ -4,12 +4,30 @@ use std::sync::Arc;
 
 use super::EngineName;
 use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standing};
-use super::{Category, Evidence, SuggestedFix};
+use super::{Alternative, Category, Evidence, SuggestedFix};
 use crate::domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, Identifier, Initiator, Timestamp};
-use crate::store::record::{self, RecordError, records};
-use crate::stored::{self, Stored, stored, stored_as, stored_enum};
+use crate::store::record::{self, Record, RecordError, records};
+use crate::stored::{Stored, stored, stored_as, stored_enum};
 
 records!(AnalysisV1<'a> = "analysis");
+
+/// With alternatives. An analysis without any is still written in the form before.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct AnalysisV2<'a> {
+    #[serde(borrow)]
+    before: AnalysisV1<'a>,
+    #[serde(borrow)]
+    alternatives: Vec<AlternativeV1<'a>>,
+}
+
+impl<'a> Record<'a> for AnalysisV2<'a> {
+    const KIND: &'static str = AnalysisV1::KIND;
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { before: record::decode_form::<Self, _>(form)?, alternatives: Vec::new() })
+    }
+}
 
 /// What all analyses begin with, whosever they are.
 pub const ANALYSES: &[u8] = b"N/";
@@ -55,6 +73,11 @@ stored! {
         fix: Option<SuggestedFix>,
         compared_with: Option<Compared>,
     }
+    not stored { alternatives: Vec::new() }
+}
+
+stored! {
+    struct AlternativeV1 of Alternative { category: Category, summary: String, evidence: Vec<Evidence>, confidence: f64 }
 }
 
 // By its name: the list grows, and its order is nobody's concern.
@@ -68,11 +91,21 @@ stored! {
 }
 
 pub fn encode(analysis: &Analysis) -> Vec<u8> {
-    record::encode(&analysis.to_form())
+    let alternatives = analysis.report().map_or(&[][..], |report| &report.alternatives);
+    if alternatives.is_empty() {
+        return record::encode(&analysis.to_form());
+    }
+    let alternatives = alternatives.iter().map(Stored::to_form).collect();
+    record::encode(&AnalysisV2 { before: analysis.to_form(), alternatives })
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Analysis, RecordError> {
-    stored::read(bytes)
+    let AnalysisV2 { before, alternatives } = record::decode(bytes)?;
+    let mut analysis = Analysis::from_form(before).map_err(record::invalid::<AnalysisV2<'_>>)?;
+    if let Standing::Completed { report, .. } = &mut analysis.standing {
+        report.alternatives = Vec::from_form(alternatives).map_err(record::invalid::<AnalysisV2<'_>>)?;
+    }
+    Ok(analysis)
 }
 
 #[cfg(test)]
@@ -115,10 +148,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn analyses_of_format_4_are_read() {
+    fn report() -> Report {
         let evidence = Evidence { stage: id("build"), step: id("step-1"), line: 7, text: "é\u{1b}".to_owned() };
-        let report = Report {
+        Report {
             engine: EngineName::Builtin,
             category: Category::MissingCommand,
             summary: "`jq` is missing".to_owned(),
@@ -129,11 +161,32 @@ mod tests {
                 deployment: DeploymentId(IdSeed([9; 12])),
                 commit: CommitId::parse("c0ffee1").unwrap(),
             }),
-        };
+            alternatives: Vec::new(),
+        }
+    }
+
+    fn completed(report: Report) -> Standing {
+        Standing::Completed { at: Timestamp::from_millis(3), report: Box::new(report) }
+    }
+
+    fn with_alternatives() -> Analysis {
+        let Report { category, summary, evidence, .. } = report();
+        let alternatives = vec![Alternative { category, summary, evidence, confidence: 0.31 }];
+        analysis(completed(Report { alternatives, ..report() }))
+    }
+
+    #[test]
+    fn alternatives_are_kept() {
+        let analysis = with_alternatives();
+        assert_eq!(decode(&encode(&analysis)).unwrap(), analysis);
+    }
+
+    #[test]
+    fn analyses_of_format_4_are_read() {
         let at = Timestamp::from_millis(3);
         for (name, standing) in [
             ("analysis, running", Standing::Running),
-            ("analysis, completed", Standing::Completed { at, report: Box::new(report) }),
+            ("analysis, completed", completed(report())),
             ("analysis, failed", Standing::Failed { at, reason: "forgotten".into() }),
         ] {
             let analysis = analysis(standing);
@@ -146,8 +199,8 @@ mod tests {
     fn what_is_not_of_this_version_is_refused() {
         let mut bytes = encode(&analysis(Standing::Running));
         assert!(matches!(decode(&bytes[..bytes.len() - 1]).unwrap_err().fault, Fault::Form(_)));
-        bytes[0] += 1;
-        assert_eq!(decode(&bytes).unwrap_err().fault, Fault::Newer { found: 2, newest: 1 });
+        bytes[0] = 3;
+        assert_eq!(decode(&bytes).unwrap_err().fault, Fault::Newer { found: 3, newest: 2 });
     }
 
     #[test]
@@ -158,10 +211,8 @@ mod tests {
 
     #[test]
     fn fuzzed_analyses_are_read_or_refused() {
-        fuzz_record(
-            ["running", "completed", "failed"].map(|kind| format_4(&format!("analysis, {kind}"))),
-            decode,
-            encode,
-        );
+        let [running, completed, failed] =
+            ["running", "completed", "failed"].map(|kind| format_4(&format!("analysis, {kind}")));
+        fuzz_record([running, completed, failed, encode(&with_alternatives())], decode, encode);
     }
 }

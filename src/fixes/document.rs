@@ -47,6 +47,13 @@ impl Document<'_> {
             text += "\n## Suggested fix\n\n";
             self.fence(&fix.summary, &mut text);
         }
+        if !report.alternatives.is_empty() {
+            text += "\n## Other possible causes\n";
+        }
+        for other in &report.alternatives {
+            text += &format!("\n`{}`, confidence {:.0}%:\n\n", other.category, other.confidence * 100.0);
+            self.fence(&other.summary, &mut text);
+        }
         if let Some(why) = not_applied {
             let patch = format!("{}.patch", analysis.id);
             text += &format!("\nThe patch is attached as `{patch}`. It was not applied:\n\n");
@@ -80,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::analysis::service::{EngineName, Report, Standing};
-    use crate::analysis::{Category, Evidence, SuggestedFix};
+    use crate::analysis::{Alternative, Category, Evidence, SuggestedFix};
     use crate::domain::{
         AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, Person, PipelineKey, Timestamp, UserId,
     };
@@ -95,6 +102,12 @@ mod tests {
             confidence: 0.934,
             fix: Some(SuggestedFix { summary: hostile.to_owned(), patch: None }),
             compared_with: None,
+            alternatives: vec![Alternative {
+                category: Category::Timeout,
+                summary: hostile.to_owned(),
+                evidence: Vec::new(),
+                confidence: 0.2,
+            }],
         };
         Analysis {
             id: AnalysisId(IdSeed([1; 12])),
@@ -135,7 +148,7 @@ mod tests {
         let analysis = analysis(hostile);
         let document = Document { analysis: &analysis, mask: &|text: &str| text.to_owned() };
         let text = document.text(Some(hostile));
-        assert_eq!(text.matches("@everyone").count(), 4, "{text}");
+        assert_eq!(text.matches("@everyone").count(), 5, "{text}");
         for line in outside(&text) {
             for sign in ["script", "@everyone", "no head", "evil", "#1"] {
                 assert!(!line.contains(sign), "{line}");
@@ -154,6 +167,7 @@ mod tests {
             "# Why dep_020202020202020202020202 failed",
             "- Category: `missing_command`",
             "- Confidence: 93%",
+            "`timeout`, confidence 20%:",
             "Stage `build`, step `step-1`, line 7:",
             "```text\nsh: ***: not found\n```",
         ] {

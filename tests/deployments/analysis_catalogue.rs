@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lockkeeper::analysis::builtin::Builtin;
 use lockkeeper::analysis::{
-    Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, Finding,
+    ALTERNATIVES_MAX, Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, Finding,
     SUMMARY_CHARACTERS_MAX, Success,
 };
 use lockkeeper::domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
@@ -160,7 +160,9 @@ fn what_was_said_when_all_went_well_is_not_the_cause() {
     let compared = Builtin.find(&case(log, "code 1", "sh x", Some("cache: permission denied\ndone")));
     assert_eq!((alone.category, compared.category), (Category::PermissionDenied, Category::DiskFull));
     let known = Builtin.find(&case("cache: permission denied", "code 1", "sh x", Some("cache: permission denied")));
-    assert_eq!(known.category, Category::Unknown);
+    // The log ends with it: survived before or not, nothing else can be the cause.
+    assert_eq!(known.category, Category::PermissionDenied);
+    assert!(known.confidence < alone.confidence, "{known:?}");
 }
 
 #[test]
@@ -236,8 +238,16 @@ proptest! {
         for evidence in &found.evidence {
             let line = case.lines.iter().find(|line| line.stage == evidence.stage && line.number == evidence.line).unwrap();
             prop_assert!(evidence.text.chars().count() <= EVIDENCE_CHARACTERS_MAX);
-            let kept = evidence.text.strip_suffix('…').unwrap_or(&evidence.text);
-            prop_assert!(line.text.starts_with(kept));
+            prop_assert!(!evidence.text.contains(|c: char| c.is_control() && c != '\t'), "{:?}", evidence.text);
+            // Only escapes and characters that are not text are missing.
+            let mut written = line.text.chars();
+            let kept = evidence.text.trim_start_matches('…').trim_end_matches('…');
+            prop_assert!(kept.chars().all(|c| written.any(|other| other == c)), "{:?} of {:?}", kept, line.text);
+        }
+        prop_assert!(found.alternatives.len() <= ALTERNATIVES_MAX);
+        for other in &found.alternatives {
+            prop_assert!(other.category != found.category && other.confidence <= found.confidence.max(0.05));
+            prop_assert!(!other.summary.is_empty() && other.summary.chars().count() <= SUMMARY_CHARACTERS_MAX);
         }
     }
 }
@@ -363,6 +373,7 @@ fn case(log: &str, end: &str, action: &str, success: Option<&str>) -> Case {
             deployment: DeploymentId(IdSeed([1; 12])),
             commit: CommitId::parse("0ldc0de").unwrap(),
             lines: lines_of(log),
+            earlier: Vec::new(),
             actions_differ: Vec::new(),
         }),
     }

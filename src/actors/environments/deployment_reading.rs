@@ -92,20 +92,21 @@ impl Environments {
         self.services().records.blueprint(organization, id)
     }
 
-    /// The newest deployment of the environment that succeeded and is older than this one, among the `most` deployments
-    /// of the organization before it.
-    pub fn last_success_before(
+    /// The newest deployments of the environment that succeeded and are older than this one, the newest first, as many as
+    /// wanted, among the `most` deployments of the organization before it.
+    pub fn last_successes_before(
         &self,
         environment: &EnvironmentKey,
         id: DeploymentId,
+        wanted: usize,
         most: usize,
-    ) -> Result<Option<DeploymentFound>, StoreError> {
+    ) -> Result<Vec<DeploymentFound>, StoreError> {
         let organization = &environment.pipeline.organization;
         // The newest comes first, so what follows its key is older.
         let from = [keys::deployment(organization, id).as_slice(), &[0]].concat();
-        let (mut left, mut found) = (most, None);
+        let (mut left, mut found) = (most, Vec::new());
         walk(self.services().store(), &from, &end_of_prefix(&keys::deployments_of(organization)), |_, record| {
-            if left == 0 {
+            if left == 0 || found.len() == wanted {
                 return Ok(ControlFlow::Break(()));
             }
             left -= 1;
@@ -114,8 +115,8 @@ impl Environments {
                 return Ok(ControlFlow::Continue(()));
             }
             let (environment, record) = readable(stored::decode_deployment(record))?;
-            found = Some(DeploymentFound { environment, record });
-            Ok(ControlFlow::Break(()))
+            found.push(DeploymentFound { environment, record });
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(found)
     }

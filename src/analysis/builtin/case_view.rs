@@ -1,5 +1,6 @@
 //! The engine's view of a case: the failed step, its end, and the lines to examine.
 
+use super::Parts;
 use crate::analysis::{Case, CaseLine, CaseStage, CaseStep};
 use crate::domain::{StageStatus, StepStatus};
 
@@ -12,16 +13,12 @@ const REMARK_PREFIX: &str = "lockkeeper: ";
 pub(super) struct CaseView<'a> {
     pub case: &'a Case,
     pub lines: &'a [CaseLine],
-    /// The lines of the last success.
-    pub success_lines: &'a [CaseLine],
     pub stage: Option<&'a CaseStage>,
     pub step: Option<&'a CaseStep>,
 }
 
 impl<'a> CaseView<'a> {
     pub fn of(case: &'a Case) -> Self {
-        let last = |lines: &'a [CaseLine]| &lines[lines.len().saturating_sub(LINES_MAX)..];
-        let success_lines = case.last_success.as_ref().map_or(&[][..], |success| last(&success.lines));
         let with = |wanted: StageStatus| case.stages.iter().rev().find(|stage| stage.status == wanted);
         let unfinished = || case.stages.iter().rev().find(|stage| stage.status.is_active());
         let stage = with(StageStatus::Failed).or_else(|| with(StageStatus::Cancelled)).or_else(unfinished);
@@ -29,7 +26,15 @@ impl<'a> CaseView<'a> {
             let with = |wanted: StepStatus| stage.steps.iter().rev().find(|step| step.status == wanted);
             with(StepStatus::Failed).or_else(|| with(StepStatus::Cancelled)).or_else(|| with(StepStatus::Running))
         });
-        Self { case, lines: last(&case.lines), success_lines, stage, step }
+        Self { case, lines: last(&case.lines), stage, step }
+    }
+
+    /// The lines of the last successes, the newest first.
+    pub fn successes(&self, parts: Parts) -> impl Iterator<Item = &'a [CaseLine]> {
+        let success = self.case.last_success.as_ref();
+        let newest = success.map(|success| last(&success.lines));
+        let earlier = success.map_or(&[][..], |success| &success.earlier).iter().filter(move |_| parts.weighing);
+        newest.into_iter().chain(earlier.map(|lines| last(lines)))
     }
 
     /// Whether the failed step wrote the line.
@@ -79,6 +84,10 @@ impl<'a> CaseView<'a> {
     pub fn last_remark(&self) -> Option<usize> {
         self.focus().rev().find(|at| is_remark(&self.lines[*at]))
     }
+}
+
+fn last(lines: &[CaseLine]) -> &[CaseLine] {
+    &lines[lines.len().saturating_sub(LINES_MAX)..]
 }
 
 /// Whether the line only says how the step ended, which is known anyway.

@@ -1,22 +1,30 @@
 //! The engine that needs nothing but the case: a catalogue of failure signatures, and rules that choose the cause among
 //! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
 //!
-//! From top to bottom: `report` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `text`, `catalogue`.
+//! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `templates`,
+//! `catalogue`, `translation`, `paths`, `general` → `text`, `tools`.
 
 mod baseline;
 mod case_view;
 mod catalogue;
+mod causes;
 mod ends;
+mod general;
 mod noise;
+mod paths;
 mod rank;
 mod report;
 mod scan;
+mod templates;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tools;
+mod translation;
 
 use futures_util::future::BoxFuture;
 
+use super::category::Category;
 use super::engine::{Case, Engine, EngineError, EngineName, Finding};
 use baseline::Baseline;
 use case_view::CaseView;
@@ -25,6 +33,33 @@ use scan::Scan;
 /// Lines examined before other tasks get a turn: milliseconds, even for lines made to be slow.
 const LINES_PER_TURN: usize = 32;
 
+/// Guesses the category of a failure that no signature describes: from a block of lines, the tool that wrote it and the
+/// exit code to categories with their probabilities, the most likely first.
+type Classifier = fn(&str, Option<&str>, Option<i32>) -> Vec<(Category, f64)>;
+
+/// The learnt one, where there is one.
+const CLASSIFIER: Option<Classifier> = None;
+
+/// Which parts of the engine work. All do in the server; the scoring program turns them off one by one, to see what each
+/// is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Lines are taken apart and joined, and translated.
+    pub segments: bool,
+    /// Signatures of a tool count in its lines only.
+    pub scoping: bool,
+    /// Lines of successes weigh less; without, they are left out.
+    pub weighing: bool,
+    /// Failures explain others.
+    pub causes: bool,
+    /// A failure without a signature is guessed.
+    pub classifier: bool,
+}
+
+impl Parts {
+    pub const ALL: Self = Self { segments: true, scoping: true, weighing: true, causes: true, classifier: true };
+}
+
 /// Cheap to create; the catalogue is compiled once, on first use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Builtin;
@@ -32,11 +67,19 @@ pub struct Builtin;
 impl Builtin {
     /// Analyses the case without a pause, for a thread that may be busy; [`Engine::analyse`] yields to other tasks.
     pub fn find(&self, case: &Case) -> Finding {
+        self.find_with(case, Parts::ALL)
+    }
+
+    /// The same with some parts of the engine only.
+    pub fn find_with(&self, case: &Case, parts: Parts) -> Finding {
         let view = CaseView::of(case);
-        let (mut scan, mut baseline) = (Scan::default(), Baseline::default());
+        let (mut scan, mut baseline) = (Scan::new(parts, view.action()), Baseline::default());
         scan.add(view.lines);
-        baseline.add(view.success_lines);
-        report::finding(&view, &scan, &baseline)
+        for success in view.successes(parts) {
+            baseline.begin();
+            baseline.add(success);
+        }
+        report::finding(&view, &scan, &baseline, parts, CLASSIFIER)
     }
 }
 
@@ -48,16 +91,19 @@ impl Engine for Builtin {
     fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
         Box::pin(async move {
             let view = CaseView::of(case);
-            let (mut scan, mut baseline) = (Scan::default(), Baseline::default());
+            let (mut scan, mut baseline) = (Scan::new(Parts::ALL, view.action()), Baseline::default());
             for lines in view.lines.chunks(LINES_PER_TURN) {
                 scan.add(lines);
                 tokio::task::yield_now().await;
             }
-            for lines in view.success_lines.chunks(LINES_PER_TURN) {
-                baseline.add(lines);
-                tokio::task::yield_now().await;
+            for success in view.successes(Parts::ALL) {
+                baseline.begin();
+                for lines in success.chunks(LINES_PER_TURN) {
+                    baseline.add(lines);
+                    tokio::task::yield_now().await;
+                }
             }
-            Ok(report::finding(&view, &scan, &baseline))
+            Ok(report::finding(&view, &scan, &baseline, Parts::ALL, CLASSIFIER))
         })
     }
 }

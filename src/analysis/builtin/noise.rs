@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::bytes::{RegexSet, RegexSetBuilder};
+use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
 /// The credibility of a line that matches, from 0 to 1; with several matches, the product. Log levels count only at the
 /// beginning of a line: quoted text further on has its own.
@@ -80,6 +80,16 @@ pub(super) fn credibility(line: &str) -> f64 {
     }
     found.iter().filter_map(|index| RULES.get(index)).map(|(_, share)| share).product()
 }
+
+/// Whether the line says that there will be no further attempt.
+pub(super) fn gives_up(line: &str) -> bool {
+    GIVEN_UP.is_match(line.as_bytes())
+}
+
+static GIVEN_UP: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = RegexBuilder::new(GIVES_UP).unicode(false).case_insensitive(true).build();
+    pattern.expect("the pattern is a constant, which a test compiles")
+});
 
 #[cfg(test)]
 mod tests {

@@ -1,24 +1,21 @@
-//! Chooses the cause among the lines that match a signature. The catalogue says what a line means by itself; here its
-//! position, the lines around it, the end of the step and the log of the last success decide.
+//! Weighs the lines that match a signature, and puts those together that tell of one failure. The catalogue says what a
+//! line means by itself; here its position, the lines around it, the end of the step and the logs of successes count.
+//! Which failure is the cause of which, `causes` decides.
 
+use super::Parts;
 use super::baseline::Baseline;
 use super::case_view::{CaseView, is_end_remark, is_remark};
 use super::ends::ExitMeaning;
 use super::noise;
 use super::scan::{Hit, Scan};
-use super::text::cleaned;
 use crate::analysis::Category;
 
 /// No cause is named below this score: the hint is most likely wrong.
 const SCORE_MIN: f64 = 30.0;
-/// A candidate with this share of the best score that comes before the best one is taken as its trigger.
-const RIVALS_WITHIN: f64 = 0.92;
-/// … if it comes at most this many lines before: an error that was survived for longer triggered nothing.
-const CASCADE_LINES: usize = 40;
 /// For lines of another step: its failures were survived.
 const ELSEWHERE: f64 = 0.3;
-/// For lines that are usual in a success.
-const USUAL: f64 = 0.1;
+/// For lines that the last success had, where these are excluded.
+const EXCLUDED: f64 = 0.1;
 /// For an error after which a later line reports recovery.
 const RECOVERED: f64 = 0.3;
 const RECOVERED_WITHIN: usize = 40;
@@ -33,8 +30,12 @@ const EXIT_DISAGREES: f64 = 0.9;
 const NEAR_LINES: usize = 30;
 const FAR_LINES: usize = 300;
 const FAR: f64 = 0.67;
-/// Lines of a category that are further apart belong to different moments, of which the last counts.
+/// Lines of a category that are further apart belong to different moments.
 const CLUSTER_GAP: usize = 80;
+/// The log ends with this many lines; and a program that gives up says so within as many.
+const END_LINES: usize = 4;
+/// Failures that are compared: beyond it, those with the lowest scores are left out.
+const GROUPS_MAX: usize = 48;
 
 /// A line that may be the cause.
 #[derive(Clone, Copy)]
@@ -46,68 +47,86 @@ pub(super) struct Candidate {
     pub in_focus: bool,
 }
 
-/// The chosen cause.
-pub(super) struct Choice {
+/// The lines of one category that tell of one failure.
+#[derive(Clone)]
+pub(super) struct Group {
     pub category: Category,
+    /// The most telling line, the first of several.
     pub cause: Candidate,
-    /// Other lines of the same category, in the order of the log.
-    pub others: Vec<Hit>,
+    /// The others, in the order of the log.
+    pub others: Vec<Candidate>,
+    /// The first and the last line.
+    pub span: (usize, usize),
+    /// From 0 to 1: how near the end it is.
     pub nearness: f64,
-    /// Whether another category has nearly the same score.
-    pub is_close: bool,
-    /// Whether the last success had no such line.
+    pub score: f64,
+    /// Whether no success had such a line.
     pub is_new: bool,
 }
 
-pub(super) fn choose(
+/// The failures that the log tells of, in its order.
+pub(super) fn groups(
     view: &CaseView<'_>,
     scan: &Scan,
     baseline: &Baseline,
     exit: Option<&ExitMeaning>,
-) -> Option<Choice> {
+    parts: Parts,
+) -> Vec<Group> {
+    let end = view.focus().rev().find(|at| !is_remark(&view.lines[*at])).unwrap_or(view.lines.len());
     let counted_now = baseline.count_now(scan.hits().map(|hit| &view.lines[hit.at]));
     let hits = scan.hits().filter(|hit| !is_end_remark(&view.lines[hit.at]));
-    let mut candidates: Vec<Candidate> = hits
-        .map(|hit| {
-            let is_usual = baseline.is_usual(&view.lines[hit.at], &counted_now);
-            judge(view, scan, is_usual, exit, hit)
-        })
-        .collect();
+    let mut candidates: Vec<Candidate> = hits.map(|hit| judge(view, scan, exit, hit)).collect();
     discount_output_of_tests(&mut candidates);
-    let end = view.focus().rev().find(|at| !is_remark(&view.lines[*at])).unwrap_or(view.lines.len());
+    candidates.retain(|candidate| candidate.score >= SCORE_MIN);
+    for candidate in &mut candidates {
+        let line = &view.lines[candidate.hit.at];
+        let weight = if parts.weighing {
+            let ends = ends(view, candidate.hit.at, end);
+            baseline.weight(line, &counted_now, ends)
+        } else if baseline.weight(line, &counted_now, false) < 1.0 && !baseline.is_new(line) {
+            EXCLUDED
+        } else {
+            1.0
+        };
+        candidate.score *= weight;
+        candidate.credibility *= weight;
+    }
+    if !parts.weighing {
+        candidates.retain(|candidate| candidate.score >= SCORE_MIN);
+    }
     let mut groups: Vec<Group> = Vec::new();
     for category in Category::ALL {
-        let of = candidates.iter().filter(|candidate| candidate.hit.signature().category == category);
-        let of: Vec<Candidate> = of.filter(|candidate| candidate.score >= SCORE_MIN).copied().collect();
-        groups.extend(Group::of(category, of, end));
+        let of: Vec<Candidate> =
+            candidates.iter().filter(|candidate| candidate.hit.signature().category == category).copied().collect();
+        let apart = |one: &Candidate, other: &Candidate| other.hit.at - one.hit.at <= CLUSTER_GAP;
+        let clusters = of.chunk_by(apart).map(|cluster| Group::of(category, cluster, end));
+        groups.extend(clusters.flatten());
     }
-    let best = groups.iter().max_by(|one, other| one.score.total_cmp(&other.score))?;
-    let close: Vec<&Group> = groups.iter().filter(|group| group.score >= best.score * RIVALS_WITHIN).collect();
-    let may_trigger = |group: &&&Group| group.cause.hit.at + CASCADE_LINES >= best.cause.hit.at;
-    let chosen = *close.iter().filter(may_trigger).min_by_key(|group| group.cause.hit.at)?;
-    Some(Choice {
-        category: chosen.category,
-        cause: chosen.cause,
-        others: chosen.others.clone(),
-        nearness: chosen.nearness,
-        is_close: close.len() > 1,
-        is_new: baseline.is_new(&view.lines[chosen.cause.hit.at]),
-    })
+    for group in &mut groups {
+        group.is_new = baseline.is_new(&view.lines[group.cause.hit.at]);
+    }
+    groups.sort_by(|one, other| other.score.total_cmp(&one.score));
+    groups.truncate(GROUPS_MAX);
+    groups.sort_by_key(|group| group.cause.hit.at);
+    groups
 }
 
-fn judge(view: &CaseView<'_>, scan: &Scan, is_usual: bool, exit: Option<&ExitMeaning>, hit: Hit) -> Candidate {
+/// Whether the step ends with the line, or gives up right after it.
+fn ends(view: &CaseView<'_>, at: usize, end: usize) -> bool {
+    let after = view.lines.iter().skip(at).take(END_LINES);
+    at + END_LINES > end || after.into_iter().any(|line| noise::gives_up(&line.text))
+}
+
+fn judge(view: &CaseView<'_>, scan: &Scan, exit: Option<&ExitMeaning>, hit: Hit) -> Candidate {
     let line = &view.lines[hit.at];
     let category = hit.signature().category;
     let in_focus = view.is_in_focus(line);
-    let mut credibility = if is_remark(line) { 1.0 } else { noise::credibility(&cleaned(&line.text)) };
-    if is_usual {
-        credibility *= USUAL;
-    }
+    let mut credibility = if is_remark(line) { 1.0 } else { noise::credibility(&hit.text(view.lines)) };
     let recovers = |at: &usize| *at > hit.at && *at <= hit.at + RECOVERED_WITHIN;
     if may_recover(category) && scan.recoveries.iter().any(recovers) {
         credibility *= RECOVERED;
     }
-    let mut score = f64::from(hit.signature().weight) * credibility;
+    let mut score = f64::from(hit.signature().weight) * hit.fits * credibility;
     if !in_focus {
         score *= ELSEWHERE;
     }
@@ -144,7 +163,7 @@ fn discount_output_of_tests(candidates: &mut [Candidate]) {
 fn prevents_tests(category: Category) -> bool {
     use Category::{
         Compile, DependencyResolution, DiskFull, MigrationFailed, MissingCommand, MissingVariable, OutOfMemory,
-        PortInUse, Syntax,
+        PortInUse, ResourceLimit, Syntax,
     };
     matches!(
         category,
@@ -156,31 +175,20 @@ fn prevents_tests(category: Category) -> bool {
             | MissingVariable
             | OutOfMemory
             | PortInUse
+            | ResourceLimit
             | Syntax
     )
 }
 
-/// The lines of one category that belong together.
-struct Group {
-    category: Category,
-    cause: Candidate,
-    others: Vec<Hit>,
-    nearness: f64,
-    score: f64,
-}
-
 impl Group {
-    fn of(category: Category, mut candidates: Vec<Candidate>, end: usize) -> Option<Self> {
-        let gap = |pair: &[Candidate]| pair[1].hit.at - pair[0].hit.at > CLUSTER_GAP;
-        if let Some(cut) = candidates.windows(2).rposition(gap) {
-            candidates.drain(..=cut);
-        }
-        let last = candidates.last()?.hit.at;
+    fn of(category: Category, candidates: &[Candidate], end: usize) -> Option<Self> {
+        let (first, last) = (candidates.first()?.hit.at, candidates.last()?.hit.at);
         let best = candidates.iter().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
         let cause = *candidates.iter().find(|candidate| candidate.score >= best)?;
-        let others = candidates.iter().map(|candidate| candidate.hit).filter(|hit| hit.at != cause.hit.at).collect();
+        let others = candidates.iter().filter(|other| other.hit.at != cause.hit.at).copied().collect();
         let nearness = nearness(end.saturating_sub(last));
-        Some(Self { category, cause, others, nearness, score: best * nearness })
+        let score = best * nearness;
+        Some(Self { category, cause, others, span: (first, last), nearness, score, is_new: false })
     }
 }
 

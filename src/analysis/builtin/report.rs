@@ -1,14 +1,17 @@
-//! Turns the chosen cause into a finding: summary, evidence, confidence and suggested fix.
+//! Turns the chosen cause into a finding: summary, evidence, confidence, suggested fix and alternatives.
 
 use super::baseline::Baseline;
 use super::case_view::{CaseView, is_remark};
+use super::causes::{self, Choice};
 use super::ends::{self, ExitMeaning, Verdict};
-use super::noise;
-use super::rank::{self, Choice};
+use super::rank::{self, Group};
 use super::scan::{self, Hit, Scan};
 use super::text::{cleaned, filled};
+use super::{Classifier, Parts, general, noise, paths};
+use crate::analysis::plain::last_shown;
 use crate::analysis::{
-    CaseLine, Category, EVIDENCE_MAX, EngineName, Evidence, Finding, SUMMARY_CHARACTERS_MAX, SuggestedFix, clipped,
+    ALTERNATIVES_MAX, Alternative, CaseLine, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, EngineName, Evidence,
+    Finding, SUMMARY_CHARACTERS_MAX, SuggestedFix, clipped,
 };
 
 /// For a cause that follows from the end of the step alone.
@@ -21,78 +24,220 @@ const UNKNOWN: f64 = 0.1;
 const ERROR_WITHIN: usize = 60;
 /// For a cause found in another step, or only in the deployment's error.
 const INDIRECT_MAX: f64 = 0.45;
+/// Below it the summary names the second best cause too.
+const UNSURE_BELOW: f64 = 0.5;
+/// The confidence in an alternative, as a share of what it would be as the cause.
+const ALTERNATIVE: f64 = 0.5;
+const ALTERNATIVE_EVIDENCE_MAX: usize = 2;
+/// A guess counts from this probability on, with this share of it as its confidence: a classifier is sure too easily.
+const GUESS_MIN: f64 = 0.35;
+const GUESS: f64 = 0.8;
+const GUESS_MAX: f64 = 0.7;
+/// The block of lines that a guess is made from.
+const GUESS_LINES: usize = 60;
+const GUESS_BYTES_MAX: usize = 8 * 1024;
+/// Characters shown before a match in a long line.
+const BEFORE_MATCH: usize = 80;
 
-pub(super) fn finding(view: &CaseView<'_>, scan: &Scan, baseline: &Baseline) -> Finding {
+pub(super) fn finding(
+    view: &CaseView<'_>,
+    scan: &Scan,
+    baseline: &Baseline,
+    parts: Parts,
+    classifier: Option<Classifier>,
+) -> Finding {
     let exit = ends::exit_meaning(view);
-    let choice = rank::choose(view, scan, baseline, exit);
+    let groups = rank::groups(view, scan, baseline, exit, parts);
+    let choice = causes::choose(&groups, parts.causes);
     if let Some(verdict) = ends::verdict(view) {
         return by_verdict(view, &verdict, choice.as_ref());
     }
     let weight_of_exit = exit.map_or(0.0, |exit| f64::from(exit.weight));
+    let is_vague = choice.as_ref().is_none_or(|choice| choice.cause.cause.hit.signature().is_vague());
+    let classifier = classifier.filter(|_| parts.classifier && is_vague && exit.is_none());
+    if let Some(guessed) = classifier.and_then(|classifier| by_guess(view, scan, classifier, choice.as_ref())) {
+        return guessed;
+    }
     match (choice, exit) {
-        (Some(choice), exit) if choice.cause.score >= weight_of_exit => by_line(view, &choice, exit),
-        (_, Some(exit)) => by_exit(view, exit),
+        (Some(choice), exit) if choice.cause.cause.score >= weight_of_exit => by_line(view, &choice, exit),
+        (choice, Some(exit)) => by_exit(view, exit, choice.as_ref()),
         (_, None) => by_error(view).unwrap_or_else(|| unknown(view)),
     }
 }
 
 fn by_line(view: &CaseView<'_>, choice: &Choice, exit: Option<&ExitMeaning>) -> Finding {
-    let line = cleaned(&view.lines[choice.cause.hit.at].text);
-    let (cause, fix) = sentences(choice.cause.hit, &line);
-    let evidence = std::iter::once(choice.cause.hit).chain(choice.others.iter().copied());
-    finding_of(view, choice.category, &cause, Some(fix), evidence.map(|hit| hit.at), confidence(view, choice, exit))
-}
-
-fn sentences(hit: Hit, line: &str) -> (String, String) {
-    let captures = hit.captures(line);
-    (filled(hit.signature().cause, captures.as_ref()), filled(hit.signature().fix, captures.as_ref()))
-}
-
-/// High only for a specific signature in the failed step, near its end, that fits the exit code.
-fn confidence(view: &CaseView<'_>, choice: &Choice, exit: Option<&ExitMeaning>) -> f64 {
-    let specific: f64 = match choice.cause.hit.signature().weight {
-        90.. => 0.85,
-        80.. => 0.75,
-        65.. => 0.6,
-        _ => 0.4,
-    };
-    let mut confidence = specific * choice.cause.credibility;
-    confidence += match exit {
-        Some(exit) if exit.categories.contains(&choice.category) => 0.1,
-        Some(_) => -0.2,
-        None => 0.0,
-    };
-    confidence -= (1.0 - choice.nearness) * 0.5;
+    let Choice { cause, others, .. } = choice;
+    let (mut summary, fix) = sentences(view, cause.cause.hit);
+    let mut confidence = confidence(view, cause, exit);
     if choice.is_close {
         confidence -= 0.1;
     }
-    if choice.is_new {
+    let confidence = rounded(confidence);
+    let alternatives: Vec<Alternative> =
+        others.iter().take(ALTERNATIVES_MAX).map(|group| alternative(view, group, exit, confidence)).collect();
+    if let Some(other) = alternatives.first().filter(|_| confidence < UNSURE_BELOW) {
+        summary = format!("{summary}; or else {}", other.summary);
+    }
+    let finding = finding_of(view, cause.category, &summary, Some(fix), evidence_of(view, cause), confidence);
+    Finding { alternatives, ..finding }
+}
+
+fn alternative(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>, cause: f64) -> Alternative {
+    let mut evidence = evidence_of(view, group);
+    evidence.truncate(ALTERNATIVE_EVIDENCE_MAX);
+    let confidence = (confidence(view, group, exit) * ALTERNATIVE).min(cause - 0.01);
+    Alternative {
+        category: group.category,
+        summary: clipped(&sentences(view, group.cause.hit).0, SUMMARY_CHARACTERS_MAX),
+        evidence,
+        confidence: rounded(confidence),
+    }
+}
+
+/// The sentences of a signature about its match: the cause and the fix.
+fn sentences(view: &CaseView<'_>, hit: Hit) -> (String, String) {
+    sentences_of(hit, &hit.text(view.lines))
+}
+
+fn sentences_of(hit: Hit, text: &str) -> (String, String) {
+    let (captures, signature) = (hit.captures(text), hit.signature());
+    let elsewhere = paths::advice(signature.category, signature.fix, captures.as_ref());
+    let fix = elsewhere.unwrap_or_else(|| filled(signature.fix, captures.as_ref()));
+    (filled(signature.cause, captures.as_ref()), fix)
+}
+
+/// High only for a specific signature in the failed step, near its end, that fits the exit code.
+fn confidence(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>) -> f64 {
+    let specific: f64 = match group.cause.hit.signature().weight {
+        90.. => 0.9,
+        85.. => 0.86,
+        80.. => 0.82,
+        74.. => 0.76,
+        65.. => 0.64,
+        _ => 0.38,
+    };
+    let mut confidence = specific * group.cause.credibility * group.cause.hit.fits;
+    confidence += match exit {
+        Some(exit) if exit.categories.contains(&group.category) => 0.08,
+        Some(_) => -0.2,
+        None => 0.0,
+    };
+    confidence -= (1.0 - group.nearness) * 0.5;
+    if group.is_new {
         confidence += 0.05;
     }
     if view.action_changed() {
         confidence += 0.03;
     }
-    if choice.cause.in_focus { confidence } else { confidence.min(INDIRECT_MAX) }
+    if group.cause.in_focus { confidence } else { confidence.min(INDIRECT_MAX) }
 }
 
-fn by_exit(view: &CaseView<'_>, exit: &ExitMeaning) -> Finding {
+/// The most telling line first.
+fn evidence_of(view: &CaseView<'_>, group: &Group) -> Vec<Evidence> {
+    let hits = std::iter::once(group.cause.hit).chain(group.others.iter().map(|other| other.hit));
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for (hit, at) in hits.flat_map(|hit| hit.lines().map(move |at| (hit, at))) {
+        let Some(line) = view.lines.get(at) else { continue };
+        if evidence.len() == EVIDENCE_MAX {
+            break;
+        }
+        let mut shown = Evidence::from(line);
+        if at == hit.at {
+            shown.text = shown_match(line, hit).unwrap_or(shown.text);
+        }
+        if evidence.iter().all(|other| other.text != shown.text) {
+            evidence.push(shown);
+        }
+    }
+    evidence
+}
+
+/// The part of a line around its match, if the beginning of the line does not show it.
+fn shown_match(line: &CaseLine, hit: Hit) -> Option<String> {
+    let piece = hit.piece_of(&line.text)?;
+    let begins: String = last_shown(&line.text).chars().take(EVIDENCE_CHARACTERS_MAX).collect();
+    let matched = hit.captures(&piece).and_then(|captures| captures.get(0)).map_or(0..0, |matched| matched.range());
+    if begins.contains(piece.get(matched.clone())?) {
+        return None;
+    }
+    let before = piece[..piece.floor_char_boundary(matched.start)].chars().count();
+    let skipped = before.saturating_sub(BEFORE_MATCH);
+    let rest: String = piece.chars().skip(skipped).collect();
+    let mark = if skipped > 0 { "…" } else { "" };
+    Some(clipped(&format!("{mark}{rest}"), EVIDENCE_CHARACTERS_MAX))
+}
+
+fn by_guess(
+    view: &CaseView<'_>,
+    scan: &Scan,
+    classifier: Classifier,
+    choice: Option<&Choice>,
+) -> Option<Finding> {
+    let guesses = classifier(&last_block(view), scan.last_tool(), view.exit_code());
+    let (category, probability) = guesses.first().copied().filter(|(_, probability)| *probability >= GUESS_MIN)?;
+    let hinted = choice.filter(|choice| choice.cause.category == category);
+    let confidence = (probability * GUESS).min(GUESS_MAX);
+    if let Some(choice) = hinted {
+        let finding = by_line(view, choice, None);
+        return Some(Finding { confidence: rounded(confidence.max(finding.confidence)), ..finding });
+    }
+    let (cause, fix) = general::advice(category);
+    let mut summary = cause.to_owned();
+    let confidence = rounded(confidence);
+    let mut alternatives: Vec<Alternative> =
+        choice.map(|choice| alternative(view, &choice.cause, None, confidence)).into_iter().collect();
+    for (other, probability) in guesses.iter().skip(1).filter(|(_, probability)| *probability >= GUESS_MIN / 2.0) {
+        if alternatives.len() < ALTERNATIVES_MAX && alternatives.iter().all(|known| known.category != *other) {
+            alternatives.push(Alternative {
+                category: *other,
+                summary: general::advice(*other).0.to_owned(),
+                evidence: Vec::new(),
+                confidence: rounded((probability * GUESS).min(confidence - 0.01)),
+            });
+        }
+    }
+    if let Some(other) = alternatives.first().filter(|_| confidence < UNSURE_BELOW) {
+        summary = format!("{summary}; or else {}", other.summary);
+    }
+    let evidence = lines_of(view, last_error(view).into_iter().chain(last_lines(view)));
+    let finding = finding_of(view, category, &summary, Some(fix.to_owned()), evidence, confidence);
+    Some(Finding { alternatives, ..finding })
+}
+
+/// The last lines of the failed step, cleaned.
+fn last_block(view: &CaseView<'_>) -> String {
+    let mut lines: Vec<usize> = view.focus().rev().filter(|at| !is_remark(&view.lines[*at])).take(GUESS_LINES).collect();
+    lines.reverse();
+    let mut block = String::new();
+    for at in lines {
+        block.push_str(&clipped(&cleaned(&view.lines[at].text), EVIDENCE_CHARACTERS_MAX));
+        block.push('\n');
+    }
+    let from = block.ceil_char_boundary(block.len().saturating_sub(GUESS_BYTES_MAX));
+    block.split_off(from)
+}
+
+fn by_exit(view: &CaseView<'_>, exit: &ExitMeaning, choice: Option<&Choice>) -> Finding {
     let category = exit.categories.first().copied().unwrap_or(Category::Unknown);
-    let evidence = view.last_remark().into_iter().chain(last_lines(view));
-    finding_of(view, category, exit.cause, Some(exit.fix.to_owned()), evidence, f64::from(exit.weight) / 100.0 - 0.1)
+    let evidence = lines_of(view, view.last_remark().into_iter().chain(last_lines(view)));
+    let confidence = rounded(f64::from(exit.weight) / 100.0 - 0.1);
+    let finding = finding_of(view, category, exit.cause, Some(exit.fix.to_owned()), evidence, confidence);
+    let other = choice.map(|choice| &choice.cause).filter(|group| group.category != category);
+    Finding { alternatives: other.map(|group| alternative(view, group, None, confidence)).into_iter().collect(), ..finding }
 }
 
 /// A reason that prevented the step from starting is in no log.
 fn by_error(view: &CaseView<'_>) -> Option<Finding> {
     let error = cleaned(view.error());
     let hit = scan::hit_of(&error)?;
-    let (cause, fix) = sentences(hit, &error);
-    let confidence = INDIRECT_MAX;
-    Some(finding_of(view, hit.signature().category, &cause, Some(fix), last_lines(view), confidence))
+    let (cause, fix) = sentences_of(hit, &error);
+    let evidence = lines_of(view, last_lines(view));
+    Some(finding_of(view, hit.signature().category, &cause, Some(fix), evidence, INDIRECT_MAX))
 }
 
 fn by_verdict(view: &CaseView<'_>, verdict: &Verdict, choice: Option<&Choice>) -> Finding {
     let stage = view.stage.map(|stage| format!("stage `{}`", stage.name)).unwrap_or_default();
-    let ended = view.last_remark().into_iter().chain(last_lines(view));
+    let ended = lines_of(view, view.last_remark().into_iter().chain(last_lines(view)));
     match verdict {
         Verdict::Interrupted => {
             let cause = format!("the server ended while {stage} was running");
@@ -115,22 +260,30 @@ fn by_verdict(view: &CaseView<'_>, verdict: &Verdict, choice: Option<&Choice>) -
             let mut cause = format!("{stage} did not end within its time limit{limit}");
             let mut evidence: Vec<usize> = view.last_remark().into_iter().collect();
             if let Some(choice) = choice {
-                let line = cleaned(&view.lines[choice.cause.hit.at].text);
-                cause.push_str(&format!("; before that: {}", sentences(choice.cause.hit, &line).0));
-                evidence.push(choice.cause.hit.at);
+                let hit = choice.cause.cause.hit;
+                cause.push_str(&format!("; before that: {}", sentences(view, hit).0));
+                evidence.push(hit.at);
             }
             evidence.extend(last_lines(view));
             let fix = "check what the last lines are waiting for; raise `timeoutSeconds` of the stage only if it really needs longer";
-            finding_of(view, Category::Timeout, &cause, Some(fix.to_owned()), evidence.into_iter(), CERTAIN)
+            let evidence = lines_of(view, evidence.into_iter());
+            let finding = finding_of(view, Category::Timeout, &cause, Some(fix.to_owned()), evidence, CERTAIN);
+            let other = choice.map(|choice| &choice.cause).filter(|group| group.category != Category::Timeout);
+            let alternatives = other.map(|group| alternative(view, group, None, CERTAIN)).into_iter().collect();
+            Finding { alternatives, ..finding }
         }
     }
 }
 
 fn unknown(view: &CaseView<'_>) -> Finding {
     let cause = "the log matches no known failure; its last lines are the best lead";
-    let is_error = |at: &usize| has_error_word(&view.lines[*at].text);
-    let error = view.focus().rev().take(ERROR_WITHIN).find(is_error);
-    finding_of(view, Category::Unknown, cause, None, error.into_iter().chain(last_lines(view)), UNKNOWN)
+    let evidence = lines_of(view, last_error(view).into_iter().chain(last_lines(view)));
+    finding_of(view, Category::Unknown, cause, None, evidence, UNKNOWN)
+}
+
+/// The last line that has a word of failure and means it.
+fn last_error(view: &CaseView<'_>) -> Option<usize> {
+    view.focus().rev().take(ERROR_WITHIN).find(|at| has_error_word(&view.lines[*at].text))
 }
 
 /// Whether a line has a word of failure and means it.
@@ -148,29 +301,37 @@ fn last_lines<'a>(view: &CaseView<'a>) -> impl Iterator<Item = usize> + use<'a> 
     indexes.into_iter()
 }
 
+/// Different lines, as evidence.
+fn lines_of(view: &CaseView<'_>, indexes: impl Iterator<Item = usize>) -> Vec<Evidence> {
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for line in indexes.map(|at| Evidence::from(&view.lines[at])) {
+        if evidence.len() < EVIDENCE_MAX && evidence.iter().all(|other| other.text != line.text) {
+            evidence.push(line);
+        }
+    }
+    evidence
+}
+
+fn rounded(confidence: f64) -> f64 {
+    (confidence.clamp(CONFIDENCE_MIN, CONFIDENCE_MAX) * 100.0).round() / 100.0
+}
+
 fn finding_of(
     view: &CaseView<'_>,
     category: Category,
     cause: &str,
     fix: Option<String>,
-    evidence: impl Iterator<Item = usize>,
+    evidence: Vec<Evidence>,
     confidence: f64,
 ) -> Finding {
-    let mut indexes: Vec<usize> = Vec::new();
-    for at in evidence {
-        let is_same = |other: &usize| view.lines[*other].text == view.lines[at].text;
-        if indexes.len() < EVIDENCE_MAX && !indexes.iter().any(is_same) {
-            indexes.push(at);
-        }
-    }
-    let confidence = (confidence.clamp(CONFIDENCE_MIN, CONFIDENCE_MAX) * 100.0).round() / 100.0;
     Finding {
         engine: EngineName::Builtin,
         category,
         summary: clipped(&format!("{cause}{}", circumstances(view)), SUMMARY_CHARACTERS_MAX),
-        evidence: indexes.into_iter().map(|at| Evidence::from(&view.lines[at])).collect(),
-        confidence,
+        evidence,
+        confidence: rounded(confidence),
         fix: fix.map(|fix| SuggestedFix { summary: clipped(&fix, SUMMARY_CHARACTERS_MAX), patch: None }),
+        alternatives: Vec::new(),
     }
 }
 

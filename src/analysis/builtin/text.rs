@@ -1,4 +1,4 @@
-//! Lines for comparison and display: without terminal escapes and overwritten text, and without parts that vary.
+//! Lines for comparison: what each of their pieces says, without the prefixes of tools, and without parts that vary.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,54 +7,154 @@ use std::sync::LazyLock;
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use crate::analysis::clipped;
+use crate::analysis::plain::{last_shown, plain};
 
-/// The part of a line that is examined: nobody writes a reason further to the right.
-const LINE_BYTES_MAX: usize = 4096;
+/// A longer line is examined in windows of this size.
+const WINDOW_BYTES: usize = 4096;
+/// What two windows have in common, so that no message is cut: longer than nearly all of them.
+const OVERLAP_BYTES: usize = 512;
+/// A line with `\n` spelled out is taken apart if it is at least this long, or has a quoted text.
+const SPELLED_FROM: usize = 200;
 /// The part of a captured text that is shown.
 const CAPTURE_CHARACTERS_MAX: usize = 120;
 
-/// Prefixes added by tools: times, the step of an image build, the name of a container.
-const PREFIX: &str = r"^(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:+Z-]*(?: [+-]\d{4})?\]?:? |\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]? |#\d+ \d+\.\d+ |[A-Za-z][\w.-]*[-_]\d+ +\| |##\[error\]){1,3}";
+/// Prefixes added by CIs, tools and daemons: times, streams, the step of an image build, the name of a container, a pod, a
+/// package or a host; and marks of errors for a CI.
+const PREFIX: &str = concat!(
+    r"^(?:",
+    // Times, with the stream of a CI or a container runtime behind them.
+    r"(?:[^\t]{1,80}\t[^\t]{1,80}\t(?:\xEF\xBB\xBF)?)?\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?:?[ \t]+(?:\d\d[OE][+ ] ?|(?:stdout|stderr) [FP] )?",
+    r"|\[?\d{1,2}[-/](?:\d\d|[A-Z][a-z]{2})[-/]\d{4}[ :]\d\d:\d\d:\d\d[\d.,]*\]?:?\s+",
+    r"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?:[\w.-]+ (?:[\w@./-]+\[\d+\]: )?)?",
+    r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?:?[ \t]+",
+    r"|\[ *\d+\.\d{3,6}\] ",
+    r"|1[5-9]\d{8}(?:\.\d+|\d{3})? ",
+    r"|\[\+?\d+(?:\.\d+)?m?s\] ",
+    // An image build, and its excerpt at the end.
+    r"|#\d+ \d+\.\d+ |\d{1,4}\.\d{2,3} ",
+    // Containers, pods, packages of a monorepo.
+    r"|[A-Za-z][\w.-]*(?:[-_]\d+ +| {2,})\| ?|[A-Za-z][\w-]*\.\d+ +\| ?|\[pod/[^\]\s]+\] ",
+    r"|@?[\w./-]+:(?:build|test|lint|typecheck|check|dev|start|compile)\b[\w:-]*: |(?:packages|apps|libs|services)/[\w./-]+ [\w:-]+: ",
+    // Marks for a CI.
+    r"|##\[(?:error|warning|debug|command|section)\]|::(?:error|warning|notice)(?: [^:]*(?::[^:]+)*?)?::|##vso\[[^\]]*\]|section_(?:start|end):\d+:[\w.-]+(?:\[[^\]]*\])?",
+    r"|(?:build|error|simple|command)\t\d\d-[A-Z][a-z]{2}-\d{4} \d\d:\d\d:\d\d\t",
+    r"){1,4}"
+);
+/// The fields of a structured log that say something.
+const SAYING: &[&str] = &[
+    "\"log\":", "\"msg\":", "\"message\":", "\"error\":", "\"err\":", "\"stream\":", "\"stderr\":", "\"stdout\":",
+    "\"text\":", "\"line\":", "\"exception\":", "\"stack\":",
+];
 
 static PREFIXES: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = RegexBuilder::new(PREFIX).unicode(false).build();
     pattern.expect("the pattern is a constant, which a test compiles")
 });
 
-/// The line as a terminal would show it: without escapes, overwritten text and excess length; and without the prefixes of
-/// tools.
+/// The line as a terminal would show it, without the prefixes of tools.
 pub(super) fn cleaned(text: &str) -> Cow<'_, str> {
-    let text = text.trim_end();
-    let text = text.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default();
-    let text = &text[..text.floor_char_boundary(LINE_BYTES_MAX)];
-    if text.contains('\u{1b}') {
-        let text = without_escapes(text);
-        return Cow::Owned(without_prefixes(&text).to_owned());
+    match last_shown(text) {
+        Cow::Borrowed(text) => Cow::Borrowed(without_prefixes(text)),
+        Cow::Owned(text) => Cow::Owned(without_prefixes(&text).to_owned()),
     }
-    Cow::Borrowed(without_prefixes(text))
 }
 
-fn without_prefixes(text: &str) -> &str {
-    // The prefix is ASCII, so the rest begins at a character boundary.
-    PREFIXES.find(text.as_bytes()).and_then(|prefix| text.get(prefix.end()..)).unwrap_or(text)
-}
-
-fn without_escapes(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        if character != '\u{1b}' {
-            kept.push(character);
-            continue;
-        }
-        match characters.next() {
-            // A control sequence ends with a letter (or `@`, `~`…), an operating system command with a bell.
-            Some('[') => drop(characters.by_ref().find(|c| ('@'..='~').contains(c))),
-            Some(']') => drop(characters.by_ref().find(|c| *c == '\u{7}')),
-            Some(_) | None => {}
+/// Calls `examine` with each piece of a line that says something by itself: what a carriage return separates, what `\n`
+/// separates in a quoted text, the texts of a structured log, and windows of what is still long.
+pub(super) fn each_piece(line: &str, examine: &mut dyn FnMut(&str)) {
+    for part in line.trim_end().split('\r') {
+        let part = plain(part);
+        let text = without_prefixes(part.trim_end());
+        windows(text, examine);
+        if text.starts_with("{\"") || text.starts_with("{ \"") {
+            for field in SAYING {
+                for (at, _) in text.match_indices(field) {
+                    let value = text[at + field.len()..].trim_start();
+                    value.strip_prefix('"').map(quoted).into_iter().for_each(|value| spelled_lines(value, examine));
+                }
+            }
+        } else if text.contains("\\n") && (text.len() >= SPELLED_FROM || text.contains('"')) {
+            spelled_lines(text, examine);
         }
     }
-    kept
+}
+
+/// The piece with that index.
+pub(super) fn piece(line: &str, index: usize) -> String {
+    let (mut at, mut found) = (0, String::new());
+    each_piece(line, &mut |piece| {
+        if at == index {
+            piece.clone_into(&mut found);
+        }
+        at += 1;
+    });
+    found
+}
+
+fn windows(text: &str, examine: &mut dyn FnMut(&str)) {
+    let mut from = 0;
+    while text.len() - from > WINDOW_BYTES {
+        let to = text.floor_char_boundary(from + WINDOW_BYTES);
+        examine(&text[from..to]);
+        from = text.floor_char_boundary(to - OVERLAP_BYTES);
+    }
+    examine(&text[from..]);
+}
+
+/// What is between `\n` in a quoted text, with its quotes as they were.
+fn spelled_lines(text: &str, examine: &mut dyn FnMut(&str)) {
+    for line in text.split("\\n") {
+        let line = line.trim_end_matches("\\r").trim_end_matches('\\');
+        if !line.trim().is_empty() {
+            let line = plain(line);
+            windows(without_prefixes(&line.replace("\\t", "  ").replace("\\\"", "\"")), examine);
+        }
+    }
+}
+
+/// The text up to the quote that ends it.
+fn quoted(text: &str) -> &str {
+    let mut escaped = false;
+    let end = text.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// Without the prefixes of tools.
+pub(super) fn without_prefixes(text: &str) -> &str {
+    // The prefixes are ASCII but for a byte order mark, so the rest begins at a character boundary.
+    let rest = PREFIXES.find(text.as_bytes()).and_then(|prefix| text.get(prefix.end()..)).unwrap_or(text);
+    // `#9 ERROR: …` of an image build.
+    let numbered = rest.strip_prefix('#').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    numbered.and_then(|rest| rest.strip_prefix(' ')).filter(|rest| rest.starts_with("ERROR")).unwrap_or(rest)
+}
+
+/// Whether the second line seems to continue the first, which a terminal or a library wrapped at a usual width.
+pub(super) fn continues(first: &str, second: &str) -> bool {
+    let length = first.chars().count();
+    if !(72..=200).contains(&length) || first.ends_with(['.', ':', ';', '!', '?', ')', '}']) {
+        return false;
+    }
+    let start = second.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '│' | '|' | '┃'));
+    let word = start.split(' ').next().unwrap_or_default();
+    let begins_anew = !start.starts_with(|c: char| c.is_lowercase() || matches!(c, '/' | '\'' | '"' | '`' | '('));
+    if word.is_empty() || begins_anew || first.split_whitespace().next() == Some(word) {
+        return false;
+    }
+    let word = word.chars().count();
+    WIDTHS.iter().any(|width| length <= *width && length + 1 + word > *width)
+}
+
+/// The widths that terminals and libraries wrap at.
+const WIDTHS: &[usize] = &[78, 79, 80, 100, 119, 120, 132, 160];
+
+/// The two lines as one.
+pub(super) fn joined(first: &str, second: &str) -> String {
+    let start = second.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '│' | '|' | '┃'));
+    format!("{} {start}", first.trim_end())
 }
 
 /// Equal for lines that differ only in numbers, times, hashes and blanks. Zero differs from other numbers: `0 failed` and
@@ -158,24 +258,71 @@ fn presentable(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    fn pieces(line: &str) -> Vec<String> {
+        let mut pieces = Vec::new();
+        each_piece(line, &mut |piece| pieces.push(piece.to_owned()));
+        pieces
+    }
+
     #[test]
-    fn text_that_a_terminal_would_not_show_is_removed() {
-        assert_eq!(cleaned("\u{1b}[31merror\u{1b}[0m: no\r\n"), "error: no");
-        assert_eq!(cleaned("10%\r55%\rdone"), "done");
-        assert_eq!(cleaned("\u{1b}]0;title\u{7}text \u{1b}[2K"), "text ");
-        assert_eq!(cleaned("\u{1b}[31"), "");
+    fn prefixes_of_tools_are_removed() {
         for prefixed in [
             "2026-03-02T08:11:09.1142345Z error: no",
             "[2026-03-02 08:11:09 +0000] error: no",
+            "2026/03/02 08:11:09 error: no",
+            "2026-03-02T08:11:09.114234Z 01E error: no",
+            "2026-03-02T08:11:09.114234567Z stderr F error: no",
+            "build\tRun tests\t2026-03-02T08:11:09.1142345Z error: no",
+            "error\t02-Mar-2026 08:11:09\terror: no",
+            "Mar  2 08:11:09 web-1 shop[812]: error: no",
+            "02/Mar/2026:08:11:09 error: no",
+            "[91022.123456] error: no",
+            "1772439069.114 error: no",
             "#12 41.220 error: no",
+            "41.22 error: no",
             "web-1  | error: no",
+            "web    | error: no",
+            "08:11:09 web.1  | error: no",
+            "[pod/web-7c9d/app] error: no",
+            "@acme/web:build: error: no",
+            "packages/web build: error: no",
             "2026-03-02T08:11:09Z ##[error]error: no",
+            "::error file=src/a.js,line=3,col=9::error: no",
+            "::error::error: no",
+            "##vso[task.logissue type=error]error: no",
+            "section_start:1772439069:build\r\u{1b}[0Kerror: no",
             "\u{1b}[36m[08:11:09]\u{1b}[0m error: no",
         ] {
             assert_eq!(cleaned(prefixed), "error: no", "{prefixed}");
         }
         assert_eq!(cleaned("41 |   error: no"), "41 |   error: no");
-        assert_eq!(cleaned(&"ä".repeat(5000)).len(), 4096);
+        assert_eq!(cleaned("#9 ERROR: no"), "ERROR: no");
+        assert_eq!(cleaned("#9 [2/4] RUN make"), "#9 [2/4] RUN make");
+    }
+
+    #[test]
+    fn every_piece_of_a_line_is_examined() {
+        assert_eq!(pieces("10%\rerror: no\r100%"), ["10%", "error: no", "100%"]);
+        let structured = r#"{"log":"one \"two\"\nthree\n","stream":"stderr"}"#;
+        assert_eq!(pieces(structured)[1..], ["one \"two\"", "three", "stderr"]);
+        assert!(pieces(r#"fatal: [web]: FAILED! => {"msg": "a\nE: no"}"#).contains(&"E: no\"}".to_owned()));
+        assert_eq!(pieces(r"cd C:\new"), [r"cd C:\new"]);
+        let long = format!("{}needle{}", "ä".repeat(100_000), "x".repeat(100_000));
+        let found = pieces(&long);
+        assert!(found.len() > 80 && found.iter().any(|piece| piece.contains("needle")));
+        assert!(found.iter().all(|piece| piece.len() <= WINDOW_BYTES));
+        let index = found.iter().position(|piece| piece.contains("needle")).unwrap_or_default();
+        assert_eq!(piece(&long, index), found[index]);
+    }
+
+    #[test]
+    fn a_wrapped_line_continues_and_others_do_not() {
+        let wrapped = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on";
+        assert!(continues(wrapped, "device"));
+        assert!(!continues(wrapped, "Device"));
+        assert!(!continues("short", "device"));
+        assert!(!continues(&"x ".repeat(44), "device"));
+        assert_eq!(joined("│ no space left on", "│ device"), "│ no space left on device");
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub(super) fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, Eng
         evidence: evidence(&answer.evidence, sent)?,
         confidence: answer.confidence,
         fix: answer.fix.map(suggested).transpose()?,
+        alternatives: Vec::new(),
     })
 }
 

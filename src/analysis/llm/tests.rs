@@ -137,6 +137,7 @@ fn case() -> Case {
             deployment: DeploymentId(IdSeed([0; 12])),
             commit: CommitId::parse("0ldc0de").unwrap(),
             lines: Vec::new(),
+            earlier: Vec::new(),
             actions_differ: vec!["deploy/run".to_owned()],
         }),
     }

@@ -1,4 +1,4 @@
-//! Gathers the input of an engine: the records of a failed deployment, its log, and the last successful deployment of the
+//! Gathers the input of an engine: the records of a failed deployment, its log, and the last successful deployments of the
 //! same environment.
 
 use std::collections::{HashMap, VecDeque};
@@ -19,8 +19,11 @@ const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 const SUCCESS_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Lines kept of a log: a log of empty lines has as many bytes as lines.
 const LINES_MAX: usize = 100_000;
-/// A longer line is cut.
-const LINE_BYTES_MAX: usize = 4 * 1024;
+/// The successful deployments that are compared with, and the bytes read of those before the last.
+const SUCCESSES_MAX: usize = 3;
+const EARLIER_BYTES_MAX: usize = 1024 * 1024;
+/// A longer line is cut in its middle: what a program says last is often at the end of a line that it never ended.
+const LINE_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Characters of a step's action, as text.
 const ACTION_CHARACTERS_MAX: usize = 4_096;
 /// How many earlier deployments of the organization are searched for a successful one of the environment.
@@ -106,20 +109,23 @@ fn last_success(
     blueprint: Option<&Blueprint>,
     stages: &[StageRun],
 ) -> Result<Option<Success>, NoCase> {
-    let Some(found) = environments.last_success_before(environment, failed, SUCCESS_SOUGHT_AMONG)? else {
-        return Ok(None);
-    };
-    let deployment = found.record.deployment;
-    let before = environments.blueprint(&environment.pipeline.organization, deployment.id)?;
     // Stages that the failed deployment never reached do not help.
     let reached =
         |name: &Identifier| stages.iter().any(|stage| stage.name == *name && stage.status != StageStatus::Skipped);
-    let stages = found.record.stages.iter().filter(|stage| reached(&stage.name));
-    let attempts = stages.map(|stage| (stage.name.clone(), stage.attempt)).collect();
+    let lines_of = |found: &DeploymentFound, bytes_max: usize| {
+        let stages = found.record.stages.iter().filter(|stage| reached(&stage.name));
+        let attempts = stages.map(|stage| (stage.name.clone(), stage.attempt)).collect();
+        lines(logs, found.record.deployment.id, &attempts, bytes_max)
+    };
+    let found = environments.last_successes_before(environment, failed, SUCCESSES_MAX, SUCCESS_SOUGHT_AMONG)?;
+    let Some((last, earlier)) = found.split_first() else { return Ok(None) };
+    let deployment = &last.record.deployment;
+    let before = environments.blueprint(&environment.pipeline.organization, deployment.id)?;
     Ok(Some(Success {
         deployment: deployment.id,
-        commit: deployment.commit,
-        lines: lines(logs, deployment.id, &attempts, SUCCESS_BYTES_MAX)?,
+        commit: deployment.commit.clone(),
+        lines: lines_of(last, SUCCESS_BYTES_MAX)?,
+        earlier: earlier.iter().map(|found| lines_of(found, EARLIER_BYTES_MAX)).collect::<Result<_, _>>()?,
         actions_differ: differing(blueprint, before.as_deref()),
     }))
 }
@@ -177,12 +183,23 @@ struct Step {
 
 impl Step {
     fn take(&mut self, bytes: &[u8]) {
-        let room = LINE_BYTES_MAX.saturating_sub(self.partial.len());
-        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.partial.extend_from_slice(bytes);
+        // Cut when there is much to cut: each byte is moved a few times at most.
+        if self.partial.len() > 2 * LINE_BYTES_MAX {
+            self.cut();
+        }
+    }
+
+    /// Removes the middle of a line that is too long.
+    fn cut(&mut self) {
+        if let Some(surplus) = self.partial.len().checked_sub(LINE_BYTES_MAX) {
+            self.partial.drain(LINE_BYTES_MAX / 2..LINE_BYTES_MAX / 2 + surplus);
+        }
     }
 
     fn end(&mut self, attempts: &HashMap<Identifier, u32>, kept: &mut Tail) {
         self.ended = self.ended.saturating_add(1);
+        self.cut();
         let bytes = std::mem::take(&mut self.partial);
         let Some(section) = &self.section else { return };
         let (Ok(stage), Ok(step)) = (Identifier::parse(&section.stage), Identifier::parse(&section.step)) else {
@@ -281,12 +298,13 @@ mod tests {
 
     #[test]
     fn a_line_that_is_very_long_or_no_text_is_one_line() {
-        let mut text = vec![b'x'; 100_000];
-        text.extend_from_slice(b"\n\xff\xfe\n");
+        let mut text = vec![b'x'; 10_000_000];
+        text.extend_from_slice(b"the end\n\xff\xfe\n");
         let (_folder, logs) = logs(&[("build", "one", 1, &text)]);
-        let kept = read(&logs, 1, 1_000_000);
+        let kept = read(&logs, 1, LOG_BYTES_MAX);
         assert_eq!(kept.iter().map(|line| line.1).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(kept[0].2.len(), LINE_BYTES_MAX);
+        assert!(kept[0].2.ends_with("the end"));
         assert_eq!(kept[1].2, "\u{fffd}\u{fffd}");
     }
 

@@ -122,7 +122,7 @@ impl Analyses {
 }
 
 fn report(finding: Finding, case: &Case) -> Report {
-    let Finding { engine, category, summary, evidence, confidence, fix } = finding;
+    let Finding { engine, category, summary, evidence, confidence, fix, alternatives } = finding;
     let compared = case.last_success.as_ref();
     Report {
         engine,
@@ -132,6 +132,7 @@ fn report(finding: Finding, case: &Case) -> Report {
         confidence,
         fix,
         compared_with: compared.map(|s| Compared { deployment: s.deployment, commit: s.commit.clone() }),
+        alternatives,
     }
 }
 

@@ -123,6 +123,16 @@ fn lines(analysis: &Value, out: &Out) -> Vec<String> {
             format!("  {}  {}", out.paint(&harmless(&place), Style::Dim), harmless(text_of(line, "text")))
         }));
     }
+    let others = analysis["alternatives"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !others.is_empty() {
+        lines.extend([String::new(), "Other possible causes:".to_owned()]);
+        lines.extend(others.iter().map(|other| {
+            let share = format!("{:.0} %", other["confidence"].as_f64().unwrap_or_default() * 100.0);
+            let category = harmless(text_of(other, "category")).replace('_', " ");
+            let shown = out.paint(&format!("{category}, {share}"), Style::Dim);
+            format!("  {shown}  {}", harmless(text_of(other, "summary")))
+        }));
+    }
     if !fix.is_null() {
         lines.extend([String::new(), format!("Suggested fix: {}", harmless(text_of(fix, "summary")))]);
         lines.extend(patch(text_of(fix, "patch"), out));
@@ -158,6 +168,7 @@ mod tests {
             "analysisId": "anl_1", "engine": "builtin", "confidence": 0.97,
             "rootCause": { "category": "missing_command", "summary": "`jq` is not installed",
                 "evidence": [{ "stage": "build", "step": "step-1", "line": 4, "text": "sh: \u{1b}[2Jjq: not found" }] },
+            "alternatives": [{ "category": "missing_file", "summary": "`a` does not exist", "confidence": 0.2, "evidence": [] }],
             "suggestedFix": { "summary": "install jq", "patch": "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n" },
             "pullRequest": { "url": "https://git.example/7", "branch": "fix/jq", "number": 7 },
         });
@@ -166,7 +177,7 @@ mod tests {
         assert_eq!(
             text,
             "`jq` is not installed\n\ncategory:     missing command\nconfidence:   97 %\nengine:       builtin\nanalysis:     anl_1\n\n\
-             Evidence:\n  build/step-1 line 4  sh: \u{fffd}[2Jjq: not found\n\nSuggested fix: install jq\n\n--- a/x\n+++ b/x\n\
+             Evidence:\n  build/step-1 line 4  sh: \u{fffd}[2Jjq: not found\n\nOther possible causes:\n  missing file, 20 %  `a` does not exist\n\nSuggested fix: install jq\n\n--- a/x\n+++ b/x\n\
              @@ -1 +1 @@\n-a\n+b\n\nPull request: https://git.example/7 (branch fix/jq)"
         );
     }

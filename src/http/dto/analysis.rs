@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::values::{Time, UserView, Written};
 use crate::analysis::service::{Analysis, Compared, EngineName, PullRequest, Report, Standing, Status};
-use crate::analysis::{Category, Evidence, SuggestedFix};
+use crate::analysis::{Alternative, Category, Evidence, SuggestedFix};
 use crate::domain::{AnalysisId, DeploymentId};
 
 /// Why a deployment failed.
@@ -34,6 +34,10 @@ pub struct AnalysisView<'a> {
     confidence: Option<f64>,
     /// Null if there is none.
     suggested_fix: Option<SuggestedFixView<'a>>,
+    /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause itself if
+    /// the confidence is low. At most 3; empty until it is completed.
+    #[schema(max_items = 3)]
+    alternatives: Vec<AlternativeView<'a>>,
     /// The environment's last successful deployment before it, if there is one.
     compared_with: Option<ComparedView<'a>>,
     /// Null until `POST …/fix-pull-request` has opened it.
@@ -62,6 +66,22 @@ pub struct RootCauseView<'a> {
     evidence: Vec<EvidenceView<'a>>,
 }
 
+/// What else may have made a deployment fail.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = AlternativeCause)]
+pub struct AlternativeView<'a> {
+    category: Category,
+    /// In a sentence.
+    #[schema(example = "a connection is refused: nothing is listening there")]
+    summary: &'a str,
+    /// The most significant first.
+    evidence: Vec<EvidenceView<'a>>,
+    /// The confidence in it, from 0 to 1: less than that in the root cause.
+    #[schema(minimum = 0.0, maximum = 1.0, example = 0.2)]
+    confidence: f64,
+}
+
 /// A line of the log that shows the cause.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -76,7 +96,7 @@ pub struct EvidenceView<'a> {
     /// Its number, from 1, in the answer to `GET …/logs?stage=…&step=…`.
     #[schema(example = 4)]
     line: u32,
-    /// The line itself.
+    /// The line itself as a terminal shows it; of a long one the part that matters.
     #[schema(example = "sh: 1: jq: not found")]
     text: &'a str,
 }
@@ -151,6 +171,7 @@ impl<'a> AnalysisView<'a> {
             root_cause: report.map(RootCauseView::from),
             confidence: report.map(|report| report.confidence),
             suggested_fix: report.and_then(|report| report.fix.as_ref()).map(SuggestedFixView::from),
+            alternatives: report.map_or(&[][..], |report| &report.alternatives).iter().map(AlternativeView::from).collect(),
             compared_with: report.and_then(|report| report.compared_with.as_ref()).map(ComparedView::from),
             pull_request: analysis.pull_request.as_ref().map(PullRequestView::from),
             requested_by: UserView::from(&analysis.requested_by.person),
@@ -170,6 +191,17 @@ impl<'a> From<&'a Report> for RootCauseView<'a> {
             category: report.category,
             summary: &report.summary,
             evidence: report.evidence.iter().map(EvidenceView::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Alternative> for AlternativeView<'a> {
+    fn from(alternative: &'a Alternative) -> Self {
+        Self {
+            category: alternative.category,
+            summary: &alternative.summary,
+            evidence: alternative.evidence.iter().map(EvidenceView::from).collect(),
+            confidence: alternative.confidence,
         }
     }
 }

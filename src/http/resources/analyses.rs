@@ -11,7 +11,7 @@ use crate::auth::Permission;
 use crate::domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier, REVISION};
 use crate::entropy;
 use crate::fixes::{FixRequest, Proposed, Title};
-use crate::forms::{Integer, choices, form, rule_schema, texts};
+use crate::forms::{WaitSeconds, choices, form, rule_schema, texts};
 use crate::git::RefName;
 use crate::http::access::Access;
 use crate::http::answer::{Answered, EarlyReturn};
@@ -29,10 +29,6 @@ use crate::http::{answer, refusals};
 use crate::idempotency::{Pending, StoredAnswer, Subject};
 use crate::store::Batch;
 
-/// The longest that the request for an analysis waits for its end.
-const WAIT_SECONDS_MAX: i64 = 60;
-
-type AnalysisWait = Integer<0, WAIT_SECONDS_MAX>;
 /// Advice for a request whose outcome is unknown.
 const LOOK: &str = "list the deployment's analyses";
 const NO_MODEL: &str = "is llm only where the operator has configured a model (analysis.llm_url); leave it out";
@@ -83,7 +79,7 @@ form! {
         nullable engine: EngineName,
         /// How long to wait for the end: 200 if it comes in time.
         #[schema("examples": [30])]
-        nullable wait_seconds: AnalysisWait,
+        nullable wait_seconds: WaitSeconds,
     }
 }
 
@@ -130,7 +126,7 @@ pub async fn create(mut call: Call) -> Answered {
         checked => (checked?, None),
     };
     let AnalysisForm { engine, wait_seconds } = body.form()?;
-    let wait = Duration::from_secs(wait_seconds.map_or(0, AnalysisWait::u64));
+    let wait = Duration::from_secs(wait_seconds.map_or(0, WaitSeconds::u64));
     if let Some(kept) = kept {
         return asked_before(&call.request, &access, kept, wait).await;
     }

@@ -132,7 +132,7 @@ async fn of_one_deployment_the_newest_twenty_analyses_are_kept() {
 async fn all_faults_of_a_request_are_told_at_once() {
     let site = Site::with(json!([stage("build", "exit 3")])).await;
     let deployment = failed(&site).await;
-    let bad = json!({ "engine": "magic", "waitSeconds": 61, "colour": "red" });
+    let bad = json!({ "engine": "magic", "waitSeconds": 301, "colour": "red" });
     let mut fields = ask(&site, &deployment, bad).await.refused(422, "invalid_request").faulty_fields();
     fields.sort_unstable();
     assert_eq!(fields, ["colour", "engine", "waitSeconds"]);

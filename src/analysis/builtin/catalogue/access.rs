@@ -60,6 +60,13 @@ super::signature::signatures! {
         cause "`{user}` has no write access to the repository {what}"
         fix "give that user or deploy key write access, or use another one"
         like "remote: Permission to acme/web.git denied to acme-bot.";
+    PermissionDenied 88
+        hints "access to the path", "is disabled on this system", "protected mode", "read only replica", "is in protected mode"
+        pattern r"Access to the path '(?P<path>[^']+)' is denied|running scripts is disabled on this system|DENIED Redis is running in protected mode|READONLY You can't write against a read only replica"
+        cause "it is not allowed: {path|see the line}"
+        fix "give the account of the step the permission, or use a place where it may write"
+        like "System.UnauthorizedAccessException: Access to the path '/app/data' is denied.",
+            "READONLY You can't write against a read only replica.";
     PermissionDenied 80
         hints "operation not permitted", "eperm"
         pattern r"(?P<path>[^\s:']+)\W{0,3}: Operation not permitted|\bEPERM\b"
@@ -162,9 +169,10 @@ super::signature::signatures! {
         cause "the cloud does not accept the access key"
         fix "update the secrets that hold the key's id and secret; both must be from the same key"
         like "An error occurred (InvalidClientTokenId) when calling the GetCallerIdentity operation: The security token included in the request is invalid.";
-    Authentication 88
-        hints "eneedauth", "e401", "incorrect or missing password", "unable to authenticate"
-        pattern r"\bENEEDAUTH\b|\bE401\b|Incorrect or missing password|Unable to authenticate"
+    Authentication 92
+        of Npm, Node
+        hints "eneedauth", "e401", "incorrect or missing password", "unable to authenticate", "fetch_401", "yn0041", "eotp"
+        pattern r"\bENEEDAUTH\b|\bE401\b|\bEOTP\b|ERR_PNPM_FETCH_401|YN0041|Incorrect or missing password|Unable to authenticate"
         cause "the npm registry does not accept the step's token"
         fix "set the token as a secret and reference it in `.npmrc`; it may have expired"
         like "npm ERR! code E401";
@@ -182,6 +190,16 @@ super::signature::signatures! {
         fix "check the token of the request: it is missing, wrong or expired"
         like "Error: failed to push chart: server responded with status 401 Unauthorized",
             "HTTP/1.1 401 Unauthorized";
+    Authentication 92
+        hints "non-existent authentication information", "check the user token", "required token could not be found",
+            "have you run firebase login", "specified token is not valid", "failed to fetch oauth token", "failed to authorize",
+            "no signing certificate", "requires a development team", "no profiles for", "proxy authentication required",
+            "authorization token is invalid", "invalid x-api-key", "incorrect api key", "sasl authentication"
+        pattern r"non-existent authentication information|Not authorized\. Please check the user token|Required token could not be found|have you run firebase login|specified token is not valid|failed to (?:authorize: )?(?:failed to )?fetch (?:oauth|anonymous) token.*\b40[13]\b|No signing certificate|requires a development team|No profiles for '[^']+' were found|Proxy Authentication Required|invalid x-api-key|Incorrect API key|SASL authentication failed"
+        cause "credentials are missing or not accepted"
+        fix "update the secret that holds them, and check that the step gets it under the name that the tool reads"
+        like "HTTPError: 403 Forbidden from https://upload.example.org/legacy/ Invalid or non-existent authentication information.",
+            "ERROR: Not authorized. Please check the user token in the property 'sonar.token'";
     Authentication 80
         hints "authentication fail", "authentication error", "invalid api key", "invalid token", "login failed",
             "invalid_grant", "api key is invalid", "authentication required", "auth fail"
@@ -221,8 +239,8 @@ super::signature::signatures! {
         fix "write the key with mode 600 (`umask 077` before) in the step"
         like "Permissions 0644 for '/srv/work/id_ed25519' are too open.";
     PermissionDenied 72
-        hints "not allowed", "not permitted", "not authorized", "access is denied", "forbidden"
-        pattern r"(?:is|are|you(?:'re| are)) not (?:allowed|permitted|authori[sz]ed) to\b|access is denied|\bis forbidden\b"
+        hints "not allowed", "not permitted", "not authorized", "not authorised", "is denied", "forbidden"
+        pattern r"not (?:allowed|permitted|authori[sz]ed) to (?:access|push|pull|read|write|create|delete|update|modify|change|merge|perform|execute|run|use|view|deploy|publish|download|upload|assume|list|get|approve|do)\b|access (?:to .{1,120} )?is denied|\bis forbidden\b"
         cause "the step's account lacks the permission"
         fix "give that account the permission, or use another one"
         like "GitLab: You are not allowed to push code to protected branches on this project.";

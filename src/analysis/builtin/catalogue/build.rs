@@ -148,12 +148,6 @@ super::signature::signatures! {
         fix "fix it at that line"
         like "app/x.py:9:80: E501 line too long (91 > 79 characters)",
             "pkg/a.go:14:2: ineffectual assignment to err (ineffassign)";
-    Lint 82
-        hints "vulnerabilit", "cve-"
-        pattern r"(?:found|with) [1-9]\d* (?:\w+ )?(?:severity )?vulnerabilit|Total: [1-9]\d* \((?:\w+: \d+,? ?)+\)|error\[vulnerability\]"
-        cause "a scan found vulnerabilities"
-        fix "update the listed packages, or add exceptions to the scanner's configuration"
-        like "error[vulnerability]: Use after free in openssl";
     Compile 78
         hints "cmake error", "could not find", "configure: error", "build error"
         pattern r"CMake Error at (?P<file>\S+)|Could NOT find (?P<library>\S+)|^configure: error: (?P<what>[^\r\n]+)|gyp ERR! build error"

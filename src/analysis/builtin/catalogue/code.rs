@@ -60,6 +60,7 @@ super::signature::signatures! {
         fix "fix it at the given line"
         like "ERROR: failed to solve: dockerfile parse error on line 9: unknown instruction: COPPY";
     Syntax 88
+        of Infrastructure
         hints "unsupported argument", "invalid expression", "unsupported block type",
             "argument or block definition required", "invalid reference", "reference to undeclared",
             "unsupported attribute", "missing required argument", "unclosed configuration block",
@@ -75,11 +76,21 @@ super::signature::signatures! {
         fix "fix the template there; `helm template` renders it without a cluster"
         like "Error: parse error at (web/templates/ingress.yaml:12): unclosed action",
             "Error: template: web/templates/svc.yaml:4:14: executing \"web/templates/svc.yaml\" at <.Values.svc.port>: nil pointer evaluating interface {}.port";
-    Syntax 88
-        hints "error validating", "unknown field", "is invalid:", "no matches for kind", "strict decoding error",
-            "additional properties are not allowed", "additional property", "additionalproperties"
-        pattern r#"error validating (?:data|"[^"]+")|unknown field "(?P<field>[^"]+)"|no matches for kind "(?P<kind>[^"]+)"|strict decoding error|additional propert(?:y|ies) \S+ (?:is|are|was) not allowed|^The \S+ "[^"]+" is invalid"#
-        cause "the cluster or a schema does not accept the manifest: {field/kind|see the line}"
+    Syntax 86
+        hints "unknown field", "additional propert", "is not allowed to be", "must be one of", "should be equal to one of",
+            "is not a valid", "does not match the schema", "schema validation", "must match exactly one"
+        pattern r#"unknown field "(?P<field>[^"]+)"|[Aa]dditional propert(?:y|ies) .{0,80}not allowed|"?(?P<name>[\w.\[\]]+)"? is not allowed to be \w+|(?:schema|config\w*)\b.{0,40}(?:validation (?:failed|error)|does not match)|does not match the (?:API |config\w* )?schema"#
+        cause "a schema does not accept what is given: {field/name|see the line}"
+        fix "fix the field that the line names, in the file or the request that has it"
+        like "json: unknown field \"replica\"",
+            "Invalid configuration object. Webpack has been initialized using a configuration object that does not match the API schema.",
+            "Additional properties are not allowed ('imagee' was unexpected)";
+    Syntax 90
+        of Kubernetes
+        hints "error validating", "unknown field", "is invalid", "no matches for kind", "strict decoding error",
+            "ensure crds are installed"
+        pattern r#"error validating (?:data|"[^"]+")|unknown field "(?P<field>[^"]+)"|no matches for kind "(?P<kind>[^"]+)"|strict decoding error|^The \S+ "[^"]+" is invalid|ensure CRDs are installed"#
+        cause "the cluster does not accept the manifest: {field/kind|see the line}"
         fix "fix the manifest; an unknown kind needs its CRD installed first, or another API version"
         like r#"error: resource mapping not found for name: "web" namespace: "" from "deploy.yaml": no matches for kind "Ingress" in version "extensions/v1beta1""#,
             "The Deployment \"web\" is invalid: spec.template.spec.containers[0].image: Required value";
@@ -130,6 +141,7 @@ super::signature::signatures! {
         fix "fix it at the location given in the line"
         like "config.hcl:4: parse error: expected `}`";
     Syntax 80
+        of Infrastructure
         hints "error: "
         pattern r"^\W*Error: (?P<what>(?:Missing|Invalid|Unsupported|Duplicate|Unclosed|Unterminated|Incorrect|Extra|Unexpected|Inconsistent|Too (?:many|few)) (?:\w+ )*(?:newline|arguments?|blocks?|attributes?|expressions?|characters|references?|values?|template|string|name|label|operator|configuration|syntax|item|key)\b[^\r\n]*)"
         cause "a configuration is not valid: {what}"

@@ -72,18 +72,6 @@ super::signature::signatures! {
         fix "check the log of the started service, and run its health check by hand"
         like "dependency failed to start: container review-4-db-1 is unhealthy",
             "health check failed after 30 attempts";
-    Unhealthy 84
-        hints "failedscheduling", "nodes are available", "insufficient cpu", "insufficient memory"
-        pattern r"FailedScheduling|\d+/\d+ nodes are available|Insufficient (?:cpu|memory)"
-        cause "the cluster has no capacity for the pods"
-        fix "lower their requests, free capacity, or add nodes"
-        like "0/6 nodes are available: 6 Insufficient cpu. preemption: 0/6 nodes are available";
-    Unhealthy 84
-        hints "exceeded quota"
-        pattern r"exceeded quota: (?P<quota>[^\s,]+)"
-        cause "the quota `{quota}` of the namespace is used up"
-        fix "delete unused resources in the namespace, lower the requests, or raise the quota"
-        like "pods \"web-1\" is forbidden: exceeded quota: compute, requested: limits.memory=2Gi, used: limits.memory=7Gi, limited: limits.memory=8Gi";
     Unhealthy 72
         hints "dependency failed to start", "exited with code", "exited (", "container"
         pattern r"dependency failed to start|container \S+ exited(?: with code)? \(?(?P<code>[1-9]\d*)\)?"
@@ -157,12 +145,37 @@ super::signature::signatures! {
         fix "check the log of the job's pod; a release that never came up must be uninstalled before it can be installed again"
         like "Error: UPGRADE FAILED: post-upgrade hooks failed: 1 error occurred: job web-migrate failed: BackoffLimitExceeded";
     Locked 90
-        hints "is already in use by container", "cannot re-use a name", "invalid ownership metadata",
-            "could not acquire change log lock"
-        pattern r"is already in use by container|cannot re-use a name that is still in use|invalid ownership metadata|Could not acquire change log lock"
-        cause "the name or the resource is still in use by something else"
-        fix "remove the leftover of an earlier run (a container, a release, a lock) if it is unused, or use another name"
-        like "Error response from daemon: Conflict. The container name \"/web\" is already in use by container \"9f3c\". You have to remove (or rename) that container to be able to reuse that name.";
+        hints "could not acquire change log lock", "timeout waiting to lock", "text file busy", "etxtbsy", "resource busy",
+            "ebusy", "device or resource busy", "another active homebrew", "multi-attach error", "currently in use by another",
+            "conflicting conditional operation", "operationaborted", "another yarn instance"
+        pattern r"Could not acquire change log lock|Timeout waiting to lock|Text file busy|ETXTBSY|\bEBUSY\b|(?:Device or )?resource busy|another active Homebrew|Multi-Attach error|currently in use by another|conflicting conditional operation"
+        cause "the resource is still in use by something else"
+        fix "wait for the other one to end, and keep two runs from using the same directory or volume; remove the lock only if its owner is gone"
+        like "Waiting for changelog lock.... Liquibase: Could not acquire change log lock.",
+            "> Timeout waiting to lock journal cache (/root/.gradle/caches/journal-1). It is currently in use by another Gradle instance.";
+    MissingVariable 88
+        hints "createcontainerconfigerror", "parameternotfound", "can't find the specified secret"
+        pattern r"CreateContainerConfigError|ParameterNotFound|can't find the specified secret"
+        cause "a secret or a setting that the workload references does not exist"
+        fix "create it before the rollout, or correct its name in the manifest"
+        like "web-5d7f-9x  0/1  CreateContainerConfigError  0  2m";
+    MissingFile 87
+        of Service
+        hints "203/exec", "200/chdir", "217/user", "failed at step", "failed to locate executable"
+        pattern r"status=(?P<status>203/EXEC|200/CHDIR|217/USER)|Failed at step (?P<step>\w+) spawning (?P<path>[^:]+): No such|Failed to locate executable (?P<program>[^:]+)"
+        cause "the unit cannot start its program: {path/program/status}"
+        fix "check that the program, its directory and its user of the unit exist before it is started"
+        like "shop.service: Main process exited, code=exited, status=203/EXEC",
+            "shop.service: Failed to locate executable /opt/shop/bin/server: No such file or directory";
+    Unhealthy 86
+        of Database
+        hints "misconf redis", "loading redis is loading", "database system is starting up", "not currently accepting connections",
+            "database system is shutting down", "in recovery mode"
+        pattern r"MISCONF Redis|LOADING Redis is loading|database system is (?:starting up|shutting down|in recovery mode)|not (?:currently|yet) accepting connections"
+        cause "the database is running but does not accept the work"
+        fix "wait until it is ready before the step uses it; a Redis that cannot save its data needs space and write access in its directory"
+        like "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "psql: error: FATAL:  the database system is starting up";
     ImagePull 90
         hints "docker: error response from daemon"
         pattern r"^docker: Error response from daemon: .*(?:unauthorized|not authorized|denied|not found|unknown)"

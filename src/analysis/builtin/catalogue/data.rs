@@ -24,13 +24,27 @@ super::signature::signatures! {
         like r#"ERROR:  relation "invoices" does not exist"#,
             "django.db.utils.OperationalError: no such table: shop_order";
     MigrationFailed 84
-        hints "violates", "duplicate entry", "unique constraint", "foreign key constraint", "cannot be null",
-            "contains null values"
-        pattern r#"violates (?P<kind>[\w-]+(?: key)?) constraint(?: "(?P<name>[^"]+)")?|Duplicate entry '[^']*' for key|UNIQUE constraint failed|foreign key constraint fails|column "(?P<column>[^"]+)".* contains null values"#
-        cause "data in the database contradicts a constraint: {name/column|see the line}"
+        hints "violates", "duplicate entry", "unique constraint", "cannot be null", "contains null values",
+            "not null constraint", "check constraint", "cannot insert the value null"
+        pattern r#"NOT NULL constraint failed: (?P<sqlite>\S+)|CHECK constraint failed|Cannot insert the value NULL|violates (?P<kind>[\w-]+(?: key)?) constraint(?: "(?P<name>[^"]+)")?|Duplicate entry '[^']*' for key|UNIQUE constraint failed|column "(?P<column>[^"]+)".* contains null values"#
+        cause "data in the database contradicts a constraint: {name/column/sqlite|see the line}"
         fix "clean up the data in a migration before adding the constraint, or fix the inserted data"
         like r#"ERROR:  duplicate key value violates unique constraint "users_email_key""#,
             "ERROR:  column \"tenant\" of relation \"orders\" contains null values";
+    MigrationFailed 92
+        hints "foreign key", "referenced table", "errno: 150", "referenced column"
+        pattern r#"violates foreign key constraint(?: "(?P<name>[^"]+)")?|a foreign key constraint fails|FOREIGN KEY constraint failed|(?:Cannot|Failed to|Can't) add (?:the )?foreign key constraint(?: '(?P<mysql>[^']+)')?|errno: 150|no unique constraint matching given keys for referenced table "(?P<table>[^"]+)"|conflicted with the (?:FOREIGN KEY|REFERENCE) constraint|foreign key constraint .{0,80}(?:are incompatible|cannot be implemented)"#
+        cause "a foreign key does not hold: {name/mysql/table|see the line}"
+        fix "insert or delete in the order of the references, clean up rows without a counterpart first, and give both columns the same type"
+        like r#"ERROR:  insert or update on table "orders" violates foreign key constraint "orders_customer_id_fkey""#,
+            "sqlite3.IntegrityError: FOREIGN KEY constraint failed",
+            "ERROR 1215 (HY000) at line 9: Cannot add foreign key constraint";
+    Syntax 92
+        hints "fatal config file error", "bad directive or wrong number"
+        pattern r"FATAL CONFIG FILE ERROR|Bad directive or wrong number of arguments"
+        cause "Redis does not accept its configuration"
+        fix "fix the line that follows: a directive that this version of Redis does not have, or a value that it does not take"
+        like "*** FATAL CONFIG FILE ERROR (Redis 7.0.5) ***";
     MigrationFailed 86
         hints "checksum mismatch", "validate failed", "pending migration", "can't locate revision", "multiple head",
             "conflicting migrations", "pendingmigrationerror", "dirty database"

@@ -41,9 +41,10 @@ super::signature::signatures! {
         like "npm ERR! `npm ci` can only install packages when your package.json and package-lock.json or npm-shrinkwrap.json are in sync.",
             "error: the lock file /srv/work/Cargo.lock needs to be updated but --locked was passed to prevent this";
     DependencyResolution 90
-        hints "etarget", "notarget", "e404", "no matching version", "is not in this registry",
+        of Npm, Node
+        hints "etarget", "notarget", "e404", "fetch_404", "no matching version", "is not in this registry",
             "is not in the npm registry"
-        pattern r"\bETARGET\b|No matching version found for (?P<module>[^\s.]+\S*?)\.?(?:\s|$)|\bE404\b|'(?P<gone>[^']+)' is not in (?:this|the npm) registry"
+        pattern r"\bETARGET\b|No matching version found for (?P<module>[^\s.]+\S*?)\.?(?:\s|$)|\bE404\b|ERR_PNPM_FETCH_404|'(?P<gone>[^']+)' is not in (?:this|the npm) registry"
         cause "the registry has no such package or version: {module/gone|see the line}"
         fix "check its name and version; a private package needs the registry of its scope in `.npmrc`"
         like "npm ERR! notarget No matching version found for @acme/ui@^9.1.0.",

@@ -17,18 +17,24 @@ super::signature::signatures! {
             "error: Your local changes to the following files would be overwritten by checkout:";
     MergeConflict 92
         hints "[rejected]", "[remote rejected]"
-        pattern r"! \[(?:remote )?rejected\] +(?P<what>\S+ -> \S+) \((?P<why>[^)]+)\)"
+        pattern r"! \[(?:remote )?rejected\] +(?P<what>\S+ -> \S+) \((?P<why>non-fast-forward|fetch first|stale info|needs force|would clobber existing tag|failed to update ref|cannot lock ref[^)]*|incorrect old value[^)]*)\)"
         cause "the push of {what} was rejected: {why}"
-        fix "fetch and rebase before pushing, and try again if somebody else was faster; a protected branch requires a pull request"
+        fix "fetch and rebase before pushing, and try again if somebody else was faster"
         like " ! [rejected]        main -> main (non-fast-forward)";
-    MergeConflict 80
-        hints "failed to push some refs", "non-fast-forward", "not possible to fast-forward", "divergent branches",
+    MergeConflict 66
+        of Git
+        hints "failed to push some refs", "[remote rejected]"
+        pattern r"failed to push some refs|! \[remote rejected\]"
+        cause "a push was rejected"
+        fix "see the lines above for the reason: a newer commit, a rule of the repository, or a hook"
+        like "error: failed to push some refs to 'origin'";
+    MergeConflict 84
+        hints "non-fast-forward", "not possible to fast-forward", "divergent branches",
             "diverging branches", "unrelated histories"
-        pattern r"failed to push some refs|non-fast-forward|not possible to fast-forward|(?:divergent|diverging) branches|unrelated histories"
+        pattern r"non-fast-forward|not possible to fast-forward|(?:divergent|diverging) branches|unrelated histories"
         cause "the branch has diverged"
         fix "fetch and rebase (or merge) first, then retry"
-        like "fatal: Not possible to fast-forward, aborting.",
-            "error: failed to push some refs to 'origin'";
+        like "fatal: Not possible to fast-forward, aborting.";
     MergeConflict 88
         hints "patch does not apply", "patch failed", "hunk #", "hunk failed", "hunks failed"
         pattern r"patch does not apply|patch failed: (?P<file>[^\s:]+)|Hunk #\d+ FAILED|hunks? FAILED"

@@ -176,7 +176,7 @@ super::signature::signatures! {
         fix "check what it waited for and why that did not come; raise the limit only if it really needs longer"
         like "Error: the smoke test timed out";
 
-    RateLimited 94
+    RateLimited 96
         hints "toomanyrequests", "too many requests", "rate limit", "rate-limit", "ratelimit", "throttl",
             "quota exceeded for quota metric", "secondary rate", "slow down"
         pattern r"toomanyrequests|too many requests|rate.?limit(?:ed|s)?(?: has been| was)? ?(?:exceeded|reached|hit|error)?|ThrottlingException|\bThrottled\b|Throttling: Rate exceeded|Quota exceeded for quota metric|secondary rate limit|RequestLimitExceeded"
@@ -184,13 +184,45 @@ super::signature::signatures! {
         fix "log in (anonymous callers get the lowest limits), use a mirror or a cache, or run it again later"
         like "Error response from daemon: toomanyrequests: You have reached your pull rate limit.",
             "HTTP 403: API rate limit exceeded for installation ID 1.";
-    RateLimited 86
+    RateLimited 95
         hints "429"
-        pattern r"\b(?:HTTP(?:/[\d.]+)?|status(?: code)?:?|error:?|returned|answered(?: with status)?|code)\s+\(?429\b|\b429 "
+        pattern r"\b(?:HTTP(?:/[\d.]+)?|status(?: code)?:?|response(?: code)?:?|error:?|returned|answered(?: with status)?|with|code)[ :=]+\(?429\b|\b429(?: Too|: Too| Client)|HTTP-?429"
         cause "a server answers that there were too many requests (429)"
         fix "log in (anonymous callers get the lowest limits), use a mirror or a cache, or run it again later"
         like "curl: (22) The requested URL returned error: 429";
 
+    ConnectionFailed 84
+        hints ": eof", "unexpected eof", "incompleteread", "connection broken", "chunkedencodingerror", "transfer closed",
+            "was not closed cleanly", "premature", "trouble with your network", "tunneling socket", "fetch failed",
+            "econnaborted", "closedchannelexception", "connection was lost", "bytes missing", "content-length mismatch"
+        pattern r"(?:Get|Post|Head|Put) \\?\x22https?://[^\x22]+\x22: (?:unexpected )?EOF|(?:read|copy|body|fetch|download|layer)\w*\b.{0,60}: unexpected EOF|IncompleteRead|Connection broken|ChunkedEncodingError|transfer closed with|was not closed cleanly|Premature (?:close|end)|trouble with your network connection|tunneling socket could not be established|^(?:TypeError: )?fetch failed|ECONNABORTED|ClosedChannelException|bytes missing"
+        cause "the connection broke off"
+        fix "run it again; if it repeats, check the proxy and the network between the step and the other side"
+        like "Get \"https://registry.example.com/v2/\": EOF",
+            "curl: (18) transfer closed with 1024 bytes remaining to read",
+            "info There appears to be trouble with your network connection. Retrying...";
+    NameResolution 94
+        hints "could not resolve proxy"
+        pattern r"Could not resolve proxy: (?P<host>\S+)"
+        cause "the name `{host}` of the proxy cannot be resolved"
+        fix "check the variables of the proxy (`HTTPS_PROXY`): the step sees only those of the environment and the pipeline"
+        like "curl: (5) Could not resolve proxy: proxy.acme.example";
+    Tls 88
+        hints "terminated the handshake", "received fatal alert", "ssl_error_syscall", "no_cipher_overlap", "unsupported protocol",
+            "server certificate verification failed", "trustanchors", "no cipher suites in common"
+        pattern r"terminated the handshake|Received fatal alert|SSL_ERROR_SYSCALL|unsupported protocol|server certificate verification failed|trustAnchors parameter must be non-empty|no cipher suites in common"
+        cause "a secure connection could not be established"
+        fix "check the certificate, the versions of TLS on both sides, and the package of CA certificates where the step runs"
+        like "javax.net.ssl.SSLHandshakeException: Remote host terminated the handshake",
+            "fatal: unable to access 'https://git.example.com/x.git/': server certificate verification failed. CAfile: none CRLfile: none";
+    ConnectionFailed 82
+        of Packages
+        hints "valid baseurl for repo", "failed to download metadata", "failed to fetch", "cannot initiate the connection", "temporary error",
+            "connection failed [ip"
+        pattern r"Cannot find a valid baseurl for repo|Failed to download metadata for repo|Cannot initiate the connection to (?P<host>\S+)|Connection failed \[IP|temporary error \(try again later\)"
+        cause "the mirrors of the distribution cannot be reached: {host|see the line}"
+        fix "check the network of the step and its proxy; run it again if it was a mirror"
+        like "Error: Failed to download metadata for repo 'appstream': Cannot prepare internal mirrorlist: No URLs in mirrorlist";
     HttpStatus 74
         hints "was answered with status"
         pattern r"the step was answered with status (?P<status>\d{3})"
@@ -238,23 +270,11 @@ super::signature::signatures! {
         like "Unable to connect to the cluster",
             "error: failed to connect";
     ConnectionFailed 86
-        hints "too many connections", "connection slots are reserved", "too many clients"
-        pattern r"too many connections|connection slots are reserved|too many clients"
-        cause "the database has no connection left to give"
-        fix "close what holds connections, use a pool, or raise the database's limit"
-        like "FATAL:  sorry, too many clients already";
-    ConnectionFailed 86
         hints "unreachable!", "broker may not be available", "failed calling webhook", "no nodes available"
         pattern r"UNREACHABLE!|Broker may not be available|failed calling webhook|no (?:reachable|alive) (?:nodes|servers)|NoNodeAvailable"
         cause "a machine or a service that is needed does not answer"
         fix "check that it runs and is reachable from the step"
         like "fatal: [web-2]: UNREACHABLE! => {\"changed\": false, \"msg\": \"Failed to connect to the host via ssh\"}";
-    RateLimited 80
-        hints "quota", "limitexceeded"
-        pattern r"quota(?: \S+)? (?:has been |was |is )?exceeded|QuotaExceeded|LimitExceeded\w*|exceeded (?:your|the) (?:current )?quota"
-        cause "a quota of the account is used up"
-        fix "free what counts against it, or ask for a higher one"
-        like "An error occurred (VcpuLimitExceeded) when calling the RunInstances operation";
     NameResolution 90
         hints "unknown mysql server host", "no resolvable", "couldn't resolve", "getaddrinfo",
             "dns resolution failed", "dns lookup"

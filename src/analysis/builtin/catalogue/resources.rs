@@ -82,6 +82,30 @@ super::signature::signatures! {
         like "fork: Cannot allocate memory",
             "numpy.core._exceptions.MemoryError: Unable to allocate 7.45 GiB for an array",
             "memory allocation of 8589934592 bytes failed";
+    OutOfMemory 94
+        hints "ineffective mark-compacts", "err_worker_out_of_memory", "reaching memory limit", "paging file is too small",
+            "failed to allocate", "llvm error: out of memory", "insufficient memory"
+        pattern r"Ineffective mark-compacts near heap limit|ERR_WORKER_OUT_OF_MEMORY|due to reaching memory limit|paging file is too small|LLVM ERROR: out of memory|failed to allocate (?:memory|\d+ bytes)"
+        cause "memory ran out"
+        fix "raise the memory limit of the process if the machine has that much, or let it do less at once"
+        like "FATAL ERROR: Ineffective mark-compacts near heap limit Allocation failed - JavaScript heap out of memory",
+            "Error [ERR_WORKER_OUT_OF_MEMORY]: Worker terminated due to reaching memory limit: JS heap out of memory";
+    Killed 86
+        hints "signal sigkill", "signal=sigkill", "terminated abruptly", "exit code -9", "killed by signal: 9",
+            "returned -9", "signal 9"
+        pattern r"(?:npm (?:ERR!|error) )?signal SIGKILL|signal=SIGKILL|terminated abruptly while the future was running|(?:exit code|returned|status) -9\b|SIGKILL\(-9\)"
+        cause "a program was killed from outside (signal 9), most often by the kernel since memory ran out"
+        fix "look for the out-of-memory killer in the kernel's log or the container's state; give it more memory, or let fewer workers run at once"
+        like "npm error signal SIGKILL",
+            "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the future was running or pending.";
+    Crashed 92
+        hints "internal compiler error", "compiler unexpectedly panicked", "fatal error has been detected by the java",
+            "fatal python error", "failed to launch the browser process", "internalerror>"
+        pattern r"internal compiler error|compiler unexpectedly panicked|fatal error has been detected by the Java Runtime|Fatal Python error: (?P<what>[^\r\n]+)|Failed to launch the browser process|INTERNALERROR>"
+        cause "a tool itself crashed: {what|see the line}"
+        fix "run it again; if it repeats, try another version of the tool, and check what the machine gives it (memory, libraries)"
+        like "# A fatal error has been detected by the Java Runtime Environment:",
+            "gcc: internal compiler error: Segmentation fault signal terminated program cc1plus";
     OutOfMemory 86
         hints "gc overhead limit", "low on resource: memory", "memory limit"
         pattern r"GC overhead limit exceeded|The node was low on resource: memory|exceeded? (?:its )?memory limit|memory limit (?:was )?exceeded"
@@ -164,14 +188,6 @@ super::signature::signatures! {
         cause "a program was told to end from outside (signal 15)"
         fix "find out who ended it: a time limit, a restart of the machine or another step"
         like "./serve.sh: line 3:  2201 Terminated              ./bin/server";
-    Killed 80
-        hints "resource temporarily unavailable", "too many open files", "emfile", "can't start new thread",
-            "unable to create native thread", "too many processes", "fork: retry"
-        pattern r"fork: (?:retry: )?resource temporarily unavailable|too many open files|EMFILE|can't start new thread|unable to create (?:new )?native thread"
-        cause "a limit of processes, threads or open files is reached"
-        fix "raise the limit (`ulimit -n`, `ulimit -u`, the container's pids limit), or let it use fewer at once"
-        like "accept4: too many open files; retrying in 5ms",
-            "bash: fork: Resource temporarily unavailable";
     PortInUse 88
         hints "connection in use"
         pattern r"Connection in use: \(\S+ (?P<port>\d+)\)"

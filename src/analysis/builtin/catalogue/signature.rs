@@ -1,13 +1,19 @@
 //! The form of an entry of the catalogue.
 
+use super::super::tools::Tools;
 use crate::analysis::Category;
 
 /// Signatures below this weight are words that also occur in file names, so file names are ignored for them.
-pub const VAGUE_BELOW: u8 = 65;
+const VAGUE_BELOW: u8 = 65;
+
+/// Signatures from this weight on name a cause; below, a failure that may have another one.
+const CAUSE_FROM: u8 = 78;
 
 pub struct Signature {
     pub category: Category,
     pub weight: u8,
+    /// The tools whose lines it counts in; all if there are none.
+    pub of: Tools,
     /// Every line that matches the pattern contains one of them.
     pub hints: &'static [&'static str],
     pub pattern: &'static str,
@@ -17,9 +23,21 @@ pub struct Signature {
     pub like: &'static [&'static str],
 }
 
+impl Signature {
+    pub fn names_a_cause(&self) -> bool {
+        self.weight >= CAUSE_FROM
+    }
+
+    /// Whether it is a generic phrase: a feature, and no verdict.
+    pub fn is_vague(&self) -> bool {
+        self.weight < VAGUE_BELOW
+    }
+}
+
 macro_rules! signatures {
     ($(
         $category:ident $weight:literal
+            $(of $($tool:ident),+)?
             hints $($hint:literal),+
             pattern $pattern:literal
             cause $cause:literal
@@ -29,6 +47,9 @@ macro_rules! signatures {
         pub(super) const TABLE: &[super::signature::Signature] = &[$(super::signature::Signature {
             category: crate::analysis::Category::$category,
             weight: $weight,
+            of: crate::analysis::builtin::tools::Tools::of(&[
+                $($(crate::analysis::builtin::tools::Tool::$tool),+)?
+            ]),
             hints: &[$($hint),+],
             pattern: $pattern,
             cause: $cause,

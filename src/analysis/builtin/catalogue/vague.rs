@@ -70,12 +70,18 @@ super::signature::signatures! {
         cause "an image cannot be pulled"
         fix "check its name and tag, that it was pushed, and that the step has read access"
         like "nomad: failed to pull acme/web:9";
-    RateLimited 61
-        hints "limit", "quota", "allowance", "maximum number"
-        pattern r"\b(?:limit|quota|allowance)\b.{0,40}\b(?:exceeded|reached|used up)\b|\bmaximum number of\b.{0,40}\breached\b"
-        cause "the account has reached a limit"
-        fix "free resources that count against it, wait, or request a higher limit"
-        like "plan: the maximum number of apps has been reached";
+    ResourceLimit 61
+        hints "limit", "quota", "allowance", "too many"
+        pattern r"\b(?:limit|quota|allowance)\b.{0,40}\b(?:exceeded|reached|used up)\b|\bexceed(?:s|ed|ing)\b.{0,40}\b(?:limit|quota|maximum)\b|(?:error|fail\w*)\b.{0,40}\btoo many\b"
+        cause "a limit is reached"
+        fix "free what counts against it, use less at once, or have the limit raised"
+        like "plan: the allowance of apps is used up";
+    AlreadyExists 62
+        hints "already exists", "already in use", "duplicate"
+        pattern r"\balready (?:exists|in use|taken|registered|defined)\b|\bduplicate (?:name|key|entry|resource|version)\b"
+        cause "what is to be created exists already"
+        fix "use another name or version, or remove the leftover of an earlier run"
+        like "error: app shop-review is already registered";
     MissingFile 60
         hints "not found", "does not exist", "doesn't exist", "missing", "cannot find", "could not find",
             "unable to find", "can't find"
@@ -84,8 +90,8 @@ super::signature::signatures! {
         fix "check that it is created before, or is part of the commit"
         like "error: stack review-7 not found";
     PermissionDenied 61
-        hints "denied", "forbidden", "not allowed", "not permitted", "unauthori"
-        pattern r"\b(?:denied|forbidden|not (?:allowed|permitted|authori[sz]ed))\b"
+        hints "denied", "forbidden", "not allowed", "not permitted", "authori"
+        pattern r"\b(?:denied|forbidden|not authori[sz]ed)\b|\b(?:user|account|role|you|token|client|caller|bot)\b.{0,60}\bnot (?:allowed|permitted)\b"
         cause "the step lacks a permission"
         fix "give the account or user of the step the permission"
         like "publish: denied by policy";

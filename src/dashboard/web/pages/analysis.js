@@ -20,7 +20,7 @@ export async function show({ params, signal, main, title }) {
 }
 
 export function analysisCard(analysis, { reload, actions } = {}) {
-  const { status, rootCause, error, confidence, engine, comparedWith, suggestedFix: fix } = analysis;
+  const { status, rootCause, error, confidence, engine, comparedWith, alternatives, suggestedFix: fix } = analysis;
   return h('article', { class: 'card', 'aria-label': 'Analysis' },
     h('header', null, h('h2', null, h('a', { class: 'strong', href: at('-', 'analyses', analysis.analysisId) }, 'Why it failed')), actions),
     status === 'running' ? state('running', 'reading the log…') : null,
@@ -31,6 +31,8 @@ export function analysisCard(analysis, { reload, actions } = {}) {
         comparedWith ? [' · compared with ', mono(comparedWith.commitId), ', the last success'] : null),
       rootCause.evidence.length > 0 ? [h('h3', null, 'Evidence'), h('ol', { class: 'evidence' }, rootCause.evidence.map(({ stage, step, line, text }) =>
         h('li', null, h('span', { class: 'small quiet' }, `${stage} / ${step}, line ${line}`), h('code', null, text))))] : null,
+      alternatives.length > 0 ? [h('h3', null, 'Other possible causes'), h('ul', null, alternatives.map((other) =>
+        h('li', null, coded(other.summary), ' ', h('span', { class: 'small quiet' }, `${other.category.replaceAll('_', ' ')} · ${Math.round(other.confidence * 100)} %`))))] : null,
     ] : null,
     fix ? [h('h3', null, 'Suggested fix'), h('p', null, coded(fix.summary)), fix.patch ? diff(fix.patch) : null, proposal(analysis, reload)] : null);
 }
