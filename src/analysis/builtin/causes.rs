@@ -14,6 +14,8 @@ const AFTER_LINES: usize = 60;
 /// An explanation is at least this credible, and has at least this share of the score of what it explains.
 const CREDIBLE: f64 = 0.6;
 const SCORE_SHARE: f64 = 0.6;
+/// The same for what was to be fetched over a network: retries are no good sign there.
+const CREDIBLE_RETRY: f64 = 0.33;
 /// The longest chain of explanations.
 const CHAIN_MAX: usize = 6;
 
@@ -77,9 +79,12 @@ enum Reach {
 
 fn explains(cause: &Group, effect: &Group) -> bool {
     let reach = reach(cause.category, effect.category);
+    // What was retried and never fetched is not there: here a retry counts.
+    let is_unfetched = is_of_the_network(cause.category) && effect.cause.hit.signature().is_about_fetching();
+    let (credible, share) = if is_unfetched { (CREDIBLE_RETRY, SCORE_SHARE / 2.0) } else { (CREDIBLE, SCORE_SHARE) };
     let is_serious = cause.cause.in_focus
-        && cause.cause.credibility >= CREDIBLE
-        && cause.cause.score >= effect.cause.score * SCORE_SHARE
+        && cause.cause.credibility >= credible
+        && cause.cause.score >= effect.cause.score * share
         && cause.cause.hit.signature().names_a_cause();
     if reach == Reach::None || !is_serious {
         return false;
@@ -88,12 +93,21 @@ fn explains(cause: &Group, effect: &Group) -> bool {
     if from <= to {
         return reach == Reach::Far || to - from <= NEAR_LINES;
     }
-    is_a_report(effect.category) && from - to <= AFTER_LINES
+    is_a_report(effect.category) && !is_a_symptom(cause.category) && from - to <= AFTER_LINES
+}
+
+fn is_of_the_network(category: Category) -> bool {
+    matches!(category, NameResolution | ConnectionFailed | Tls | Timeout | RateLimited | HttpStatus | Authentication)
+}
+
+/// Failures that those who wait for something see of it.
+fn is_a_symptom(category: Category) -> bool {
+    matches!(category, Timeout | ConnectionFailed | HttpStatus | TestFailure)
 }
 
 /// Failures that are reported first, before their reason is looked up.
 fn is_a_report(category: Category) -> bool {
-    matches!(category, Category::Unhealthy | Category::Timeout)
+    matches!(category, Unhealthy | Timeout)
 }
 
 fn reach(cause: Category, effect: Category) -> Reach {
@@ -143,7 +157,8 @@ fn effects(cause: Category) -> (&'static [Category], &'static [Category]) {
         OutOfMemory | Killed | DiskFull => (INCOMPLETE, &[]),
         ResourceLimit => (INCOMPLETE, &[MergeConflict]),
         NameResolution => (&[MissingCommand, ConnectionFailed, Timeout, HttpStatus], UNFETCHED),
-        ConnectionFailed | Timeout | HttpStatus => (&[MissingCommand], UNFETCHED),
+        ConnectionFailed | HttpStatus => (&[MissingCommand], UNFETCHED),
+        Timeout => (&[MissingCommand], &[DependencyResolution, ImagePull, MissingFile, MigrationFailed]),
         Tls => (&[MissingCommand, ConnectionFailed], UNFETCHED),
         RateLimited => (&[MissingCommand, HttpStatus, Authentication, PermissionDenied], UNFETCHED),
         Authentication => (&[MissingCommand, ConnectionFailed, PermissionDenied, HttpStatus, MergeConflict], UNFETCHED),

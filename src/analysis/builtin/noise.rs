@@ -37,7 +37,7 @@ const RULES: &[(&str, f64)] = &[
     (r"^sudo: unable to resolve host", 0.1),
     // Locations instead of reasons, and quoted code.
     (
-        r"^[>\s]*(?:def|class|return|raise|throw|import|from|if|for|while|const|let|var|try|except|catch|func|fn|public|private|async|await)\b.*[(:;{=]",
+        r"^[>\s]*(?:def|class|return|raise|throw|if|for|while|const|let|var|try|except|catch|func|fn|public|private|async|await)\b.*[(:;{=]|^[>\s]*(?:import .* from |from \S+ import )",
         0.3,
     ),
     (r"^\s*at \S+.*[:(]|^\s+File \x22|^\s*\d+ +\||^\s*from \S+:\d+:in ", 0.3),

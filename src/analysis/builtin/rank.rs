@@ -53,7 +53,7 @@ pub(super) struct Group {
     pub category: Category,
     /// The most telling line, the first of several.
     pub cause: Candidate,
-    /// The others, in the order of the log.
+    /// The others, the most telling first.
     pub others: Vec<Candidate>,
     /// The first and the last line.
     pub span: (usize, usize),
@@ -185,7 +185,8 @@ impl Group {
         let (first, last) = (candidates.first()?.hit.at, candidates.last()?.hit.at);
         let best = candidates.iter().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
         let cause = *candidates.iter().find(|candidate| candidate.score >= best)?;
-        let others = candidates.iter().filter(|other| other.hit.at != cause.hit.at).copied().collect();
+        let mut others: Vec<Candidate> = candidates.iter().filter(|other| other.hit.at != cause.hit.at).copied().collect();
+        others.sort_by(|one, other| other.score.total_cmp(&one.score));
         let nearness = nearness(end.saturating_sub(last));
         let score = best * nearness;
         Some(Self { category, cause, others, span: (first, last), nearness, score, is_new: false })

@@ -36,6 +36,9 @@ const GUESS_MAX: f64 = 0.7;
 /// The block of lines that a guess is made from.
 const GUESS_LINES: usize = 60;
 const GUESS_BYTES_MAX: usize = 8 * 1024;
+/// Further evidence is searched for in this many lines before and after the cause.
+const AROUND_LINES: usize = 12;
+const FOLLOWING: usize = 2;
 /// Characters shown before a match in a long line.
 const BEFORE_MATCH: usize = 80;
 
@@ -149,7 +152,34 @@ fn evidence_of(view: &CaseView<'_>, group: &Group) -> Vec<Evidence> {
             evidence.push(shown);
         }
     }
+    let around = lines_of(view, errors_around(view, group.cause.hit.at).chain(following(view, group.cause.hit.at)));
+    for line in around.into_iter().take(EVIDENCE_MAX.saturating_sub(evidence.len())) {
+        if evidence.iter().all(|other| other.line != line.line && other.text != line.text) {
+            evidence.push(line);
+        }
+    }
     evidence
+}
+
+/// The next lines of the same step: a message may go on there.
+fn following<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
+    let of_step = &view.lines[at];
+    let next = (at + 1..view.lines.len()).take(AROUND_LINES).filter(move |other| {
+        let line = &view.lines[*other];
+        (&line.stage, &line.step) == (&of_step.stage, &of_step.step) && !is_remark(line) && !line.text.trim().is_empty()
+    });
+    next.take(FOLLOWING)
+}
+
+/// The nearest lines of the same step that have a word of failure and mean it: they often say more of the same.
+fn errors_around<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
+    let mut near: Vec<usize> = (at.saturating_sub(AROUND_LINES)..view.lines.len().min(at + AROUND_LINES + 1)).collect();
+    near.sort_by_key(|other| other.abs_diff(at));
+    let of_step = &view.lines[at];
+    near.into_iter().filter(move |other| {
+        let line = &view.lines[*other];
+        (&line.stage, &line.step) == (&of_step.stage, &of_step.step) && !is_remark(line) && has_error_word(&line.text)
+    })
 }
 
 /// The part of a line around its match, if the beginning of the line does not show it.

@@ -367,12 +367,21 @@ impl Seen {
         let mut candidates = self.candidates.clone();
         candidates.sort_unstable();
         let without_names = LazyCell::new(|| without_names(text));
-        candidates.into_iter().find_map(|index| {
+        let mut best: Option<(usize, f64, f64)> = None;
+        for index in candidates {
             let (signature, pattern) = &MATCHER.signatures[index];
-            let fits = if scoping { fitting(signature.of, tools)? } else { 1.0 };
+            let weight = f64::from(signature.weight);
+            // By descending weight: no later one can be better.
+            if best.is_some_and(|(_, _, best)| best >= weight) {
+                break;
+            }
+            let Some(fits) = (if scoping { fitting(signature.of, tools) } else { Some(1.0) }) else { continue };
             let text = if signature.is_vague() { &without_names } else { text };
-            pattern.is_match(text.as_bytes()).then_some((index, fits))
-        })
+            if best.is_none_or(|(_, _, best)| best < weight * fits) && pattern.is_match(text.as_bytes()) {
+                best = Some((index, fits, weight * fits));
+            }
+        }
+        best.map(|(index, fits, _)| (index, fits))
     }
 }
 

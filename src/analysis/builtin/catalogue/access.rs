@@ -61,6 +61,12 @@ super::signature::signatures! {
         fix "give that user or deploy key write access, or use another one"
         like "remote: Permission to acme/web.git denied to acme-bot.";
     PermissionDenied 88
+        hints "insufficient_scope", "insufficient scope", "higher privileges", "lacks the required", "missing scope", "missing required scope"
+        pattern r"insufficient[_ ]scope|higher privileges than provided|lacks the required (?:scope|permission)|missing (?:required )?scopes?\b"
+        cause "the token of the step lacks a scope"
+        fix "use a token with the scope that the line names"
+        like "403 {error: insufficient_scope}, {error_description: The request requires higher privileges than provided by the access token.}";
+    PermissionDenied 88
         hints "access to the path", "is disabled on this system", "protected mode", "read only replica", "is in protected mode"
         pattern r"Access to the path '(?P<path>[^']+)' is denied|running scripts is disabled on this system|DENIED Redis is running in protected mode|READONLY You can't write against a read only replica"
         cause "it is not allowed: {path|see the line}"
@@ -117,6 +123,13 @@ super::signature::signatures! {
         cause "the database does not accept user `{user}` (password given: {used})"
         fix "update the secret that holds the password of `{user}`, or set it if none was given"
         like "ERROR 1045 (28000): Access denied for user 'shop'@'10.0.0.7' (using password: YES)";
+    Authentication 93
+        hints "ora-01017", "ora-28000", "login failed for user", "logon denied", "authentication plugin"
+        pattern r"ORA-01017|ORA-28000|Login failed for user '(?P<user>[^']*)'|logon denied"
+        cause "the database does not accept the user {user|of the step} or its password"
+        fix "update the secret that holds the password; the account may also be locked"
+        like "ORA-01017: invalid username/password; logon denied",
+            "Sqlcmd: Error: Microsoft ODBC Driver 18 for SQL Server : Login failed for user 'shop'.";
     Authentication 90
         hints "noauth", "wrongpass"
         pattern r"\b(?:NOAUTH|WRONGPASS)\b"

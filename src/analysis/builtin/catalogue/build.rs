@@ -21,6 +21,12 @@ super::signature::signatures! {
         fix "fix {file} at line {line}"
         like "src/app.ts(14,7): error TS2322: Type 'string' is not assignable to type 'number'.",
             "src/api.ts:9:3 - error TS2345: Argument of type 'null' is not assignable";
+    Compile 93
+        hints "error ts2307"
+        pattern r"(?P<file>[\w./@-]+\.[cm]?tsx?)[(:](?P<line>\d+)[,:]\d+\)?(?: -)?:? error TS2307: Cannot find module '(?P<module>\.[^']*)'"
+        cause "{file} imports `{module}` at line {line}, which does not exist"
+        fix "check the path and the case of its name; a generated file must be generated before the code is compiled"
+        like "src/index.ts:3:20 - error TS2307: Cannot find module './generated/client' or its corresponding type declarations.";
     Compile 84
         hints "error ts", "type error:", "error: ts"
         pattern r"\berror TS\d+: (?P<what>[^\r\n]+)|^Type error: (?P<next>[^\r\n]+)"
@@ -128,9 +134,9 @@ super::signature::signatures! {
         fix "fix it at that line, or run ESLint with `--fix` and commit"
         like "  14:7  error  'total' is assigned a value but never used  no-unused-vars";
     Lint 82
-        hints "found ", "issues found", "offenses detected", "violations", "hadolint", "shellcheck", "rubocop",
-            "flake8", "level=error msg"
-        pattern r"Found [1-9]\d* (?:errors?|violations?)(?:\.| in \d+ files?| \(|\s*$)|[1-9]\d* offenses? detected|[1-9]\d* (?:lint )?(?:issues?|violations?) (?:found|were found)|In \S+ line \d+:$|\(SC\d{4}\)"
+        hints "found ", "issues found", "offenses detected", "offense detected", "violations", "hadolint", "shellcheck", "rubocop",
+            "flake8", "level=error msg", " line ", "sc1", "sc2", "sc3"
+        pattern r"Found [1-9]\d* (?:errors?|violations?)(?:\.| in \d+ files?| \(|\s*$)|[1-9]\d* offenses? detected|[1-9]\d* (?:lint )?(?:issues?|violations?) (?:found|were found)|In \S+ line \d+:$|\(SC\d{4}\)|\bSC\d{4} \((?:info|warning|error|style)\)"
         cause "a code check found problems"
         fix "fix the problems listed around the line"
         like "Found 3 errors in 1 file (checked 41 source files)",
@@ -170,9 +176,9 @@ super::signature::signatures! {
         like "-- TYPE MISMATCH ---------------------------------- src/Main.elm",
             "api/v1/order.proto:14:3: \"Money\" is not defined.";
     Lint 84
-        hints "chart(s) failed", "format violations", "checkstyle violations", "dl3", "dl4", "subject may not be",
+        hints "chart(s) failed", "format violations", "checkstyle violation", "dl3", "dl4", "subject may not be",
             "may not be empty ["
-        pattern r"chart\(s\) failed|had format violations|Checkstyle violations|\bDL[34]\d{3}\b|\[(?:subject|type|body|header)-[\w-]+\]\s*$"
+        pattern r"chart\(s\) failed|had format violations|Checkstyle violations?|\bDL[34]\d{3}\b|\[(?:subject|type|body|header)-[\w-]+\]\s*$"
         cause "a code check found problems"
         fix "fix the problems listed around the line"
         like "Error: 1 chart(s) linted, 1 chart(s) failed",
@@ -183,6 +189,13 @@ super::signature::signatures! {
         cause "a linter found a problem"
         fix "fix it at that line"
         like "  12:3      error    wrong indentation: expected 4 but found 2  (indentation)";
+    Compile 91
+        hints "manifest merger failed", "aapt: error", "resource linking failed", "compilation error in file"
+        pattern r"Manifest merger failed ?: (?P<what>[^\r\n]+)|AAPT: error: (?P<aapt>[^\r\n]+)|resource linking failed|== Compilation error in file (?P<file>\S+) =="
+        cause "the code or its resources do not compile: {what/aapt/file|see the lines around}"
+        fix "fix it at the location given in the lines around"
+        like "> Manifest merger failed : Attribute application@allowBackup value=(false) from AndroidManifest.xml",
+            "== Compilation error in file lib/shop/cart.ex ==";
     Compile 80
         hints "native extension", "extconf.rb failed", "client library"
         pattern r"Failed to build gem native extension|extconf\.rb failed|Unable to find (?P<library>[\w ]+) client library"

@@ -138,7 +138,7 @@ super::signature::signatures! {
         cause "the image {image} is neither present nor was it pulled"
         fix "build or pull it first, under exactly that name"
         like "Error response from daemon: No such image: shop/web:c0ffee1";
-    Unhealthy 84
+    Unhealthy 92
         hints "backofflimitexceeded", "hooks failed", "has no deployed releases", "job failed"
         pattern r"BackoffLimitExceeded|(?:pre|post)-\w+ hooks failed|has no deployed releases"
         cause "a job of the release failed, or the release never came up"

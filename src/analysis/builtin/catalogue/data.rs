@@ -8,7 +8,7 @@ super::signature::signatures! {
         fix "fix it according to the database's message, and check what was already applied before it is run again"
         like "ERROR: Migration V41__add.sql failed",
             "Error: P3018 A migration failed to apply. New migrations cannot be applied before the error is recovered from.";
-    MigrationFailed 86
+    MigrationFailed 92
         hints "already exists"
         pattern r#"(?:relation|column|table|index|type|constraint|duplicate column|schema) [`"']?(?P<what>[^`"'\s]+)[`"']?(?: of relation \S+)? already exists|Table '(?P<mysql>[^']+)' already exists"#
         cause "the schema already has `{what/mysql}`, which a migration tries to add"
@@ -60,6 +60,13 @@ super::signature::signatures! {
         fix "fix it according to the database's message"
         like "psql:migrations/7.sql:12: ERROR:  cannot drop table customers because other objects depend on it",
             "SQLSTATE[42S22]: Column not found";
+    MigrationFailed 78
+        hints "ora-", "msg ", "mongoservererror", "clickhouse"
+        pattern r"\bORA-\d{5}: (?P<oracle>[^\r\n]+)|^Msg \d+, Level \d+, State \d+|MongoServerError: (?P<mongo>[^\r\n]+)|DB::Exception: (?P<click>[^\r\n]+)"
+        cause "a database statement failed: {oracle/mongo/click|see the next line}"
+        fix "fix it according to the database's message"
+        like "Message    : ORA-00942: table or view does not exist",
+            "Msg 207, Level 16, State 1, Server db, Line 4";
     MigrationFailed 88
         hints "all later migrations canceled", "could not create unique index", "migration file", "cannot drop"
         pattern r"all later migrations canceled|could not create unique index \x22(?P<index>[^\x22]+)\x22|migration file \S+ failed|cannot drop \w+ (?P<what>\S+) because other objects depend"

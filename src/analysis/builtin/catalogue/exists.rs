@@ -45,6 +45,7 @@ super::signature::signatures! {
         fix "clone into another directory, or update the clone that is there"
         like "fatal: destination path 'web' already exists and is not an empty directory.";
     AlreadyExists 93
+        of Kubernetes
         hints "error from server (alreadyexists)", "already exists"
         pattern r#"Error from server \(AlreadyExists\)(?:: (?P<what>.*) already exists)?|(?P<kind>[\w.]+) "(?P<name>[^"]+)" already exists"#
         cause "the cluster already has {what/name|it}"

@@ -125,6 +125,13 @@ super::signature::signatures! {
         fix "change to the right directory first, and check that the clone is complete"
         like "error: could not find `Cargo.toml` in `/srv/work` or any parent directory",
             "error: src refspec main does not match any";
+    MissingFile 88
+        of Native
+        hints "no such target", "no such package"
+        pattern r"no such (?:target|package) '(?P<target>[^']+)'"
+        cause "Bazel does not know `{target}`"
+        fix "correct its label, or add it to the BUILD file of its package"
+        like "ERROR: no such target '//web:bundle': target 'bundle' not declared in package 'web'";
     MissingFile 70
         hints "os error 2)"
         pattern r"\(os error 2\)"

@@ -36,8 +36,8 @@ super::signature::signatures! {
     NameResolution 88
         hints "name or service not known", "temporary failure in name resolution", "nodename nor servname",
             "name does not resolve", "unknown host", "no address associated with hostname",
-            "failed to lookup address", "nxdomain", "dns error", "could not be resolved", "name resolution"
-        pattern r"name or service not known|temporary failure in name resolution|nodename nor servname|name does not resolve|unknown host\b|no address associated with hostname|failed to lookup address|\bNXDOMAIN\b|dns error|could not be resolved|name resolution (?:failed|error)"
+            "failed to lookup address", "temporary failure resolving", "could not resolve '", "nxdomain", "dns error", "could not be resolved", "name resolution"
+        pattern r"name or service not known|temporary failure (?:in name resolution|resolving)|could not resolve '[\w-]+\.[\w.-]+'|nodename nor servname|name does not resolve|unknown host\b|no address associated with hostname|failed to lookup address|\bNXDOMAIN\b|dns error|could not be resolved|name resolution (?:failed|error)"
         cause "a host name cannot be resolved"
         fix "check the spelling of the name and that it has a record in the DNS used by the step's machine"
         like "socket.gaierror: [Errno -2] Name or service not known",
@@ -195,7 +195,7 @@ super::signature::signatures! {
         hints ": eof", "unexpected eof", "incompleteread", "connection broken", "chunkedencodingerror", "transfer closed",
             "was not closed cleanly", "premature", "trouble with your network", "tunneling socket", "fetch failed",
             "econnaborted", "closedchannelexception", "connection was lost", "bytes missing", "content-length mismatch"
-        pattern r"(?:Get|Post|Head|Put) \\?\x22https?://[^\x22]+\x22: (?:unexpected )?EOF|(?:read|copy|body|fetch|download|layer)\w*\b.{0,60}: unexpected EOF|IncompleteRead|Connection broken|ChunkedEncodingError|transfer closed with|was not closed cleanly|Premature (?:close|end)|trouble with your network connection|tunneling socket could not be established|^(?:TypeError: )?fetch failed|ECONNABORTED|ClosedChannelException|bytes missing"
+        pattern r"(?:Get|Post|Head|Put) \\?\x22https?://[^\x22]+\x22: (?:unexpected )?EOF|(?:read|copy|body|fetch|download|layer)\w*\b.{0,60}: unexpected EOF|IncompleteRead|Connection broken|ChunkedEncodingError|transfer closed with|was not closed cleanly|Premature (?:close|end)|trouble with your network connection|tunneling socket could not be established|^(?:TypeError: )?fetch failed\s*$|ECONNABORTED|ClosedChannelException|bytes missing"
         cause "the connection broke off"
         fix "run it again; if it repeats, check the proxy and the network between the step and the other side"
         like "Get \"https://registry.example.com/v2/\": EOF",
@@ -270,8 +270,9 @@ super::signature::signatures! {
         like "Unable to connect to the cluster",
             "error: failed to connect";
     ConnectionFailed 86
-        hints "unreachable!", "broker may not be available", "failed calling webhook", "no nodes available"
-        pattern r"UNREACHABLE!|Broker may not be available|failed calling webhook|no (?:reachable|alive) (?:nodes|servers)|NoNodeAvailable"
+        hints "unreachable!", "broker may not be available", "nobrokersavailable", "ora-12", "not accept connection",
+            "server selection timeout", "no server available", "failed calling webhook", "no nodes available"
+        pattern r"UNREACHABLE!|Broker may not be available|NoBrokersAvailable|ORA-12(?:154|170|505|514|541|545|543)|No server available|failed calling webhook|no (?:reachable|alive) (?:nodes|servers)|NoNodeAvailable"
         cause "a machine or a service that is needed does not answer"
         fix "check that it runs and is reachable from the step"
         like "fatal: [web-2]: UNREACHABLE! => {\"changed\": false, \"msg\": \"Failed to connect to the host via ssh\"}";

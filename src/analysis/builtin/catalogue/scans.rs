@@ -2,7 +2,7 @@
 
 super::signature::signatures! {
     Vulnerability 93
-        hints "npm audit report", "packages audited", "vulnerabilities found", "security audit"
+        hints "npm audit report", "packages audited", "vulnerabilities found", "vulnerability found", "severity:"
         pattern r"^# npm audit report|[1-9]\d* vulnerabilit(?:y|ies) found(?: - Packages audited|!|\s*$)|^\s*Severity: .*(?:high|critical|moderate)"
         cause "an audit found vulnerable packages"
         fix "update the listed packages (`npm audit fix`, `yarn up`, overrides for transitive ones), or record an exception for those that do not affect you"

@@ -148,6 +148,21 @@ super::signature::signatures! {
         fix "install it where the step runs"
         like "protoc-gen-go: program not found or is not executable",
             "configure: error: no acceptable C compiler found in $PATH";
+    MissingCommand 95
+        hints "is not recognized as"
+        pattern r#"['"]?(?P<program>[^\s'"]+)['"]? is not recognized as (?:an internal or external command|(?:the|a) name of a cmdlet)"#
+        cause "the command `{program}` is not installed where the step runs"
+        fix "install `{program}` where the step runs, or call it by its full path"
+        like "'pnpm' is not recognized as an internal or external command,",
+            "pwsh: The term 'az' is not recognized as a name of a cmdlet, function, script file, or executable program.";
+    MissingCommand 90
+        hints "executable not found", "missing the dependency", "could not find chrome", "requires xcode", "binary not found",
+            "executable was not found", "program not found", "unable to find utility"
+        pattern r"(?P<program>[\w.+-]+) (?:executable|binary|program) (?:was )?not found|missing the dependency: (?P<dependency>\S+)|Could not find Chrome|requires Xcode|unable to find utility \x22(?P<utility>[^\x22]+)\x22"
+        cause "a program is not installed where the step runs: {program/dependency/utility|see the line}"
+        fix "install it before the step, in the image or with the package manager"
+        like "Error: pg_config executable not found.",
+            "Your system is missing the dependency: Xvfb";
     MissingCommand 84
         hints "which: no "
         pattern r"which: no (?P<program>\S+) in \("

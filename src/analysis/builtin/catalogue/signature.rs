@@ -9,6 +9,22 @@ const VAGUE_BELOW: u8 = 65;
 /// Signatures from this weight on name a cause; below, a failure that may have another one.
 const CAUSE_FROM: u8 = 78;
 
+/// Hints of signatures about what could not be fetched.
+const FETCHING: &[&str] = &[
+    "no matching distribution found",
+    "unable to locate package",
+    "could not find artifact",
+    "no matching package",
+    "could not resolve all",
+    "failed to download",
+    "no required module provides package",
+    "failed to resolve source metadata",
+    "failed to query available provider",
+    "could not find gem",
+    "non-resolvable parent pom",
+    "does not have a release file",
+];
+
 pub struct Signature {
     pub category: Category,
     pub weight: u8,
@@ -26,6 +42,11 @@ pub struct Signature {
 impl Signature {
     pub fn names_a_cause(&self) -> bool {
         self.weight >= CAUSE_FROM
+    }
+
+    /// Whether it says that something cannot be fetched, and not that it does not fit.
+    pub fn is_about_fetching(&self) -> bool {
+        self.hints.iter().any(|hint| FETCHING.contains(hint))
     }
 
     /// Whether it is a generic phrase: a feature, and no verdict.

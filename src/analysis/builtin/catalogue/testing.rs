@@ -1,6 +1,26 @@
 //! Failed tests. If the log also has the reason of the failure, that takes precedence.
 
 super::signature::signatures! {
+    TestFailure 84
+        hints "fail: //", "failed in ", "checking tests ...", "[ fail ", "tests pass and", "tests failed,"
+        pattern r"^FAIL: (?P<bazel>//\S+)|^(?P<target>//\S+) +FAILED in|checking tests \.\.\. ERROR|\[ FAIL [1-9]\d* \|"
+        cause "tests fail: {bazel/target|see the lines around}"
+        fix "run the named test alone, and fix it or the code it tests"
+        like "FAIL: //web:cart_test (see /root/.cache/bazel/testlogs/web/cart_test/test.log)",
+            "  [ FAIL 1 | WARN 0 | SKIP 0 | PASS 41 ]";
+    TestFailure 90
+        hints "test timed out after"
+        pattern r"panic: test timed out after (?P<limit>\S+)"
+        cause "the Go tests did not end within {limit}"
+        fix "see which test was running in the lines below and what it waits for; raise `-timeout` only if it really needs longer"
+        like "panic: test timed out after 10m0s";
+    TestFailure 77
+        hints "expect(received)", "expected ", "assertion failed", "expectation failed"
+        pattern r"^\s*expect\(received\)|^\s*(?:\w*Error: )?[Ee]xpected .{1,200}(?:,? (?:but )?(?:got|received|was|found)|to (?:be|equal|match|have|contain|include))\b"
+        cause "a test's expectation does not hold"
+        fix "run that test alone, and fix it or the code it tests"
+        like "    expect(received).toBe(expected) // Object.is equality",
+            "     Error: expected 200 \"OK\", got 500 \"Internal Server Error\"";
     TestFailure 78
         hints "<<< failure", "<<< error"
         pattern r"(?P<test>[\w.$]+(?:\.\w+|\([\w.]+\)))\S* .*<<< (?:FAILURE|ERROR)!"
@@ -65,7 +85,7 @@ super::signature::signatures! {
             "FAIL src/cart/total.test.ts";
     TestFailure 77
         hints "●", "✕", "✗", "×"
-        pattern r"^\s*(?:● (?P<test>[^\r\n]+ › [^\r\n]+)|✕ (?P<jest>[^\r\n]+)|✗ (?P<other>[^\r\n]+)|× (?P<vitest>[^\r\n]+))"
+        pattern r"^\s*(?:● (?P<test>[^\r\n]+ › [^\r\n]+)|✕ (?P<jest>[^\r\n]+)|✗ (?P<other>[^\r\n]+)|× (?P<vitest>[^\r\n]+(?: (?:>|›) [^\r\n]+|\d ?ms)))"
         cause "the test `{test/jest/other/vitest}` fails"
         fix "run it alone, and fix it or the code it tests"
         like "  ● Cart › totals › adds tax",

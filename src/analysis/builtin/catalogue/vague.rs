@@ -77,15 +77,15 @@ super::signature::signatures! {
         fix "free what counts against it, use less at once, or have the limit raised"
         like "plan: the allowance of apps is used up";
     AlreadyExists 62
-        hints "already exists", "already in use", "duplicate"
+        hints "already", "duplicate"
         pattern r"\balready (?:exists|in use|taken|registered|defined)\b|\bduplicate (?:name|key|entry|resource|version)\b"
         cause "what is to be created exists already"
         fix "use another name or version, or remove the leftover of an earlier run"
         like "error: app shop-review is already registered";
     MissingFile 60
         hints "not found", "does not exist", "doesn't exist", "missing", "cannot find", "could not find",
-            "unable to find", "can't find"
-        pattern r"\b(?:not found|does not exist|doesn't exist)\b|\b(?:cannot|can't|could not|couldn't|unable to) (?:find|locate)\b"
+            "unable to find", "can't find", "couldn't find", "no such ", "unknown "
+        pattern r"\b(?:not found|does not exist|doesn't exist)\b|\bno such \w+|\berror\b.{0,40}\bunknown (?:app|project|service|environment|branch|host|resource|target|stack|repository)\b|\b(?:cannot|can't|could not|couldn't|unable to) (?:find|locate)\b"
         cause "something required does not exist"
         fix "check that it is created before, or is part of the commit"
         like "error: stack review-7 not found";

@@ -111,6 +111,14 @@ super::signature::signatures! {
         cause "a required setting of the program is missing"
         fix "set it as a variable or a secret of the pipeline: a step sees nothing else"
         like "error: no configuration has been provided, try setting KUBERNETES_MASTER environment variable";
+    MissingVariable 90
+        hints "validation error for", "validation errors for", "notpresent", "not defined at compile time", "you must specify a region",
+            "no default region", "region is missing", "missing region", "sdk location not found", "is not set and could not be found"
+        pattern r"validation errors? for \w*(?:Settings|Config\w*|Env\w*)\b|Err` value: NotPresent|environment variable `(?P<name>\w+)` not defined at compile time|You must specify a region|Missing region in config|SDK location not found"
+        cause "a required setting of the program is missing: {name|see the lines below}"
+        fix "set it as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
+        like "pydantic_core._pydantic_core.ValidationError: 1 validation error for Settings",
+            "called `Result::unwrap()` on an `Err` value: NotPresent";
     MissingVariable 74
         hints "missing", "required", "not set", "undefined", "empty", "unset", "must", "provide", "set a ",
             "set the ", "expected"
