@@ -249,12 +249,8 @@ fn read(file: &Path) -> Result<String, String> {
 
 /// A deployment whose only step wrote this log and ended with this code.
 fn case(log: &str, code: Option<i32>, action: &str, success: Option<&str>) -> Case {
-    let step = CaseStep {
-        name: identifier("run"),
-        status: StepStatus::Failed,
-        exit_code: code,
-        action: action.to_owned(),
-    };
+    let step =
+        CaseStep { name: identifier("run"), status: StepStatus::Failed, exit_code: code, action: action.to_owned() };
     let stage = CaseStage {
         name: identifier("deploy"),
         status: StageStatus::Failed,

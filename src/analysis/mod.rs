@@ -17,8 +17,8 @@ mod stored;
 
 pub use category::Category;
 pub use engine::{
-    ALTERNATIVES_MAX, Alternative, Case, CaseLine, CaseStage, CaseStep, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, EngineError, EngineName,
-    Evidence, Finding, PATCH_BYTES_MAX, SUMMARY_CHARACTERS_MAX, Success, SuggestedFix,
+    ALTERNATIVES_MAX, Alternative, Case, CaseLine, CaseStage, CaseStep, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine,
+    EngineError, EngineName, Evidence, Finding, PATCH_BYTES_MAX, SUMMARY_CHARACTERS_MAX, Success, SuggestedFix,
 };
 pub use fallback::WithFallback;
 

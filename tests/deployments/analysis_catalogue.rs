@@ -7,8 +7,8 @@ use std::path::Path;
 
 use lockkeeper::analysis::builtin::Builtin;
 use lockkeeper::analysis::{
-    ALTERNATIVES_MAX, Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, Finding,
-    SUMMARY_CHARACTERS_MAX, Success,
+    ALTERNATIVES_MAX, Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine,
+    Finding, SUMMARY_CHARACTERS_MAX, Success,
 };
 use lockkeeper::domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
 use proptest::prelude::*;

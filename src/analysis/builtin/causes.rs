@@ -47,11 +47,15 @@ pub(super) fn choose(groups: &[Group], with_causes: bool) -> Option<Choice> {
     }
     let top = &groups[chain[chain.len() - 1]];
     let is_rival = |group: &Group| group.score >= top.score * RIVALS_WITHIN;
+    let is_explained = |group: &Group| with_causes && chain.iter().any(|index| explains(&groups[*index], group));
+    let is_beyond_doubt = with_causes && top.cause.hit.signature().is_beyond_doubt();
     let triggers = |group: &Group| {
         is_rival(group)
+            && !is_beyond_doubt
+            && group.cause.hit.signature().is_vague() <= top.cause.hit.signature().is_vague()
             && group.cause.hit.at <= top.cause.hit.at
             && group.cause.hit.at + CASCADE_LINES >= top.cause.hit.at
-            && !(with_causes && explains(top, group))
+            && !is_explained(group)
     };
     let root = (0..groups.len()).find(|index| triggers(&groups[*index])).unwrap_or(chain[chain.len() - 1]);
     let cause = groups[root].clone();
@@ -178,6 +182,7 @@ fn effects(cause: Category) -> (&'static [Category], &'static [Category]) {
                 HttpStatus,
                 PermissionDenied,
                 TestFailure,
+                Timeout,
             ],
             &[],
         ),

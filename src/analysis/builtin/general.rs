@@ -56,16 +56,17 @@ pub(super) fn advice(category: Category) -> (&'static str, &'static str) {
             "an image seems not to be available",
             "check its name and tag, that it was pushed, and that the step has read access",
         ),
-        Category::DependencyResolution => (
-            "a package seems to be missing, or not to fit",
-            "check its name, its version and where it comes from",
-        ),
+        Category::DependencyResolution => {
+            ("a package seems to be missing, or not to fit", "check its name, its version and where it comes from")
+        }
         Category::Syntax => {
             ("something seems not to parse", "fix it at the location that the lines name, in the commit")
         }
         Category::Compile => ("code seems not to compile", "fix the first error among the last lines"),
         Category::Lint => ("a code check seems to have found problems", "fix what the lines list"),
-        Category::TestFailure => ("tests seem to fail", "run the listed tests alone, and fix them or the code they test"),
+        Category::TestFailure => {
+            ("tests seem to fail", "run the listed tests alone, and fix them or the code they test")
+        }
         Category::MigrationFailed => (
             "a database statement or a migration seems to have failed",
             "fix it according to the database's message, and check what was already applied",
@@ -77,17 +78,14 @@ pub(super) fn advice(category: Category) -> (&'static str, &'static str) {
             "something else seems to hold a required lock",
             "wait for the other one to end; if none is left, release its lock",
         ),
-        Category::Unhealthy => {
-            ("the deployed software seems not to come up", "check the log of the started service")
-        }
+        Category::Unhealthy => ("the deployed software seems not to come up", "check the log of the started service"),
         Category::AlreadyExists => (
             "what is to be created seems to exist already",
             "use another name or version, or remove the leftover of an earlier run",
         ),
-        Category::ResourceLimit => (
-            "a limit seems to be reached",
-            "free what counts against it, use less at once, or have the limit raised",
-        ),
+        Category::ResourceLimit => {
+            ("a limit seems to be reached", "free what counts against it, use less at once, or have the limit raised")
+        }
         Category::Vulnerability => (
             "a scan seems to have found vulnerabilities",
             "update the listed packages, or add exceptions to the scanner's configuration",

@@ -6,15 +6,48 @@ use crate::analysis::Category;
 
 /// Where systems and tools keep what is theirs.
 const OF_THE_SYSTEM: &[&str] = &[
-    "/usr/", "/etc/", "/lib/", "/lib64/", "/opt/", "/var/", "/bin/", "/sbin/", "/root/", "/proc/", "/sys/", "/dev/",
-    "/boot/", "/run/", "/nix/", "/Library/", "/System/", "/Applications/", "C:\\Program Files", "C:\\Windows",
-    "/rustc/", "/tmp/pip-",
+    "/usr/",
+    "/etc/",
+    "/lib/",
+    "/lib64/",
+    "/opt/",
+    "/var/",
+    "/bin/",
+    "/sbin/",
+    "/root/",
+    "/proc/",
+    "/sys/",
+    "/dev/",
+    "/boot/",
+    "/run/",
+    "/nix/",
+    "/Library/",
+    "/System/",
+    "/Applications/",
+    "C:\\Program Files",
+    "C:\\Windows",
+    "/rustc/",
+    "/tmp/pip-",
 ];
 /// Packages of others, wherever they are.
 const OF_PACKAGES: &[&str] = &[
-    "node_modules/", "site-packages/", "dist-packages/", ".cargo/registry/", ".cargo/git/", "/go/pkg/mod/",
-    "vendor/bundle/", ".m2/repository/", ".gradle/caches/", ".rustup/", ".pyenv/", ".nvm/", "hostedtoolcache/",
-    "/gems/", ".nuget/packages/", "/.cache/", "~/.",
+    "node_modules/",
+    "site-packages/",
+    "dist-packages/",
+    ".cargo/registry/",
+    ".cargo/git/",
+    "/go/pkg/mod/",
+    "vendor/bundle/",
+    ".m2/repository/",
+    ".gradle/caches/",
+    ".rustup/",
+    ".pyenv/",
+    ".nvm/",
+    "hostedtoolcache/",
+    "/gems/",
+    ".nuget/packages/",
+    "/.cache/",
+    "~/.",
 ];
 /// Working directories of CIs may lie anywhere.
 const OF_WORK: &[&str] = &["/workspace/", "/work/", "/_work/", "/builds/", "/agent/build/", "/checkout/"];
@@ -60,10 +93,13 @@ mod tests {
 
     #[test]
     fn paths_of_the_system_and_of_packages_lie_outside() {
-        for path in ["/etc/nginx/nginx.conf", "/usr/lib/python3/dist-packages/x.py", "node_modules/a/b.ts", "~/.npmrc"] {
+        for path in ["/etc/nginx/nginx.conf", "/usr/lib/python3/dist-packages/x.py", "node_modules/a/b.ts", "~/.npmrc"]
+        {
             assert!(is_outside(path), "{path}");
         }
-        for path in ["src/a.rs", "/srv/work/src/a.rs", "/builds/acme/web/a.c", "/var/lib/jenkins/workspace/web/a.c", "a"] {
+        for path in
+            ["src/a.rs", "/srv/work/src/a.rs", "/builds/acme/web/a.c", "/var/lib/jenkins/workspace/web/a.c", "a"]
+        {
             assert!(!is_outside(path), "{path}");
         }
     }

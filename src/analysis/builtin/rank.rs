@@ -55,8 +55,6 @@ pub(super) struct Group {
     pub cause: Candidate,
     /// The others, the most telling first.
     pub others: Vec<Candidate>,
-    /// The first and the last line.
-    pub span: (usize, usize),
     /// From 0 to 1: how near the end it is.
     pub nearness: f64,
     pub score: f64,
@@ -182,14 +180,15 @@ fn prevents_tests(category: Category) -> bool {
 
 impl Group {
     fn of(category: Category, candidates: &[Candidate], end: usize) -> Option<Self> {
-        let (first, last) = (candidates.first()?.hit.at, candidates.last()?.hit.at);
+        let last = candidates.last()?.hit.at;
         let best = candidates.iter().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
         let cause = *candidates.iter().find(|candidate| candidate.score >= best)?;
-        let mut others: Vec<Candidate> = candidates.iter().filter(|other| other.hit.at != cause.hit.at).copied().collect();
+        let mut others: Vec<Candidate> =
+            candidates.iter().filter(|other| other.hit.at != cause.hit.at).copied().collect();
         others.sort_by(|one, other| other.score.total_cmp(&one.score));
         let nearness = nearness(end.saturating_sub(last));
         let score = best * nearness;
-        Some(Self { category, cause, others, span: (first, last), nearness, score, is_new: false })
+        Some(Self { category, cause, others, nearness, score, is_new: false })
     }
 }
 

@@ -197,12 +197,7 @@ fn shown_match(line: &CaseLine, hit: Hit) -> Option<String> {
     Some(clipped(&format!("{mark}{rest}"), EVIDENCE_CHARACTERS_MAX))
 }
 
-fn by_guess(
-    view: &CaseView<'_>,
-    scan: &Scan,
-    classifier: Classifier,
-    choice: Option<&Choice>,
-) -> Option<Finding> {
+fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Option<&Choice>) -> Option<Finding> {
     let guesses = classifier(&last_block(view), scan.last_tool(), view.exit_code());
     let (category, probability) = guesses.first().copied().filter(|(_, probability)| *probability >= GUESS_MIN)?;
     let hinted = choice.filter(|choice| choice.cause.category == category);
@@ -236,7 +231,8 @@ fn by_guess(
 
 /// The last lines of the failed step, cleaned.
 fn last_block(view: &CaseView<'_>) -> String {
-    let mut lines: Vec<usize> = view.focus().rev().filter(|at| !is_remark(&view.lines[*at])).take(GUESS_LINES).collect();
+    let mut lines: Vec<usize> =
+        view.focus().rev().filter(|at| !is_remark(&view.lines[*at])).take(GUESS_LINES).collect();
     lines.reverse();
     let mut block = String::new();
     for at in lines {
@@ -253,7 +249,10 @@ fn by_exit(view: &CaseView<'_>, exit: &ExitMeaning, choice: Option<&Choice>) -> 
     let confidence = rounded(f64::from(exit.weight) / 100.0 - 0.1);
     let finding = finding_of(view, category, exit.cause, Some(exit.fix.to_owned()), evidence, confidence);
     let other = choice.map(|choice| &choice.cause).filter(|group| group.category != category);
-    Finding { alternatives: other.map(|group| alternative(view, group, None, confidence)).into_iter().collect(), ..finding }
+    Finding {
+        alternatives: other.map(|group| alternative(view, group, None, confidence)).into_iter().collect(),
+        ..finding
+    }
 }
 
 /// A reason that prevented the step from starting is in no log.

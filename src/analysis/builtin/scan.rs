@@ -238,7 +238,8 @@ impl Scan {
                 None => seen.best(text, tools, self.parts.scoping),
             };
             let hit = matched.map(|(signature, fits)| Hit { at, signature, within: Within::Piece(index), fits });
-            best = best.into_iter().chain(hit).max_by_key(|hit| (hit.signature().weight, std::cmp::Reverse(hit.piece())));
+            best =
+                best.into_iter().chain(hit).max_by_key(|hit| (hit.signature().weight, std::cmp::Reverse(hit.piece())));
             if index == 0 && text.len() <= WRAPPED_BYTES_MAX {
                 last = (text.to_owned(), tools);
             } else {
@@ -251,7 +252,8 @@ impl Scan {
         if let Some(hit) = self.joined_before(at, &text, best) {
             self.keep(hit);
         }
-        self.wrapped = (text.len() >= WRAPPED_BYTES_MIN).then(|| (text, tools, best.map_or(0, |hit| hit.signature().weight)));
+        self.wrapped =
+            (text.len() >= WRAPPED_BYTES_MIN).then(|| (text, tools, best.map_or(0, |hit| hit.signature().weight)));
         if let Some(hit) = best {
             self.keep(hit);
         }

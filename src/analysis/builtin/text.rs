@@ -42,8 +42,18 @@ const PREFIX: &str = concat!(
 );
 /// The fields of a structured log that say something.
 const SAYING: &[&str] = &[
-    "\"log\":", "\"msg\":", "\"message\":", "\"error\":", "\"err\":", "\"stream\":", "\"stderr\":", "\"stdout\":",
-    "\"text\":", "\"line\":", "\"exception\":", "\"stack\":",
+    "\"log\":",
+    "\"msg\":",
+    "\"message\":",
+    "\"error\":",
+    "\"err\":",
+    "\"stream\":",
+    "\"stderr\":",
+    "\"stdout\":",
+    "\"text\":",
+    "\"line\":",
+    "\"exception\":",
+    "\"stack\":",
 ];
 
 static PREFIXES: LazyLock<Regex> = LazyLock::new(|| {

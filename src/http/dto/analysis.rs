@@ -171,7 +171,11 @@ impl<'a> AnalysisView<'a> {
             root_cause: report.map(RootCauseView::from),
             confidence: report.map(|report| report.confidence),
             suggested_fix: report.and_then(|report| report.fix.as_ref()).map(SuggestedFixView::from),
-            alternatives: report.map_or(&[][..], |report| &report.alternatives).iter().map(AlternativeView::from).collect(),
+            alternatives: report
+                .map_or(&[][..], |report| &report.alternatives)
+                .iter()
+                .map(AlternativeView::from)
+                .collect(),
             compared_with: report.and_then(|report| report.compared_with.as_ref()).map(ComparedView::from),
             pull_request: analysis.pull_request.as_ref().map(PullRequestView::from),
             requested_by: UserView::from(&analysis.requested_by.person),

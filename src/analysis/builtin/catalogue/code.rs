@@ -78,7 +78,7 @@ super::signature::signatures! {
             "Error: template: web/templates/svc.yaml:4:14: executing \"web/templates/svc.yaml\" at <.Values.svc.port>: nil pointer evaluating interface {}.port";
     Syntax 86
         hints "unknown field", "additional propert", "is not allowed to be", "must be one of", "should be equal to one of",
-            "is not a valid", "does not match the schema", "schema validation", "must match exactly one"
+            "is not a valid", "does not match the ", "schema validation", "must match exactly one"
         pattern r#"unknown field "(?P<field>[^"]+)"|[Aa]dditional propert(?:y|ies) .{0,80}not allowed|"?(?P<name>[\w.\[\]]+)"? is not allowed to be \w+|(?:schema|config\w*)\b.{0,40}(?:validation (?:failed|error)|does not match)|does not match the (?:API |config\w* )?schema"#
         cause "a schema does not accept what is given: {field/name|see the line}"
         fix "fix the field that the line names, in the file or the request that has it"

@@ -160,7 +160,6 @@ super::signature::signatures! {
         fix "create it before the rollout, or correct its name in the manifest"
         like "web-5d7f-9x  0/1  CreateContainerConfigError  0  2m";
     MissingFile 87
-        of Service
         hints "203/exec", "200/chdir", "217/user", "failed at step", "failed to locate executable"
         pattern r"status=(?P<status>203/EXEC|200/CHDIR|217/USER)|Failed at step (?P<step>\w+) spawning (?P<path>[^:]+): No such|Failed to locate executable (?P<program>[^:]+)"
         cause "the unit cannot start its program: {path/program/status}"

@@ -125,6 +125,12 @@ super::signature::signatures! {
         fix "change to the right directory first, and check that the clone is complete"
         like "error: could not find `Cargo.toml` in `/srv/work` or any parent directory",
             "error: src refspec main does not match any";
+    MissingFile 93
+        hints "cannot find module '/"
+        pattern r"Cannot find module '(?P<path>/[^']+)'"
+        cause "the program to run, `{path}`, does not exist"
+        fix "check that the build that makes it has run before, and that the step runs in the directory it expects"
+        like "Error: Cannot find module '/app/dist/main.js'";
     MissingFile 88
         of Native
         hints "no such target", "no such package"

@@ -36,7 +36,7 @@ super::signature::signatures! {
         fix "revoke that secret first, then remove it from the history and keep the new one as a secret of the pipeline"
         like "WRN leaks found: 2",
             "remote: - Push cannot contain secrets";
-    Vulnerability 64
+    Vulnerability 50
         hints "vulnerabilit", "security issue"
         pattern r"(?:found|with) [1-9]\d* (?:\w+ )?(?:severity )?vulnerabilit|^[1-9]\d* (?:\w+ )?(?:severity )?vulnerabilit(?:y|ies)\b|[1-9]\d* security issues?"
         cause "packages with known vulnerabilities are installed"

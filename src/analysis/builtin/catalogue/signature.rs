@@ -9,6 +9,8 @@ const VAGUE_BELOW: u8 = 65;
 /// Signatures from this weight on name a cause; below, a failure that may have another one.
 const CAUSE_FROM: u8 = 78;
 
+const BEYOND_DOUBT_FROM: u8 = 94;
+
 /// Hints of signatures about what could not be fetched.
 const FETCHING: &[&str] = &[
     "no matching distribution found",
@@ -42,6 +44,11 @@ pub struct Signature {
 impl Signature {
     pub fn names_a_cause(&self) -> bool {
         self.weight >= CAUSE_FROM
+    }
+
+    /// Whether no failure shortly before it is likelier to be the cause.
+    pub fn is_beyond_doubt(&self) -> bool {
+        self.weight >= BEYOND_DOUBT_FROM
     }
 
     /// Whether it says that something cannot be fetched, and not that it does not fit.

@@ -16,7 +16,7 @@ super::signature::signatures! {
         like "panic: test timed out after 10m0s";
     TestFailure 77
         hints "expect(received)", "expected ", "assertion failed", "expectation failed"
-        pattern r"^\s*expect\(received\)|^\s*(?:\w*Error: )?[Ee]xpected .{1,200}(?:,? (?:but )?(?:got|received|was|found)|to (?:be|equal|match|have|contain|include))\b"
+        pattern r"^\s*expect\(received\)|^\s*(?-i:(?:[A-Z]\w*)?Error: )?expected .{1,200}(?:,? (?:but )?(?:got|received|was)|to (?:be|equal|match|have|contain|include))\b"
         cause "a test's expectation does not hold"
         fix "run that test alone, and fix it or the code it tests"
         like "    expect(received).toBe(expected) // Object.is equality",
