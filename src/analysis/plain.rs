@@ -10,7 +10,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     }
     let spelled = SPELLED.iter().any(|spelling| text.contains(spelling));
     let bare = text.contains("[0m");
-    if !spelled && !bare && !text.bytes().any(is_control) {
+    if !spelled && !bare && !text.chars().any(is_no_text) {
         return Cow::Borrowed(text);
     }
     let mut text = Cow::Borrowed(text);
@@ -30,13 +30,13 @@ pub(super) fn last_shown(line: &str) -> Cow<'_, str> {
 /// How tools write the escape character itself.
 const SPELLED: &[&str] = &["\\x1b", "\\u001b", "\\033", "\\e[", "^["];
 
-/// What every kind of escape sequence has one of.
+/// What every escape sequence and every control character has one of: those beyond ASCII begin with the last byte here.
 fn is_suspect(byte: u8) -> bool {
-    byte == b'[' || is_control(byte)
+    (byte < b' ' && !matches!(byte, b'\t' | b'\r')) || matches!(byte, b'[' | 0x7f | 0xc2)
 }
 
-fn is_control(byte: u8) -> bool {
-    (byte < b' ' && !matches!(byte, b'\t' | b'\r')) || byte == 0x7f
+fn is_no_text(character: char) -> bool {
+    character.is_control() && !matches!(character, '\t' | '\r')
 }
 
 fn without_escapes(text: &str, bare: bool) -> String {
@@ -51,11 +51,7 @@ fn without_escapes(text: &str, bare: bool) -> String {
                 kept.push(character);
                 after
             }),
-            '\t' | '\r' => {
-                kept.push(character);
-                after
-            }
-            character if character.is_control() => after,
+            character if is_no_text(character) => after,
             character => {
                 kept.push(character);
                 after
@@ -105,7 +101,7 @@ mod tests {
             ("\u{1b}(Bplain\u{1b}=", "plain"),
             ("\\x1b[1mbold\\x1b[0m and ^[[31mred^[[0m", "bold and red"),
             ("[31;1merror[0m [a] [1]", "error [a] [1]"),
-            ("nul\u{0} and bell\u{7}", "nul and bell"),
+            ("nul\u{0} and bell\u{7}, and\u{80} more", "nul and bell, and more"),
             ("\u{1b}[31", ""),
             ("a[0] = [1m", "a[0] = [1m"),
         ] {

@@ -22,8 +22,6 @@ const CHAIN_MAX: usize = 6;
 /// The cause, and the other failures, the most likely first.
 pub(super) struct Choice {
     pub cause: Group,
-    /// Whether it explains a failure that by itself is more telling.
-    pub explains: bool,
     /// Whether another failure that it does not explain is about as likely.
     pub is_close: bool,
     pub others: Vec<Group>,
@@ -70,7 +68,7 @@ pub(super) fn choose(groups: &[Group], with_causes: bool) -> Option<Choice> {
     }
     let unexplained = |other: &&Group| !(with_causes && reach(cause.category, other.category) != Reach::None);
     let is_close = others.iter().filter(unexplained).any(is_rival);
-    Some(Choice { explains: root != best, is_close, cause, others })
+    Some(Choice { is_close, cause, others })
 }
 
 /// How far before a failure the one that explains it may be.

@@ -100,6 +100,7 @@ mod tests {
         for line in [
             "+ grep -q 'connection refused' out.log",
             "WARN db: connection refused",
+            "##[warning]The process '/usr/bin/git' failed with exit code 128",
             "12:00 [INFO] last error: connection refused",
             "redis: connection refused, retrying in 2s",
             "finished with 0 errors",

@@ -36,7 +36,7 @@ const PREFIX: &str = concat!(
     r"|[A-Za-z][\w.-]*(?:[-_]\d+ +| {2,})\| ?|[A-Za-z][\w-]*\.\d+ +\| ?|\[pod/[^\]\s]+\] ",
     r"|@?[\w./-]+:(?:build|test|lint|typecheck|check|dev|start|compile)\b[\w:-]*: |(?:packages|apps|libs|services)/[\w./-]+ [\w:-]+: ",
     // Marks for a CI.
-    r"|##\[(?:error|warning|debug|command|section)\]|::(?:error|warning|notice)(?: [^:]*(?::[^:]+)*?)?::|##vso\[[^\]]*\]|section_(?:start|end):\d+:[\w.-]+(?:\[[^\]]*\])?",
+    r"|##\[(?:error|command|section)\]|::error(?: [^:]*(?::[^:]+)*?)?::|##vso\[task\.logissue [^\]]*type=error[^\]]*\]|section_(?:start|end):\d+:[\w.-]+(?:\[[^\]]*\])?",
     r"|(?:build|error|simple|command)\t\d\d-[A-Z][a-z]{2}-\d{4} \d\d:\d\d:\d\d\t",
     r"){1,4}"
 );
