@@ -1,6 +1,6 @@
 //! The engine's view of a case: the failed step, its end, and the lines to examine.
 
-use super::Parts;
+use super::parts::Parts;
 use crate::analysis::{Case, CaseLine, CaseStage, CaseStep};
 use crate::domain::{StageStatus, StepStatus};
 

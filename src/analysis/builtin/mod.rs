@@ -2,7 +2,7 @@
 //! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
 //!
 //! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `templates`,
-//! `catalogue`, `translation`, `paths`, `general` → `text`, `tools`.
+//! `catalogue`, `translation`, `paths`, `general` → `text`, `tools`, `parts`.
 
 mod baseline;
 mod case_view;
@@ -11,6 +11,7 @@ mod causes;
 mod ends;
 mod general;
 mod noise;
+mod parts;
 mod paths;
 mod rank;
 mod report;
@@ -24,41 +25,18 @@ mod translation;
 
 use futures_util::future::BoxFuture;
 
-use super::category::Category;
 use super::engine::{Case, Engine, EngineError, EngineName, Finding};
 use baseline::Baseline;
 use case_view::CaseView;
+use parts::Classifier;
+pub use parts::Parts;
 use scan::Scan;
 
 /// Lines examined before other tasks get a turn: milliseconds, even for lines made to be slow.
 const LINES_PER_TURN: usize = 32;
 
-/// Guesses the category of a failure that no signature describes: from a block of lines, the tool that wrote it and the
-/// exit code to categories with their probabilities, the most likely first.
-type Classifier = fn(&str, Option<&str>, Option<i32>) -> Vec<(Category, f64)>;
-
 /// The learnt one, where there is one.
 const CLASSIFIER: Option<Classifier> = None;
-
-/// Which parts of the engine work. All do in the server; the scoring program turns them off one by one, to see what each
-/// is worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
-    /// Lines are taken apart and joined, and translated.
-    pub segments: bool,
-    /// Signatures of a tool count in its lines only.
-    pub scoping: bool,
-    /// Lines of successes weigh less; without, they are left out.
-    pub weighing: bool,
-    /// Failures explain others.
-    pub causes: bool,
-    /// A failure without a signature is guessed.
-    pub classifier: bool,
-}
-
-impl Parts {
-    pub const ALL: Self = Self { segments: true, scoping: true, weighing: true, causes: true, classifier: true };
-}
 
 /// Cheap to create; the catalogue is compiled once, on first use.
 #[derive(Debug, Clone, Copy, Default)]

@@ -2,11 +2,11 @@
 //! line means by itself; here its position, the lines around it, the end of the step and the logs of successes count.
 //! Which failure is the cause of which, `causes` decides.
 
-use super::Parts;
 use super::baseline::Baseline;
 use super::case_view::{CaseView, is_end_remark, is_remark};
 use super::ends::ExitMeaning;
 use super::noise;
+use super::parts::Parts;
 use super::scan::{Hit, Scan};
 use crate::analysis::Category;
 

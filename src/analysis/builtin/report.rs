@@ -4,10 +4,11 @@ use super::baseline::Baseline;
 use super::case_view::{CaseView, is_remark};
 use super::causes::{self, Choice};
 use super::ends::{self, ExitMeaning, Verdict};
+use super::parts::{Classifier, Parts};
 use super::rank::{self, Group};
 use super::scan::{self, Hit, Scan};
 use super::text::{cleaned, filled};
-use super::{Classifier, Parts, general, noise, paths};
+use super::{general, noise, paths};
 use crate::analysis::plain::last_shown;
 use crate::analysis::{
     ALTERNATIVES_MAX, Alternative, CaseLine, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, EngineName, Evidence,

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-use super::Parts;
 use super::catalogue::{self, Signature};
+use super::parts::Parts;
 use super::text::{cleaned, continues, each_piece, joined, piece};
 use super::tools::{self, MARKS, Tools};
 use super::translation::{FOREIGN, translated};

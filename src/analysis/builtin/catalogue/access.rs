@@ -15,6 +15,13 @@ super::signature::signatures! {
         fix "give the user that runs the step the permission, or write to the step's working directory instead"
         like "npm ERR! Error: EACCES: permission denied, mkdir '/usr/lib/node_modules/serve'",
             "open /var/lib/app/state.db: permission denied";
+    PermissionDenied 93
+        of Containers, Kubernetes
+        hints "permission denied"
+        pattern r#"exec: \\?"(?P<program>[^"\\]+)\\?": permission denied"#
+        cause "`{program}`, which the container is to run, is not executable"
+        fix "make it executable before the image is built (`git update-index --chmod=+x`, or `COPY --chmod=755`)"
+        like "docker: Error response from daemon: OCI runtime create failed: unable to start container process: exec: \"./start.sh\": permission denied: unknown.";
     PermissionDenied 92
         hints "may not be executed"
         pattern r"could not be started: the program `(?P<path>[^`]+)` may not be executed"

@@ -112,9 +112,9 @@ super::signature::signatures! {
         fix "fix the problems listed above, or run it with `--fix` and commit"
         like "✖ 12 problems (3 errors, 9 warnings)";
     Lint 86
-        hints "would reformat", "code style issues", "files would be reformatted", "is not formatted", "diff in /",
+        hints "would reformat", "code style issues", "files would be reformatted", "not formatted", "diff in /",
             "run prettier", "not properly formatted", "needs formatting"
-        pattern r"^would reformat (?P<file>\S+)|Code style issues (?:were )?found in|\d+ files? would be reformatted|^Diff in (?P<rust>\S+)|is not (?:properly )?formatted|not properly formatted|needs formatting"
+        pattern r"^would reformat (?P<file>\S+)|Code style issues (?:were )?found in|\d+ files? would be reformatted|^Diff in (?P<rust>\S+)|(?:is|are) not (?:properly |correctly )?formatted|not properly formatted|needs formatting"
         cause "code is not formatted according to the project's rules: {file/rust|see the line}"
         fix "run the formatter and commit the changes"
         like "would reformat src/app.py",
@@ -147,6 +147,12 @@ super::signature::signatures! {
         cause "type check: {file} line {line}: {what}"
         fix "fix {file} at line {line}"
         like "app/views.py:31: error: Incompatible return value type (got \"None\", expected \"str\")  [return-value]";
+    Lint 84
+        hints ".py:"
+        pattern r"^(?P<file>[\w./-]+\.py):(?P<line>\d+):\d+: (?P<code>[CRWEF]\d{4}): (?P<what>[^\r\n]+)"
+        cause "pylint reports {file} line {line}: {what} ({code})"
+        fix "fix {file} at line {line}, or disable the check there with a reason"
+        like "app/cart.py:14:0: C0116: Missing function or method docstring (missing-function-docstring)";
     Lint 80
         hints ".py:", ".go:"
         pattern r"^(?P<file>[\w./-]+\.py):(?P<line>\d+):\d+: (?P<code>[A-Z]{1,3}\d{3,4}) (?P<what>[^\r\n]+)|^(?P<go>[\w./-]+\.go):(?P<at>\d+):\d+: (?P<text>[^\r\n]+) \((?P<linter>[a-z]+)\)\s*$"

@@ -58,9 +58,9 @@ super::signature::signatures! {
         hints "execution took longer than", "too long with no output", "no output has been received", "ran longer than the maximum",
             "exceeded build time limit", "exceeded the maximum execution time", "cancelling nested steps due to timeout",
             "has timed out after", "build timed out", "timeout has been exceeded", "the job exceeded the maximum",
-            "build execution time has reached"
-        pattern r"execution took longer than (?P<limit>[\w. ]+?)(?: seconds)?\s*$|Too long with no output|No output has been received|ran longer than the maximum|Exceeded build time limit|exceeded the maximum (?:execution )?time|Cancelling nested steps due to timeout|action '.*' has timed out after|Build timed out|Timeout has been exceeded|execution time has reached the maximum"
-        cause "the job did not end within its time limit ({limit|see the line})"
+            "build execution time has reached", "max attempts exceeded"
+        pattern r"execution took longer than (?P<limit>[\w. ]+?)(?: seconds)?\s*$|Too long with no output|No output has been received|ran longer than the maximum|Exceeded build time limit|exceeded the maximum (?:execution )?time|Cancelling nested steps due to timeout|action '.*' has timed out after|Build timed out|Timeout has been exceeded|execution time has reached the maximum|Waiter \w+ failed: Max attempts exceeded"
+        cause "it did not end within its time limit ({limit|see the line})"
         fix "check what it was doing when the time was up (a prompt, a server that never ends, a test that hangs); raise the limit only if it really needs longer"
         like "ERROR: Job failed: execution took longer than 1h0m0s seconds",
             "Too long with no output (exceeded 10m0s): context deadline exceeded",

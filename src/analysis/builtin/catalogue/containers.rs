@@ -177,7 +177,7 @@ super::signature::signatures! {
             "psql: error: FATAL:  the database system is starting up";
     ImagePull 90
         hints "docker: error response from daemon"
-        pattern r"^docker: Error response from daemon: .*(?:unauthorized|not authorized|denied|not found|unknown)"
+        pattern r"^docker: Error response from daemon: .*(?:unauthorized|not authorized|pull access|access .{0,60}denied|manifest|(?:repository|image).{0,80}not found)"
         cause "the image cannot be pulled"
         fix "check its name and tag; if it is private, log in to the registry first (`docker login` with a token from a secret)"
         like "docker: Error response from daemon: unauthorized: access to the requested resource is not authorized.";

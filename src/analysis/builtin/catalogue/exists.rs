@@ -21,6 +21,12 @@ super::signature::signatures! {
         cause "the registry already has this version of the crate: {version/crate}"
         fix "raise the version in Cargo.toml before it is published"
         like "error: failed to publish: crate version `0.3.1` is already uploaded";
+    AlreadyExists 92
+        hints "already published", "already been published", "already been released", "version already exists"
+        pattern r"(?:is|was|has) already (?:been )?(?:published|released)|version (?:\S+ )?already exists"
+        cause "this version is published already"
+        fix "raise the version before it is published; released versions are not replaced"
+        like "Error: Failed to publish: version 1.4.0 of package shop is already published";
     AlreadyExists 93
         hints "already been pushed", "does not allow updating assets", "409 conflict", "status code: 409",
             "response status code does not indicate success: 409", "status code 409", "cannot be overwritten",

@@ -36,6 +36,12 @@ super::signature::signatures! {
         fix "revoke that secret first, then remove it from the history and keep the new one as a secret of the pipeline"
         like "WRN leaks found: 2",
             "remote: - Push cannot contain secrets";
+    Vulnerability 84
+        hints "vulnerabilit", "cve-"
+        pattern r"(?:scan|policy|check|audit|image|gate)\b.{0,60}\b(?:fail|exceed|violat|reject|block)\w*.{0,80}(?:vulnerabilit|\bCVE-\d)|(?:vulnerabilit\w+|CVE-[\d-]+).{0,80}\b(?:fail\w*|exceed\w*|violat\w*|threshold|policy|blocked|rejected)\b"
+        cause "a scan found vulnerabilities that its policy does not allow"
+        fix "update the listed packages or the base image, or record an exception with a reason"
+        like "image scan failed: 2 critical vulnerabilities (CVE-2026-0727, CVE-2026-0729) exceed policy";
     Vulnerability 50
         hints "vulnerabilit", "security issue"
         pattern r"(?:found|with) [1-9]\d* (?:\w+ )?(?:severity )?vulnerabilit|^[1-9]\d* (?:\w+ )?(?:severity )?vulnerabilit(?:y|ies)\b|[1-9]\d* security issues?"

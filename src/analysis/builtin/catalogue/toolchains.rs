@@ -39,10 +39,10 @@ super::signature::signatures! {
     DependencyResolution 92
         of Dotnet
         hints "sdk was not found", "compatible framework", "you must install or update .net", "sdk 'microsoft", "netsdk1045",
-            "requested sdk version", "does not support targeting"
-        pattern r"compatible \.NET (?:Core )?SDK was not found|Requested SDK version: (?P<sdk>\S+)|possible to find any compatible framework version|You must install or update \.NET|NETSDK1045|does not support targeting (?P<target>[^.]+\S*)|The SDK '(?P<name>[^']+)' specified could not be found"
-        cause "the installed .NET is not the one that the project needs: {sdk/target/name|see the line}"
-        fix "install that SDK where the step runs, or change global.json and the target framework"
+            "requested sdk version", "does not support targeting", "netsdk1004"
+        pattern r"compatible \.NET (?:Core )?SDK was not found|Requested SDK version: (?P<sdk>\S+)|possible to find any compatible framework version|You must install or update \.NET|NETSDK1045|NETSDK1004: (?P<assets>[^\[\r\n]+)|does not support targeting (?P<target>[^.]+\S*)|The SDK '(?P<name>[^']+)' specified could not be found"
+        cause "the installed .NET or its packages are not what the project needs: {sdk/target/name/assets|see the line}"
+        fix "install that SDK where the step runs, or change global.json and the target framework; packages must be restored before a build without restore"
         like "error NETSDK1045: The current .NET SDK does not support targeting .NET 8.0.",
             "You must install or update .NET to run this application.";
     MissingCommand 92
@@ -103,11 +103,11 @@ super::signature::signatures! {
             "pg_dump: error: aborting because of server version mismatch";
     DependencyResolution 92
         of Npm, Node
-        hints "ebadplatform", "no_lockfile", "packagemanager", "matching keyid", "peer_dep_issues", "ebadengine",
+        hints "ebadplatform", "no_lockfile", "packagemanager", "matching keyid", "peer_dep_issues", "ebadengine", "existing package-lock",
             "unsupported_engine", "this project is configured to use"
-        pattern r"\bEBADPLATFORM\b|ERR_PNPM_NO_LOCKFILE|ERR_PNPM_PEER_DEP_ISSUES|ERR_PNPM_UNSUPPORTED_ENGINE|defines \x22packageManager\x22|This project is configured to use (?P<manager>\w+)|Cannot find matching keyid|code EBADENGINE"
-        cause "the package manager or Node is not the one that the project needs: {manager|see the line}"
-        fix "use the project's version (`packageManager` and `engines` in package.json; `corepack enable`) where the step runs"
+        pattern r"\bEBADPLATFORM\b|ERR_PNPM_NO_LOCKFILE|ERR_PNPM_PEER_DEP_ISSUES|ERR_PNPM_UNSUPPORTED_ENGINE|defines \x22packageManager\x22|This project is configured to use (?P<manager>\w+)|Cannot find matching keyid|code EBADENGINE|can only install with an existing package-lock"
+        cause "the package manager, Node or the lock file is not what the project needs: {manager|see the line}"
+        fix "use the project's version (`packageManager` and `engines` in package.json; `corepack enable`) where the step runs, and commit the lock file"
         like "npm error code EBADPLATFORM",
             "error This project's package.json defines \"packageManager\": \"yarn@4.1.0\". However the current global version of Yarn is 1.22.22.",
             " ERR_PNPM_NO_LOCKFILE  Cannot install with \"frozen-lockfile\" because pnpm-lock.yaml is absent";
