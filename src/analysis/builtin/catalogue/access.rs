@@ -96,7 +96,7 @@ super::signature::signatures! {
         hints "dubious ownership"
         pattern r"detected dubious ownership in repository at '(?P<path>[^']+)'"
         cause "git refuses to use the repository {path} because it belongs to another user"
-        fix "clone and use it as the same user, or add it to `safe.directory`"
+        fix "clone and use it as the same user, or allow it for the call (`git -c safe.directory=…`)"
         like "fatal: detected dubious ownership in repository at '/srv/work'";
     PermissionDenied 78
         hints "403 forbidden", "403", "forbidden"
@@ -116,7 +116,7 @@ super::signature::signatures! {
         hints "host key verification failed"
         pattern r"Host key verification failed"
         cause "the SSH server's host key is unknown or has changed"
-        fix "add the host's key to `known_hosts` (see `ssh-keyscan`) after checking it; if it changed, find out why"
+        fix "keep the checked key of the host in a file of the commit or in a secret, and pass it (`-o UserKnownHostsFile=…`); if it changed, find out why"
         like "Host key verification failed.";
     Authentication 95
         hints "password authentication failed"
@@ -269,7 +269,7 @@ super::signature::signatures! {
             "remote host identification has changed"
         pattern r"Too many authentication failures|Load key \x22[^\x22]+\x22: (?:invalid format|error in libcrypto)|REMOTE HOST IDENTIFICATION HAS CHANGED"
         cause "the SSH key cannot be used, or the server's host key has changed"
-        fix "check the secret that holds the key (line breaks are lost easily), and the entry of the host in `known_hosts`"
+        fix "check the secret that holds the key (line breaks are lost easily), and the known key of the host"
         like "Load key \"/srv/work/id_rsa\": error in libcrypto";
     Authentication 88
         hints "role \""
