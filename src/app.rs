@@ -20,7 +20,10 @@ mod step_users;
 mod stopping;
 mod stores;
 
-pub use clustered::status as cluster_status;
+pub use clustered::{
+    ClusterError, audit as audit_cluster, export as export_cluster, give_up as give_up_import,
+    import as import_cluster, rotate as rotate_cluster, status as cluster_status,
+};
 pub use error::ServeError;
 pub use isolation::examine as try_isolation;
 pub use stores::open_store;

@@ -9,6 +9,11 @@ pub fn id_seed() -> IdSeed {
     IdSeed(seed)
 }
 
+/// Tells this process from all others.
+pub fn run() -> u128 {
+    id_seed().0.iter().fold(0, |run, byte| run << 8 | u128::from(*byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,9 @@
 //!    After a restore: `tests/faults/backup/fencing.rs`.
 //! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`. On an engine that several machines
 //!    share: `store::engine_store::tests::in_memory::no_crash_and_no_lost_answer_loses_or_reorders_a_batch`,
-//!    `store::engine_store::tests::on_etcd`, and with whole nodes that are killed and frozen `tests/faults/cluster.rs`.
+//!    `store::engine_store::tests::on_etcd`, and with whole nodes that are killed and frozen `tests/faults/cluster.rs`. Moved into a
+//!    cluster and out of it: `moving::tests::wherever_an_import_is_killed_the_cluster_is_not_whole_and_the_next_one_makes_it_so`,
+//!    `tests/faults/cluster/moving.rs`.
 //! 4. A reader that sees something which is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`,
 //!    `actors::tests::session_listing`.
 //! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`,
@@ -98,6 +100,8 @@ pub mod idempotency;
 pub mod identities;
 #[cfg(feature = "server")]
 pub mod logs;
+#[cfg(feature = "server")]
+pub mod moving;
 #[cfg(feature = "server")]
 mod nearest;
 #[cfg(feature = "server")]

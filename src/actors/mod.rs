@@ -4,7 +4,7 @@
 //! Layers, from the bottom; each uses only those before it:
 //!
 //! 1. `stored`, `keys`: the stored form of environments. `ports`, `failure`: what the folder needs from and tells others.
-//!    `skipping`: raises the fencing tokens of a store that was restored. `time_limit`: for waits that hardly ever reach it.
+//!    `skipping`: raises the fencing tokens of a store that was restored. `belonging`: whose a record is. `time_limit`: for waits that hardly ever reach it.
 //! 2. `state`: what is read from the store, what an actor holds in memory, and the batch that a decision makes.
 //! 3. `services`: what all actors share: answers waiting for the disk, waiters, watchers, deadlines, signals.
 //! 4. `pool`: waiters for any environment of a pipeline.
@@ -13,6 +13,7 @@
 //! 7. `environments`: [`Environments`], the face for everybody else. Nothing outside sees an `Addr` or a message.
 
 mod actor;
+mod belonging;
 mod directory;
 mod environments;
 mod failure;
@@ -29,6 +30,7 @@ mod tests;
 mod time_limit;
 mod timer;
 
+pub use belonging::{more_skipped, organization_of_left, organization_of_pointer};
 pub use environments::Environments;
 pub use environments::census::Census;
 pub use environments::claiming::Patience;
@@ -37,7 +39,7 @@ pub use environments::past::UtilisationFound;
 pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
 pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};
 pub use failure::Failure;
-pub use ports::{Clock, Definitions, Executor, Options};
+pub use ports::{Clock, Definitions, Executor, Options, TicketLane};
 pub use services::clients::{ClaimOutcome, Keyed};
 pub use services::watchers::Watch;
 pub use skipping::skip_fencing_tokens;

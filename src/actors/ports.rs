@@ -1,5 +1,6 @@
 //! What the environments are opened with: the clock, pipeline definitions, the executor of stages, and limits.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,4 +39,44 @@ pub struct Options {
     pub waiting_per_token: usize,
     /// How long a caller waits for an answer; after that the outcome is unknown.
     pub answer_timeout: Duration,
+    pub tickets: TicketLane,
+}
+
+/// The tickets of one shard of a cluster, which no other shard gives: records are found by their tickets, and those of all
+/// shards may become the records of one store.
+#[derive(Debug, Clone, Copy)]
+pub struct TicketLane {
+    /// Below `of`.
+    pub number: u64,
+    pub of: NonZeroU64,
+}
+
+impl TicketLane {
+    /// All tickets: those of a store that has no others beside it.
+    pub const ONLY: TicketLane = TicketLane { number: 0, of: NonZeroU64::MIN };
+
+    /// The first number of this lane that is not below this one.
+    pub fn first_from(self, number: u64) -> u64 {
+        let of = self.of.get();
+        number + (self.number + of - number % of) % of
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_number_is_in_one_lane() {
+        let lane = |number| TicketLane { number, of: NonZeroU64::new(3).unwrap() };
+        for number in 0..9 {
+            let firsts = [0, 1, 2].map(|of| lane(of).first_from(number));
+            let mut sorted = firsts;
+            sorted.sort_unstable();
+            assert_eq!(sorted, [number, number + 1, number + 2], "{firsts:?}");
+            assert!((0..3).all(|of| firsts[usize::try_from(of).unwrap()] % 3 == of));
+        }
+        assert_eq!(TicketLane::ONLY.first_from(7), 7);
+    }
 }

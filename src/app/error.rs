@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::actors::Failure;
+use crate::moving::NotReady;
 use crate::{secrets, store, tls};
 
 /// Why the server did not start, or stopped by itself: one sentence that says what to do.
@@ -30,16 +31,8 @@ pub enum ServeError {
     Engine(store::engine::EngineError),
     #[error("cluster: cannot read {path}: {source}")]
     EngineFile { path: PathBuf, source: io::Error },
-    #[error(
-        "the cluster's data has format {found}, and this server reads format {}: a newer version of lockkeeper has written it",
-        store::FORMAT_NUMBER
-    )]
-    ClusterFormat { found: u32 },
-    #[error(
-        "LOCKKEEPER_MASTER_KEY is not the key that this cluster was first started with; all nodes need the same one, since each \
-         must be able to open the secrets of all organizations"
-    )]
-    ClusterKey,
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
     #[error("cluster: {0}")]
     Cluster(String),
     #[error("cannot start: {0}")]

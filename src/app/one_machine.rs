@@ -14,6 +14,7 @@ use super::runner_host::Hosts;
 use super::stopping::{Signals, drain, stop};
 use super::stores::open_store;
 use super::{greeting, isolation, step_users};
+use crate::actors::TicketLane;
 use crate::config::Settings;
 use crate::http::{self, OPERATOR_SOCKET, OperatorSocket, Realm, Served};
 use crate::steady_clock::SteadyClock;
@@ -48,6 +49,7 @@ pub async fn serve(settings: &Settings, discard_damaged_log: bool, step_umask: u
         clock: opening::wall_clock(),
         steps_over_at: None,
         makes_admin: true,
+        tickets: TicketLane::ONLY,
     };
     let OpenedRealm { realm, first_admin } = opening::open_realm(settings, realm_store, &node, &steps).await?;
     let mut live = LiveRealm::begin(realm, settings);

@@ -13,7 +13,7 @@ use super::isolation::FoundIsolation;
 use super::masks::PipelineMasks;
 use super::runner_host::{Hosts, PipelineDefinitions, RunnerExecutor, RunnerHost};
 use super::{analysing, declared, isolation, orphans};
-use crate::actors::{Clock, Environments, Options};
+use crate::actors::{Clock, Environments, Options, TicketLane};
 use crate::auth::{Accounts, AccountsError, Member, NewToken, Password, TokenText};
 use crate::backup::Backups;
 use crate::config::{self, Settings};
@@ -113,6 +113,7 @@ pub struct RealmStore {
     pub steps_over_at: Option<Instant>,
     /// Whether it has the organization whose admin gets a token at the first start.
     pub makes_admin: bool,
+    pub tickets: TicketLane,
 }
 
 pub struct OpenedRealm {
@@ -133,7 +134,7 @@ pub struct FirstAdmin {
 /// organizations of this store alone.
 pub async fn open_realm(
     settings: &Settings,
-    RealmStore { store, number, logged, clock, steady, steps_over_at, makes_admin }: RealmStore,
+    RealmStore { store, number, logged, clock, steady, steps_over_at, makes_admin, tickets }: RealmStore,
     node: &Node,
     steps: &Steps,
 ) -> Result<OpenedRealm, ServeError> {
@@ -158,7 +159,8 @@ pub async fn open_realm(
         Registries::open(store.clone(), pipelines.clone(), vault.clone(), node.git.clone(), config::read_step)?;
     declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
     let definitions = PipelineDefinitions { pipelines: pipelines.clone(), registries: registries.clone() };
-    let environments = open_environments((settings, node), store.clone(), clock.clone(), &steady, definitions)?;
+    let environments =
+        open_environments((settings, node), (store.clone(), tickets), clock.clone(), &steady, definitions)?;
     let pipeline_masks = PipelineMasks::new(vault.clone());
     let host = Arc::new(RunnerHost::new(
         environments.clone(),
@@ -312,7 +314,7 @@ async fn make_first_admin(accounts: &Accounts, member: &Member, now: Timestamp) 
 
 fn open_environments(
     (settings, node): (&Settings, &Node),
-    store: Arc<dyn Store>,
+    (store, tickets): (Arc<dyn Store>, TicketLane),
     wall: WallClock,
     steady: &SteadyClock,
     definitions: PipelineDefinitions,
@@ -325,6 +327,7 @@ fn open_environments(
         waiting: Capacity::seats(settings.environments.max_waiting).among(node.organizations),
         waiting_per_token: settings.environments.max_waiting_per_token,
         answer_timeout: settings.http.answer_timeout,
+        tickets,
     };
     Environments::open(store, clock, boot, Arc::new(definitions), options)
 }

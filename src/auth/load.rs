@@ -9,7 +9,7 @@ use super::identity::{IdentityKey, IdentityUse};
 use super::member::{Declaration, Member, MembersById, NewMember, ProviderLink};
 use super::stored;
 use super::token::Token;
-use crate::domain::{Identifier, UserId};
+use crate::domain::{IdSeed, Identifier, UserId};
 use crate::store::record::RecordError;
 use crate::store::{Store, StoreError, end_of_prefix};
 
@@ -59,6 +59,17 @@ pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
     tokens.append(&mut read(stored::SIGN_INS, stored::decode_sign_in)?);
     tokens.append(&mut read(exchange_records::EXCHANGED, exchange_records::decode_exchanged)?);
     Ok(tokens)
+}
+
+/// Visits everybody whose retries are told from others' (`Caller::retry_scope`), of all organizations: tokens, and members
+/// in whose name jobs act.
+pub fn retry_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
+    tokens(store)?.into_iter().for_each(|token| visit(token.id.0, token.organization));
+    for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
+        let member = stored::decode_member(&key, &record).map_err(|error| error.under(&key))?;
+        visit(member.id.0, member.organization);
+    }
+    Ok(())
 }
 
 pub fn identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>, StoreError> {

@@ -42,6 +42,7 @@ pub use exchanges::{JobRoles, TrustedJob};
 pub use invitations::OpenInvitation;
 pub use known_token::KnownToken;
 pub use links::ProvidedPerson;
+pub use load::retry_scopes;
 pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, ProviderLink};
 pub use password::Password;
 pub use permission::Permission;

@@ -15,7 +15,7 @@ use crate::client::api::Api;
 use crate::client::commands::audit::{self as words, EXIT_CANNOT};
 use crate::client::connection::options::Options;
 use crate::client::failure::Failure;
-use crate::config::{self, Flags, Settings};
+use crate::config::{self, Cluster, Flags, Settings};
 use crate::domain::Identifier;
 use crate::events::{AuditReport, Events, Expectation};
 use crate::http::AuditView;
@@ -24,6 +24,9 @@ use crate::{app, store, telemetry};
 
 /// A report has some hundred bytes, and a server has some thousand organizations at most.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Why seals could not be checked.
+const NO_AUDIT_KEY: &str = "the key that made them is missing";
 
 /// Of each organization, and why the seals could not be checked.
 type Reports = (Vec<Value>, Option<&'static str>);
@@ -41,6 +44,8 @@ pub enum Command {
                       printed head in a safe place now and then, and pass it with --expect later. The `eventId` and `hash` of any \
                       event from the API work too, as EVENT_ID:HASH.\n\n\
                       A server that runs on the data directory is asked to verify by itself, through its socket. \
+                      With the settings of a node of a cluster and without --data-dir, the events of all shards are verified, \
+                      while the nodes serve them. \
                       With --url or --profile, the server there verifies the events of the organization itself, while it \
                       serves; that takes a token of an admin.\n\n\
                       Exit codes: 0 intact, 1 broken, 2 verification not possible, or not in full.\n\n\
@@ -96,6 +101,10 @@ enum VerifyError {
     Secrets(#[from] secrets::OpenError),
     #[error(transparent)]
     Store(#[from] store::StoreError),
+    #[error("the cluster has no events: there is nothing to verify")]
+    NoEventsInCluster,
+    #[error(transparent)]
+    Cluster(#[from] app::ClusterError),
 }
 
 impl Command {
@@ -130,6 +139,12 @@ fn verify(arguments: Verify, variables: Variables) -> ExitCode {
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CANNOT, &fault);
     }
+    if let Some(cluster) = settings.cluster.as_ref().filter(|_| arguments.data_dir.is_none()) {
+        return match verify_cluster(&settings, cluster, &arguments) {
+            Ok(reports) => print(&reports, Some(NO_AUDIT_KEY), arguments.options.json),
+            Err(error) => complain(EXIT_CANNOT, &error),
+        };
+    }
     let verified = match verify_events(&settings, &arguments) {
         // The server has the store, and verifies by itself.
         Err(in_use @ VerifyError::InUse { .. }) => ask_operator(&settings, &arguments, in_use),
@@ -139,6 +154,25 @@ fn verify(arguments: Verify, variables: Variables) -> ExitCode {
         Ok((reports, unchecked)) => print(&reports, unchecked, arguments.options.json),
         Err(error) => complain(EXIT_CANNOT, &error),
     }
+}
+
+/// The reports of all shards of a cluster, each as it is at one moment.
+fn verify_cluster(settings: &Settings, cluster: &Cluster, arguments: &Verify) -> Result<Vec<Value>, VerifyError> {
+    let expected = expectations(arguments)?;
+    let reports = app::audit_cluster(settings, cluster, arguments.organization.as_deref(), &expected)?;
+    match (&arguments.organization, reports.len()) {
+        (Some(wanted), 0) => Err(VerifyError::NoSuchOrganization(wanted.clone())),
+        (None, 0) => Err(VerifyError::NoEventsInCluster),
+        (_, count) if count != 1 && !expected.is_empty() => Err(VerifyError::WhichOrganization(count)),
+        _ => Ok(reports.iter().map(in_json).collect()),
+    }
+}
+
+fn expectations(arguments: &Verify) -> Result<Vec<Expectation>, VerifyError> {
+    let expected = arguments.expect.iter().map(|given| {
+        given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
+    });
+    expected.collect()
 }
 
 /// The report of a server.
@@ -198,10 +232,7 @@ fn from_socket(
 
 /// The reports, and why the seals could not be checked.
 fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Reports, VerifyError> {
-    let expected = arguments.expect.iter().map(|given| {
-        given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
-    });
-    let expected = expected.collect::<Result<Vec<_>, _>>()?;
+    let expected = expectations(arguments)?;
     // The store would create it, and a typo would look like an empty journal.
     if !settings.data_dir.exists() {
         return Err(VerifyError::NoData(settings.data_dir.clone()));
@@ -238,7 +269,7 @@ fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Reports, Ver
 const fn why_unchecked(found: &FoundAuditKey) -> Option<&'static str> {
     match found {
         FoundAuditKey::Key(_) => None,
-        FoundAuditKey::NotMade => Some("the key that made them is missing from the data directory"),
+        FoundAuditKey::NotMade => Some(NO_AUDIT_KEY),
         FoundAuditKey::NoMasterKey => Some("there is no master key: set LOCKKEEPER_MASTER_KEY as for the server"),
         FoundAuditKey::DoesNotOpen => {
             Some("the master key is another one than the server's: set LOCKKEEPER_MASTER_KEY to that")

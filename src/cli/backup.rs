@@ -22,7 +22,7 @@ use crate::{app, secrets, telemetry};
 /// At a thousand grants a second in one environment, the tokens of eleven days.
 pub const FENCING_MARGIN: u64 = 1_000_000_000;
 /// Twice as many restores as a token has room for, as JSON knows numbers, would be needed to wear them out.
-const FENCING_MARGIN_MAX: u64 = 1_000_000_000_000;
+pub const FENCING_MARGIN_MAX: u64 = 1_000_000_000_000;
 /// The disk failed: EX_IOERR of `sysexits.h`.
 const EXIT_DISK: i32 = 74;
 const STANDARD: &str = "-";
@@ -65,6 +65,11 @@ enum BackupError {
          earlier version; try again, or stop it"
     )]
     InUse { path: PathBuf, holder: store::Holder },
+    #[error(
+        "the records of a cluster lie in its engine; copy them into a data directory with `lockkeeper cluster export --to DIR`, \
+         and make one file of that with `lockkeeper backup FILE --data-dir DIR` if you want one"
+    )]
+    OfCluster,
     #[error(transparent)]
     Open(OpenError),
     #[error(transparent)]
@@ -119,6 +124,9 @@ pub fn run(arguments: &Backup, variables: Variables) -> ExitCode {
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CONFIG, &fault);
     }
+    if settings.cluster.is_some() && arguments.data_dir.is_none() {
+        return complain(EXIT_FAILED, &BackupError::OfCluster);
+    }
     match take(&settings, &arguments.file) {
         Ok(saved) => report(arguments, &saved),
         Err(error) => complain(EXIT_FAILED, &error),
@@ -140,6 +148,7 @@ fn take(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
 /// While no server runs.
 fn take_offline(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
     let store = app::open_store(settings, false).map_err(|error| match error {
+        OpenError::OfNode { .. } => BackupError::OfCluster,
         OpenError::InUse { path, holder } => BackupError::InUse { path, holder },
         error => BackupError::Open(error),
     })?;
@@ -260,7 +269,7 @@ pub fn restore(arguments: &Restore) -> ExitCode {
 }
 
 /// As a server has them by default; a disk that fails leaves nothing behind.
-fn options(data_dir: &Path) -> store::Options {
+pub fn options(data_dir: &Path) -> store::Options {
     let data_dir = data_dir.to_owned();
     let fatal: store::Fatal = std::sync::Arc::new(move |sentence| {
         NewDataDir::remove_unfinished(&data_dir);

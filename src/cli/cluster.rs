@@ -8,10 +8,13 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::environment::Variables;
+use super::moving;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::app;
 use crate::cluster::{ClusterStatus, ShardOwner};
-use crate::config::{self, Flags};
+use crate::config::{self, Cluster, Flags, Settings};
+use crate::moving::NotReady;
+use crate::store::engine::ClusterState;
+use crate::{app, telemetry};
 
 const NOT_A_CLUSTER: &str = "cluster.engine is \"off\": these settings are of a server on one machine; name those of a node \
                              with --config, or set LOCKKEEPER_CLUSTER_ENGINE";
@@ -28,6 +31,33 @@ pub enum Command {
                       lockkeeper cluster status --json | jq -r '.shards[] | select(.state != \"owned\")'"
     )]
     Status(Status),
+    /// Move the data directory of a stopped server into an empty cluster
+    #[command(
+        after_help = "Takes the settings of a node. LOCKKEEPER_MASTER_KEY is that of the data directory: the content of its file \
+                      master.key, or what its server was started with. The data directory is only read.\n\n\
+                      Every record goes to the shard of its organization, with its number, its fencing tokens and its place in the \
+                      journal. Nodes do not start until everything is there. If it is interrupted, run it again: it begins \
+                      anew; or give it up with --give-up. A cluster that has data is refused.\n\n\
+                      Exit codes: 0 done, 1 refused or failed, 2 invalid usage, 78 invalid configuration.\n\n\
+                      Examples:\n  LOCKKEEPER_MASTER_KEY=$(cat /var/lib/lockkeeper/master.key) \\\n    \
+                      lockkeeper cluster import --config /etc/lockkeeper/node.toml --data-dir /var/lib/lockkeeper\n  \
+                      lockkeeper cluster import --config /etc/lockkeeper/node.toml --give-up"
+    )]
+    Import(moving::Import),
+    /// Copy a cluster into a new data directory, while its nodes serve it: its backup, and the way back to one machine
+    #[command(
+        after_help = "Takes the settings of a node. Each organization is as it was at one moment, of which nothing is missing; the \
+                      moments of organizations in different shards may be some seconds apart. The master key and the logs of \
+                      deployments are not in it.\n\n\
+                      `lockkeeper serve` starts on the data directory, on one machine. `lockkeeper cluster import` makes a cluster of it \
+                      again, also one with another number of shards.\n\n\
+                      Clients that are given locks after this still have their fencing tokens when a server starts on it. So that \
+                      none is given twice, every environment skips as many tokens as --fencing-margin says.\n\n\
+                      Exit codes: 0 done, 1 refused or failed, 2 invalid usage, 74 disk failure, 78 invalid configuration.\n\n\
+                      Examples:\n  lockkeeper cluster export --config /etc/lockkeeper/node.toml --to /backups/monday\n  \
+                      lockkeeper cluster export --to /var/lib/lockkeeper-alone --fencing-margin 0"
+    )]
+    Export(moving::Export),
 }
 
 #[derive(Args)]
@@ -41,12 +71,31 @@ pub struct Status {
 }
 
 pub fn run(command: Command, variables: Variables) -> ExitCode {
-    let Command::Status(Status { config, json }) = command;
-    let settings = match config::load(&Flags { config, data_dir: None, listen: None }, variables) {
+    let (config, data_dir) = match &command {
+        Command::Status(Status { config, .. }) | Command::Export(moving::Export { config, .. }) => (config, &None),
+        Command::Import(moving::Import { config, data_dir, .. }) => (config, data_dir),
+    };
+    let flags = Flags { config: config.clone(), data_dir: data_dir.clone(), listen: None };
+    let settings = match config::load(&flags, variables) {
         Ok(settings) => settings,
         Err(faults) => return complain(EXIT_CONFIG, &faults),
     };
     let Some(cluster) = &settings.cluster else { return complain(EXIT_CONFIG, &NOT_A_CLUSTER) };
+    match command {
+        Command::Status(Status { json, .. }) => status(cluster, json),
+        Command::Import(arguments) => logging(&settings, || moving::import(&arguments, &settings, cluster)),
+        Command::Export(arguments) => logging(&settings, || moving::export(&arguments, &settings, cluster)),
+    }
+}
+
+fn logging(settings: &Settings, run: impl FnOnce() -> ExitCode) -> ExitCode {
+    match telemetry::start_logging(&settings.log) {
+        Ok(()) => run(),
+        Err(fault) => complain(EXIT_CONFIG, &fault),
+    }
+}
+
+fn status(cluster: &Cluster, json: bool) -> ExitCode {
     match app::cluster_status(cluster) {
         Ok(status) => {
             let shown = say(if json { shown_as_json(&status) } else { shown(&status) }.trim_end());
@@ -61,6 +110,11 @@ fn shown(status: &ClusterStatus) -> String {
     let (used, quota) = (mib(status.room.used_bytes), mib(status.room.quota_bytes));
     let full = if status.room.is_full() { ", which is full: writes are refused" } else { "" };
     let mut text = format!("Engine: {used} of {quota} MiB used{full}\n\n");
+    match status.state {
+        Some(ClusterState::Filling { .. }) => text += &format!("{}\n\n", NotReady::Filling),
+        Some(ClusterState::Rotating { .. }) => text += &format!("{}\n\n", NotReady::Rotating),
+        Some(ClusterState::Ready) | None => {}
+    }
     let width = status.nodes.iter().map(|node| node.node.len()).max().unwrap_or(0).max("NODE".len());
     // Writing to a string cannot fail.
     writeln!(text, "{:width$}  SHARDS  STATE   VERSION  URL", "NODE").ok();
@@ -96,6 +150,11 @@ fn shown_as_json(status: &ClusterStatus) -> String {
         ShardOwner::Silent(_) => "silent",
         ShardOwner::Nobody { .. } => "vacant",
     };
+    let state = status.state.map(|state| match state {
+        ClusterState::Ready => "ready",
+        ClusterState::Filling { .. } => "filling",
+        ClusterState::Rotating { .. } => "rotating",
+    });
     let nodes = status.nodes.iter().map(|node| {
         json!({ "node": node.node, "url": node.url, "version": node.program, "lives": node.lives, "shards": node.shards })
     });
@@ -107,7 +166,7 @@ fn shown_as_json(status: &ClusterStatus) -> String {
     });
     let engine = json!({ "usedBytes": status.room.used_bytes, "quotaBytes": status.room.quota_bytes, "full": status.room.is_full() });
     let all = json!({
-        "healthy": status.is_healthy(), "engine": engine,
+        "healthy": status.is_healthy(), "state": state, "engine": engine,
         "nodes": nodes.collect::<Vec<Value>>(), "shards": shards.collect::<Vec<Value>>(),
     });
     format!("{all:#}")

@@ -1,6 +1,6 @@
 //! The command line: commands, help and exit codes. With the server it is `full`, without it `small`.
 //!
-//! From top to bottom: `full` → `serve`, `secrets`, `audit`, `backup`, `cluster`, `doctor` → `operator_socket`, `environment`, `output`;
+//! From top to bottom: `full` → `serve`, `secrets`, `audit`, `cluster`, `doctor` → `moving` → `backup` → `operator_socket`, `environment`, `output`;
 //! `small`.
 
 #[cfg(feature = "server")]
@@ -15,6 +15,8 @@ mod doctor;
 mod environment;
 #[cfg(feature = "server")]
 mod full;
+#[cfg(feature = "server")]
+mod moving;
 #[cfg(feature = "server")]
 mod operator_socket;
 #[cfg(feature = "server")]

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use super::environment::Variables;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::config::{self, Flags, Settings};
+use crate::config::{self, Cluster, Flags, Settings};
 use crate::secrets::{self, MasterKey, Rotated};
 use crate::{app, client, store, telemetry};
 
@@ -16,11 +16,13 @@ use crate::{app, client, store, telemetry};
 pub enum Command {
     #[command(flatten)]
     Client(Box<client::commands::secrets::Command>),
-    /// Create a new master key and encrypt all secrets with new keys, while the server is stopped
+    /// Create a new master key and encrypt all secrets with new keys, while the server or the cluster is stopped
     #[command(
         after_help = "If it is interrupted, nothing is lost: run it again, or start the server, which completes it.\n\n\
                       If the master key comes from LOCKKEEPER_MASTER_KEY, the new one comes from \
                       LOCKKEEPER_MASTER_KEY_NEW, and no file is changed.\n\n\
+                      With the settings of a node and without --data-dir, it is the key of the cluster that is replaced, while no \
+                      node runs. Interrupted, it must be run again with the same two keys; no node starts before that.\n\n\
                       Examples:\n  lockkeeper secrets rotate-key --data-dir /var/lib/lockkeeper\n  \
                       LOCKKEEPER_MASTER_KEY=… LOCKKEEPER_MASTER_KEY_NEW=$(openssl rand -hex 32) lockkeeper secrets rotate-key"
     )]
@@ -55,6 +57,7 @@ pub fn run(command: Command, variables: Variables) -> ExitCode {
 }
 
 fn rotate_key(flags: Flags, variables: Variables) -> ExitCode {
+    let names_directory = flags.data_dir.is_some();
     let mut settings = match config::load(&flags, variables) {
         Ok(settings) => settings,
         Err(faults) => return complain(EXIT_CONFIG, &faults),
@@ -66,6 +69,9 @@ fn rotate_key(flags: Flags, variables: Variables) -> ExitCode {
         Ok(keys) => keys,
         Err(fault) => return complain(EXIT_CONFIG, &fault),
     };
+    if let Some(cluster) = settings.cluster.as_ref().filter(|_| !names_directory) {
+        return rotate_cluster(cluster, keys);
+    }
     let from_variables = keys.is_some();
     match rotate(&settings, keys) {
         Ok(rotated) => say(&report(rotated, from_variables, &settings.data_dir)),
@@ -105,17 +111,30 @@ fn rotate(settings: &Settings, keys: Option<(MasterKey, MasterKey)>) -> Result<R
     Ok(rotated)
 }
 
+/// A cluster has its key from the environment.
+fn rotate_cluster(cluster: &Cluster, keys: Option<(MasterKey, MasterKey)>) -> ExitCode {
+    let Some((old, new)) = keys else { return complain(EXIT_CONFIG, &"LOCKKEEPER_MASTER_KEY is not set") };
+    match app::rotate_cluster(cluster, old, new) {
+        Ok(Some(rotated)) => say(&in_words(rotated, "the nodes")),
+        Ok(None) => say("The cluster has the new key already: nothing was changed."),
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}
+
+fn in_words(Rotated { organizations, secrets }: Rotated, started: &str) -> String {
+    format!(
+        "Organizations with new keys: {organizations}, secrets encrypted again: {secrets}.\nNow start {started} with \
+         LOCKKEEPER_MASTER_KEY set to the value of LOCKKEEPER_MASTER_KEY_NEW, and unset the latter."
+    )
+}
+
 fn report(rotated: Rotated, from_variables: bool, data_dir: &Path) -> String {
     let Rotated { organizations, secrets } = rotated;
-    let done = format!("Organizations with new keys: {organizations}, secrets encrypted again: {secrets}.");
     if from_variables {
-        return format!(
-            "{done}\nNow start the server with LOCKKEEPER_MASTER_KEY set to the value of LOCKKEEPER_MASTER_KEY_NEW, and unset \
-             the latter."
-        );
+        return in_words(rotated, "the server");
     }
     format!(
-        "{done}\nThe new master key is in {}; keep a copy in a safe place. Older backups need the old key.",
+        "Organizations with new keys: {organizations}, secrets encrypted again: {secrets}.\nThe new master key is in {}; keep a copy in a safe place. Older backups need the old key.",
         data_dir.join("master.key").display()
     )
 }

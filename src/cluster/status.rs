@@ -1,6 +1,6 @@
 //! The state of a cluster for its operator, from two looks at the engine: whoever lives has written between them.
 
-use crate::store::engine::{NodeRecord, Room, Shard, Version};
+use crate::store::engine::{ClusterRecord, ClusterState, NodeRecord, Room, Shard, Version};
 
 /// One look at the engine.
 #[derive(Debug, Clone)]
@@ -12,6 +12,8 @@ pub struct Snapshot {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterStatus {
+    /// `None` if there is no cluster.
+    pub state: Option<ClusterState>,
     pub nodes: Vec<NodeStatus>,
     pub shards: Vec<ShardStatus>,
     pub room: Room,
@@ -46,8 +48,11 @@ pub enum ShardOwner {
 }
 
 impl ClusterStatus {
-    pub fn new(before: &Snapshot, after: Snapshot, room: Room) -> ClusterStatus {
-        let shards: Vec<_> = after.shards.iter().map(|shard| shard_status(before, shard)).collect();
+    pub fn new(cluster: Option<ClusterRecord>, before: &Snapshot, after: Snapshot, room: Room) -> ClusterStatus {
+        // An import that was given up may have left records of more shards.
+        let is_of_cluster = |shard: &&Shard| cluster.is_none_or(|cluster| shard.number < cluster.shards.get());
+        let shards: Vec<_> =
+            after.shards.iter().filter(is_of_cluster).map(|shard| shard_status(before, shard)).collect();
         let nodes = after.nodes.into_iter().map(|node| NodeStatus {
             lives: before.nodes.iter().all(|seen| seen.node != node.node || seen.version != node.version),
             shards: shards.iter().filter(|shard| shard.owner.node() == Some(&node.node)).count(),
@@ -55,12 +60,13 @@ impl ClusterStatus {
             url: node.url,
             program: node.program,
         });
-        ClusterStatus { nodes: nodes.collect(), shards, room }
+        ClusterStatus { state: cluster.map(|cluster| cluster.state), nodes: nodes.collect(), shards, room }
     }
 
     /// Whether every shard has an owner that lives, and writes are accepted.
     pub fn is_healthy(&self) -> bool {
-        !self.room.is_full()
+        self.state == Some(ClusterState::Ready)
+            && !self.room.is_full()
             && !self.shards.is_empty()
             && self.shards.iter().all(|shard| matches!(shard.owner, ShardOwner::Active(_)))
     }
@@ -87,6 +93,9 @@ fn shard_status(before: &Snapshot, shard: &Shard) -> ShardStatus {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::num::NonZeroU16;
+
     use super::*;
     use crate::store::Sequence;
     use crate::store::engine::Owner;
@@ -118,16 +127,20 @@ mod tests {
             nodes: vec![node("n1", 8), node("n2", 4), node("n3", 7)],
         };
         let room = Room { used_bytes: 1, quota_bytes: 1_000, is_exhausted: false };
-        let status = ClusterStatus::new(&before, after.clone(), room);
+        let shards = NonZeroU16::new(3).unwrap();
+        let cluster = ClusterRecord { format: 4, shards, key: 1, state: ClusterState::Ready };
+        let status = ClusterStatus::new(Some(cluster), &before, after.clone(), room);
         let owners: Vec<_> = status.shards.iter().map(|shard| shard.owner.clone()).collect();
         let nobody = ShardOwner::Nobody { successor: Some("n1".to_owned()) };
         assert_eq!(owners, [ShardOwner::Active("n1".to_owned()), ShardOwner::Silent("n2".to_owned()), nobody]);
         let lives: Vec<_> = status.nodes.iter().map(|node| (node.node.as_str(), node.lives, node.shards)).collect();
         assert_eq!(lives, [("n1", true, 1), ("n2", false, 1), ("n3", true, 0)]);
         assert!(!status.is_healthy());
-        let only =
-            |room| ClusterStatus::new(&before, Snapshot { shards: vec![owned(0, "n1", 9)], nodes: vec![] }, room);
-        assert!(only(room).is_healthy());
-        assert!(!only(Room { used_bytes: 900, ..room }).is_healthy(), "full");
+        let one = ClusterRecord { shards: NonZeroU16::MIN, ..cluster };
+        let only = |cluster, room| ClusterStatus::new(Some(cluster), &before, after.clone(), room);
+        assert!(only(one, room).is_healthy() && only(one, room).shards.len() == 1);
+        assert!(!only(one, Room { used_bytes: 900, ..room }).is_healthy(), "full");
+        let filling = ClusterRecord { state: ClusterState::Filling { run: 1 }, ..one };
+        assert!(!only(filling, room).is_healthy());
     }
 }

@@ -203,7 +203,14 @@ impl Events {
         Ok(())
     }
 
-    fn put_archive_head(&self, organization: &Identifier, class: SecurityClass, head: ArchiveHead, batch: &mut Batch) {
+    /// With the code of this key.
+    pub(super) fn put_archive_head(
+        &self,
+        organization: &Identifier,
+        class: SecurityClass,
+        head: ArchiveHead,
+        batch: &mut Batch,
+    ) {
         let mac = self.key.as_ref().map(|key| key.mac_of_archive(organization, class, &head.seal()));
         let ArchiveHead { first, next, hash, .. } = head;
         batch.put(head_key(organization, class), encode(&ArchiveHeadV1 { first, next, hash, mac }));

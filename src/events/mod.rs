@@ -3,7 +3,7 @@
 //!
 //! From the bottom up: `event`, `record` and `form` (the stored form), `filter`, `security` (which events outlive the
 //! others), `seal` (what only the audit key can make), `reading`, `archive` (security events of dropped pages), `sealing`,
-//! then `listing`, `retention`, `head_repair` and `audit` with its parts. Nothing here decides what happens.
+//! `resealing` (under another key), then `listing`, `retention`, `head_repair` and `audit` with its parts. Nothing here decides what happens.
 
 mod archive;
 mod audit;
@@ -17,6 +17,7 @@ mod head_repair;
 mod listing;
 mod reading;
 mod record;
+mod resealing;
 mod retention;
 mod seal;
 mod sealing;

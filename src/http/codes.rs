@@ -122,7 +122,7 @@ codes! {
     BackupInProgress = "backup_in_progress", CONFLICT, "A backup is being taken",
         "There is one backup at a time. Wait for the end of the other one.";
     BackupUnavailable = "backup_unavailable", CONFLICT, "The records lie in an engine",
-        "The records of a cluster lie in its engine, and not on this machine. Its operator takes a backup of the engine.";
+        "The records of a cluster lie in its engine, and not on this machine. Its operator copies them with `lockkeeper cluster export`.";
     EnvironmentLocked = "environment_locked", CONFLICT, "The environment is locked",
         "Somebody holds it: `holder` says who, why and since when. Wait for it with `waitSeconds` or `queue`, try again after `Retry-After`, or force-claim it.";
     EnvironmentResetting = "environment_resetting", CONFLICT, "The environment is being reset",

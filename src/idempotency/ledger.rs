@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dashmap::DashMap;
 
 use super::stored;
-use crate::domain::Identifier;
+use crate::domain::{IdSeed, Identifier};
 use crate::shares::{Capacity, ShareMeter, may_grow};
-use crate::store::{Store, StoreError, end_of_prefix};
+use crate::store::{Store, StoreError, end_of_prefix, for_each};
 
 /// The answers of one organization, or those from before organizations had their own.
 pub(super) struct Ledger {
@@ -109,6 +109,15 @@ impl Ledgers {
         // Wraps where entries are subtracted, and then so does the addition.
         self.total.fetch_add(correction(before).wrapping_sub(before), Ordering::Relaxed);
     }
+}
+
+/// Visits the scope of every recorded answer, with its organization. Answers that older versions recorded are not among them.
+pub fn indexed_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
+    for_each(store, stored::INDEXES, |key, record_key| {
+        let (organization, scope) = (stored::organization_of(key), stored::scope_of(record_key));
+        visit(scope.ok_or_else(unreadable)?, organization.ok_or_else(unreadable)?);
+        Ok(())
+    })
 }
 
 impl Ledger {

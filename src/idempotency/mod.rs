@@ -20,3 +20,5 @@ mod tests;
 pub use answer::{StoredAnswer, Subject};
 pub use key::{Fingerprint, IdempotencyKey};
 pub use keys::{KeyState, Keys, Pending};
+pub use ledger::indexed_scopes;
+pub use stored::scope_of;

@@ -26,6 +26,11 @@ pub fn record_key(token: IdSeed, key: &IdempotencyKey) -> Vec<u8> {
     [RECORDS, &token.0, key.as_str().as_bytes()].concat()
 }
 
+/// The scope in the key of a record; `None` if it is not one.
+pub fn scope_of(record_key: &[u8]) -> Option<IdSeed> {
+    record_key.strip_prefix(RECORDS)?.first_chunk().copied().map(IdSeed)
+}
+
 /// `xo/{organization}/`: what all keys of the organization's index begin with.
 pub fn index_of(organization: &Identifier) -> Vec<u8> {
     [INDEXES, organization.as_str().as_bytes(), b"/"].concat()
@@ -285,6 +290,15 @@ mod tests {
             let location = location.map(str::to_owned);
             assert_eq!(record.into_answer(), StoredAnswer { status: 202, location, body: b"{}".to_vec(), subject });
         }
+    }
+
+    #[test]
+    fn the_scope_of_a_record_is_in_its_key() {
+        let scope = IdSeed([7; 12]);
+        for text in ["k", "a/b/c", "000000000000"] {
+            assert_eq!(scope_of(&record_key(scope, &IdempotencyKey::parse(text).unwrap())), Some(scope));
+        }
+        assert_eq!((scope_of(b"k/short"), scope_of(b"x/000000000000"), scope_of(b"")), (None, None, None));
     }
 
     #[test]

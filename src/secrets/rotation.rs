@@ -54,7 +54,7 @@ pub async fn rotate(
     variables: Option<(MasterKey, MasterKey)>,
 ) -> Result<Rotated, OpenError> {
     if let Some((old, new)) = variables {
-        check_all_open(store, &[&new, &old])?;
+        check_opens(store, &[&new, &old])?;
         return replace(store, &old, &new, || Ok(())).await;
     }
     let files = KeyFiles(data_dir);
@@ -62,7 +62,7 @@ pub async fn rotate(
     let new = match files.next()? {
         Some(begun) => begun,
         None => {
-            check_all_open(store, &[&old])?;
+            check_opens(store, &[&old])?;
             files.make_next()?
         }
     };
@@ -185,8 +185,9 @@ async fn put_anew(
     }
 }
 
-/// Checked before anything is changed: a rotation could not seal a record again that does not open.
-fn check_all_open(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
+/// Fails if anything in the vault does not open with one of these keys. A rotation checks it before it changes anything: it
+/// could not seal such a record again.
+pub fn check_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
     for wrapped in rings(store)? {
         let (ring, _) = unwrap(&wrapped, masters)?;
         let prefix = stored::organization_prefix(&wrapped.organization);

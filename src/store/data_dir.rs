@@ -42,7 +42,10 @@ pub enum OpenError {
         "{path} is not empty and not a lockkeeper data directory; choose an empty or new directory with --data-dir"
     )]
     NotOurs { path: PathBuf },
-    #[error("a restore into {path} was not finished; run `lockkeeper restore` again, or choose another directory")]
+    #[error(
+        "a restore or an export into {path} was not finished; run `lockkeeper restore` or `lockkeeper cluster export` again, or \
+         choose another directory"
+    )]
     Unfinished { path: PathBuf },
     #[error(
         "{path} has the data of a server on one machine; a node of a cluster needs a directory of its own: choose an empty or \
@@ -54,7 +57,7 @@ pub enum OpenError {
          with --data-dir"
     )]
     OfNode { path: PathBuf },
-    #[error("{path} is not empty; restore into an empty or new directory")]
+    #[error("{path} is not empty; name an empty or new directory")]
     NotEmpty { path: PathBuf },
     #[error("{path} is {what}, not a directory; choose an empty or new directory with --data-dir")]
     NotADirectory { path: PathBuf, what: &'static str },

@@ -5,7 +5,7 @@
 //! batches durable with one `fdatasync`), `data_dir` and `database` (sled), `engine` (a database of several machines), and the
 //! stores: [`LoggedStore`] has a data directory, [`EngineStore`] a shard of an engine, [`MemoryStore`] keeps the same contract
 //! without either and can be told to fail. All pass `conformance`. On top, `copying` reads a whole store while it is written,
-//! `restored` makes one of such a copy, in the directory of `new_dir`.
+//! `restored` makes one of such a copy, in the directory of `new_dir`; `snapshot` is a shard at one moment, for readers.
 
 mod batch;
 mod blobs;
@@ -27,6 +27,7 @@ mod overlay;
 mod published;
 pub mod record;
 mod restored;
+mod snapshot;
 mod sync_dir;
 
 #[cfg(test)]
@@ -38,7 +39,7 @@ mod logged_tests;
 #[cfg(test)]
 mod published_tests;
 
-pub use batch::{Batch, Change, Pair, Sequence};
+pub use batch::{Batch, Change, Changes, Pair, Sequence};
 pub use contract::{
     Store, StoreError, commit_durably, durable_up_to, end_of_prefix, for_each, in_pieces, next_piece, walk,
 };
@@ -53,4 +54,5 @@ pub use new_dir::NewDataDir;
 pub use ordered::{Committer, Ordered};
 pub use published::{Newest, Published, RecordChange, Records};
 pub use restored::{Filling, ReplayError};
+pub use snapshot::Snapshot;
 pub use sync_dir::sync_dir;

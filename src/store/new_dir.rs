@@ -15,7 +15,8 @@ use super::sync_dir::sync_dir;
 const CONTENT: &str = "data";
 /// In the folder, so that nobody else's folder of that name is taken for ours.
 const MARK: &str = "UNFINISHED";
-const MARK_TEXT: &str = "A restore of lockkeeper writes here. It was interrupted if none is running: run it again.\n";
+const MARK_TEXT: &str =
+    "A restore or an export of lockkeeper writes here. It was interrupted if none is running: run it again.\n";
 
 /// A second, which is far longer than it takes.
 const REMOVE_ATTEMPTS: u32 = 100;

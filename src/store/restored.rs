@@ -62,6 +62,16 @@ impl Filling {
         Ok(())
     }
 
+    /// The pairs to come have every batch up to this one, if it is a later one.
+    pub fn raise(&mut self, from: Sequence) {
+        self.from = self.from.max(from);
+    }
+
+    /// Whether there is a pair with this key.
+    pub fn has(&self, key: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.changes.contains_key(key) || self.database.get(key)?.is_some())
+    }
+
     /// Opens the store, which continues after `from`.
     pub fn finish(mut self) -> Result<LoggedStore, OpenError> {
         self.write()?;

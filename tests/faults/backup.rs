@@ -1,6 +1,6 @@
 //! Backups of a server that works, and servers made of them.
 
-mod equal;
+pub mod equal;
 mod fencing;
 mod interrupted;
 mod refused;
@@ -21,7 +21,7 @@ fn setup() -> Setup {
     Setup::default().settings(SETTINGS)
 }
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -45,14 +45,14 @@ fn restore_home(file: &Path, home: &Path, of: &Path) -> PathBuf {
 }
 
 /// What it said, if it succeeded.
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     said
 }
 
 /// Why it failed, and its exit code.
-fn why(output: &Output) -> (i32, String) {
+pub fn why(output: &Output) -> (i32, String) {
     assert!(!output.status.success());
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }

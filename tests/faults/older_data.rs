@@ -70,7 +70,7 @@ pub fn comparable(mut answer: Value) -> Value {
     answer
 }
 
-async fn the_lease_and_its_answer_are_kept(admin: &Client, kept: &Value) {
+pub async fn the_lease_and_its_answer_are_kept(admin: &Client, kept: &Value) {
     let (path, session) = (kept["path"].as_str().unwrap(), kept["session"].as_str().unwrap());
     // Byte by byte as it was sent the first time.
     let retry = admin.request(Method::POST, &admin.path(path)).header("Content-Type", "application/json");
@@ -83,7 +83,7 @@ async fn the_lease_and_its_answer_are_kept(admin: &Client, kept: &Value) {
 }
 
 /// The secret of the pipeline, and that of the organization where a pipeline has none.
-async fn secrets_open(admin: &Client) {
+pub async fn secrets_open(admin: &Client) {
     for (pipeline, value) in [("shop", "hush-7f3e9d2c5a1b"), ("web", "hush-2-7f3e9d2c5a1b")] {
         let check = format!("test \"$DATABASE_PASSWORD\" = {value}");
         let stages = json!([{ "name": "check", "steps": [{ "run": ["sh", "-c", check] }] }]);
@@ -98,7 +98,7 @@ async fn secrets_open(admin: &Client) {
 }
 
 /// The holder leaves; the first in the queue gets the lock, with the next fencing token.
-async fn the_queue_goes_on(admin: &Client, written: &Value) {
+pub async fn the_queue_goes_on(admin: &Client, written: &Value) {
     let environment = "/pipelines/web/ephemeral-environments/review-2";
     let first = &written["answers"][&format!("{environment}/queue")][0]["sessionId"];
     let holder = written["kept"]["session"].as_str().unwrap();

@@ -61,7 +61,7 @@ impl Services {
         Self {
             settlements: Settlements::new(store.clone()),
             records: Records::new(store, run, options.history_retention),
-            waiters: WaiterRegistry::new(started, options.waiting, options.waiting_per_token),
+            waiters: WaiterRegistry::new(started, options.tickets, options.waiting, options.waiting_per_token),
             deadlines: Deadlines::default(),
             watchers: Arc::default(),
             session_indexes: SessionIndexes::default(),

@@ -9,12 +9,14 @@ use tokio::sync::watch;
 use super::clients::HeldClient;
 use super::waiting_places::{WaitingPlace, WaitingPlaces};
 use crate::actors::failure::Failure;
+use crate::actors::ports::TicketLane;
 use crate::domain::{EnvironmentKey, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef, Tick, Ticket, Waiter};
 use crate::shares::Capacity;
 
 pub struct WaiterRegistry {
     /// One order for all claims that may have to wait.
     next_ticket: AtomicU64,
+    lane: TicketLane,
     started: Tick,
     /// Waiters for an environment by name that are in memory.
     by_name: AtomicUsize,
@@ -61,11 +63,12 @@ pub struct KeptPlace {
 
 impl WaiterRegistry {
     /// `waiting`: how many claims may wait; `per_token`: how many of one token.
-    pub fn new(started: Now, waiting: Capacity, per_token: usize) -> Self {
+    pub fn new(started: Now, lane: TicketLane, waiting: Capacity, per_token: usize) -> Self {
         Self {
             // Later runs give later tickets: each run begins with its starting millisecond, and has a million tickets
-            // per millisecond.
-            next_ticket: AtomicU64::new(started.at.as_millis().unsigned_abs() << 20 | 1),
+            // per millisecond, which the shards of a cluster share.
+            next_ticket: AtomicU64::new(lane.first_from(started.at.as_millis().unsigned_abs() << 20 | 1)),
+            lane,
             started: started.tick,
             by_name: AtomicUsize::new(0),
             // Not zero, so that the first cleanup looks at what the last run left behind.
@@ -78,7 +81,7 @@ impl WaiterRegistry {
     }
 
     pub fn next_ticket(&self) -> Ticket {
-        Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed))
+        Ticket(self.next_ticket.fetch_add(self.lane.of.get(), Ordering::Relaxed))
     }
 
     /// A place for a claim that may have to wait.
@@ -88,7 +91,7 @@ impl WaiterRegistry {
 
     /// Takes over a waiter of the last run.
     pub fn restore(&self, waiter: &Waiter, queue: QueueKey) {
-        self.next_ticket.fetch_max(waiter.ticket.0 + 1, Ordering::Relaxed);
+        self.next_ticket.fetch_max(self.lane.first_from(waiter.ticket.0 + 1), Ordering::Relaxed);
         match &waiter.kept_by {
             KeptBy::Connection => {}
             KeptBy::Key(key) => {

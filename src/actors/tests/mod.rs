@@ -21,7 +21,7 @@ mod unknown;
 
 use delivery::{Orders, Pipeline};
 
-use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, Patience};
+use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, Patience, TicketLane};
 use crate::domain::{
     Boot, ClaimRequest, Command, CommitId, Configuration, Configure, Decision, Deploy, EnvironmentKey, Identifier, Now,
     Origin, Person, PipelineKey, Priority, Rejection, Release, Role, Session, SteadyTime, Tick, Timestamp, UserId,
@@ -70,7 +70,9 @@ impl Bench {
             tick: Tick(tick.load(Ordering::Relaxed)),
         });
         let answer_timeout = Duration::from_secs(30);
-        let options = Options { history_retention, mailbox: 16, waiting, waiting_per_token: 4, answer_timeout };
+        let tickets = TicketLane::ONLY;
+        let options =
+            Options { history_retention, mailbox: 16, waiting, waiting_per_token: 4, answer_timeout, tickets };
         let (pipeline, orders): (Arc<Pipeline>, Arc<Orders>) = Default::default();
         let definitions = Arc::new(pipeline.clone());
         let environments = Environments::open(store.clone(), clock, started.boot, definitions, options).unwrap();

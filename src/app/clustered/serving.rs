@@ -1,7 +1,7 @@
 //! From the start of a node to its end.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::engine;
 use super::owned::{OwnedShard, OwnedShards};
 use super::shard_map::ShardMap;
+use crate::actors::TicketLane;
 use crate::app::chores::{self, House};
 use crate::app::error::ServeError;
 use crate::app::listening::{listen_options, reserve};
@@ -27,10 +28,11 @@ use crate::config::{Cluster, Engine as EngineSettings, Settings};
 use crate::domain::{Boot, Tick, Timestamp};
 use crate::entropy;
 use crate::http::{self, Node, Served};
+use crate::moving::{self, NotReady};
 use crate::peers::{PeerClient, ViaKey};
 use crate::secrets::MasterKey;
 use crate::steady_clock::SteadyClock;
-use crate::store::engine::{ClusterRecord, Engine, EngineError, Owner};
+use crate::store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner};
 use crate::store::{DataDir, EngineOptions, EngineStore, FORMAT_NUMBER, exit_with};
 use crate::telemetry;
 
@@ -85,7 +87,7 @@ async fn serve_on<E: Engine>(
     };
     let hosts = Hosts::new(opening::wall_clock(), move |organization| shard_of(organization, shards));
     let steps = opening::open_steps(settings, &node, users, hosts, step_umask).await?;
-    let own = Owner { node: cluster.node.clone(), url, run: run() };
+    let own = Owner { node: cluster.node.clone(), url, run: entropy::run() };
     let (steward, view, mut taken) = Steward::new(engine.clone(), steward_options(own.clone(), shards));
     let map = Arc::new(ShardMap::new(shards, own.run, view.clone()));
     let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
@@ -106,8 +108,9 @@ async fn serve_on<E: Engine>(
     let chores = chores::begin(house, &running, settings.environments.idle, metrics, hangup);
     actix_web::rt::spawn(steward.run());
 
-    let opener = Opener { settings, shards, node: &node, steps: &steps, step_lease: cluster.step_lease };
-    let mut owned = OwnedShards::new(engine, view, map.clone(), cluster.node.clone());
+    let (key, step_lease) = (master.short_hash(), cluster.step_lease);
+    let opener = Opener { engine: &*engine, key, settings, shards, node: &node, steps: &steps, step_lease };
+    let mut owned = OwnedShards::new(engine.clone(), view, map.clone(), cluster.node.clone());
     let mut tended = tokio::time::interval(TENDED_EVERY);
     let mut opening = FuturesUnordered::new();
     let ended = loop {
@@ -155,7 +158,8 @@ async fn serve_on<E: Engine>(
 
 /// Checks the engine and the cluster in it; returns the number of its shards. Waits for an engine that does not answer.
 async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Result<NonZeroU16, ServeError> {
-    let wanted = ClusterRecord { format: FORMAT_NUMBER, shards: cluster.shards, key: master.short_hash() };
+    let (shards, key) = (cluster.shards, master.short_hash());
+    let wanted = ClusterRecord { format: FORMAT_NUMBER, shards, key, state: ClusterState::Ready };
     let mut is_away = false;
     let found = loop {
         let found = async {
@@ -174,12 +178,7 @@ async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Re
             Err(error) => return Err(engine::refused(error)),
         }
     };
-    if found.format != FORMAT_NUMBER {
-        return Err(ServeError::ClusterFormat { found: found.format });
-    }
-    if found.key != wanted.key {
-        return Err(ServeError::ClusterKey);
-    }
+    moving::check(&found, wanted.key)?;
     if found.shards != cluster.shards {
         let (shards, configured) = (found.shards, cluster.shards);
         tracing::warn!(
@@ -197,13 +196,11 @@ fn steward_options(own: Owner, shards: NonZeroU16) -> StewardOptions {
     StewardOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
 }
 
-/// Drawn at random.
-fn run() -> u128 {
-    entropy::id_seed().0.iter().fold(0, |run, byte| run << 8 | u128::from(*byte))
-}
-
 /// Opens a realm on each shard that this node takes.
-struct Opener<'a> {
+struct Opener<'a, E> {
+    engine: &'a E,
+    /// The hash of the master key.
+    key: u64,
     settings: &'a Settings,
     shards: NonZeroU16,
     node: &'a Node,
@@ -211,12 +208,13 @@ struct Opener<'a> {
     step_lease: Duration,
 }
 
-impl Opener<'_> {
+impl<E: Engine> Opener<'_, E> {
     async fn open(
         &self,
         TakenShard { number, store, was_left }: TakenShard,
     ) -> Result<(OwnedShard, Option<FirstAdmin>), ServeError> {
         let began = Instant::now();
+        self.check().await?;
         let store = Arc::new(store);
         let settings = self.settings_of(number);
         let first = |settings: &Settings| settings.organizations.first().map(|organization| organization.id.clone());
@@ -229,12 +227,24 @@ impl Opener<'_> {
             steady: steady_clock(store.clone()),
             steps_over_at: if was_left { None } else { Some(began + self.step_lease + STEPS_KILLED_WITHIN) },
             makes_admin,
+            tickets: TicketLane { number: u64::from(number), of: NonZeroU64::from(self.shards) },
         };
         let OpenedRealm { realm, first_admin } =
             opening::open_realm(&settings, realm_store, self.node, self.steps).await?;
         let live = LiveRealm::begin(realm, &settings);
         tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
         Ok((OwnedShard { number, store, live }, first_admin))
+    }
+
+    /// Nobody is replacing the master key, or has since this node joined. It is asked after the shard was taken: whoever
+    /// begins later takes it from here.
+    async fn check(&self) -> Result<(), ServeError> {
+        loop {
+            match moving::ready(self.engine, self.key).await {
+                Err(NotReady::Engine(EngineError::Away(_))) => {}
+                checked => return Ok(checked.map(drop)?),
+            }
+        }
     }
 
     /// With the organizations of this shard alone.

@@ -27,11 +27,12 @@ pub fn status(cluster: &Cluster) -> Result<ClusterStatus, ServeError> {
     .map_err(engine::refused)
 }
 
-async fn look_twice(engine: &impl Engine) -> Result<ClusterStatus, EngineError> {
+pub async fn look_twice(engine: &impl Engine) -> Result<ClusterStatus, EngineError> {
     let before = look(engine).await?;
     tokio::time::sleep(Timing::default().announce_every + MARGIN).await;
     let after = look(engine).await?;
-    Ok(ClusterStatus::new(&before, after, engine.room().await?))
+    let cluster = engine.cluster().await?;
+    Ok(ClusterStatus::new(cluster, &before, after, engine.room().await?))
 }
 
 async fn look(engine: &impl Engine) -> Result<Snapshot, EngineError> {

@@ -19,6 +19,17 @@ pub trait Engine: Send + Sync + 'static {
     /// The cluster's record; writes this one if there is none yet.
     fn found(&self, cluster: &ClusterRecord) -> impl Future<Output = Result<ClusterRecord, EngineError>> + Send;
 
+    /// The cluster's record, not older than this call.
+    fn cluster(&self) -> impl Future<Output = Result<Option<ClusterRecord>, EngineError>> + Send;
+
+    /// Writes the cluster's record, or removes it, if it is still the one that was seen. Whether it is the new one now: after
+    /// [`EngineError::Away`] it may have happened, and the same call says so.
+    fn replace(
+        &self,
+        seen: &ClusterRecord,
+        next: Option<&ClusterRecord>,
+    ) -> impl Future<Output = Result<bool, EngineError>> + Send;
+
     /// Writes the record of a node.
     fn announce(&self, node: &NodeRecord) -> impl Future<Output = Result<(), EngineError>> + Send;
 
@@ -30,6 +41,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The contents of a shard at this version of its record. Fails if that version has been forgotten.
     fn load(&self, number: u16, at: Version) -> impl Future<Output = Result<Pairs, EngineError>> + Send;
+
+    /// The record of a shard and its contents, both of one moment, while its owner writes on; `None` if it has no record.
+    fn copy(&self, number: u16) -> impl Future<Output = Result<Option<(Shard, Pairs)>, EngineError>> + Send;
 
     /// Writes the shard's record and all changes if its record still has the compared version, or nothing. The version that
     /// it has afterwards, or `None` if somebody else has written it. After [`EngineError::Away`] it may have happened; the same

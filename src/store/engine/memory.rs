@@ -213,6 +213,20 @@ impl Engine for MemoryEngine {
         self.read(|state| *state.cluster.get_or_insert(*cluster)).await
     }
 
+    async fn cluster(&self) -> Result<Option<ClusterRecord>, EngineError> {
+        self.read(|state| state.cluster).await
+    }
+
+    async fn replace(&self, seen: &ClusterRecord, next: Option<&ClusterRecord>) -> Result<bool, EngineError> {
+        self.read(|state| {
+            if state.cluster == Some(*seen) {
+                state.cluster = next.copied();
+            }
+            state.cluster == next.copied()
+        })
+        .await
+    }
+
     async fn announce(&self, node: &NodeRecord) -> Result<(), EngineError> {
         self.read(|state| {
             state.version += 1;
@@ -237,6 +251,10 @@ impl Engine for MemoryEngine {
             Some((shard, pairs)) if shard.version == at => Ok(pairs),
             _ => Err(EngineError::Refused(StoreError::Engine("this version is forgotten".to_owned()))),
         }
+    }
+
+    async fn copy(&self, number: u16) -> Result<Option<(Shard, Pairs)>, EngineError> {
+        self.read(|state| state.shards.get(&number).cloned()).await
     }
 
     async fn write(

@@ -28,7 +28,7 @@ mod tls;
 
 pub use contract::{CHANGE_BYTES, Engine, EngineError, Limits, Pairs, Room, Transaction};
 pub use lease::{Lease, Moment};
-pub use membership::{ClusterRecord, NodeRecord};
+pub use membership::{ClusterRecord, ClusterState, NodeRecord};
 pub use shard::{Owner, Shard, Tenure, Version};
 pub use timing::Timing;
 pub use tls::EngineTls;

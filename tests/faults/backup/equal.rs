@@ -42,7 +42,7 @@ async fn a_restored_server_shows_everything_that_the_other_one_showed() {
     }
 }
 
-async fn shown(admin: &Client, paths: &[&String], written: &Value) -> Vec<(String, Value)> {
+pub async fn shown(admin: &Client, paths: &[&String], written: &Value) -> Vec<(String, Value)> {
     let mut shown = Vec::new();
     for path in paths {
         let answer = admin.get(path).await.ok();

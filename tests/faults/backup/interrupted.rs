@@ -41,7 +41,7 @@ async fn a_restore_that_is_killed_leaves_no_data_directory_and_can_be_repeated()
         child.wait().unwrap();
         assert!(data.join("restoring").exists());
         let (code, told) = refusal(&setup(), home.path());
-        assert!(code == 1 && told.contains("was not finished; run `lockkeeper restore` again"), "{code} {told}");
+        assert!(code == 1 && told.contains("was not finished; run `lockkeeper restore`"), "{code} {told}");
     }
     let file = home.path().join("backup");
     std::fs::write(&file, &whole).unwrap();

@@ -10,7 +10,7 @@ pub struct Nodes {
     pub etcd: EtcdServers,
 }
 
-const MASTER_KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+pub const MASTER_KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
 /// With more settings of the cluster.
 pub fn setup(etcd: &EtcdServers, name: &str, more: &str) -> Setup {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::keys::Keys;
 use super::members::{Credentials, Members};
 use super::messages::{
-    ALARM, ALARM_NOSPACE, AlarmRequest, AlarmResponse, COMPACT, COMPARE_MOD_REVISION, CompactionRequest, Compare,
-    CompareWith, DeleteRangeRequest, Done, KeyValue, Op, PutRequest, RANGE, RangeRequest, RangeResponse, STATUS,
-    StatusRequest, StatusResponse, TXN, TxnRequest, TxnResponse,
+    ALARM, ALARM_NOSPACE, AlarmRequest, AlarmResponse, COMPACT, COMPARE_MOD_REVISION, COMPARE_VALUE, CompactionRequest,
+    Compare, CompareWith, DeleteRangeRequest, Done, KeyValue, Op, PutRequest, RANGE, RangeRequest, RangeResponse,
+    STATUS, StatusRequest, StatusResponse, TXN, TxnRequest, TxnResponse,
 };
 use super::probe::{self, MAX_REQUEST_BYTES, MAX_TXN_OPS};
-use super::status::{is_forgotten, meaning};
+use super::status::{is_forgotten, is_forgotten_text, meaning};
 use crate::store::batch::Changes;
 use crate::store::contract::{StoreError, end_of_prefix};
 use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room};
@@ -26,6 +26,8 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
 /// etcd 3.4 counts all keys after a page for each page, so pages are large.
 const PAGE_KEYS: i64 = 20_000;
+/// Versions are remembered for a minute, in which most shards are copied at once.
+const COPY_ATTEMPTS: u32 = 5;
 /// Room for the rest of a transaction: the compare, the record, and the read of the record.
 const ENVELOPE_BYTES: usize = 64 * 1024;
 
@@ -68,6 +70,14 @@ impl Etcd {
         Shard::decode(number, version(found.mod_revision), &found.value).map_err(|error| unreadable(error.to_string()))
     }
 
+    async fn copy_once(&self, number: u16) -> Result<Option<(Shard, Pairs)>, EngineError> {
+        let question = RangeRequest { key: self.keys.record(number), ..RangeRequest::default() };
+        let found = self.range(question, ANSWER_WITHIN).await?;
+        let Some(shard) = found.kvs.first().map(|found| self.shard(found)).transpose()? else { return Ok(None) };
+        let pairs = self.load(number, shard.version).await?;
+        Ok(Some((shard, pairs)))
+    }
+
     async fn range(&self, question: RangeRequest, within: Duration) -> Result<RangeResponse, EngineError> {
         self.members.ask(RANGE, question, within).await.map_err(|status| meaning(&status))
     }
@@ -95,7 +105,12 @@ fn transaction(keys: &Keys, compared: Version, record: &Shard, changes: &Changes
 /// Writes if the key still has this version, and reads it otherwise.
 fn if_unchanged(key: Vec<u8>, compared: Version, writes: impl Iterator<Item = Op>) -> TxnRequest {
     let with = Some(CompareWith::ModRevision(revision(compared)));
-    let compare = Compare { target: COMPARE_MOD_REVISION, key: key.clone(), with };
+    write_if(Compare { target: COMPARE_MOD_REVISION, key, with }, writes)
+}
+
+/// Writes if the compare holds, and reads its key otherwise.
+fn write_if(compare: Compare, writes: impl Iterator<Item = Op>) -> TxnRequest {
+    let key = compare.key.clone();
     let read = Op::Range(RangeRequest { key, ..RangeRequest::default() });
     TxnRequest { compare: vec![compare], success: writes.map(Op::into).collect(), failure: vec![read.into()] }
 }
@@ -134,6 +149,27 @@ impl Engine for Etcd {
             None => Ok(*cluster),
             Some(found) => ClusterRecord::decode(&found.value).map_err(|error| unreadable(error.to_string())),
         }
+    }
+
+    async fn cluster(&self) -> Result<Option<ClusterRecord>, EngineError> {
+        let question = RangeRequest { key: self.keys.cluster(), ..RangeRequest::default() };
+        let found = self.range(question, ANSWER_WITHIN).await?;
+        let decoded = found.kvs.first().map(|found| ClusterRecord::decode(&found.value)).transpose();
+        decoded.map_err(|error| unreadable(error.to_string()))
+    }
+
+    async fn replace(&self, seen: &ClusterRecord, next: Option<&ClusterRecord>) -> Result<bool, EngineError> {
+        let key = self.keys.cluster();
+        let next = next.map(ClusterRecord::encode);
+        let write = match &next {
+            Some(next) => Op::Put(PutRequest { key: key.clone(), value: next.clone() }),
+            None => Op::DeleteRange(DeleteRangeRequest { key: key.clone() }),
+        };
+        let compare = Compare { target: COMPARE_VALUE, key, with: Some(CompareWith::Value(seen.encode())) };
+        let question = write_if(compare, std::iter::once(write));
+        let answer: TxnResponse =
+            self.members.ask(TXN, question, ANSWER_WITHIN).await.map_err(|status| meaning(&status))?;
+        Ok(answer.succeeded || found(answer).map(|found| found.value) == next)
     }
 
     async fn announce(&self, node: &NodeRecord) -> Result<(), EngineError> {
@@ -189,6 +225,17 @@ impl Engine for Etcd {
             pairs.extend(page.kvs.into_iter().map(|pair| without(&prefix, pair)));
             from = [last.as_slice(), &[0]].concat();
         }
+    }
+
+    /// A version may be forgotten while it is loaded; then a newer one is.
+    async fn copy(&self, number: u16) -> Result<Option<(Shard, Pairs)>, EngineError> {
+        for _ in 1..COPY_ATTEMPTS {
+            match self.copy_once(number).await {
+                Err(EngineError::Refused(StoreError::Engine(reason))) if is_forgotten_text(&reason) => {}
+                copied => return copied,
+            }
+        }
+        self.copy_once(number).await
     }
 
     async fn room(&self) -> Result<Room, EngineError> {

@@ -68,16 +68,19 @@ pub struct Compare {
     pub target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub key: Vec<u8>,
-    #[prost(oneof = "CompareWith", tags = "6")]
+    #[prost(oneof = "CompareWith", tags = "6, 7")]
     pub with: Option<CompareWith>,
 }
 
 pub const COMPARE_MOD_REVISION: i32 = 2;
+pub const COMPARE_VALUE: i32 = 3;
 
 #[derive(Clone, PartialEq, Oneof)]
 pub enum CompareWith {
     #[prost(int64, tag = "6")]
     ModRevision(i64),
+    #[prost(bytes, tag = "7")]
+    Value(Vec<u8>),
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -50,7 +50,11 @@ pub fn is_auth_off(status: &Status) -> bool {
 }
 
 pub fn is_forgotten(status: &Status) -> bool {
-    status.code() == Code::OutOfRange && status.message().contains("compacted")
+    status.code() == Code::OutOfRange && is_forgotten_text(status.message())
+}
+
+pub fn is_forgotten_text(message: &str) -> bool {
+    message.contains("compacted")
 }
 
 /// The message with its causes: that of a failed connection says nothing by itself.

@@ -11,7 +11,8 @@ use tokio_postgres::{Client, Config, NoTls, Row};
 
 use super::errors::meaning;
 use super::statements::{
-    ANNOUNCE, FIRST_RECORD, FOUND_CLUSTER, LOAD, NODES, SETTINGS, SHARD, SHARDS, SIZE, TABLES, WRITE,
+    ANNOUNCE, CLUSTER, COPY, FIRST_RECORD, FOUND_CLUSTER, LOAD, NODES, REMOVE_CLUSTER, REPLACE_CLUSTER, SETTINGS,
+    SHARD, SHARDS, SIZE, TABLES, WRITE,
 };
 use super::tls::Tls;
 use crate::store::batch::Changes;
@@ -193,6 +194,21 @@ impl Engine for Postgres {
         ClusterRecord::decode(column(row, 0)?).map_err(|error| unreadable(&error))
     }
 
+    async fn cluster(&self) -> Result<Option<ClusterRecord>, EngineError> {
+        let rows = self.ask(CLUSTER, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        ClusterRecord::decode(column(row, 0)?).map(Some).map_err(|error| unreadable(&error))
+    }
+
+    async fn replace(&self, seen: &ClusterRecord, next: Option<&ClusterRecord>) -> Result<bool, EngineError> {
+        let encoded = seen.encode();
+        match next.map(ClusterRecord::encode) {
+            Some(next) => self.ask(REPLACE_CLUSTER, &[(&encoded, Type::BYTEA), (&next, Type::BYTEA)]).await?,
+            None => self.ask(REMOVE_CLUSTER, &[(&encoded, Type::BYTEA)]).await?,
+        };
+        Ok(self.cluster().await? == next.copied())
+    }
+
     async fn announce(&self, node: &NodeRecord) -> Result<(), EngineError> {
         let encoded = node.encode();
         self.ask(ANNOUNCE, &[(&node.node, Type::TEXT), (&encoded, Type::BYTEA)]).await.map(drop)
@@ -259,6 +275,24 @@ impl Engine for Postgres {
             return Err(EngineError::Refused(StoreError::Engine("this version is forgotten".to_owned())));
         }
         Ok(pairs)
+    }
+
+    async fn copy(&self, number: u16) -> Result<Option<(Shard, Pairs)>, EngineError> {
+        let client = self.client().await?;
+        let copying = async {
+            let rows = client.query_typed_raw(COPY, [(i32::from(number), Type::INT4)]).await?;
+            pin_mut!(rows);
+            let (mut pairs, mut record) = (Pairs::new(), None);
+            while let Some(row) = rows.try_next().await? {
+                match row.try_get(3)? {
+                    Some(key) => _ = pairs.insert(key, row.try_get(4)?),
+                    None => record = Some(row),
+                }
+            }
+            Ok((record, pairs))
+        };
+        let (record, pairs) = self.within(LOAD_WITHIN, copying).await?;
+        Ok(record.as_ref().map(shard).transpose()?.map(|shard| (shard, pairs)))
     }
 
     async fn room(&self) -> Result<Room, EngineError> {

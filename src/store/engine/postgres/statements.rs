@@ -22,6 +22,12 @@ pub const FOUND_CLUSTER: &str = "
 WITH made AS (INSERT INTO lk_cluster (record) VALUES ($1) ON CONFLICT DO NOTHING RETURNING record)
 SELECT record FROM made UNION ALL SELECT record FROM lk_cluster LIMIT 1";
 
+pub const CLUSTER: &str = "SELECT record FROM lk_cluster";
+
+pub const REPLACE_CLUSTER: &str = "UPDATE lk_cluster SET record = $2 WHERE record = $1";
+
+pub const REMOVE_CLUSTER: &str = "DELETE FROM lk_cluster WHERE record = $1";
+
 pub const ANNOUNCE: &str = "
 INSERT INTO lk_node (name, version, record) VALUES ($1, nextval('lk_version'), $2)
 ON CONFLICT (name) DO UPDATE SET version = excluded.version, record = excluded.record";
@@ -55,5 +61,10 @@ SELECT version FROM owned";
 pub const LOAD: &str = "
 SELECT lk_shard.version, lk_pair.key, lk_pair.value FROM lk_shard LEFT JOIN lk_pair ON lk_pair.shard = lk_shard.number
 WHERE lk_shard.number = $1";
+
+/// The record and all pairs of a shard, in one statement too. One row has the record, the others have a key each.
+pub const COPY: &str = "
+SELECT number, version, record, NULL::bytea AS key, NULL::bytea AS value FROM lk_shard WHERE number = $1
+UNION ALL SELECT shard, 0, NULL, key, value FROM lk_pair WHERE shard = $1";
 
 pub const SIZE: &str = "SELECT pg_database_size(current_database())";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{
-    Nodes, SHARD, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
+    Nodes, SHARD, a_copy_is_of_one_moment, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
     an_idle_owner_shows_that_it_lives, block_on, nodes_announce_themselves, open, owner, steady, telling, told,
 };
 use crate::store::conformance::{self, Harness, commit_durably, put, wait_for};
@@ -57,6 +57,8 @@ fn a_cluster_in_memory_has_nodes_that_come_live_and_leave() {
     nodes_announce_themselves(&*node(&cluster, Faults::default()));
     a_shard_is_left_with_everything_in_it(|| node(&cluster, Faults::default()));
     an_idle_owner_shows_that_it_lives(&node(&Arc::new(Cluster::default()), Faults::default()));
+    let cluster = Arc::new(Cluster::default());
+    a_copy_is_of_one_moment(|| node(&cluster, Faults::default()));
 }
 
 #[test]

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use super::{EngineOptions, EngineStore};
 use crate::store::conformance::{Harness, commit_durably, put, wait_for};
-use crate::store::engine::{ClusterRecord, Engine, EngineError, NodeRecord, Owner, Shard, Tenure, Timing, Version};
+use crate::store::engine::{
+    ClusterRecord, ClusterState, Engine, EngineError, NodeRecord, Owner, Shard, Tenure, Timing, Version,
+};
 use crate::store::{Sequence, Store, StoreError, end_of_prefix};
 
 const SHARD: u16 = 3;
@@ -175,7 +177,8 @@ fn a_second_owner_fences_the_first<E: Engine>(mut node: impl FnMut() -> Arc<E>) 
 
 /// The first record of a cluster stays, and that of a node changes whenever it is written.
 fn nodes_announce_themselves<E: Engine>(engine: &E) {
-    let cluster = |shards| ClusterRecord { format: 4, shards: NonZeroU16::new(shards).unwrap(), key: 1 };
+    let state = ClusterState::Ready;
+    let cluster = |shards| ClusterRecord { format: 4, shards: NonZeroU16::new(shards).unwrap(), key: 1, state };
     let node = |name: &str| NodeRecord {
         node: name.to_owned(),
         url: format!("http://{name}"),
@@ -185,6 +188,16 @@ fn nodes_announce_themselves<E: Engine>(engine: &E) {
     for shards in [16, 8] {
         assert_eq!(until_answered(async || engine.found(&cluster(shards)).await), cluster(16));
     }
+    let filling = ClusterRecord { state: ClusterState::Filling { run: 7 }, ..cluster(16) };
+    let now = || until_answered(async || engine.cluster().await);
+    let replace =
+        |seen, next: Option<ClusterRecord>| until_answered(async || engine.replace(&seen, next.as_ref()).await);
+    assert!(!replace(cluster(8), Some(filling)) && now() == Some(cluster(16)), "it is another one");
+    assert!(replace(cluster(16), Some(filling)) && now() == Some(filling));
+    assert!(replace(cluster(16), Some(filling)), "it has happened");
+    assert!(!replace(cluster(16), None) && now() == Some(filling));
+    assert!(replace(filling, None) && now().is_none() && replace(filling, None));
+    assert_eq!(until_answered(async || engine.found(&cluster(16)).await), cluster(16));
     let nodes = || until_answered(async || engine.nodes().await);
     assert_eq!(nodes(), []);
     let mut versions = Vec::new();
@@ -210,6 +223,36 @@ fn a_shard_is_left_with_everything_in_it<E: Engine>(node: impl Fn() -> Arc<E>) {
     assert_eq!(second.get(b"a").unwrap(), Some(b"1".to_vec()));
     let taken = until_answered(async || engine.shards().await).remove(0);
     assert_eq!((taken.owner, taken.successor, taken.epoch), (Some(owner(2)), None, left.epoch + 1));
+}
+
+/// A copy has the batches up to the sequence of its record, and nothing of later ones, while the owner writes.
+fn a_copy_is_of_one_moment<E: Engine>(node: impl Fn() -> Arc<E>) {
+    let engine = node();
+    assert!(until_answered(async || engine.copy(SHARD).await).is_none(), "nobody has written it");
+    let store = open(&node(), &owner(1), &steady());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let next = (store.handed_in().0 + 1).to_string();
+                let mut batch = put("one", &*next);
+                batch.put(b"other".to_vec(), next.into_bytes());
+                commit_durably(&store, batch);
+            }
+        });
+        let mut seen = Vec::new();
+        while seen.len() < 5 {
+            let (shard, pairs) = until_answered(async || engine.copy(SHARD).await).unwrap();
+            let of = |key: &str| pairs.get(key.as_bytes()).map(|value| String::from_utf8(value.clone()).unwrap());
+            let written = (shard.sequence.0 > 0).then(|| shard.sequence.0.to_string());
+            assert_eq!((of("one"), of("other")), (written.clone(), written));
+            if seen.last() != Some(&shard.sequence) {
+                seen.push(shard.sequence);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(seen.is_sorted(), "{seen:?}");
+    });
 }
 
 /// While nothing is written, the record changes and the lease goes on.
