@@ -1,6 +1,6 @@
 //! A guess at the category of a failure that no signature matches, by the words of its text: logistic regression over
 //! hashed words and pairs of words. Its table of weights is trained from `tests/analysis_training` by
-//! `cargo run --example train-analysis`, which also prints how often it is right on texts that it has not seen.
+//! `cargo run --release --example train-analysis`, which also prints how often it is right on texts it has not seen.
 //!
 //! Pure, and bounded: it reads the last 8 KiB of a text.
 
@@ -56,7 +56,7 @@ mod tests {
     fn the_table_is_what_the_training_makes_of_the_data() {
         let model = Model::from_bytes(TABLE).unwrap();
         let expected = examples::stamp(&files());
-        assert_eq!(model.stamp, expected, "data or code have changed: cargo run --example train-analysis");
+        assert_eq!(model.stamp, expected, "data or code have changed: cargo run --release --example train-analysis");
         assert!(TABLE.len() < 400 * 1024);
     }
 
