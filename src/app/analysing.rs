@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::masks::PipelineMasks;
 use crate::actors::Environments;
 use crate::analysis::llm::{ApiKey, LlmSettings};
-use crate::analysis::service::{Analyses, EngineName, Engines, Masks, Sources};
+use crate::analysis::service::{Analyses, EngineName, Engines, Masks, PatchCheck, Sources};
 use crate::config::{AnalysisEngine, Settings};
-use crate::domain::PipelineKey;
+use crate::domain::{CommitId, PipelineKey};
+use crate::fixes::Repositories;
 use crate::http::{Node, WallClock};
 use crate::store::{Store, StoreError};
 
@@ -17,6 +18,7 @@ pub fn open(
     store: Arc<dyn Store>,
     environments: &Environments,
     masks: Masks,
+    repositories: Repositories,
     clock: WallClock,
 ) -> Result<Analyses, StoreError> {
     let sources = Sources {
@@ -24,6 +26,7 @@ pub fn open(
         environments: environments.clone(),
         logs: node.logs.clone(),
         masks,
+        patch_check: patch_check(repositories),
         clock,
         organizations: node.organizations,
     };
@@ -49,6 +52,16 @@ fn engines(settings: &Settings) -> Engines {
         AnalysisEngine::Llm => Some(EngineName::Llm),
     };
     Engines { default, llm }
+}
+
+fn patch_check(repositories: Repositories) -> PatchCheck {
+    Arc::new(move |pipeline: PipelineKey, commit: CommitId, patch: String| {
+        let repositories = repositories.clone();
+        Box::pin(async move {
+            let checked = repositories.check_patch(&pipeline, &commit, &patch).await;
+            checked.map_err(|error| error.to_string())
+        })
+    })
 }
 
 /// Masks all secrets that the steps of a pipeline may have seen.

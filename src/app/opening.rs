@@ -19,7 +19,7 @@ use crate::backup::Backups;
 use crate::config::{self, Settings};
 use crate::domain::{Identifier, Now, Timestamp};
 use crate::events::{Cause, Events};
-use crate::fixes::{self, Fixes};
+use crate::fixes::{self, Fixes, Repositories};
 use crate::git::{Git, GitSettings};
 use crate::http::{self, Connections, EventHubs, Node, Patience, RateLimits, Realm, Scans, StreamTiming, WallClock};
 use crate::idempotency::Keys;
@@ -175,13 +175,14 @@ pub async fn open_realm(
     declared::environments(&environments, settings, &pipelines).await?;
     declared::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
     let masks = analysing::masks(pipeline_masks);
-    let analyses = analysing::open((settings, node), store.clone(), &environments, masks.clone(), clock.clone())?;
+    let repositories = Repositories { git: node.git.clone(), pipelines: pipelines.clone(), vault: vault.clone() };
+    let of = (settings, node);
+    let analyses =
+        analysing::open(of, store.clone(), &environments, masks.clone(), repositories.clone(), clock.clone())?;
     let dependencies = fixes::FixDependencies {
-        git: node.git.clone(),
+        repositories,
         policy: policy(settings),
         analyses: analyses.clone(),
-        pipelines: pipelines.clone(),
-        vault: vault.clone(),
         masks,
         clock: clock.clone(),
     };

@@ -7,17 +7,16 @@ use parking_lot::Mutex;
 
 use super::document::{self, Document};
 use super::error::FixError;
-use super::github::{GitHub, NewPull, Repository as GitHubRepository};
+use super::github::{GitHub, NewPull};
 use super::links;
+use super::repositories::{Provision, Repositories, Target, open_secrets, unusable};
 use crate::analysis::service::{Analyses, Analysis, Clock, Mask, Masks, PullRequest, Pushing, Status};
 use crate::domain::{
     AnalysisId, CharClass, EventData, EventType, Identifier, Initiator, Malformed, PipelineKey, TextRule,
 };
 use crate::events::{self, Cause, NewEvent};
-use crate::git::{Author, Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
+use crate::git::{Author, Commit, GitError, RefName, TreePath, WorkTree};
 use crate::outbound::Policy;
-use crate::pipelines::{Pipelines, Provider, Repository};
-use crate::secrets::{SecretValue, Vault};
 use crate::shares::{Capacity, Places};
 use crate::store::Batch;
 
@@ -46,12 +45,10 @@ const RUN_BY_BUILD_SERVERS: [&str; 13] = [
 
 /// The parts of the server that fixes need.
 pub struct FixDependencies {
-    pub git: Git,
+    pub repositories: Repositories,
     /// Where requests to the API of a repository may go.
     pub policy: Policy,
     pub analyses: Analyses,
-    pub pipelines: Pipelines,
-    pub vault: Arc<Vault>,
     pub masks: Masks,
     pub clock: Clock,
 }
@@ -110,23 +107,6 @@ impl Title {
 /// The default name of a fix branch.
 fn branch_name(id: AnalysisId) -> String {
     format!("lockkeeper/fix-{id}")
-}
-
-/// A repository with its credential.
-struct Target {
-    remote: Remote,
-    base: RefName,
-    provision: Provision,
-}
-
-/// What is created besides the branch.
-enum Provision {
-    /// Nothing.
-    BranchOnly,
-    GitHubPull {
-        of: GitHubRepository,
-        token: SecretValue,
-    },
 }
 
 impl Fixes {
@@ -190,8 +170,7 @@ impl Fixes {
     async fn create(&self, analysis: Analysis, request: &FixRequest) -> Result<(Analysis, PullRequest), FixError> {
         let server = &self.inner.server;
         let key = &analysis.environment.pipeline;
-        let pipeline = server.pipelines.get(&key.organization, key.pipeline.as_str()).ok_or(FixError::NoRepository)?;
-        let target = self.target(key, pipeline.repository.as_ref().ok_or(FixError::NoRepository)?).await?;
+        let target = server.repositories.target(key).await?;
         let default_name = || RefName::parse(&branch_name(analysis.id)).map_err(unusable);
         let branch = request.branch.clone().map_or_else(default_name, Ok)?;
         if branch.may_equal(&target.base) {
@@ -214,31 +193,6 @@ impl Fixes {
         Ok((pushed, PullRequest { url, branch: branch.to_string(), number, created_at }))
     }
 
-    async fn target(&self, key: &PipelineKey, repository: &Repository) -> Result<Target, FixError> {
-        let url = RemoteUrl::parse(&repository.url, self.inner.server.git.allows_file()).map_err(unusable)?;
-        let base = RefName::parse(&repository.default_branch).map_err(unusable)?;
-        let token = self.credential(key, repository).await?;
-        let credential = token.as_ref().map(|token| Credential::token(token.reveal()));
-        let provision = match repository.provider {
-            Provider::Git => Provision::BranchOnly,
-            Provider::GitHub => {
-                let why = "its URL does not end in an owner and a repository, such as https://github.com/acme/shop";
-                let of = links::github(&repository.url, repository.api_url.as_deref());
-                let of = of.ok_or_else(|| FixError::UnusableRepository(why.to_owned()))?;
-                Provision::GitHubPull { of, token: token.ok_or(FixError::NoCredential)? }
-            }
-        };
-        Ok(Target { remote: Remote { url, credential }, base, provision })
-    }
-
-    async fn credential(&self, key: &PipelineKey, repository: &Repository) -> Result<Option<SecretValue>, FixError> {
-        let Some(name) = repository.credential.clone() else { return Ok(None) };
-        let (vault, key) = (self.inner.server.vault.clone(), key.clone());
-        let secrets = open_secrets(move || vault.open_for(&key).map_err(|error| error.to_string())).await?;
-        let found = secrets.into_iter().find(|(known, _)| *known == name);
-        found.map(|(_, value)| Some(value)).ok_or(FixError::CredentialNotFound(name))
-    }
-
     async fn mask(&self, key: &PipelineKey) -> Result<Mask, FixError> {
         let (masks, key) = (self.inner.server.masks.clone(), key.clone());
         open_secrets(move || masks(&key)).await
@@ -254,7 +208,7 @@ impl Fixes {
         document: &Document<'_>,
     ) -> Result<Analysis, FixError> {
         let server = &self.inner.server;
-        let git = server.git.on_behalf_of(&analysis.environment.pipeline.organization);
+        let git = server.repositories.git.on_behalf_of(&analysis.environment.pipeline.organization);
         // The remote's default branch may differ from the pipeline's.
         if git.default_branch(&target.remote).await?.is_some_and(|default| branch.may_equal(&default)) {
             return Err(FixError::DefaultBranch(branch.to_string()));
@@ -282,14 +236,6 @@ impl Fixes {
         tracing::info!(analysis = %analysis.id, %branch, %commit, "pushed a fix");
         Ok(analysis)
     }
-}
-
-/// Reads the vault on a thread that may wait for the disk.
-async fn open_secrets<T: Send + 'static>(
-    open: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, FixError> {
-    let opened = tokio::task::spawn_blocking(open).await;
-    opened.unwrap_or_else(|error| Err(error.to_string())).map_err(FixError::Secrets)
 }
 
 /// Commits the patch if there is one and it applies; otherwise the analysis as a document, with the patch next to it.
@@ -342,10 +288,6 @@ fn is_run_by_build_servers(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     let last = path.rsplit('/').next().unwrap_or_default();
     RUN_BY_BUILD_SERVERS.iter().any(|known| path.starts_with(known) || last.starts_with(known))
-}
-
-fn unusable(malformed: Malformed) -> FixError {
-    FixError::UnusableRepository(format!("one of its names {malformed}"))
 }
 
 fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Initiator) {

@@ -99,6 +99,15 @@ impl OrganizationGit {
         Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone(), commit))
     }
 
+    /// The same at a commit, if the remote gives it out by its hash.
+    pub async fn work_at(&self, remote: &Remote, base: &RefName, commit: &Commit) -> Result<WorkTree, GitError> {
+        let scratch = Scratch::with_tree(self.scratch())?;
+        self.run(&["init", "--quiet", "."], &scratch).await?;
+        let commit = refs::fetch_into(&self.program, remote, commit.as_str(), scratch.paths()).await?;
+        self.run(&["checkout", "--quiet", "--detach", commit.as_str()], &scratch).await?;
+        Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone(), commit))
+    }
+
     fn scratch(&self) -> &Path {
         &self.program.installed.settings.scratch
     }

@@ -326,6 +326,22 @@ async fn a_patch_and_a_file_go_onto_a_branch_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_patch_can_be_tried_on_a_commit_that_the_branch_has_left() {
+    let Some(fixture) = Fixture::new() else { return };
+    let deployed = Commit::parse(fixture.sh("git -C remote.git rev-parse main").trim()).unwrap();
+    fixture.file("steps/a.toml", "second");
+    fixture.push();
+    let (remote, main) = (fixture.remote(), name("main"));
+    let now = fixture.git.work_on(&remote, &main).await.unwrap();
+    assert!(matches!(now.apply(PATCH).await, Err(GitError::Patch(_))));
+    let then = fixture.git.work_at(&remote, &main, &deployed).await.unwrap();
+    assert_eq!(then.apply(PATCH).await.unwrap(), ["steps/a.toml"]);
+    let unknown = Commit::parse(&"0123456789".repeat(4)).unwrap();
+    let refused = fixture.git.work_at(&remote, &main, &unknown).await;
+    assert!(matches!(refused, Err(GitError::NotFound(_) | GitError::Failed(_) | GitError::Rejected(_))), "{refused:?}");
+}
+
+#[tokio::test]
 async fn the_default_branch_and_other_peoples_branches_are_never_pushed_over() {
     let Some(fixture) = Fixture::new() else { return };
     fixture.sh("cd clone && git push -q origin HEAD:release && git commit -q --allow-empty -m other && git push -q origin HEAD:taken");

@@ -2,7 +2,8 @@
 //! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
 //!
 //! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `templates`,
-//! `catalogue`, `translation`, `paths`, `general` → `text`, `tools`, `parts`.
+//! `catalogue`, `translation`, `paths`, `general` → `text`, `tools`, `parts`; and by itself `learnt`, a guess where no
+//! signature matches.
 
 mod baseline;
 mod case_view;
@@ -10,6 +11,7 @@ mod catalogue;
 mod causes;
 mod ends;
 mod general;
+mod learnt;
 mod noise;
 mod parts;
 mod paths;
@@ -35,8 +37,7 @@ use scan::Scan;
 /// Lines examined before other tasks get a turn: milliseconds, even for lines made to be slow.
 const LINES_PER_TURN: usize = 32;
 
-/// The learnt one, where there is one.
-const CLASSIFIER: Option<Classifier> = None;
+const CLASSIFIER: Classifier = learnt::guess;
 
 /// Cheap to create; the catalogue is compiled once, on first use.
 #[derive(Debug, Clone, Copy, Default)]

@@ -48,7 +48,7 @@ pub(super) fn finding(
     scan: &Scan,
     baseline: &Baseline,
     parts: Parts,
-    classifier: Option<Classifier>,
+    classifier: Classifier,
 ) -> Finding {
     let exit = ends::exit_meaning(view);
     let groups = rank::groups(view, scan, baseline, exit, parts);
@@ -58,8 +58,11 @@ pub(super) fn finding(
     }
     let weight_of_exit = exit.map_or(0.0, |exit| f64::from(exit.weight));
     let is_vague = choice.as_ref().is_none_or(|choice| choice.cause.cause.hit.signature().is_vague());
-    let classifier = classifier.filter(|_| parts.classifier && is_vague && exit.is_none());
-    if let Some(guessed) = classifier.and_then(|classifier| by_guess(view, scan, classifier, choice.as_ref())) {
+    if parts.classifier
+        && is_vague
+        && exit.is_none()
+        && let Some(guessed) = by_guess(view, scan, classifier, choice.as_ref())
+    {
         return guessed;
     }
     match (choice, exit) {

@@ -173,7 +173,7 @@ fn a_classifier_is_asked_only_where_no_signature_fires() {
         let view = CaseView::of(&case);
         let mut scan = Scan::new(Parts::ALL, view.action());
         scan.add(view.lines);
-        report::finding(&view, &scan, &Baseline::default(), Parts::ALL, Some(guess))
+        report::finding(&view, &scan, &Baseline::default(), Parts::ALL, guess)
     };
     let guessed = find(&["ledger 4 differs"]);
     assert_eq!((guessed.category, guessed.confidence), (Category::MigrationFailed, 0.48));

@@ -11,6 +11,7 @@ mod worker;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -20,7 +21,9 @@ pub use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standi
 use super::llm::LlmSettings;
 use super::stored;
 use crate::actors::Environments;
-use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, PipelineKey, Timestamp};
+use crate::domain::{
+    AnalysisId, CommitId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, PipelineKey, Timestamp,
+};
 use crate::logs::Logs;
 use crate::shares::{Capacity, Places};
 use crate::store::{Batch, Ordered, Store, StoreError, for_each};
@@ -42,12 +45,17 @@ pub type Mask = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// The mask of a pipeline's secrets, or why there is none.
 pub type Masks = Arc<dyn Fn(&PipelineKey) -> Result<Mask, String> + Send + Sync>;
 
+/// Checks that a patch applies to the repository of a pipeline at a commit, if it has one. The error says why it does not.
+pub type PatchCheck =
+    Arc<dyn Fn(PipelineKey, CommitId, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
 /// What analyses need from the rest of the server.
 pub struct Sources {
     pub store: Arc<dyn Store>,
     pub environments: Environments,
     pub logs: Logs,
     pub masks: Masks,
+    pub patch_check: PatchCheck,
     pub clock: Clock,
     /// The number of organizations that share the places to run.
     pub organizations: usize,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::builtin::Builtin;
 use super::super::llm::Llm;
 use super::super::record::{Analysis, Compared, Report, Standing, Status};
-use super::super::{Case, Engine, EngineName, Finding, WithFallback};
+use super::super::{Case, Engine, EngineError, EngineName, Finding, WithFallback};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
 use crate::domain::{EventData, EventType, Identifier};
 use crate::events::{self, Cause, NewEvent};
@@ -98,10 +98,24 @@ impl Analyses {
         let engine = self.engine(analysis);
         let mut closed = self.inner.closed.subscribe();
         let found = tokio::select! {
-            found = engine.analyse(&case) => found,
+            found = self.find_with(&*engine, analysis, &case) => found,
             _ = closed.wait_for(|closed| *closed) => return Ok(None),
         };
         found.map(|finding| Some(report(finding, &case))).map_err(|error| error.to_string())
+    }
+
+    /// Without a patch that does not apply, or cannot be checked: it is shown as a change that works.
+    async fn find_with(&self, engine: &dyn Engine, of: &Analysis, case: &Case) -> Result<Finding, EngineError> {
+        let mut finding = engine.analyse(case).await?;
+        let Some(fix) = &mut finding.fix else { return Ok(finding) };
+        if let Some(patch) = fix.patch.take() {
+            let check = &self.inner.sources.patch_check;
+            match check(of.environment.pipeline.clone(), case.commit.clone(), patch.clone()).await {
+                Ok(()) => fix.patch = Some(patch),
+                Err(why) => tracing::info!(analysis = %of.id, why, "a suggested patch is not shown"),
+            }
+        }
+        Ok(finding)
     }
 
     /// The requested engine if it is still configured, otherwise the builtin one.

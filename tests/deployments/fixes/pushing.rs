@@ -63,16 +63,29 @@ async fn a_patch_is_applied_to_what_the_default_branch_has_now() {
 }
 
 #[tokio::test]
-async fn a_patch_that_does_not_apply_lies_beside_the_document_that_says_why() {
+async fn a_patch_that_does_not_apply_is_not_shown() {
     let elsewhere = PATCH.replace("retries = 1", "retries = 2");
     let Some(harness) = Harness::suggesting(&elsewhere).await else { return };
     let analysis = harness.analysis().await;
+    assert!(analysis["suggestedFix"]["summary"].is_string(), "{analysis:#}");
+    assert!(analysis["suggestedFix"]["patch"].is_null(), "{analysis:#}");
+    harness.propose(&analysis, json!({})).await.created();
+    let changed = harness.git(&format!("diff --name-only main {}", branch(&analysis)));
+    assert_eq!(changed, format!(".lockkeeper/analyses/{}.md", analysis["analysisId"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn a_patch_that_no_longer_applies_lies_beside_the_document_that_says_why() {
+    let Some(harness) = Harness::suggesting(PATCH).await else { return };
+    let analysis = harness.analysis().await;
+    assert_eq!(analysis["suggestedFix"]["patch"], PATCH, "{analysis:#}");
+    harness.sh("cd clone && echo retries=7 > settings.toml && git commit -qam later && git push -q origin HEAD:main");
     harness.propose(&analysis, json!({})).await.created();
     let (name, id) = (branch(&analysis), analysis["analysisId"].as_str().unwrap());
     let folder = ".lockkeeper/analyses";
     let changed = harness.git(&format!("diff --name-only main {name}"));
     assert_eq!(changed, format!("{folder}/{id}.md\n{folder}/{id}.patch"));
-    assert_eq!(harness.git(&format!("show {name}:{folder}/{id}.patch")), elsewhere.trim_end());
+    assert_eq!(harness.git(&format!("show {name}:{folder}/{id}.patch")), PATCH.trim_end());
     let document = harness.git(&format!("show {name}:{folder}/{id}.md"));
     assert!(document.contains("It was not applied:") && document.contains("does not apply"), "{document}");
 }
