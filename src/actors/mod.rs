@@ -37,7 +37,7 @@ pub use environments::past::UtilisationFound;
 pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
 pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};
 pub use failure::Failure;
-pub use ports::{Clock, Definitions, Executor, Options};
+pub use ports::{Clock, Definitions, Executor, LogKeeper, Options};
 pub use services::clients::{ClaimOutcome, Keyed};
 pub use services::watchers::Watch;
 pub use skipping::skip_fencing_tokens;

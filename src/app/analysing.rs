@@ -23,6 +23,7 @@ pub fn open(
         store,
         environments: environments.clone(),
         logs: node.logs.clone(),
+        archive: node.archive.clone(),
         masks,
         clock,
         organizations: node.organizations,

@@ -20,6 +20,7 @@ pub use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standi
 use super::llm::LlmSettings;
 use super::stored;
 use crate::actors::Environments;
+use crate::archive::Archive;
 use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, PipelineKey, Timestamp};
 use crate::logs::Logs;
 use crate::shares::{Capacity, Places};
@@ -47,6 +48,8 @@ pub struct Sources {
     pub store: Arc<dyn Store>,
     pub environments: Environments,
     pub logs: Logs,
+    /// For parts of logs that other nodes wrote.
+    pub archive: Archive,
     pub masks: Masks,
     pub clock: Clock,
     /// The number of organizations that share the places to run.
