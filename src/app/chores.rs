@@ -53,8 +53,10 @@ pub struct House {
     /// The organizations that files declare.
     pub organizations: Vec<Identifier>,
     /// Where the deployment of a log is, whose organization is known in a cluster.
-    pub place_of: Box<dyn Fn(Option<&Identifier>) -> LogPlace + Send + Sync>,
+    pub place_of: LogPlaces,
 }
+
+pub type LogPlaces = Box<dyn Fn(Option<&Identifier>) -> LogPlace + Send + Sync>;
 
 pub enum LogPlace {
     /// In a realm of this process.
