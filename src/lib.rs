@@ -65,6 +65,8 @@ pub mod analysis;
 #[cfg(feature = "server")]
 pub mod app;
 #[cfg(feature = "server")]
+pub mod archive;
+#[cfg(feature = "server")]
 pub mod auth;
 #[cfg(feature = "server")]
 pub mod backup;

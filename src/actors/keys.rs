@@ -114,6 +114,26 @@ pub fn approvals_of_deployment(organization: &Identifier, id: DeploymentId) -> V
     seeded(b"a/", organization, id.0)
 }
 
+/// `n/{organization}/{seed}`: the parts of a deployment's log, in a cluster.
+pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+    seeded(b"n/", organization, id.0)
+}
+
+/// `nd/{organization}/{seed}`: the same of a deployment that is no longer kept, until the store of logs has nothing of it.
+pub fn dropped_log(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+    seeded(DROPPED_LOGS, organization, id.0)
+}
+
+/// The prefix of all such logs.
+pub const DROPPED_LOGS: &[u8] = b"nd/";
+
+/// The deployment under a key of this kind.
+pub fn parse_dropped_log(key: &[u8]) -> Option<(Identifier, DeploymentId)> {
+    let (key, seed) = key.strip_prefix(DROPPED_LOGS)?.split_last_chunk::<12>()?;
+    let organization = Identifier::parse(std::str::from_utf8(key.strip_suffix(b"/")?).ok()?).ok()?;
+    Some((organization, DeploymentId(IdSeed(*seed))))
+}
+
 /// `r/{organization}/{pipeline}/{environment}`: marks that a deployment here is unfinished.
 pub fn unfinished(key: &EnvironmentKey) -> Vec<u8> {
     path(b"r/", &key.pipeline, &[key.name.as_str().as_bytes()])

@@ -39,7 +39,7 @@ pub use environments::past::UtilisationFound;
 pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
 pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};
 pub use failure::Failure;
-pub use ports::{Clock, Definitions, Executor, Options, TicketLane};
+pub use ports::{Clock, Definitions, Executor, LogKeeper, Options, TicketLane};
 pub use services::clients::{ClaimOutcome, Keyed};
 pub use services::watchers::Watch;
 pub use skipping::skip_fencing_tokens;

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::{DeploymentId, EnvironmentKey, Now, PipelineKey, PipelineNow, StageOrder};
+use crate::domain::{DeploymentId, EnvironmentKey, Identifier, Now, PipelineKey, PipelineNow, StageOrder};
 use crate::shares::Capacity;
 
 /// Reads both clocks. A function, so that tests can move the time.
@@ -25,6 +25,18 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Cleans up what a deployment of an earlier run of the server left running.
     fn sweep(&self, environment: &EnvironmentKey, deployment: DeploymentId);
+}
+
+/// Where the output of stages lies that begin here, in a cluster.
+pub trait LogKeeper: Send + Sync + 'static {
+    /// The name of this node.
+    fn node(&self) -> &str;
+
+    /// Whether logs are uploaded to a store.
+    fn uploads(&self) -> bool;
+
+    /// Whether this node still has this part of a log.
+    fn has(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> bool;
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -25,6 +25,7 @@ pub fn open(
         store,
         environments: environments.clone(),
         logs: node.logs.clone(),
+        archive: node.archive.clone(),
         masks,
         patch_check: patch_check(repositories),
         clock,

@@ -9,11 +9,12 @@ use tokio::task::JoinHandle;
 
 use super::opening::RealmsHere;
 use super::{census, certificates};
+use crate::archive::Archive;
 use crate::config::Settings;
-use crate::domain::{DeploymentId, Identifier};
+use crate::domain::Identifier;
 use crate::events::{Retention, Sealer, Sweeper};
 use crate::http::{Node, Realm, RunningServer};
-use crate::logs::LogOwner;
+use crate::logs::{LogFile, LogOwner};
 use crate::runner::Runner;
 use crate::store::StoreError;
 
@@ -41,6 +42,9 @@ const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while logs take too much space: each looks up the deployment of every log.
 const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
 
+/// Logs that are read at once in order to be removed from the store of logs.
+const DROPPED_LOGS_AT_ONCE: usize = 100;
+
 /// The process and its realms, as their chores see them.
 pub struct House {
     pub node: Arc<Node>,
@@ -48,8 +52,18 @@ pub struct House {
     pub realms: RealmsHere,
     /// The organizations that files declare.
     pub organizations: Vec<Identifier>,
-    /// Whether no other process has a part of the organizations.
-    pub has_all: bool,
+    /// Where the deployment of a log is, whose organization is known in a cluster.
+    pub place_of: LogPlaces,
+}
+
+pub type LogPlaces = Box<dyn Fn(Option<&Identifier>) -> LogPlace + Send + Sync>;
+
+pub enum LogPlace {
+    /// In a realm of this process.
+    Here(Arc<Realm>),
+    Elsewhere,
+    /// On its way.
+    Unknown,
 }
 
 /// Starts the chores of the process; they run until they are aborted.
@@ -76,13 +90,14 @@ pub fn begin(
 }
 
 /// Starts those of a realm that take their own time.
-pub fn begin_of_realm(realm: &Arc<Realm>, settings: &Settings) -> Vec<JoinHandle<()>> {
+pub fn begin_of_realm(realm: &Arc<Realm>, settings: &Settings, archive: &Archive) -> Vec<JoinHandle<()>> {
     vec![
         actix_web::rt::spawn(sweep_keys(realm.clone())),
         actix_web::rt::spawn(sweep_sign_ins(realm.clone())),
         actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
         actix_web::rt::spawn(seal_events(realm.clone())),
         actix_web::rt::spawn(keep_time(realm.clone())),
+        actix_web::rt::spawn(remove_dropped_logs(realm.clone(), archive.clone())),
     ]
 }
 
@@ -232,6 +247,35 @@ async fn seal_events(realm: Arc<Realm>) {
     }
 }
 
+/// Removes from the store of logs what deployments have left there that are no longer kept.
+async fn remove_dropped_logs(realm: Arc<Realm>, archive: Archive) {
+    let (mut every, mut fails) = (tokio::time::interval(FILES_SWEPT_EVERY), false);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let removed = remove_some_dropped_logs(&realm, &archive).await;
+        if let (Err(error), false) = (&removed, fails) {
+            tracing::warn!(error, "cannot remove old logs from the store of logs; trying again until it works");
+        }
+        fails = removed.is_err();
+    }
+}
+
+async fn remove_some_dropped_logs(realm: &Realm, archive: &Archive) -> Result<(), String> {
+    loop {
+        let dropped = realm.environments.dropped_logs(DROPPED_LOGS_AT_ONCE).map_err(|error| error.to_string())?;
+        for log in &dropped {
+            if !archive.remove(log).await.map_err(|error| error.to_string())? {
+                return Ok(());
+            }
+            realm.environments.log_is_removed(log).await.map_err(|error| error.to_string())?;
+        }
+        if dropped.len() < DROPPED_LOGS_AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
 /// Removes the files of deployments that are no longer needed. Those of an organization that is not declared this time stay,
 /// like all its data: a start without its file must cost nothing.
 async fn sweep_files(house: House) {
@@ -267,14 +311,19 @@ impl House {
         let holds_work =
             |id| realms.iter().any(|realm| realm.environments.holds_work(organizations.iter(), id).unwrap_or(true));
         self.runner.remove_work_dirs(holds_work);
-        self.node.logs.sweep(|id| self.owner_of_log(&realms, &organizations, id));
+        self.node.logs.sweep(|file| self.owner_of_log(&organizations, file));
         Ok(())
     }
 
-    fn owner_of_log(&self, realms: &[Arc<Realm>], organizations: &[Identifier], id: DeploymentId) -> LogOwner {
-        let mut unread = !self.has_all;
-        for (realm, organization) in realms.iter().flat_map(|realm| organizations.iter().map(move |id| (realm, id))) {
-            match realm.environments.deployment(organization, id) {
+    fn owner_of_log(&self, organizations: &[Identifier], file: &LogFile) -> LogOwner {
+        let realm = match (self.place_of)(file.organization.as_ref()) {
+            LogPlace::Here(realm) => realm,
+            LogPlace::Elsewhere => return LogOwner::Foreign,
+            LogPlace::Unknown => return LogOwner::Unknown,
+        };
+        let mut unread = false;
+        for organization in file.organization.as_ref().map_or(organizations, std::slice::from_ref) {
+            match realm.environments.deployment(organization, file.deployment) {
                 Ok(Some(_)) => return LogOwner::Organization(organization.clone()),
                 Ok(None) => {}
                 Err(_) => unread = true,

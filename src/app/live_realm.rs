@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::chores;
+use crate::archive::Archive;
 use crate::config::Settings;
 use crate::events::Sealer;
 use crate::http::Realm;
@@ -22,9 +23,9 @@ pub struct LiveRealm {
 }
 
 impl LiveRealm {
-    pub fn begin(realm: Realm, settings: &Settings) -> Self {
+    pub fn begin(realm: Realm, settings: &Settings, archive: &Archive) -> Self {
         let realm = Arc::new(realm);
-        let chores = chores::begin_of_realm(&realm, settings);
+        let chores = chores::begin_of_realm(&realm, settings, archive);
         let webhooks = realm.webhooks.clone();
         let delivering = actix_web::rt::spawn(async move { webhooks.run().await });
         Self { realm, chores, delivering }

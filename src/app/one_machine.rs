@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::chores::{self, House};
+use super::chores::{self, House, LogPlace};
 use super::error::ServeError;
 use super::listening::{listen_options, reserve};
 use super::live_realm::LiveRealm;
@@ -15,8 +15,10 @@ use super::stopping::{Signals, drain, stop};
 use super::stores::open_store;
 use super::{greeting, isolation, step_users};
 use crate::actors::TicketLane;
+use crate::archive::Archive;
 use crate::config::Settings;
 use crate::http::{self, OPERATOR_SOCKET, OperatorSocket, Realm, Served};
+use crate::logs::{self, Logs};
 use crate::steady_clock::SteadyClock;
 use crate::telemetry;
 
@@ -32,7 +34,8 @@ pub async fn serve(settings: &Settings, discard_damaged_log: bool, step_umask: u
     let store = Arc::new(open_store(settings, discard_damaged_log)?);
     let listen = listen_options(settings);
     let listeners = reserve(settings)?;
-    let node = Arc::new(opening::open_node(settings, metrics.clone())?);
+    let logs = Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes)?;
+    let node = Arc::new(opening::open_node(settings, metrics.clone(), (logs, Archive::default()))?);
     let users = if isolation::needs_users(settings) {
         step_users::open(&*store, &settings.organizations, settings.runner.users).await?
     } else {
@@ -47,23 +50,25 @@ pub async fn serve(settings: &Settings, discard_damaged_log: bool, step_umask: u
         logged,
         steady,
         clock: opening::wall_clock(),
+        log_keeper: None,
         steps_over_at: None,
         makes_admin: true,
         tickets: TicketLane::ONLY,
     };
     let OpenedRealm { realm, first_admin } = opening::open_realm(settings, realm_store, &node, &steps).await?;
-    let mut live = LiveRealm::begin(realm, settings);
+    let mut live = LiveRealm::begin(realm, settings, &Archive::default());
     let realm = live.realm.clone();
     let running = http::start(&listen, listeners, node.clone(), Served::Only(realm.clone()))
         .map_err(|error| ServeError::listen(settings.listen, &error))?;
     let operator_socket = open_operator_socket(settings, realm.clone());
     greeting::greet(settings, &running, &realm.accounts, &steps.isolation, first_admin.as_ref());
+    let only = realm.clone();
     let house = House {
         node,
         runner: steps.runner.clone(),
         realms: Arc::new(move || vec![realm.clone()]),
         organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
-        has_all: true,
+        place_of: Box::new(move |_| LogPlace::Here(only.clone())),
     };
     let chores = chores::begin(house, &running, settings.environments.idle, metrics, hangup);
 

@@ -13,7 +13,8 @@ use super::isolation::FoundIsolation;
 use super::masks::PipelineMasks;
 use super::runner_host::{Hosts, PipelineDefinitions, RunnerExecutor, RunnerHost};
 use super::{analysing, declared, isolation, orphans};
-use crate::actors::{Clock, Environments, Options, TicketLane};
+use crate::actors::{Clock, Environments, LogKeeper, Options, TicketLane};
+use crate::archive::Archive;
 use crate::auth::{Accounts, AccountsError, Member, NewToken, Password, TokenText};
 use crate::backup::Backups;
 use crate::config::{self, Settings};
@@ -35,7 +36,7 @@ use crate::sso::SingleSignOn;
 use crate::steady_clock::SteadyClock;
 use crate::store::{self, LoggedStore, Store};
 use crate::webhooks::Webhooks;
-use crate::{logs, runner, secrets, telemetry, webhooks};
+use crate::{runner, secrets, telemetry, webhooks};
 
 /// The folder of working directories of deployments in the data directory.
 const WORK: &str = "work";
@@ -45,10 +46,13 @@ const GIT: &str = "git";
 const LOG_FOLLOWERS_MAX: usize = 1_000;
 
 /// Opens the parts of the process, shared by all realms.
-pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Result<Node> {
+pub fn open_node(
+    settings: &Settings,
+    metrics: PrometheusHandle,
+    (logs, archive): (Logs, Archive),
+) -> std::io::Result<Node> {
     let organizations = settings.organizations.len();
     Ok(Node {
-        name: settings.cluster.as_ref().map(|cluster| cluster.node.clone()),
         connections: Connections::new(Patience {
             idle: settings.http.keep_alive,
             silence: settings.http.keep_alive + settings.http.head_timeout,
@@ -58,7 +62,8 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         log_reads: Scans::of_logs(organizations),
         audits: Limited::new(1),
         git: open_git(settings)?,
-        logs: Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes)?,
+        logs,
+        archive,
         log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
         held_connections: OnceLock::new(),
         shards: OnceLock::new(),
@@ -109,6 +114,8 @@ pub struct RealmStore {
     pub logged: Option<Arc<LoggedStore>>,
     pub clock: WallClock,
     pub steady: SteadyClock,
+    /// Who keeps the output of stages, in a cluster.
+    pub log_keeper: Option<Box<dyn LogKeeper>>,
     /// From then on, no step of an earlier owner can be running.
     pub steps_over_at: Option<Instant>,
     /// Whether it has the organization whose admin gets a token at the first start.
@@ -134,7 +141,7 @@ pub struct FirstAdmin {
 /// organizations of this store alone.
 pub async fn open_realm(
     settings: &Settings,
-    RealmStore { store, number, logged, clock, steady, steps_over_at, makes_admin, tickets }: RealmStore,
+    RealmStore { store, number, logged, clock, steady, log_keeper, steps_over_at, makes_admin, tickets }: RealmStore,
     node: &Node,
     steps: &Steps,
 ) -> Result<OpenedRealm, ServeError> {
@@ -161,6 +168,9 @@ pub async fn open_realm(
     let definitions = PipelineDefinitions { pipelines: pipelines.clone(), registries: registries.clone() };
     let environments =
         open_environments((settings, node), (store.clone(), tickets), clock.clone(), &steady, definitions)?;
+    if let Some(keeper) = log_keeper {
+        environments.set_log_keeper(keeper);
+    }
     let pipeline_masks = PipelineMasks::new(vault.clone());
     let host = Arc::new(RunnerHost::new(
         environments.clone(),

@@ -204,6 +204,10 @@ impl Host for Hosts {
         .boxed()
     }
 
+    fn log_part(&self, job: &StageJob) -> u32 {
+        self.of(&job.environment).map_or(0, |host| host.log_part(job))
+    }
+
     fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
         async move {
             if let Some(host) = self.of(&job.environment) {
@@ -273,6 +277,12 @@ impl Host for RunnerHost {
             async move { environments.ask(&key, BeginStage(of)).await }
         };
         self.report_until_decided(&job.environment, of.deployment, tell).boxed()
+    }
+
+    /// If the parts cannot be read, another node has the shard, and this process ends.
+    fn log_part(&self, job: &StageJob) -> u32 {
+        let parts = self.environments.log_parts(&job.environment.pipeline.organization, job.order.deployment);
+        parts.ok().and_then(|parts| parts.last().map(|part| part.number)).unwrap_or_default()
     }
 
     /// Not retried: the next report includes this one.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::fault::{Fault, Place};
+use super::log_store::LogStoreDraft;
 use super::settings::{Cluster, Engine, EngineCertificates, EngineChoice, EtcdEngine, PostgresEngine, Settings};
 use crate::secrets::SecretValue;
 
@@ -26,6 +27,8 @@ pub(super) struct ClusterDraft {
     pub(super) shards: NonZeroU16,
     pub(super) quota_bytes: u64,
     pub(super) step_lease: Duration,
+    pub(super) logs: LogStoreDraft,
+    pub(super) foreign_log_bytes: u64,
 }
 
 impl Default for ClusterDraft {
@@ -46,6 +49,8 @@ impl Default for ClusterDraft {
             shards: NonZeroU16::MIN,
             quota_bytes: 0,
             step_lease: Duration::ZERO,
+            logs: LogStoreDraft::default(),
+            foreign_log_bytes: 0,
         }
     }
 }
@@ -105,6 +110,7 @@ impl ClusterDraft {
                 }
             },
         };
+        let logs = self.logs.settle(faults);
         let node = if self.node.is_empty() { host_name() } else { self.node };
         Some(Cluster {
             engine,
@@ -114,6 +120,8 @@ impl ClusterDraft {
             shards: self.shards,
             quota_bytes: self.quota_bytes,
             step_lease: self.step_lease,
+            logs,
+            foreign_log_bytes: self.foreign_log_bytes,
         })
     }
 }

@@ -17,6 +17,7 @@ use crate::secrets::SecretValue;
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place};
 use super::keys::{LOG_FILTER_MAX, ORGANIZATIONS_MAX, SEARCH_PATH_MAX, STEP_PATHS_MAX};
+use super::log_store::LogsUrl;
 use super::settings::{FileUrls, LogFormat, UserRange};
 
 /// A value before it is checked.
@@ -197,6 +198,11 @@ impl Given<'_> {
             return Err(Unfit::is(format!("{} of them", found.len())));
         }
         Ok(found)
+    }
+
+    pub(super) fn logs_url(&self) -> Result<Option<LogsUrl>, Unfit> {
+        let text = self.text()?;
+        if text.is_empty() { Ok(None) } else { LogsUrl::parse(text).map(Some).ok_or(Unfit::Unsaid) }
     }
 
     pub(super) fn database_url(&self) -> Result<Option<SecretValue>, Unfit> {

@@ -12,6 +12,7 @@ use crate::secrets::{MasterKey, SecretValue};
 use super::cluster::ClusterDraft;
 use super::fault::{Fault, Place};
 use super::given::{Given, Unfit};
+use super::log_store::LogsUrl;
 use super::settings::{
     Analysis, AnalysisEngine, AnalysisLlm, Auth, ClientCertificates, EngineChoice, Environments, Events, FileUrls, Git,
     Http, Idempotency, Isolation, Log, LogFormat, Outbound, Runner, Settings, StepNetwork, Storage, UserRange,
@@ -147,6 +148,8 @@ pub(super) enum Kind {
     ClusterEngine(fn(&mut Draft, EngineChoice)),
     /// At most this many http or https URLs.
     Urls(usize, fn(&mut Draft, Vec<String>)),
+    /// Where logs are kept, or nothing.
+    LogsUrl(fn(&mut Draft, Option<LogsUrl>)),
     /// The URL of a database; one with a password only from the environment.
     DatabaseUrl(fn(&mut Draft, Option<SecretValue>)),
     /// An http or https URL, or nothing.
@@ -192,6 +195,7 @@ impl Kind {
             | Kind::AnalysisEngine(_)
             | Kind::ClusterEngine(_)
             | Kind::Urls(..)
+            | Kind::LogsUrl(_)
             | Kind::DatabaseUrl(_)
             | Kind::Url(_)
             | Kind::PublicUrl(_)
@@ -329,6 +333,12 @@ pub(super) const KEYS: &[Key] = &[
         d.cluster.shards = u16::try_from(n).ok().and_then(NonZeroU16::new).unwrap_or(d.cluster.shards);
     })),
     key("cluster.step_lease_seconds", Kind::Number(5, 600, |d, n| d.cluster.step_lease = seconds(n))),
+    key("cluster.logs", Kind::LogsUrl(|d, url| d.cluster.logs.url = url)),
+    key("cluster.logs_endpoint", Kind::Url(|d, url| d.cluster.logs.endpoint = url)),
+    key("cluster.logs_region", Kind::Name(64, |d, region| d.cluster.logs.region = region)),
+    key("cluster.logs_key_id", Kind::Name(256, |d, id| d.cluster.logs.key_id = id)),
+    key("cluster.logs_secret", Kind::Secret(|d, value| d.cluster.logs.secret = Some(value))),
+    key("cluster.foreign_log_mb", Kind::Number(1, 1_048_576, |d, n| d.cluster.foreign_log_bytes = mebibytes(n))),
     key("cluster.quota_mb", Kind::Number(64, 1_048_576, |d, n| d.cluster.quota_bytes = mebibytes(n))),
 ];
 
@@ -391,6 +401,7 @@ impl Key {
             }
             Kind::ClusterEngine(put) => given.choice(EngineChoice::ALL, EngineChoice::as_str).map(|e| put(draft, e)),
             Kind::Urls(count, put) => given.urls(count).map(|urls| put(draft, urls)),
+            Kind::LogsUrl(put) => given.logs_url().map(|url| put(draft, url)),
             Kind::DatabaseUrl(put) => given.database_url().map(|url| put(draft, url)),
             Kind::Url(put) => given.url().map(|url| put(draft, url)),
             Kind::PublicUrl(put) => given.public_url().map(|url| put(draft, url)),
@@ -458,6 +469,9 @@ impl Key {
             Kind::AnalysisEngine(_) => "\"builtin\", \"llm\" or \"off\"".to_owned(),
             Kind::ClusterEngine(_) => "\"off\", \"etcd\" or \"postgres\"".to_owned(),
             Kind::Urls(count, _) => format!("a list of at most {count} http or https URLs, with commas between them in a variable"),
+            Kind::LogsUrl(_) => {
+                "\"file:///\" with the path of a directory, \"s3://\" with a bucket and perhaps a prefix, or \"\"".to_owned()
+            }
             Kind::DatabaseUrl(_) => {
                 let variable = self.variable();
                 format!("a URL such as \"postgresql://user@host/name\", or \"\"; one with a password is taken from {variable} alone")

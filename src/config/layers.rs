@@ -12,7 +12,7 @@ use super::document::{Document, type_of};
 use super::fault::{Fault, Place};
 use super::given::Given;
 use super::keys::{Draft, KEYS, Key};
-use super::organization;
+use super::{log_store, organization};
 use crate::nearest::nearest;
 
 /// The flags of the command line.
@@ -138,9 +138,15 @@ fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(section, _)| section == name))
 }
 
+/// Whether an environment variable may be a setting.
+pub(super) fn is_ours(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
+}
+
 /// Whether an environment variable holds a secret setting, or a token of a client.
 pub fn is_secret_variable(name: &OsStr) -> bool {
     [CLIENT_TOKEN, IDENTITY_TOKEN].iter().any(|secret| name == OsStr::new(secret))
+        || log_store::is_secret_variable(name)
         || KEYS.iter().any(|key| key.kind.is_secret() && name == OsStr::new(&key.variable()))
 }
 

@@ -11,6 +11,7 @@ mod given;
 mod identities;
 mod keys;
 mod layers;
+mod log_store;
 mod organization;
 mod providers;
 mod settings;
@@ -29,8 +30,8 @@ pub use layers::{Flags, is_secret_variable};
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
     Analysis, AnalysisEngine, AnalysisLlm, Auth, Cluster, Engine, EngineCertificates, EngineChoice, Environments,
-    EtcdEngine, Events, FileUrls, Git, Http, Idempotency, Isolation, Log, LogFormat, Outbound, PostgresEngine,
-    RateLimit, Runner, Settings, StepNetwork, Storage, Tls, UserRange, Webhooks,
+    EtcdEngine, Events, FileUrls, Git, Http, Idempotency, Isolation, Log, LogFormat, LogStore, Outbound,
+    PostgresEngine, RateLimit, Runner, S3Store, Settings, StepNetwork, Storage, Tls, UserRange, Webhooks,
 };
 pub use step_file::read_step;
 
@@ -80,10 +81,12 @@ where
     let environment: BTreeMap<OsString, OsString> = environment
         .into_iter()
         .map(|(name, value)| (name.into(), value.into()))
-        .filter(|(name, _)| name.as_encoded_bytes().starts_with(layers::PREFIX.as_bytes()))
+        .filter(|(name, _)| layers::is_ours(name) || log_store::VARIABLES.iter().any(|known| name == known))
         .collect();
+    let (environment, others) = environment.into_iter().partition(|(name, _)| layers::is_ours(name));
     let mut faults = Vec::new();
     let mut draft = defaults(&mut faults);
+    draft.cluster.logs.variables = others;
     if let Some((path, place)) = settings_file(flags, &environment) {
         match Document::read(&path) {
             Ok(document) => layers::lay_file(&document, &mut draft, &mut faults),

@@ -148,6 +148,32 @@ pub struct Cluster {
     pub quota_bytes: u64,
     /// Steps end when their node could not show for so long that it still owns them.
     pub step_lease: Duration,
+    /// Where logs are kept that outlive their node.
+    pub logs: Option<LogStore>,
+    /// How much a node keeps of the logs of shards that it does not own.
+    pub foreign_log_bytes: u64,
+}
+
+/// Where the logs of all nodes are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogStore {
+    /// Of which all nodes see the same.
+    Directory(PathBuf),
+    S3(S3Store),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct S3Store {
+    pub bucket: String,
+    /// Of all objects.
+    pub prefix: String,
+    /// `None`: Amazon's.
+    pub endpoint: Option<String>,
+    pub region: String,
+    pub key_id: String,
+    pub secret: SecretValue,
+    /// Of credentials that expire.
+    pub session_token: Option<SecretValue>,
 }
 
 /// The database of a cluster.

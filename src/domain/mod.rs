@@ -19,6 +19,7 @@ mod intervene;
 mod invariant_tests;
 pub mod invariants;
 mod lease;
+mod log_parts;
 pub(crate) mod named;
 pub mod pipeline;
 mod pool;
@@ -69,6 +70,7 @@ pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{
     Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, MakeKnown, Seen, StopWaiting, Undelivered,
 };
+pub use log_parts::{DroppedLog, LogPart};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
 pub use pool::{Availability, ClaimAny, HungUp, POOL_LENGTH_MAX, Pool, Unserved};
 pub use queue::{

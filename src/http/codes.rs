@@ -237,8 +237,8 @@ codes! {
         "The server is stopping. Try again after `Retry-After`.";
     EngineUnavailable = "engine_unavailable", SERVICE_UNAVAILABLE, "The cluster cannot answer",
         "The nodes of the cluster cannot reach their engine, or the organization's shard is being taken over by another node. Try again after `Retry-After`, with the same `Idempotency-Key` if there was one.";
-    LogUnavailable = "log_unavailable", SERVICE_UNAVAILABLE, "The log is on another node",
-        "In a cluster, the log of a deployment lies on the node that ran it. It can be read again when that node owns the organization's shard.";
+    LogUnavailable = "log_unavailable", SERVICE_UNAVAILABLE, "The log is on a node that is away",
+        "In a cluster, the log of a deployment lies on the node that ran it, and with `cluster.logs` also in a store that all nodes reach. Neither could be reached, or there was no space to fetch it. It can be read when the node is back that the detail names.";
     NotTheOwner = "not_the_owner", MISDIRECTED_REQUEST, "Another node owns the shard",
         "The request was passed on to a node that does not own the organization's shard. Only nodes get this answer from each other; if you do, remove the header `Lockkeeper-Via`.";
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "Internal error",

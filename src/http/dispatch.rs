@@ -21,10 +21,12 @@ pub async fn dispatch(
     let handler = match resource.handler(request.method())? {
         Handler::OfRealm(handler) => handler,
         Handler::FromNodes(handler) if request.via().is_some() => handler,
-        Handler::FromNodes(_) => return Err(refusals::route_not_found(request.path()).into()),
-        Handler::OfNode(handler) => {
-            let parameters = resource.parameters.clone();
-            return handler(Call::new(front.clone(), request.clone(), incoming, id.clone(), parameters)).await;
+        Handler::OfNode(handler) => return handler(of_node(front, resource, request, incoming, id)).await,
+        Handler::OfNodeFromNodes(handler) if request.via().is_some() => {
+            return handler(of_node(front, resource, request, incoming, id)).await;
+        }
+        Handler::FromNodes(_) | Handler::OfNodeFromNodes(_) => {
+            return Err(refusals::route_not_found(request.path()).into());
         }
     };
     let handling = Handling { front, resource, handler, request, id };
@@ -33,4 +35,8 @@ pub async fn dispatch(
         // Boxed, since requests on one machine need no room for it.
         Realms::Shards(cluster) => Box::pin(routing::route(cluster, &handling, incoming)).await,
     }
+}
+
+fn of_node(front: &Front, resource: &Resource, request: &Request, incoming: Incoming, id: &RequestId) -> Call<Front> {
+    Call::new(front.clone(), request.clone(), incoming, id.clone(), resource.parameters.clone())
 }

@@ -51,6 +51,8 @@ pub enum Handler {
     FromNodes(RealmHandler),
     /// Concerns no store.
     OfNode(NodeHandler),
+    /// The same, for requests that another node makes itself.
+    OfNodeFromNodes(NodeHandler),
 }
 
 pub type RealmHandler = Box<dyn Fn(Call) -> LocalBoxFuture<'static, Answered>>;
@@ -176,6 +178,7 @@ pub fn operator_routes() -> Vec<Routes> {
         at("/api/v1/openapi.json")
             .on(of_node(operator::description), openapi::description())
             .content(Content::Document),
+        at("/cluster/logs/{organization}/{deployment}/{part}").unlisted([of_node_from_nodes(logs::part)]),
         at("/problems/{code}").on(of_node(operator::problem), openapi::problem()),
     ]
 }
@@ -308,6 +311,12 @@ fn unlisted<F: Future<Output = Answered> + 'static>(method: Method, handler: fn(
 fn from_nodes<F: Future<Output = Answered> + 'static>(method: Method, handler: fn(Call) -> F) -> Endpoint {
     let handler = Handler::FromNodes(Box::new(move |call| handler(call).boxed_local()));
     Endpoint { method, operation: None, handler }
+}
+
+/// A `GET` of another node that concerns no store.
+fn of_node_from_nodes<F: Future<Output = Answered> + 'static>(handler: fn(Call<Front>) -> F) -> Endpoint {
+    let handler = Handler::OfNodeFromNodes(Box::new(move |call| handler(call).boxed_local()));
+    Endpoint { method: Method::GET, operation: None, handler }
 }
 
 /// A `GET` that concerns no store.

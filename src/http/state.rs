@@ -15,6 +15,7 @@ use super::scans::Scans;
 use super::shards::Shards;
 use crate::actors::Environments;
 use crate::analysis::service::Analyses;
+use crate::archive::Archive;
 use crate::auth::Accounts;
 use crate::backup::Backups;
 use crate::domain::{Identifier, Timestamp};
@@ -37,8 +38,6 @@ pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The parts of the process, shared by all realms.
 pub struct Node {
-    /// In a cluster, where each node has the logs of the steps that it ran.
-    pub name: Option<String>,
     pub connections: Arc<Connections>,
     pub scans: Scans,
     pub log_reads: Scans,
@@ -46,6 +45,8 @@ pub struct Node {
     pub audits: Limited<Identifier>,
     pub git: Git,
     pub logs: Logs,
+    /// Where the parts of logs are that other nodes wrote.
+    pub archive: Archive,
     /// Places to follow a log as it is written.
     pub log_followers: Places,
     /// Places for requests that wait or stream, and hold a connection meanwhile; known when the server listens.

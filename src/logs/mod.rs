@@ -1,10 +1,14 @@
-//! The output of deployments' steps: one append-only file per deployment, which outlives the server.
+//! The output of deployments' steps: append-only files, which outlive the server. On one machine there is one per deployment; in a
+//! cluster one for each part that a node wrote before another went on.
 //!
 //! Knows nothing of processes and secrets: output arrives here already masked. Reading and writing block; only
 //! [`Logs::watch`] is for async tasks.
 
 mod cap;
+mod copies;
+mod file;
 mod frame;
+mod pending;
 mod reader;
 mod registry;
 mod restored;
@@ -20,24 +24,29 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
+pub use copies::LogCopy;
+pub use file::{LogFile, LogId};
 pub use frame::Section;
+pub use pending::SettledLog;
 pub use reader::{Line, LogReader};
 pub use restored::RestoredLogs;
 pub use writer::{LogWriter, StepLog};
 
 use crate::domain::{DeploymentId, Identifier};
+use file::{EXTENSION, FETCHED, PENDING};
 use registry::Registry;
 use space::Space;
 
 /// The folder of the logs in a data directory.
 pub const FOLDER: &str = "logs";
 const ONLY_OWNER: u32 = 0o700;
-const EXTENSION: &str = "log";
 /// How much of a log is copied at once.
 const PIECE_BYTES: usize = 256 * 1024;
+/// A file takes at least this much of a disk.
+const BLOCK_BYTES: u64 = 4096;
 
 /// The logs of all deployments. Cheap to clone.
 #[derive(Clone)]
@@ -45,12 +54,25 @@ pub struct Logs {
     dir: Arc<Path>,
     space: Arc<Space>,
     registry: Arc<Registry>,
+    /// `None` on one machine.
+    parts: Option<Parts>,
+}
+
+/// How a node of a cluster keeps logs.
+#[derive(Clone)]
+pub struct Parts {
+    /// The space for logs of shards that are elsewhere.
+    pub foreign_bytes_max: u64,
+    /// Gets the files of stages that have ended, if they are to be uploaded.
+    pub ended: Option<mpsc::Sender<LogFile>>,
 }
 
 /// Whose log it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogOwner {
     Organization(Identifier),
+    /// Another node has its deployment, and may ask for it.
+    Foreign,
     /// Its deployment cannot be read, and may be needed.
     Unknown,
     /// Its deployment is no longer kept.
@@ -58,28 +80,60 @@ pub enum LogOwner {
 }
 
 impl Logs {
+    /// Of one machine.
     pub fn open(dir: &Path, max_total_bytes: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;
-        Ok(Self { dir: Arc::from(dir), space: Arc::new(Space::new(max_total_bytes)), registry: Arc::default() })
+        let (space, registry) = (Arc::new(Space::new(max_total_bytes)), Arc::default());
+        Ok(Self { dir: Arc::from(dir), space, registry, parts: None })
     }
 
-    /// Opens the log for appending, and creates it if necessary. If that fails, the output is lost: a deployment does not
-    /// fail because of its log. Waits while another writer has it open.
+    /// Of a node of a cluster.
+    pub fn open_in_parts(dir: &Path, max_total_bytes: u64, parts: Parts) -> io::Result<Self> {
+        let logs = Self { parts: Some(parts), ..Self::open(dir, max_total_bytes)? };
+        logs.remove_unfinished_copies();
+        Ok(logs)
+    }
+
+    /// Opens a part of a log for appending, and creates it if necessary. If that fails, the output is lost: a deployment does
+    /// not fail because of its log. Waits while another writer has it open.
+    pub fn append_part(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> LogWriter {
+        let file = self.file(organization, deployment, number);
+        let ended = self.parts.as_ref().and_then(|parts| parts.ended.clone());
+        let registration = self.registry.register(file.clone(), &self.dir, ended);
+        self.mark_pending(&file);
+        LogWriter::open(&self.path(&file), registration, self.space.of(organization))
+    }
+
+    /// The same for the newest part that is here.
     pub fn append(&self, organization: &Identifier, deployment: DeploymentId) -> LogWriter {
-        let registration = self.registry.register(deployment, &self.dir);
-        LogWriter::open(&self.path(deployment), registration, self.space.of(organization))
+        let is_of = |file: &LogFile| file.deployment == deployment && file.organization.as_ref() == Some(organization);
+        // On one machine there is one, which need not be searched for.
+        let here = if self.parts.is_some() { self.all() } else { Vec::new() };
+        let newest = here.into_iter().filter(|(file, _)| is_of(file)).map(|(file, _)| file.number).max();
+        self.append_part(organization, deployment, newest.unwrap_or_default())
     }
 
-    /// The lines from number `from_line` on, counted from 0; `None` if there is no log.
-    pub fn read(&self, deployment: DeploymentId, from_line: u64) -> Option<LogReader> {
-        match LogReader::open(&self.path(deployment), from_line) {
-            Ok(reader) => Some(reader),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
-                warn!(%deployment, %error, "cannot read the log of a deployment");
-                None
-            }
+    /// The lines from number `from_line` on, counted from 0. Parts that are not here are passed over.
+    pub fn read(&self, log: &LogId, from_line: u64) -> LogReader {
+        let mut reader = LogReader::new(from_line);
+        self.extend(&mut reader, log);
+        reader
+    }
+
+    /// Adds the parts that were begun since the reader was made.
+    pub fn extend(&self, reader: &mut LogReader, log: &LogId) {
+        for number in &log.parts {
+            reader.add(*number, self.path(&self.file(&log.organization, log.deployment, *number)));
         }
+    }
+
+    /// Whether a part is here.
+    pub fn has(&self, file: &LogFile) -> bool {
+        self.path(file).exists()
+    }
+
+    pub fn file(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> LogFile {
+        LogFile { deployment, number, organization: self.parts.as_ref().map(|_| organization.clone()) }
     }
 
     /// Changes whenever something is appended; the log need not exist yet.
@@ -87,12 +141,15 @@ impl Logs {
         self.registry.watch(deployment)
     }
 
-    /// Removes the log, unless it is being written.
-    pub fn remove(&self, deployment: DeploymentId) {
-        let removed = self.registry.unless_written(deployment, || fs::remove_file(self.path(deployment)));
+    /// Removes a file, unless it is being written.
+    fn remove(&self, file: &LogFile) {
+        let removed = self.registry.unless_written(file.deployment, || {
+            fs::remove_file(self.mark(file)).ok();
+            fs::remove_file(self.path(file))
+        });
         match removed {
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
-                warn!(%deployment, %error, "cannot remove the log of a deployment");
+                warn!(deployment = %file.deployment, %error, "cannot remove the log of a deployment");
             }
             Some(Ok(()) | Err(_)) | None => {}
         }
@@ -103,45 +160,55 @@ impl Logs {
         self.space.too_full().await;
     }
 
-    /// Removes the logs that are nobody's. If the rest takes too much space, also the oldest logs of the organizations that
-    /// take most.
-    pub fn sweep(&self, owner: impl Fn(DeploymentId) -> LogOwner) {
+    /// Removes the logs that are nobody's, and the oldest of other nodes' beyond their bound. If the rest takes too much space,
+    /// also the oldest logs of the organizations that take most.
+    pub fn sweep(&self, owner: impl Fn(&LogFile) -> LogOwner) {
         self.registry.remove_unused();
-        let mut kept: HashMap<Option<Identifier>, Vec<(DeploymentId, u64)>> = HashMap::new();
-        for (deployment, bytes) in self.all() {
-            match owner(deployment) {
+        let mut kept: HashMap<Option<Identifier>, Vec<(LogFile, u64)>> = HashMap::new();
+        let mut foreign = Vec::new();
+        for (file, bytes) in self.all() {
+            match owner(&file) {
                 LogOwner::Organization(organization) => kept.entry(Some(organization)).or_default(),
+                LogOwner::Foreign => &mut foreign,
                 LogOwner::Unknown => kept.entry(None).or_default(),
                 LogOwner::Nobody => {
-                    self.remove(deployment);
+                    self.remove(&file);
                     continue;
                 }
             }
-            .push((deployment, bytes));
+            .push((file, bytes));
         }
-        let level = self.space.level(kept.values().map(|logs| size(logs)).collect());
-        let (mut sizes, mut of_unknown) = (HashMap::new(), 0);
-        for (organization, logs) in kept {
-            let left = self.remove_oldest(logs, level);
+        let mut of_others = self.remove_foreign(foreign);
+        let level = self.space.level(of_others, kept.values().map(|logs| size(logs)).collect());
+        let mut sizes = HashMap::new();
+        for (organization, mut logs) in kept {
+            logs.sort_unstable();
+            let left = self.remove_first(logs, level);
             match organization {
                 Some(organization) => _ = sizes.insert(organization, left),
-                None => of_unknown = left,
+                None => of_others += left,
             }
         }
-        self.space.swept(&sizes, of_unknown);
+        self.space.swept(&sizes, of_others);
     }
 
-    /// Removes the oldest until the rest is at most this large, and returns how large it is. Those being written stay.
-    fn remove_oldest(&self, mut logs: Vec<(DeploymentId, u64)>, bytes_max: u64) -> u64 {
+    /// Those that the store has go first.
+    fn remove_foreign(&self, foreign: Vec<(LogFile, u64)>) -> u64 {
+        let bytes_max = self.parts.as_ref().map_or(0, |parts| parts.foreign_bytes_max);
+        let mut foreign: Vec<_> = foreign.into_iter().map(|(file, bytes)| (file, bytes.max(BLOCK_BYTES))).collect();
+        foreign.sort_by_cached_key(|(file, _)| (self.mark(file).exists(), file.clone()));
+        self.remove_first(foreign, bytes_max)
+    }
+
+    /// Removes one after the other until the rest is at most this large, and returns how large it is. Those being written stay.
+    fn remove_first(&self, logs: Vec<(LogFile, u64)>, bytes_max: u64) -> u64 {
         let mut left = size(&logs);
-        // Ids sort by time.
-        logs.sort_unstable();
-        for (deployment, bytes) in logs {
+        for (file, bytes) in logs {
             if left <= bytes_max {
                 break;
             }
-            self.remove(deployment);
-            if !self.path(deployment).exists() {
+            self.remove(&file);
+            if !self.path(&file).exists() {
                 left -= bytes;
             }
         }
@@ -154,8 +221,8 @@ impl Logs {
         let mut all = self.all();
         all.sort_unstable();
         let mut piece = vec![0; PIECE_BYTES];
-        for (deployment, _) in all {
-            let mut file = match File::open(self.path(deployment)) {
+        for (log, _) in all {
+            let mut file = match File::open(self.path(&log)) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
@@ -168,7 +235,7 @@ impl Logs {
                 if read == 0 && !first {
                     break;
                 }
-                visit(deployment, &piece[..read])?;
+                visit(log.deployment, &piece[..read])?;
                 first = false;
             }
         }
@@ -180,7 +247,13 @@ impl Logs {
         RestoredLogs::begin(dir, EXTENSION)
     }
 
-    fn all(&self) -> Vec<(DeploymentId, u64)> {
+    fn all(&self) -> Vec<(LogFile, u64)> {
+        let with_size = |(file, entry): (LogFile, fs::DirEntry)| Some((file, entry.metadata().ok()?.len()));
+        self.listed(EXTENSION).into_iter().filter_map(with_size).collect()
+    }
+
+    /// The files of this folder that have this extension.
+    fn listed(&self, extension: &str) -> Vec<(LogFile, fs::DirEntry)> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(error) => {
@@ -188,21 +261,23 @@ impl Logs {
                 return Vec::new();
             }
         };
-        let logs = entries.filter_map(|entry| {
-            let entry = entry.ok()?;
-            let path = PathBuf::from(entry.file_name());
-            let ours = path.extension()? == EXTENSION;
-            let deployment = path.file_stem()?.to_str()?.parse().ok()?;
-            ours.then_some((deployment, entry.metadata().ok()?.len()))
-        });
-        logs.collect()
+        let named = |entry: fs::DirEntry| Some((LogFile::parse(Path::new(&entry.file_name()), extension)?, entry));
+        entries.filter_map(|entry| named(entry.ok()?)).collect()
     }
 
-    fn path(&self, deployment: DeploymentId) -> PathBuf {
-        self.dir.join(format!("{deployment}.{EXTENSION}"))
+    fn path(&self, file: &LogFile) -> PathBuf {
+        self.dir.join(file.name(EXTENSION))
+    }
+
+    fn mark(&self, file: &LogFile) -> PathBuf {
+        self.dir.join(file.name(PENDING))
+    }
+
+    fn path_while_fetched(&self, file: &LogFile) -> PathBuf {
+        self.dir.join(file.name(FETCHED))
     }
 }
 
-fn size(logs: &[(DeploymentId, u64)]) -> u64 {
+fn size(logs: &[(LogFile, u64)]) -> u64 {
     logs.iter().map(|(_, bytes)| bytes).sum()
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use super::file::LogFile;
 use crate::domain::DeploymentId;
 
 #[derive(Default)]
@@ -32,13 +33,14 @@ impl Default for Entry {
 
 impl Registry {
     /// Waits until this log has no other writer: two would overwrite each other.
-    pub fn register(self: &Arc<Self>, deployment: DeploymentId, dir: &Path) -> Registration {
+    pub fn register(self: &Arc<Self>, file: LogFile, dir: &Path, ended: Option<mpsc::Sender<LogFile>>) -> Registration {
+        let deployment = file.deployment;
         let mut entries = self.entries.lock();
         while entries.get(&deployment).is_some_and(|entry| entry.is_written) {
             self.writer_left.wait(&mut entries);
         }
         entries.entry(deployment).or_default().is_written = true;
-        Registration { registry: self.clone(), deployment, dir: dir.to_owned() }
+        Registration { registry: self.clone(), file, dir: dir.to_owned(), ended }
     }
 
     pub fn watch(&self, deployment: DeploymentId) -> watch::Receiver<u64> {
@@ -67,14 +69,23 @@ impl Entry {
 /// The exclusive right to write one log, until dropped.
 pub(super) struct Registration {
     registry: Arc<Registry>,
-    pub deployment: DeploymentId,
+    pub file: LogFile,
     dir: PathBuf,
+    /// Who wants to know when a stage has ended.
+    ended: Option<mpsc::Sender<LogFile>>,
 }
 
 impl Registration {
     pub fn appended(&self, length: u64) {
-        if let Some(entry) = self.registry.entries.lock().get(&self.deployment) {
+        if let Some(entry) = self.registry.entries.lock().get(&self.file.deployment) {
             entry.length.send_replace(length);
+        }
+    }
+
+    /// Never waits: what finds no room here is found by its mark.
+    pub fn stage_ended(&self) {
+        if let Some(ended) = &self.ended {
+            ended.try_send(self.file.clone()).ok();
         }
     }
 
@@ -93,10 +104,10 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut entries = self.registry.entries.lock();
-        if let Some(entry) = entries.get_mut(&self.deployment) {
+        if let Some(entry) = entries.get_mut(&self.file.deployment) {
             entry.is_written = false;
             if !entry.is_in_use() {
-                entries.remove(&self.deployment);
+                entries.remove(&self.file.deployment);
             }
         }
         self.registry.writer_left.notify_all();

@@ -41,13 +41,13 @@ impl Space {
         OwnSpace { space: self.clone(), organization: organization.clone(), used }
     }
 
-    /// How much each may keep of these sizes.
-    pub fn level(&self, sizes: Vec<u64>) -> u64 {
-        level(self.bytes_max, sizes)
+    /// How much each may keep of these sizes, if others have taken so much.
+    pub fn level(&self, taken: u64, sizes: Vec<u64>) -> u64 {
+        level(self.bytes_max.saturating_sub(taken), sizes)
     }
 
     /// Takes over the sizes that a sweep has found and left.
-    pub fn swept(&self, sizes: &HashMap<Identifier, u64>, of_unknown: u64) {
+    pub fn swept(&self, sizes: &HashMap<Identifier, u64>, of_others: u64) {
         let mut organizations = self.organizations.lock();
         organizations.retain(|organization, used| sizes.contains_key(organization) || Arc::strong_count(used) > 1);
         for (organization, used) in organizations.iter() {
@@ -57,7 +57,7 @@ impl Space {
         for (organization, bytes) in sizes {
             organizations.entry(organization.clone()).or_insert_with(|| Arc::new(AtomicU64::new(*bytes)));
         }
-        self.total.store(sizes.values().sum::<u64>() + of_unknown, Ordering::Relaxed);
+        self.total.store(sizes.values().sum::<u64>() + of_others, Ordering::Relaxed);
     }
 
     pub async fn too_full(&self) {

@@ -33,8 +33,16 @@ fn logs(max_total_bytes: u64) -> (tempfile::TempDir, Logs) {
     (dir, logs)
 }
 
+fn file(number: u8) -> LogFile {
+    LogFile { deployment: id(number), number: 0, organization: None }
+}
+
+fn read(logs: &Logs, number: u8, from_line: u64) -> LogReader {
+    logs.read(&LogId::whole(&acme(), id(number)), from_line)
+}
+
 fn lines(logs: &Logs, from: u64) -> Vec<Line> {
-    let mut reader = logs.read(id(1), from).unwrap();
+    let mut reader = read(logs, 1, from);
     std::iter::from_fn(|| reader.next_line().unwrap()).collect()
 }
 
@@ -90,23 +98,23 @@ fn a_reopened_log_continues_and_knows_which_step_wrote_each_line() {
     let seen = all.iter().map(|l| (l.number, &*l.section.as_ref().unwrap().step, &*l.bytes)).collect::<Vec<_>>();
     assert_eq!(seen, [(0, "one", &b"a"[..]), (1, "one", b"b"), (2, "two", b"c")]);
     assert_eq!(lines(&second, 2), all[2..]);
-    assert!(second.read(id(2), 0).is_none(), "no log of another deployment");
+    assert!(read(&second, 2, 0).next_line().unwrap().is_none(), "no log of another deployment");
 }
 
 #[test]
 fn a_log_with_a_torn_tail_is_readable_and_writable() {
     let (_dir, logs) = logs(PLENTY);
     write(&logs, "one", b"first\nsecond\n");
-    let whole = fs::read(logs.path(id(1))).unwrap();
+    let whole = fs::read(logs.path(&file(1))).unwrap();
     for cut in 0..whole.len() {
-        fs::write(logs.path(id(1)), &whole[..cut]).unwrap();
+        fs::write(logs.path(&file(1)), &whole[..cut]).unwrap();
         let kept = text(&logs);
         assert!(b"first\nsecond\n".starts_with(&kept));
         write(&logs, "two", b"third\n");
         assert_eq!(text(&logs), [&kept[..], b"third\n"].concat(), "cut after {cut} bytes");
     }
-    fs::write(logs.path(id(1)), &whole).unwrap();
-    OpenOptions::new().append(true).open(logs.path(id(1))).unwrap().write_all(&[0; 4096]).unwrap();
+    fs::write(logs.path(&file(1)), &whole).unwrap();
+    OpenOptions::new().append(true).open(logs.path(&file(1))).unwrap().write_all(&[0; 4096]).unwrap();
     assert_eq!(text(&logs), b"first\nsecond\n", "zeros left by a power cut");
 }
 
@@ -116,7 +124,7 @@ fn a_reader_at_the_end_continues_when_more_is_appended() {
     let mut watch = logs.watch(id(1));
     let mut log = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
     log.write(AT, b"a\nPassword: ");
-    let mut reader = logs.read(id(1), 0).unwrap();
+    let mut reader = read(&logs, 1, 0);
     assert_eq!(reader.next_line().unwrap().unwrap().bytes, b"a");
     assert_eq!(reader.next_line().unwrap(), None);
     assert!(watch.has_changed().unwrap());
@@ -154,7 +162,7 @@ fn a_remark_stands_on_a_line_of_its_own() {
 #[test]
 fn a_log_that_cannot_be_written_is_not_an_error() {
     let (_dir, logs) = logs(PLENTY);
-    fs::create_dir(logs.path(id(1))).unwrap();
+    fs::create_dir(logs.path(&file(1))).unwrap();
     write(&logs, "one", b"lost\n");
 }
 
@@ -166,7 +174,7 @@ fn sweeping_removes_unwanted_logs_then_the_oldest_but_never_one_being_written() 
     for number in 2..=5 {
         logs.append(&acme(), id(number)).remark(AT, &"x".repeat(80));
     }
-    bounded(&logs, 300).sweep(|deployment| if deployment == id(5) { LogOwner::Nobody } else { of_acme() });
+    bounded(&logs, 300).sweep(|file| if file.deployment == id(5) { LogOwner::Nobody } else { of_acme() });
     assert_eq!(left(&logs), [id(1), id(4)]);
 }
 
@@ -177,13 +185,13 @@ fn one_organization_that_writes_much_loses_its_own_oldest_logs_and_nobody_elses(
     for number in 2..=20 {
         logs.append(&acme(), id(number)).remark(AT, &"x".repeat(100));
     }
-    let owner = |deployment| if deployment == id(1) { LogOwner::Organization(beta()) } else { of_acme() };
+    let owner = |file: &LogFile| if file.deployment == id(1) { LogOwner::Organization(beta()) } else { of_acme() };
     let logs = bounded(&logs, 1_000);
     logs.sweep(owner);
     let kept = left(&logs);
     assert_eq!((kept[0], kept.last()), (id(1), Some(&id(20))));
     assert!((6..=8).contains(&kept.len()), "acme uses what beta leaves: {kept:?}");
-    logs.sweep(|deployment| if kept.contains(&deployment) { LogOwner::Unknown } else { LogOwner::Nobody });
+    logs.sweep(|file| if kept.contains(&file.deployment) { LogOwner::Unknown } else { LogOwner::Nobody });
     assert_eq!(left(&logs), kept, "what cannot be read may be needed");
 }
 
@@ -198,9 +206,9 @@ fn without_space_output_is_left_out_with_a_remark_but_never_of_an_organization_w
     other.write(AT, b"small\n");
     let remarks = |text: Vec<u8>| String::from_utf8(text).unwrap().matches("lockkeeper: output is left out").count();
     assert!(text(&logs).len() < 4_700 && remarks(text(&logs)) == 1);
-    assert_eq!(logs.read(id(2), 0).unwrap().next_line().unwrap().unwrap().bytes, b"small");
+    assert_eq!(read(&logs, 2, 0).next_line().unwrap().unwrap().bytes, b"small");
     full.finish(AT);
-    logs.sweep(|deployment| if deployment == id(1) { LogOwner::Nobody } else { LogOwner::Organization(beta()) });
+    logs.sweep(|file| if file.deployment == id(1) { LogOwner::Nobody } else { LogOwner::Organization(beta()) });
     assert_eq!(left(&logs), [id(2)]);
     let mut again = logs.append(&acme(), id(1)).step(section("two"), PLENTY);
     again.write(AT, b"there is room again\n");
@@ -231,7 +239,129 @@ fn of_acme() -> LogOwner {
 }
 
 fn left(logs: &Logs) -> Vec<DeploymentId> {
-    let mut left = logs.all().into_iter().map(|(deployment, _)| deployment).collect::<Vec<_>>();
+    let mut left = logs.all().into_iter().map(|(file, _)| file.deployment).collect::<Vec<_>>();
     left.sort_unstable();
     left
+}
+
+fn in_parts(foreign_bytes_max: u64) -> (tempfile::TempDir, Logs, mpsc::Receiver<LogFile>) {
+    let dir = tempfile::tempdir().unwrap();
+    let (sender, ended) = mpsc::channel(4);
+    let parts = Parts { foreign_bytes_max, ended: Some(sender) };
+    let logs = Logs::open_in_parts(dir.path(), PLENTY, parts).unwrap();
+    (dir, logs, ended)
+}
+
+fn write_part(logs: &Logs, number: u32, output: &[u8]) {
+    let mut log = logs.append_part(&acme(), id(1), number).step(section("one"), PLENTY);
+    log.write(AT, output);
+    log.finish(AT).sync();
+}
+
+#[test]
+fn the_parts_of_a_log_are_read_as_one_log() {
+    let (_dir, logs, _ended) = in_parts(PLENTY);
+    write_part(&logs, 0, b"a\nhalf");
+    write_part(&logs, 2, b"b\n");
+    let log = |parts: &[u32]| LogId { organization: acme(), deployment: id(1), parts: parts.to_vec() };
+    let texts = |parts: &[u32], from| {
+        let mut reader = logs.read(&log(parts), from);
+        let lines = std::iter::from_fn(move || reader.next_line().unwrap());
+        lines.map(|line| (line.number, String::from_utf8(line.bytes).unwrap(), line.ends_line)).collect::<Vec<_>>()
+    };
+    let line = |number, text: &str, ends| (number, text.to_owned(), ends);
+    let whole = [line(0, "a", true), line(1, "half", false), line(2, "", true), line(3, "b", true)];
+    // A part that is not here, and one that was begun and has no file yet.
+    assert_eq!(texts(&[0, 1, 2, 3], 0), whole);
+    assert_eq!(texts(&[0, 2], 3), whole[3..]);
+    assert_eq!(texts(&[], 0), []);
+    // A follower learns of parts that are begun meanwhile, once each.
+    let mut reader = logs.read(&log(&[0]), 0);
+    while reader.next_line().unwrap().is_some() {}
+    for _ in 0..2 {
+        logs.extend(&mut reader, &log(&[0, 2]));
+    }
+    assert_eq!(reader.next_line().unwrap().map(|line| line.bytes), Some(Vec::new()), "the end of the open line");
+    let next = reader.next_line().unwrap().unwrap();
+    assert_eq!((next.number, &*next.bytes), (3, &b"b"[..]));
+    write_part(&logs, 2, b"c\n");
+    assert_eq!(reader.next_line().unwrap().unwrap().bytes, b"c");
+    assert_eq!(reader.next_line().unwrap(), None);
+}
+
+#[test]
+fn a_log_is_pending_until_all_of_it_is_uploaded() {
+    let (dir, logs, mut ended) = in_parts(PLENTY);
+    let file = logs.file(&acme(), id(1), 0);
+    let writer = logs.append_part(&acme(), id(1), 0);
+    assert_eq!(logs.pending(), [], "it is being written");
+    drop(writer);
+    assert_eq!(logs.pending(), std::slice::from_ref(&file), "after a stage without an end");
+    write_part(&logs, 0, b"one\n");
+    assert_eq!(ended.try_recv().unwrap(), file);
+    let first = logs.settled(&file).unwrap();
+    write_part(&logs, 0, b"two\n");
+    logs.uploaded(&file, first);
+    assert_eq!(logs.pending(), std::slice::from_ref(&file), "it has grown");
+    // Also after a restart, and with a tail that a crash has torn.
+    let mut tail = OpenOptions::new().append(true).open(logs.path(&file)).unwrap();
+    tail.write_all(b"torn").unwrap();
+    let again = Logs::open_in_parts(dir.path(), PLENTY, logs.parts.clone().unwrap()).unwrap();
+    assert_eq!(again.pending(), std::slice::from_ref(&file));
+    let now = again.settled(&file).unwrap().unwrap();
+    assert_eq!(now.length + 4, fs::metadata(logs.path(&file)).unwrap().len());
+    assert_eq!(again.bytes(&file, 0, 8).unwrap().unwrap(), frame::HEADER);
+    again.uploaded(&file, Some(now));
+    assert_eq!(again.pending(), []);
+    // More stages than the queue holds never wait.
+    for _ in 0..9 {
+        write_part(&logs, 0, b"more\n");
+    }
+    assert_eq!(logs.pending(), std::slice::from_ref(&file));
+    logs.sweep(|_| LogOwner::Nobody);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the mark goes with its log");
+}
+
+#[test]
+fn a_copy_is_there_when_it_is_whole_and_continues_what_is_here() {
+    let (_dir, logs, _ended) = in_parts(PLENTY);
+    write_part(&logs, 0, b"one\ntwo\n");
+    let (own, copied) = (logs.file(&acme(), id(1), 0), logs.file(&acme(), id(1), 1));
+    let bytes = logs.bytes(&own, 0, 10_000).unwrap().unwrap();
+    let mut copy = logs.copy_of(&copied, &acme()).unwrap();
+    assert!(copy.write(&bytes[..bytes.len() - 3]).unwrap());
+    drop(copy);
+    assert!(!logs.has(&copied), "not half a log");
+    let mut copy = logs.copy_of(&copied, &acme()).unwrap();
+    assert_eq!(copy.length(), 0);
+    copy.write(&bytes[..bytes.len() - 3]).unwrap();
+    copy.finish().unwrap();
+    // Continued after the last whole line.
+    let mut copy = logs.copy_of(&copied, &acme()).unwrap();
+    let from = usize::try_from(copy.length()).unwrap();
+    assert!(from < bytes.len() - 3 && from > frame::HEADER.len());
+    copy.write(&bytes[from..]).unwrap();
+    copy.finish().unwrap();
+    assert_eq!(logs.bytes(&copied, 0, 10_000).unwrap().unwrap(), bytes);
+    assert_eq!(logs.pending(), [own], "a copy is not uploaded");
+    let full = bounded(&logs, 10);
+    full.sweep(|_| LogOwner::Organization(acme()));
+    let (mut copy, one) =
+        (full.copy_of(&copied, &acme()).unwrap(), full.copy_of(&logs.file(&acme(), id(3), 0), &acme()));
+    assert!(copy.write(&[0; 20]).unwrap() && !one.unwrap().write(&[0; 20]).unwrap(), "copies have the same bound");
+}
+
+#[test]
+fn logs_of_other_nodes_have_a_bound_of_their_own() {
+    let (_dir, logs, _ended) = in_parts(4 * BLOCK_BYTES);
+    for number in 1..=8 {
+        logs.append_part(&acme(), id(number), 0).remark(AT, "x");
+    }
+    // These are in the store.
+    for number in [6, 7] {
+        let file = logs.file(&acme(), id(number), 0);
+        logs.uploaded(&file, logs.settled(&file).unwrap());
+    }
+    logs.sweep(|file| if file.deployment == id(1) { of_acme() } else { LogOwner::Foreign });
+    assert_eq!(left(&logs), [1, 3, 4, 5, 8].map(id), "what is only here stays longest");
 }

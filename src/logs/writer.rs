@@ -9,8 +9,8 @@ use std::path::Path;
 use tracing::warn;
 
 use super::cap::OutputCap;
-use super::frame::{self, HEADER, LINE_BYTES_MAX, Section};
-use super::reader::LogReader;
+use super::frame::{self, Frame, HEADER, LINE_BYTES_MAX, Section};
+use super::reader::PartReader;
 use super::registry::Registration;
 use super::space::OwnSpace;
 use crate::domain::Timestamp;
@@ -84,12 +84,13 @@ impl LogWriter {
         self.append(at);
     }
 
-    /// After this, everything written so far survives a power cut.
+    /// After this, everything written so far survives a power cut. To be called when a stage has ended.
     pub fn sync(&mut self) {
         self.sync_file();
         if let Err(error) = self.registration.sync_dir() {
             self.warn_once(&error);
         }
+        self.registration.stage_ended();
     }
 
     fn sync_file(&mut self) {
@@ -102,9 +103,11 @@ impl LogWriter {
     fn open_file(&mut self, path: &Path) -> io::Result<File> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(ONLY_OWNER).open(path)?;
-        let mut reader = LogReader::open(path, 0)?;
-        while let Some(line) = reader.next_line()? {
-            self.mid_line = !line.ends_line;
+        let mut reader = PartReader::open(path)?;
+        while let Some(frame) = reader.next_frame()? {
+            if let Frame::Line { ends_line, .. } = frame {
+                self.mid_line = !ends_line;
+            }
         }
         self.mid_line_in_file = self.mid_line;
         // Bytes after the last complete frame were being written when the server ended.
@@ -216,7 +219,7 @@ impl LogWriter {
     fn warn_once(&mut self, error: &io::Error) {
         if !self.warned {
             self.warned = true;
-            warn!(deployment = %self.registration.deployment, %error, "cannot write the log of a deployment");
+            warn!(deployment = %self.registration.file.deployment, %error, "cannot write the log of a deployment");
         }
     }
 }
@@ -306,7 +309,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{DeploymentId, IdSeed, Identifier};
-    use crate::logs::Logs;
+    use crate::logs::{LogId, Logs};
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
 
@@ -342,7 +345,7 @@ mod tests {
         step.writer.file = writable;
         step.write(AT, b"after\n");
         drop(step);
-        let mut reader = logs.read(deployment, 0).unwrap();
+        let mut reader = logs.read(&LogId::whole(&organization, deployment), 0);
         let lines = std::iter::from_fn(|| reader.next_line().unwrap()).collect::<Vec<_>>();
         let texts = lines.iter().map(|line| String::from_utf8_lossy(&line.bytes)).collect::<Vec<_>>();
         assert_eq!(texts[..3], ["before", "half", ""]);

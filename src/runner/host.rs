@@ -112,6 +112,11 @@ pub trait Host: Send + Sync + 'static {
     /// The stage is about to begin. Resolves when that is durable; false if the stage is no longer wanted.
     fn begun<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, bool>;
 
+    /// Which part of the deployment's log the stage writes, once it has begun: more than one only in a cluster. Must not block.
+    fn log_part(&self, _job: &StageJob) -> u32 {
+        0
+    }
+
     /// The current state of the stage's steps.
     fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()>;
 

@@ -108,6 +108,7 @@ async fn prepare(services: &StageServices, job: &StageJob) -> Result<(StepContex
     let work_dir = work_dirs::path(&services.options.work_dir, deployment);
     let mut variables = step_variables(&services.options, job, given);
     let (logs, organization) = (services.logs.clone(), job.environment.pipeline.organization.clone());
+    let log_part = services.host.log_part(job);
     let isolation = services.options.isolation.as_ref();
     let groups = isolation.and_then(|isolation| isolation.groups.clone());
     let mut confinement = isolation.map(|isolation| isolation.confinement(&organization, &work_dir));
@@ -128,7 +129,7 @@ async fn prepare(services: &StageServices, job: &StageJob) -> Result<(StepContex
             confinement.control_groups = made.iter().map(|group| group.to_string_lossy().into_owned()).collect();
         }
         let context = StepContext { deployment, variables, mask, work_dir, confinement };
-        Ok((context, logs.append(&organization, deployment)))
+        Ok((context, logs.append_part(&organization, deployment, log_part)))
     });
     blocking.await.expect("preparing a stage does not panic")
 }

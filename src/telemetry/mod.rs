@@ -120,6 +120,8 @@ fn describe() {
         "Refusals since an organization or the server was at its bound"
     );
     describe_counter!("lockkeeper_webhook_attempts_total", "Attempts to deliver to a webhook, by outcome");
+    describe_counter!("lockkeeper_log_uploads_total", "Logs uploaded to the store of a cluster, by outcome");
+    describe_gauge!("lockkeeper_log_uploads_waiting", "Logs that wait to be uploaded, or are being so");
     describe_gauge!("lockkeeper_webhook_deliveries_pending", "Deliveries that are neither completed nor given up");
     describe_counter!("lockkeeper_analyses_total", "Analyses of failed deployments that ended, by outcome");
     describe_counter!("lockkeeper_fix_pull_requests_total", "Fixes proposed as pull requests");

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod etcd;
+mod logs;
 mod moving;
 mod nodes;
 mod postgres;

@@ -10,9 +10,9 @@ use crate::actors::state::records::readable;
 use crate::actors::{keys, stored};
 use crate::domain::{
     Approval, ApprovalId, ApprovalRecord, ApprovalStatus, Blueprint, Deployment, DeploymentId, DeploymentRecord,
-    DeploymentStatus, Environment, EnvironmentKey, Identifier, SessionId,
+    DeploymentStatus, DroppedLog, Environment, EnvironmentKey, Identifier, LogPart, SessionId,
 };
-use crate::store::{StoreError, end_of_prefix, walk};
+use crate::store::{Batch, StoreError, durable_up_to, end_of_prefix, walk};
 
 /// A deployment and its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,6 +148,31 @@ impl Environments {
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(page)
+    }
+
+    /// The parts of a deployment's log; none on one machine, and before its first stage.
+    pub fn log_parts(&self, organization: &Identifier, id: DeploymentId) -> Result<Vec<LogPart>, StoreError> {
+        self.services().records.log_parts(organization, id)
+    }
+
+    /// Up to so many logs that may still be in the store although their deployments are no longer kept.
+    pub fn dropped_logs(&self, limit: usize) -> Result<Vec<DroppedLog>, StoreError> {
+        let found = self.services().store().scan(keys::DROPPED_LOGS, &end_of_prefix(keys::DROPPED_LOGS), limit)?;
+        let dropped = |(key, record): &(Vec<u8>, Vec<u8>)| {
+            let unreadable = || StoreError::Read("a dropped log cannot be read".to_owned());
+            let (organization, deployment) = keys::parse_dropped_log(key).ok_or_else(unreadable)?;
+            Ok(DroppedLog { organization, deployment, parts: readable(stored::decode_log_parts(record))? })
+        };
+        found.iter().map(dropped).collect()
+    }
+
+    /// The store of logs has nothing of it any more.
+    pub async fn log_is_removed(&self, log: &DroppedLog) -> Result<(), StoreError> {
+        let store = self.services().store();
+        let mut batch = Batch::default();
+        batch.delete(keys::dropped_log(&log.organization, log.deployment));
+        durable_up_to(store, store.commit(batch)?).await;
+        Ok(())
     }
 
     /// The organizations that have deployments, including those that no file declares any more. Reads one of each.

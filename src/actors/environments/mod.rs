@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::directory::Directory;
 use super::failure::Failure;
-use super::ports::{Clock, Definitions, Executor, Options};
+use super::ports::{Clock, Definitions, Executor, LogKeeper, Options};
 use super::services::Services;
 use super::services::clients::Keyed;
 use super::services::signals::Signal;
@@ -55,6 +55,11 @@ impl Environments {
     /// Sets who runs stages. Nothing runs before; [`Self::recover`] finds what was decided until then.
     pub fn set_executor(&self, executor: Box<dyn Executor>) {
         self.services().set_executor(executor);
+    }
+
+    /// In a cluster: who keeps the output of stages here. To be set before the executor.
+    pub fn set_log_keeper(&self, keeper: Box<dyn LogKeeper>) {
+        self.services().records.set_log_keeper(keeper);
     }
 
     /// Continues the deployments of the last run; returns the number of environments. Call it when there is an executor

@@ -1,15 +1,16 @@
 //! Reads the records of environments, sessions and deployments as they durably are in the store.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 
 use crate::actors::keys;
+use crate::actors::ports::LogKeeper;
 use crate::actors::stored::{self, Page, StoredEnvironment};
 use crate::domain::{
     self, ApprovalId, Blueprint, Deployment, DeploymentId, DeploymentRecord, Environment, EnvironmentKey, Identifier,
-    Origin, PipelineKey, Session, SessionId, SkippedTokens, Ticket,
+    LogPart, Origin, PipelineKey, Session, SessionId, SkippedTokens, Ticket,
 };
 use crate::store::record::RecordError;
 use crate::store::{Store, StoreError, end_of_prefix, walk};
@@ -20,15 +21,35 @@ pub struct Records {
     pub history_retention: u64,
     /// Environments whose queue is in the store and in no actor's memory.
     unloaded_queues: DashMap<EnvironmentKey, ()>,
+    /// In a cluster.
+    log_keeper: OnceLock<Box<dyn LogKeeper>>,
 }
 
 impl Records {
     pub fn new(store: Arc<dyn Store>, run: stored::Run, history_retention: u64) -> Self {
-        Self { store, run, history_retention, unloaded_queues: DashMap::new() }
+        Self { store, run, history_retention, unloaded_queues: DashMap::new(), log_keeper: OnceLock::new() }
     }
 
     pub fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    pub fn set_log_keeper(&self, keeper: Box<dyn LogKeeper>) {
+        self.log_keeper.set(keeper).ok();
+    }
+
+    /// Who keeps the output of stages here; `None` on one machine.
+    pub fn log_keeper(&self) -> Option<&dyn LogKeeper> {
+        self.log_keeper.get().map(|keeper| &**keeper)
+    }
+
+    /// Empty on one machine.
+    pub fn log_parts(&self, organization: &Identifier, id: DeploymentId) -> Result<Vec<LogPart>, StoreError> {
+        if self.log_keeper.get().is_none() {
+            return Ok(Vec::new());
+        }
+        let record = self.store.get(&keys::log_parts(organization, id))?;
+        record.map_or_else(|| Ok(Vec::new()), |record| readable(stored::decode_log_parts(&record)))
     }
 
     pub fn has_environment(&self, key: &EnvironmentKey) -> Result<bool, StoreError> {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::session::DeploymentV1;
 use crate::domain::{
     Approval, ApprovalId, ApprovalRecord, ApprovalStatus, DeploymentId, DeploymentRecord, DeploymentStatus,
-    EnvironmentKey, Identifier, Malformed, Person, Retried, SessionId, StageRun, StageStatus, StepRun, StepSource,
-    StepStatus, Timestamp,
+    EnvironmentKey, Identifier, LogPart, Malformed, Person, Retried, SessionId, StageRun, StageStatus, StepRun,
+    StepSource, StepStatus, Timestamp,
 };
 use crate::store::record::{self, RecordError, encode, records};
 use crate::stored::{EnvironmentKeyV1, PersonV1, SessionIdV1, Stored, stored, stored_enum};
@@ -17,6 +17,7 @@ records! {
     DeploymentRecordV1<'a> = "deployment",
     ApprovalRecordV1<'a> = "approval",
     ApprovalsV1 = "approval list",
+    LogPartsV1<'a> = "log part list",
 }
 
 /// What a deployment is found by.
@@ -84,6 +85,20 @@ pub fn decode_approvals(bytes: &[u8]) -> Result<Vec<ApprovalId>, RecordError> {
     let ApprovalsV1(form) = record::decode(bytes)?;
     Vec::from_form(form).map_err(record::invalid::<ApprovalsV1>)
 }
+
+/// The parts of a deployment's log, oldest first.
+pub fn encode_log_parts(parts: &[LogPart]) -> Vec<u8> {
+    encode(&LogPartsV1(parts.iter().map(|part| (part.number, &*part.node, part.in_store)).collect()))
+}
+
+pub fn decode_log_parts(bytes: &[u8]) -> Result<Vec<LogPart>, RecordError> {
+    let LogPartsV1(form) = record::decode(bytes)?;
+    let part = |(number, node, in_store): (u32, &str, bool)| LogPart { number, node: Arc::from(node), in_store };
+    Ok(form.into_iter().map(part).collect())
+}
+
+#[derive(Serialize, Deserialize)]
+struct LogPartsV1<'a>(#[serde(borrow)] Vec<(u32, &'a str, bool)>);
 
 #[derive(Serialize, Deserialize)]
 struct DeploymentRecordV1<'a> {

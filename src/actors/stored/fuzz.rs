@@ -1,7 +1,7 @@
 //! Stored environments, queues and deployments of arbitrary bytes are read or refused.
 
 use super::*;
-use crate::domain::{Tick, Timestamp};
+use crate::domain::{LogPart, Tick, Timestamp};
 use crate::fuzz::{fuzz, fuzz_record};
 use crate::store::fixtures::format_4;
 
@@ -69,6 +69,8 @@ fn fuzzed_deployments_are_read_or_refused() {
 #[test]
 fn fuzzed_approvals_are_read_or_refused() {
     fuzz_record([format_4("approval")], decode_approval, |(environment, record)| encode_approval(environment, record));
+    let parts = [LogPart { number: 3, node: "n1".into(), in_store: true }];
+    fuzz_record([encode_log_parts(&parts)], decode_log_parts, |parts| encode_log_parts(parts));
     fuzz_record([format_4("approvals of a deployment")], decode_approvals, |approvals| encode_approvals(approvals));
 }
 

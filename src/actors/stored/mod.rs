@@ -15,8 +15,8 @@ mod session;
 use serde::Deserialize;
 
 pub use deployment::{
-    decode_approval, decode_approvals, decode_deployment, decode_deployment_head, encode_approval, encode_approvals,
-    encode_deployment,
+    decode_approval, decode_approvals, decode_deployment, decode_deployment_head, decode_log_parts, encode_approval,
+    encode_approvals, encode_deployment, encode_log_parts,
 };
 use environment::{
     EnvironmentV1, EnvironmentV2, EnvironmentV3, LeftV1, NewEnvironmentsV1, PointerV1, WaiterV1, WaiterV2, WakeV2,

@@ -10,7 +10,7 @@ use crate::actors::{DeploymentFound, Environments};
 use crate::domain::{
     Action, Blueprint, DeploymentId, DeploymentStatus, EnvironmentKey, Identifier, StageRun, StageStatus,
 };
-use crate::logs::{Logs, Section};
+use crate::logs::{LogId, Logs, Section};
 use crate::store::StoreError;
 
 /// Bytes read from the end of a log, where failures are.
@@ -63,7 +63,7 @@ pub(super) fn gather(
         commit: record.deployment.commit.clone(),
         error: record.deployment.error.clone(),
         stages: record.stages.iter().map(|stage| stage_of(stage, blueprint.as_deref())).collect(),
-        lines: lines(logs, id, &attempts, LOG_BYTES_MAX)?,
+        lines: lines(logs, &log_of(environments, organization, id)?, &attempts, LOG_BYTES_MAX)?,
         last_success: last_success(environments, logs, environment, id, blueprint.as_deref(), &record.stages)?,
     })
 }
@@ -109,18 +109,19 @@ fn last_success(
     blueprint: Option<&Blueprint>,
     stages: &[StageRun],
 ) -> Result<Option<Success>, NoCase> {
+    let organization = &environment.pipeline.organization;
     // Stages that the failed deployment never reached do not help.
     let reached =
         |name: &Identifier| stages.iter().any(|stage| stage.name == *name && stage.status != StageStatus::Skipped);
     let lines_of = |found: &DeploymentFound, bytes_max: usize| {
         let stages = found.record.stages.iter().filter(|stage| reached(&stage.name));
         let attempts = stages.map(|stage| (stage.name.clone(), stage.attempt)).collect();
-        lines(logs, found.record.deployment.id, &attempts, bytes_max)
+        lines(logs, &log_of(environments, organization, found.record.deployment.id)?, &attempts, bytes_max)
     };
     let found = environments.last_successes_before(environment, failed, SUCCESSES_MAX, SUCCESS_SOUGHT_AMONG)?;
     let Some((last, earlier)) = found.split_first() else { return Ok(None) };
     let deployment = &last.record.deployment;
-    let before = environments.blueprint(&environment.pipeline.organization, deployment.id)?;
+    let before = environments.blueprint(organization, deployment.id)?;
     Ok(Some(Success {
         deployment: deployment.id,
         commit: deployment.commit.clone(),
@@ -146,15 +147,21 @@ fn differing(now: Option<&Blueprint>, before: Option<&Blueprint>) -> Vec<String>
     differing
 }
 
+/// With the parts that are here.
+fn log_of(environments: &Environments, organization: &Identifier, id: DeploymentId) -> Result<LogId, StoreError> {
+    let parts = environments.log_parts(organization, id)?;
+    Ok(LogId::of(organization, id, parts.iter().map(|part| part.number)))
+}
+
 /// The last lines of these attempts of stages. A line's number counts from the beginning of its step's log, earlier
 /// attempts included.
 fn lines(
     logs: &Logs,
-    deployment: DeploymentId,
+    log: &LogId,
     attempts: &HashMap<Identifier, u32>,
     bytes_max: usize,
 ) -> Result<Vec<CaseLine>, io::Error> {
-    let Some(mut reader) = logs.read(deployment, 0) else { return Ok(Vec::new()) };
+    let mut reader = logs.read(log, 0);
     let mut kept = Tail::new(bytes_max);
     let mut steps: HashMap<(Arc<str>, Arc<str>), Step> = HashMap::new();
     while let Some(frame) = reader.next_line()? {
@@ -264,7 +271,7 @@ mod tests {
 
     fn read(logs: &Logs, attempt: u32, bytes_max: usize) -> Vec<(String, u32, String)> {
         let attempts = HashMap::from([(id("build"), attempt)]);
-        let lines = lines(logs, ID, &attempts, bytes_max).unwrap();
+        let lines = lines(logs, &LogId::whole(&id("acme"), ID), &attempts, bytes_max).unwrap();
         lines.into_iter().map(|line| (line.step.to_string(), line.number, line.text)).collect()
     }
 

@@ -21,6 +21,7 @@ pub use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standi
 use super::llm::LlmSettings;
 use super::stored;
 use crate::actors::Environments;
+use crate::archive::Archive;
 use crate::domain::{
     AnalysisId, CommitId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, PipelineKey, Timestamp,
 };
@@ -54,6 +55,8 @@ pub struct Sources {
     pub store: Arc<dyn Store>,
     pub environments: Environments,
     pub logs: Logs,
+    /// For parts of logs that other nodes wrote.
+    pub archive: Archive,
     pub masks: Masks,
     pub patch_check: PatchCheck,
     pub clock: Clock,

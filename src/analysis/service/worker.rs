@@ -93,6 +93,12 @@ impl Analyses {
 
     async fn find(&self, analysis: &Analysis) -> Result<Option<Report>, String> {
         let sources = &self.inner.sources;
+        let (organization, id) = (&analysis.environment.pipeline.organization, analysis.deployment);
+        let parts = sources.environments.log_parts(organization, id).map_err(|error| error.to_string())?;
+        // Without a log there is still the record of the deployment.
+        if let Err(error) = sources.archive.bring(organization, id, &parts).await {
+            tracing::warn!(analysis = %analysis.id, deployment = %id, %error, "a log is not complete for an analysis");
+        }
         let gathered = case::gather(&sources.environments, &sources.logs, &analysis.environment, analysis.deployment);
         let case = gathered.map_err(|error| error.to_string())?;
         let engine = self.engine(analysis);

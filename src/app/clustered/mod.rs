@@ -3,6 +3,7 @@
 //! Each line may use those above it, and none below:
 //!
 //! - `engine`: the engine of the settings
+//! - `logs`: its logs, and those of other nodes
 //! - `status`: the state of the cluster for its operator; `running`: whether a node of it runs
 //! - `operating`: what operators do beside the nodes; of that `moved` (import and export), `verified` (events), `rotated` (the
 //!   master key)
@@ -11,6 +12,7 @@
 //! - `serving`: from the start of a node to its end
 
 mod engine;
+mod logs;
 mod moved;
 mod operating;
 mod owned;

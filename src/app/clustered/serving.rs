@@ -11,10 +11,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::engine;
+use super::logs::{self, OwnLogs};
 use super::owned::{OwnedShard, OwnedShards};
 use super::shard_map::ShardMap;
 use crate::actors::TicketLane;
-use crate::app::chores::{self, House};
+use crate::app::chores::{self, House, LogPlace};
 use crate::app::error::ServeError;
 use crate::app::listening::{listen_options, reserve};
 use crate::app::live_realm::LiveRealm;
@@ -27,7 +28,7 @@ use crate::cluster::{Steward, StewardOptions, TakenShard, shard_of};
 use crate::config::{Cluster, Engine as EngineSettings, Settings};
 use crate::domain::{Boot, Tick, Timestamp};
 use crate::entropy;
-use crate::http::{self, Node, Served};
+use crate::http::{self, Node, Served, Shards, Whereabouts};
 use crate::moving::{self, NotReady};
 use crate::peers::{PeerClient, ViaKey};
 use crate::secrets::MasterKey;
@@ -40,6 +41,8 @@ use crate::telemetry;
 const EXIT_DEPOSED: i32 = 75;
 /// A supervisor notices late that its lease is over, and needs a moment to kill.
 const STEPS_KILLED_WITHIN: Duration = Duration::from_secs(3);
+/// How long a node that stops waits for its last uploads; the rest is uploaded when it starts again.
+const UPLOADED_WITHIN: Duration = Duration::from_secs(10);
 /// How often the engine and the balance are looked after.
 const TENDED_EVERY: Duration = Duration::from_secs(5);
 /// The pause between two attempts to reach the engine at the start.
@@ -79,7 +82,13 @@ async fn serve_on<E: Engine>(
         shards = join(&*engine, cluster, master) => shards?,
         () = signals.next() => return Ok(()),
     };
-    let node = Arc::new(opening::open_node(settings, metrics.clone())?);
+    let own = Owner { node: cluster.node.clone(), url, run: entropy::run() };
+    let (steward, view, mut taken) = Steward::new(engine.clone(), steward_options(own.clone(), shards));
+    let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
+    let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
+    let client = client.map_err(ServeError::Cluster)?;
+    let logs = logs::open(settings, cluster, client.clone(), view.clone())?;
+    let node = Arc::new(opening::open_node(settings, metrics.clone(), logs)?);
     let users = if isolation::needs_users(settings) {
         step_users::open_in(&settings.data_dir, &settings.organizations, settings.runner.users)?
     } else {
@@ -87,29 +96,30 @@ async fn serve_on<E: Engine>(
     };
     let hosts = Hosts::new(opening::wall_clock(), move |organization| shard_of(organization, shards));
     let steps = opening::open_steps(settings, &node, users, hosts, step_umask).await?;
-    let own = Owner { node: cluster.node.clone(), url, run: entropy::run() };
-    let (steward, view, mut taken) = Steward::new(engine.clone(), steward_options(own.clone(), shards));
     let map = Arc::new(ShardMap::new(shards, own.run, view.clone()));
-    let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
-    let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
-    let client = client.map_err(ServeError::Cluster)?;
     let served = Served::Shards(Arc::new(http::Cluster { shards: map.clone(), client }));
     let running = http::start(&listen_options(settings), listeners, node.clone(), served)
         .map_err(|error| ServeError::listen(settings.listen, &error))?;
     greeting::greet_node(settings, (cluster, &own.url), &running, &steps.isolation);
-    let realms = map.clone();
+    let (realms, places) = (map.clone(), map.clone());
     let house = House {
         node: node.clone(),
         runner: steps.runner.clone(),
         realms: Arc::new(move || realms.realms()),
         organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
-        has_all: false,
+        place_of: Box::new(move |organization| {
+            match organization.map(|organization| places.of(organization.as_str())) {
+                Some(Whereabouts::Here(realm)) => LogPlace::Here(realm),
+                Some(Whereabouts::At(_)) | None => LogPlace::Elsewhere,
+                Some(Whereabouts::Nowhere) => LogPlace::Unknown,
+            }
+        }),
     };
     let chores = chores::begin(house, &running, settings.environments.idle, metrics, hangup);
     actix_web::rt::spawn(steward.run());
 
-    let (key, step_lease) = (master.short_hash(), cluster.step_lease);
-    let opener = Opener { engine: &*engine, key, settings, shards, node: &node, steps: &steps, step_lease };
+    let opener =
+        Opener { engine: &*engine, key: master.short_hash(), settings, cluster, shards, node: &node, steps: &steps };
     let mut owned = OwnedShards::new(engine.clone(), view, map.clone(), cluster.node.clone());
     let mut tended = tokio::time::interval(TENDED_EVERY);
     let mut opening = FuturesUnordered::new();
@@ -146,7 +156,7 @@ async fn serve_on<E: Engine>(
             // Not left: the next owner waits until they must have ended.
             owned.close().await;
         }
-        drain(running, patience).await;
+        tokio::join!(drain(running, patience), node.archive.finish_uploads(patience.min(UPLOADED_WITHIN)));
         gone
     };
     if !stop(finish, &steps.runner, &mut signals).await {
@@ -202,10 +212,10 @@ struct Opener<'a, E> {
     /// The hash of the master key.
     key: u64,
     settings: &'a Settings,
+    cluster: &'a Cluster,
     shards: NonZeroU16,
     node: &'a Node,
     steps: &'a Steps,
-    step_lease: Duration,
 }
 
 impl<E: Engine> Opener<'_, E> {
@@ -225,13 +235,18 @@ impl<E: Engine> Opener<'_, E> {
             logged: None,
             clock: wall_clock(&store),
             steady: steady_clock(store.clone()),
-            steps_over_at: if was_left { None } else { Some(began + self.step_lease + STEPS_KILLED_WITHIN) },
+            log_keeper: Some(Box::new(OwnLogs {
+                node: self.cluster.node.clone(),
+                uploads: self.cluster.logs.is_some(),
+                logs: self.node.logs.clone(),
+            })),
+            steps_over_at: if was_left { None } else { Some(began + self.cluster.step_lease + STEPS_KILLED_WITHIN) },
             makes_admin,
             tickets: TicketLane { number: u64::from(number), of: NonZeroU64::from(self.shards) },
         };
         let OpenedRealm { realm, first_admin } =
             opening::open_realm(&settings, realm_store, self.node, self.steps).await?;
-        let live = LiveRealm::begin(realm, &settings);
+        let live = LiveRealm::begin(realm, &settings, &self.node.archive);
         tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
         Ok((OwnedShard { number, store, live }, first_admin))
     }

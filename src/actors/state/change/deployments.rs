@@ -4,7 +4,9 @@ use super::Change;
 use crate::actors::state::loaded::is_unfinished;
 use crate::actors::state::recent::DeploymentUpdate;
 use crate::actors::{keys, stored};
-use crate::domain::{ApprovalId, ApprovalRecord, ApprovalStatus, DeploymentId, Environment, Outcome, pipeline};
+use crate::domain::{
+    ApprovalId, ApprovalRecord, ApprovalStatus, DeploymentId, Environment, EventType, LogPart, Outcome, pipeline,
+};
 use crate::store::StoreError;
 
 /// How many approvals of one deployment are kept, the newest: a deployment can be retried any number of times.
@@ -26,6 +28,9 @@ impl Change<'_> {
         for record in &outcome.approvals {
             self.approval(record, outcome)?;
         }
+        for event in outcome.events.iter().filter(|event| event.event_type == EventType::StageStarted) {
+            event.deployment.map_or(Ok(()), |id| self.log_part(id))?;
+        }
         match is_unfinished(next) {
             true if !self.loaded.has_unfinished_record => self.batch.put(keys::unfinished(self.key), Vec::new()),
             false if self.loaded.has_unfinished_record => self.batch.delete(keys::unfinished(self.key)),
@@ -37,6 +42,19 @@ impl Change<'_> {
             // A deployment that no session lists may have had stages.
             let staged = listed.find(|deployment| deployment.id == *id).is_none_or(|deployment| deployment.staged);
             self.forget(*id, staged)?;
+        }
+        Ok(())
+    }
+
+    /// In a cluster, it is durable which node has the output of a stage before there is any.
+    fn log_part(&mut self, id: DeploymentId) -> Result<(), StoreError> {
+        let (organization, Some(keeper)) = (&self.key.pipeline.organization, self.records.log_keeper()) else {
+            return Ok(());
+        };
+        let known = self.records.log_parts(organization, id)?;
+        let is_here = |number| keeper.has(organization, id, number);
+        if let Some(parts) = LogPart::continued(&known, keeper.node(), keeper.uploads(), is_here) {
+            self.batch.put(keys::log_parts(organization, id), stored::encode_log_parts(&parts));
         }
         Ok(())
     }
@@ -72,6 +90,13 @@ impl Change<'_> {
             return Ok(());
         }
         self.batch.delete(keys::blueprint(organization, id));
+        let parts = self.records.log_parts(organization, id)?;
+        if !parts.is_empty() {
+            self.batch.delete(keys::log_parts(organization, id));
+        }
+        if parts.iter().any(|part| part.in_store) {
+            self.batch.put(keys::dropped_log(organization, id), stored::encode_log_parts(&parts));
+        }
         let approvals = self.approvals_of(id)?;
         if !approvals.is_empty() {
             self.batch.delete(keys::approvals_of_deployment(organization, id));

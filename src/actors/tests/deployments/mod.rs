@@ -4,6 +4,7 @@
 
 mod bounds;
 mod forgetting;
+mod log_parts;
 mod reading;
 mod restarting;
 mod resuming;

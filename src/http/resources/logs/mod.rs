@@ -1,8 +1,10 @@
 //! The log of a deployment: whole, by page, or followed while it is written; as text or as JSON lines. Uses bounded memory,
 //! whatever the log's length and the client's speed.
 
+mod parts;
 mod source;
 
+pub use parts::part;
 pub use source::{Format, LINES_MAX, LineView};
 
 use std::pin::pin;
@@ -21,7 +23,6 @@ use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
-use crate::http::codes::Code;
 use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
 use crate::http::request::Request;
@@ -34,22 +35,15 @@ use source::{LogQuery, LogSource};
 pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";
 const NEXT_OFFSET_HEADER: HeaderName = HeaderName::from_static("lockkeeper-next-offset");
 
-/// Shards return to their nodes after minutes.
-const RETRIED_AFTER_SECONDS: u64 = 60;
-
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let id = deployment_id(&call)?;
     let mut parameters = Query::of(&call.request);
     let query = LogQuery::take(&mut parameters);
     parameters.finish()?;
-    let found = find(&access, id)?;
-    let has_run = found.record.stages.iter().any(|stage| stage.attempt > 0);
-    if let Some(node) = access.node.name.as_ref().filter(|_| has_run && access.node.logs.read(id, 0).is_none()) {
-        let detail = format!("this deployment ran on another node than {node}, which has its log");
-        return Err(Problem::new(Code::LogUnavailable, detail).retry_after(RETRIED_AFTER_SECONDS).into());
-    }
-    let source = LogSource::new(access.node.logs.clone(), id, query);
+    find(&access, id)?;
+    let log = parts::brought(&access, id).await?;
+    let source = LogSource::new(access.node.logs.clone(), log, query);
     let response =
         if source.query.follow { follow(&call, access, source)? } else { page(&call, access, source).await? };
     Ok(response)
@@ -92,10 +86,10 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     let held = access.hold_connection()?;
     let follower = Follower {
         request: call.request.clone(),
-        id: source.id,
+        id: source.log.deployment,
         // Both watch from before the first read, so that nothing is missed.
-        written: access.node.logs.watch(source.id),
-        changes: access.realm.environments.watch_deployment(source.id),
+        written: access.node.logs.watch(source.log.deployment),
+        changes: access.realm.environments.watch_deployment(source.log.deployment),
         access,
         source: Some(source),
         has_finished: false,
@@ -138,7 +132,9 @@ struct Follower {
 impl Follower {
     /// `None` at the end.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
-        while let Some(source) = self.source.take() {
+        while let Some(mut source) = self.source.take() {
+            // Another part may have been begun.
+            source.log = parts::log(&self.access, self.id)?;
             let (source, piece) = source.next_piece(&self.access).await?;
             if !piece.is_empty() {
                 self.source = Some(source);

@@ -7,14 +7,14 @@ use actix_web::web::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::domain::Identifier;
 use crate::domain::named::named_enum;
-use crate::domain::{DeploymentId, Identifier};
 use crate::forms::choices;
 use crate::http::access::Access;
 use crate::http::dto::Time;
 use crate::http::paging::{PLACE_MAX, Query};
 use crate::http::problem::Problem;
-use crate::logs::{Line, LogReader, Logs};
+use crate::logs::{Line, LogId, LogReader, Logs};
 use crate::store::StoreError;
 
 pub const LINES_MAX: u64 = 100_000;
@@ -82,9 +82,9 @@ pub struct PageEnd {
 /// A log that is read piece by piece, on threads that may block.
 pub struct LogSource {
     logs: Logs,
-    pub id: DeploymentId,
+    pub log: LogId,
     pub query: LogQuery,
-    /// `None` until there is a log.
+    /// `None` before the first piece.
     reader: Option<LogReader>,
     /// The line to stop before.
     pub until: u64,
@@ -93,17 +93,15 @@ pub struct LogSource {
 }
 
 impl LogSource {
-    pub fn new(logs: Logs, id: DeploymentId, query: LogQuery) -> Self {
+    pub fn new(logs: Logs, log: LogId, query: LogQuery) -> Self {
         let left = query.limit.unwrap_or(u64::MAX);
-        Self { logs, id, query, reader: None, until: u64::MAX, left }
+        Self { logs, log, query, reader: None, until: u64::MAX, left }
     }
 
     /// Reads the page once ahead, since the headers of the answer say where it ends.
     fn end_of_page(&self) -> io::Result<PageEnd> {
         let mut next = self.query.offset;
-        let Some(mut reader) = self.logs.read(self.id, next) else {
-            return Ok(PageEnd { next, more: false });
-        };
+        let mut reader = self.logs.read(&self.log, next);
         let mut left = self.left;
         while let Some(line) = reader.next_line()? {
             let shown = self.query.has(&line);
@@ -139,7 +137,7 @@ impl LogSource {
             Ok(piece) => Ok((source, piece.into())),
             Err(error) => {
                 // The answer has begun, so the client cannot be told.
-                tracing::error!(deployment = %source.id, %error, "a log could not be read to its end");
+                tracing::error!(deployment = %source.log.deployment, %error, "a log could not be read to its end");
                 Err(Problem::internal(error))
             }
         }
@@ -147,10 +145,8 @@ impl LogSource {
 
     fn read_piece(&mut self) -> io::Result<Vec<u8>> {
         let mut piece = Vec::new();
-        if self.reader.is_none() {
-            self.reader = self.logs.read(self.id, self.query.offset);
-        }
-        let Some(reader) = &mut self.reader else { return Ok(piece) };
+        let reader = self.reader.get_or_insert_with(|| self.logs.read(&self.log, self.query.offset));
+        self.logs.extend(reader, &self.log);
         while self.left > 0 && piece.len() < PIECE_BYTES && reader.passed() < self.until {
             let Some(line) = reader.next_line()? else { break };
             if line.number < self.until && self.query.has(&line) {
@@ -210,7 +206,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::domain::{IdSeed, Timestamp};
+    use crate::domain::{DeploymentId, IdSeed, Timestamp};
     use crate::logs::Section;
 
     const ID: DeploymentId = DeploymentId(IdSeed([7; 12]));
@@ -248,7 +244,7 @@ mod tests {
 
     /// A page as it is answered: what it shows, where the next begins, and whether there is more.
     fn page(logs: &Logs, query: &str) -> (String, u64, bool) {
-        let mut source = LogSource::new(logs.clone(), ID, wanted(query));
+        let mut source = LogSource::new(logs.clone(), LogId::whole(&acme(), ID), wanted(query));
         let end = source.end_of_page().unwrap();
         source.until = end.next;
         let mut shown = Vec::new();
@@ -319,7 +315,7 @@ mod tests {
     #[test]
     fn what_is_written_later_belongs_to_the_next_page() {
         let (_folder, logs) = logs();
-        let mut source = LogSource::new(logs.clone(), ID, wanted(""));
+        let mut source = LogSource::new(logs.clone(), LogId::whole(&acme(), ID), wanted(""));
         source.until = source.end_of_page().unwrap().next;
         logs.append(&acme(), ID).remark(Timestamp::from_millis(0), "later");
         let before = String::from_utf8_lossy(&source.read_piece().unwrap()).into_owned();

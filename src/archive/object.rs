@@ -1,0 +1,40 @@
+//! Where a part of a log lies in the store, and what is uploaded of it.
+
+use std::io;
+
+use crate::logs::{LogFile, Logs, SettledLog};
+
+/// What one request of S3 can upload. Readers ignore a frame that is cut off.
+const BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
+/// How much of a log is in memory at once while it is uploaded.
+pub const PIECE_BYTES: usize = 256 * 1024;
+
+/// The names of an object below the place of the store; `None` for a log of one machine.
+pub fn names(file: &LogFile) -> Option<[String; 3]> {
+    let organization = file.organization.as_ref()?;
+    Some([organization.to_string(), file.deployment.to_string(), format!("{}.log", file.number)])
+}
+
+/// The bytes of a log from its beginning up to some length. Blocking.
+#[derive(Clone)]
+pub struct Uploaded {
+    logs: Logs,
+    file: LogFile,
+    pub length: u64,
+}
+
+impl Uploaded {
+    pub fn new(logs: Logs, file: LogFile, settled: SettledLog) -> Self {
+        Self { logs, file, length: settled.length.min(BYTES_MAX) }
+    }
+
+    /// The piece that begins there; empty at the end.
+    pub fn piece(&self, from: u64) -> io::Result<Vec<u8>> {
+        let left = usize::try_from(self.length.saturating_sub(from)).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let piece = self.logs.bytes(&self.file, from, left)?.unwrap_or_default();
+        if piece.len() < left {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the log was removed while it was uploaded"));
+        }
+        Ok(piece)
+    }
+}
