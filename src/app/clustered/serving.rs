@@ -11,8 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::engine;
-use super::owned::{OwnedShard, OwnedShards};
+use super::owned::{OwnedShard, OwnedShards, OwnedStore};
 use super::shard_map::ShardMap;
+use crate::actors::has_unfinished;
 use crate::app::chores::{self, House};
 use crate::app::error::ServeError;
 use crate::app::listening::{listen_options, reserve};
@@ -113,7 +114,11 @@ async fn serve_on<E: Engine>(
     let ended = loop {
         tokio::select! {
             () = signals.next() => break Ok(()),
-            Some(shard) = taken.recv() => opening.push(opener.open(shard)),
+            Some(shard) = taken.recv() => {
+                let taken = opener.taken(shard);
+                owned.opens(taken.clone());
+                opening.push(opener.open(taken));
+            }
             Some(opened) = opening.next() => match opened {
                 Ok((shard, first_admin)) => {
                     if let Some(first) = first_admin {
@@ -131,7 +136,10 @@ async fn serve_on<E: Engine>(
     };
     drop(opening);
     // The steward takes nothing more, and goes on to see who does.
-    drop(taken);
+    taken.close();
+    while let Some(shard) = taken.recv().await {
+        owned.opens(opener.taken(shard));
+    }
     chores.iter().for_each(tokio::task::JoinHandle::abort);
     let patience = settings.http.drain;
     // The listener is closed last: meanwhile requests wait for the next owners of their shards, and are passed on to them.
@@ -212,12 +220,16 @@ struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    async fn open(
-        &self,
-        TakenShard { number, store, was_left }: TakenShard,
-    ) -> Result<(OwnedShard, Option<FirstAdmin>), ServeError> {
+    /// Steps of an earlier owner may run if that has not left the shard, and has left something unfinished.
+    fn taken(&self, TakenShard { number, store, was_left }: TakenShard) -> OwnedStore {
+        let may_run = !was_left && has_unfinished(&store).unwrap_or(true);
+        let steps_over_at = may_run.then(|| Instant::now() + self.step_lease + STEPS_KILLED_WITHIN);
+        OwnedStore { number, store: Arc::new(store), steps_over_at }
+    }
+
+    async fn open(&self, owned: OwnedStore) -> Result<(OwnedShard, Option<FirstAdmin>), ServeError> {
         let began = Instant::now();
-        let store = Arc::new(store);
+        let (number, store) = (owned.number, owned.store.clone());
         let settings = self.settings_of(number);
         let first = |settings: &Settings| settings.organizations.first().map(|organization| organization.id.clone());
         let makes_admin = first(&settings).is_some() && first(&settings) == first(self.settings);
@@ -227,14 +239,14 @@ impl Opener<'_> {
             logged: None,
             clock: wall_clock(&store),
             steady: steady_clock(store.clone()),
-            steps_over_at: if was_left { None } else { Some(began + self.step_lease + STEPS_KILLED_WITHIN) },
+            steps_over_at: owned.steps_over_at,
             makes_admin,
         };
         let OpenedRealm { realm, first_admin } =
             opening::open_realm(&settings, realm_store, self.node, self.steps).await?;
         let live = LiveRealm::begin(realm, &settings);
         tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
-        Ok((OwnedShard { number, store, live }, first_admin))
+        Ok((OwnedShard { owned, live }, first_admin))
     }
 
     /// With the organizations of this shard alone.
