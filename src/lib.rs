@@ -11,18 +11,20 @@
 //!    After a restore: `tests/faults/backup/fencing.rs`.
 //! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`. On an engine that several machines
 //!    share: `store::engine_store::tests::in_memory::no_crash_and_no_lost_answer_loses_or_reorders_a_batch`,
-//!    `store::engine_store::tests::on_etcd`, and with whole nodes that are killed and frozen `tests/faults/cluster.rs`. Moved into a
-//!    cluster and out of it: `moving::tests::wherever_an_import_is_killed_the_cluster_is_not_whole_and_the_next_one_makes_it_so`,
+//!    `store::engine_store::tests::on_etcd`, and with whole nodes that are killed, frozen and cut off
+//!    `tests/faults/cluster.rs`. Moved into a cluster and out of it: `moving::tests::wherever_an_import_is_killed_the_cluster_is_not_whole_and_the_next_one_makes_it_so`,
 //!    `tests/faults/cluster/moving.rs`.
 //! 4. A reader that sees something which is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`,
 //!    `actors::tests::session_listing`.
 //! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`,
 //!    `actors::tests::queue::a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next`, and over sockets
-//!    `tests/faults/crowds/cut_off.rs`.
+//!    `tests/faults/crowds/cut_off.rs`; through another node:
+//!    `tests/faults/cluster.rs::a_lock_whose_client_has_gone_when_it_comes_through_another_node_is_taken_back`.
 //! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test;
 //!    `domain::properties::deploying::never_do_two_deployments_run_and_every_one_comes_to_an_end`, with a simulated runner;
 //!    and, with real processes, `tests/deployments/cancelling.rs`, `tests/deployments/restarting.rs`, `tests/deployments/runner/trees.rs`;
-//!    on a machine that may have lost the environment to another: `tests/deployments/runner/leases.rs`.
+//!    on a machine that may have lost the environment to another: `tests/deployments/runner/leases.rs`,
+//!    `tests/faults/cluster/steps.rs`.
 //! 7. One organization seeing another: `tests/api/access.rs::another_organization_looks_like_one_that_does_not_exist`; a removed
 //!    member doing, seeing or getting anything more: `tests/api/removal.rs`; a step that reaches the server or another
 //!    organization: `tests/deployments/isolation/attacks.rs`.

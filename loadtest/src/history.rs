@@ -106,6 +106,10 @@ pub struct History {
 }
 
 impl History {
+    pub fn grants(&self) -> usize {
+        self.records.iter().filter(|record| matches!(record.answer, Answer::Granted { .. })).count()
+    }
+
     /// With the reads made at the end.
     pub fn everything(&self) -> impl Iterator<Item = &Record> {
         self.records.iter().chain(&self.audit)

@@ -14,3 +14,5 @@ mod wire;
 mod workloads;
 
 pub use cli::run_with;
+/// What the tests of clusters use, too.
+pub use server::{etcd_client, proxy};

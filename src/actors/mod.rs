@@ -40,6 +40,7 @@ pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waitin
 pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};
 pub use failure::Failure;
 pub use ports::{Clock, Definitions, Executor, LogKeeper, Options, TicketLane};
+pub use restart::has_unfinished;
 pub use services::clients::{ClaimOutcome, Keyed};
 pub use services::watchers::Watch;
 pub use skipping::skip_fencing_tokens;

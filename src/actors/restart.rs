@@ -18,7 +18,7 @@ use super::state::change::record_events;
 use super::state::records::readable;
 use super::{keys, stored};
 use crate::domain::{ASK_WITHIN_MILLIS, EnvironmentKey, Expiry, Labels, Recover, Waiter};
-use crate::store::{Batch, StoreError, durable_up_to};
+use crate::store::{Batch, Store, StoreError, durable_up_to, end_of_prefix};
 
 /// How many environments are recovered together: enough that they share the disk's work.
 const RECOVERED_AT_ONCE: usize = 64;
@@ -113,6 +113,12 @@ pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
         }
         Ok(())
     })
+}
+
+/// Whether the last run has left a deployment that had not ended.
+pub fn has_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
+    let found = store.scan(keys::UNFINISHED, &end_of_prefix(keys::UNFINISHED), 1)?;
+    Ok(!found.is_empty())
 }
 
 /// Continues the deployments that the last run had begun or left waiting. Returns the number of environments.

@@ -65,6 +65,13 @@ impl Sightings {
             .map(|(name, _)| name.as_str())
     }
 
+    /// Shards whose records have stood still for as long as a lease lasts: nobody may act as their owner now.
+    pub fn lapsed(&self, now: Moment) -> Vec<u16> {
+        let lease = self.timing.lease;
+        let silent = self.shards.iter().filter(|(_, sighting)| stood(**sighting, now) >= lease);
+        silent.map(|(number, _)| *number).collect()
+    }
+
     /// The next step for a shard that another node owns, or nobody.
     pub fn wish(&self, shard: &Shard, now: Moment) -> Wish {
         let others = self.living(now).filter(|node| *node != self.own);
@@ -131,6 +138,15 @@ mod tests {
         sightings.saw(&[owned(2)], &[], Moment(5_001));
         assert_eq!(sightings.wish(&owned(2), Moment(5_001)), Wish::Wait, "a sign of life");
         assert_eq!(sightings.wish(&owned(1), Moment(20_000)), Wish::Wait, "not the record that was seen last");
+    }
+
+    #[test]
+    fn a_record_that_stands_still_for_as_long_as_a_lease_lasts_has_no_owner_who_may_act() {
+        let mut sightings = Sightings::of("b", Timing::default());
+        sightings.saw(&[owned(1)], &[], Moment(0));
+        assert_eq!((sightings.lapsed(Moment(3_999)), sightings.lapsed(Moment(4_000))), (vec![], vec![3]));
+        sightings.saw(&[owned(2)], &[], Moment(4_500));
+        assert_eq!(sightings.lapsed(Moment(4_500)), Vec::<u16>::new());
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct View {
     /// By their numbers; those without a record have no owner.
     pub shards: Vec<Shard>,
     pub nodes: Vec<SeenNode>,
+    /// The numbers of shards whose owners have been silent for as long as a lease lasts.
+    pub lapsed: Vec<u16>,
     /// Why the engine did not answer the last time.
     pub engine_away: Option<String>,
 }
@@ -130,7 +132,8 @@ impl<E: Engine> Steward<E> {
     fn publish(&self, shards: &[Shard], nodes: Vec<NodeRecord>, now: Moment) {
         let lives = |node: &NodeRecord| self.sightings.living(now).any(|living| living == node.node);
         let nodes = nodes.into_iter().map(|record| SeenNode { lives: lives(&record), record }).collect();
-        let before = self.view.send_replace(View { shards: shards.to_vec(), nodes, engine_away: None });
+        let lapsed = self.sightings.lapsed(now);
+        let before = self.view.send_replace(View { shards: shards.to_vec(), nodes, lapsed, engine_away: None });
         if before.engine_away.is_some() {
             tracing::info!("the engine answers again");
         }
@@ -180,9 +183,13 @@ impl<E: Engine> Steward<E> {
         let store = EngineStore::start(self.engine.clone(), tenure, sent, pairs, self.options.store.clone());
         let store = store.map_err(EngineError::Refused)?;
         tracing::info!(shard = shard.number, epoch, pairs = pairs_count, before = owner_of(shard), "took a shard");
-        // Only a process that is stopping takes it no more.
         let was_left = shard.owner.is_none();
-        self.hand_on.send(TakenShard { number: shard.number, store, was_left }).await.ok();
+        let handed_on = self.hand_on.send(TakenShard { number: shard.number, store, was_left }).await;
+        if let Err(mpsc::error::SendError(unwanted)) = handed_on {
+            // Only a process that is stopping takes it no more: it is for another node, and at once if it was free for us.
+            let give_up = move || if was_left { unwanted.store.leave(None) } else { unwanted.store.close() };
+            tokio::task::spawn_blocking(give_up).await.ok();
+        }
         Ok(())
     }
 
@@ -208,4 +215,28 @@ impl<E: Engine> Steward<E> {
 
 fn owner_of(shard: &Shard) -> &str {
     shard.owner.as_ref().map_or("nobody", |owner| &owner.node)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::store::engine::memory::{Cluster, Faults, MemoryEngine};
+
+    #[tokio::test]
+    async fn a_shard_that_is_taken_by_a_process_that_is_stopping_is_left_at_once() {
+        let engine = Arc::new(MemoryEngine::of(&Arc::new(Cluster::default()), 1, Faults::default()));
+        let own = Owner { node: "n1".to_owned(), url: String::new(), run: 1 };
+        let store = EngineOptions { fatal: Arc::new(|_: &str| {}), ..EngineOptions::default() };
+        let shards = NonZeroU16::new(1).unwrap();
+        let options = StewardOptions { own, program: "test".to_owned(), shards, store };
+        let (mut steward, _view, taken) = Steward::new(engine.clone(), options);
+        let vacant = Shard::vacant(0);
+        steward.load_ahead(&vacant);
+        drop(taken);
+        steward.take(&vacant).await.unwrap();
+        let shards = engine.shards().await.unwrap();
+        let seen: Vec<_> = shards.iter().map(|shard| (shard.epoch, &shard.owner, &shard.successor)).collect();
+        assert_eq!(seen, [(1, &None, &None)], "free for whoever wants it");
+    }
 }

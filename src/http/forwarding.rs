@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use actix_web::body::SizedStream;
 use actix_web::http::header::HeaderName;
@@ -21,6 +22,9 @@ use crate::peers::{Forward, Forwarded, NotForwarded, PeerClient};
 
 /// Answers up to this size are sent on as a whole.
 const WHOLE_MAX: u64 = 64 * 1024;
+
+/// How long the answer to a claim is waited for whose client has gone. Its place in a queue is held as long.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// Why another node's answer is not passed back.
 #[derive(Debug)]
@@ -47,15 +51,23 @@ pub async fn forward(
         client: request.client_address(),
         encrypted,
     };
+    let is_claim = *request.method() == Method::POST && request.path().ends_with("/sessions");
     let mut exchange = pin!(exchange(client, peer, forward, request.method()));
     let socket = request.connection().map(|connection| &connection.socket);
-    let answered = poll_fn(|context| match exchange.as_mut().poll(context) {
+    let while_there = poll_fn(|context| match exchange.as_mut().poll(context) {
         Poll::Pending if socket.is_some_and(Socket::is_known_gone) => Poll::Ready(Err(Unanswered::ClientGone)),
         polled => polled,
     });
-    let (response, location) = answered.await?;
+    let answered = match while_there.await {
+        // The lock may be on its way already, and the owner takes what it has sent for delivered.
+        Err(Unanswered::ClientGone) if is_claim => {
+            tokio::time::timeout(ON_ITS_WAY, exchange).await.unwrap_or(Err(Unanswered::ClientGone))
+        }
+        answered => answered,
+    };
+    let (response, location) = answered?;
     if response.status == StatusCode::CREATED && socket.is_some_and(Socket::is_gone) {
-        if let Some(session) = location.filter(|_| request.path().ends_with("/sessions")) {
+        if let Some(session) = location.filter(|_| is_claim) {
             take_back(client.clone(), peer.clone(), session, request.headers().contains(&idempotent::KEY));
         }
         return Err(Unanswered::ClientGone);

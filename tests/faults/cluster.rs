@@ -1,7 +1,9 @@
 //! Several nodes on a real engine: nodes that are killed, frozen or stopped, and an engine that does not answer.
 
 mod crowd;
+mod cut;
 mod etcd;
+mod full;
 mod logs;
 mod moving;
 mod nodes;
@@ -74,6 +76,28 @@ async fn a_claim_that_waits_is_granted_through_another_node_and_given_up_with_it
     owner.until_queue_is("review-1", 0).await;
     other.release("review-1", &granted).await.has_status(200);
     assert_eq!(owner.environment("review-1").await.ok().data()["lockStatus"], "unlocked");
+}
+
+#[tokio::test]
+async fn a_lock_whose_client_has_gone_when_it_comes_through_another_node_is_taken_back() {
+    let Some(nodes) = Nodes::start(2, 1).await else { return };
+    let (owner, other) = (nodes.admin(nodes.owner()), nodes.admin(nodes.other()));
+    nodes.nodes[nodes.owner()].without_ttl("review-1").await;
+    let holder = owner.claim("review-1", json!({})).await.created().session();
+    let waiting = other.wait_in_line("review-1", json!({ "waitSeconds": 60 }), 1).await;
+    // While the other node stands still, the lock comes to it, and its client goes.
+    nodes.nodes[nodes.other()].signal("-STOP");
+    owner.release("review-1", &holder).await.has_status(200);
+    while owner.environment("review-1").await.ok().data()["lock"].is_null() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    waiting.abort();
+    assert!(waiting.await.is_err_and(|ended| ended.is_cancelled()));
+    nodes.nodes[nodes.other()].signal("-CONT");
+    while !owner.environment("review-1").await.ok().data()["lock"].is_null() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(nodes.nodes[nodes.owner()].log().contains("the client disconnected before it got the lock"));
 }
 
 #[tokio::test]
@@ -171,6 +195,26 @@ async fn members_of_the_engine_that_die_lose_nothing() {
         nodes.etcd.restart(member);
         assert_eq!(admin.environment(&environment).await.ok().data()["lock"]["sessionId"], claimed.session());
     }
+}
+
+#[tokio::test]
+async fn without_a_majority_nothing_is_answered_and_with_it_everything_is_there() {
+    let Some(mut nodes) = Nodes::start(2, 3).await else { return };
+    let admin = nodes.admin(nodes.other());
+    let held = admin.claim("review-1", json!({})).await.created();
+    nodes.etcd.kill(0);
+    nodes.etcd.kill(1);
+    let until = async |status: u16| {
+        while admin.environment("review-1").await.status != status {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    until(503).await;
+    nodes.etcd.restart_all(&[0, 1]);
+    until(200).await;
+    assert_eq!(admin.environment("review-1").await.ok().data()["lock"]["sessionId"], held.session());
+    let next = admin.post_with_key(&format!("{}/sessions", at("review-2")), "k1", json!({})).await.created();
+    assert_eq!(admin.environment("review-2").await.ok().data()["lock"]["sessionId"], next.session());
 }
 
 #[tokio::test]

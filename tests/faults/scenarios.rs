@@ -150,6 +150,25 @@ fn disk() {
 }
 
 #[test]
+fn failover() {
+    if std::process::Command::new("etcd").arg("--version").output().is_err() {
+        return println!("skipped: etcd is not installed");
+    }
+    let checks = [ONE_HOLDER, FENCING, SEEN_LATER, LEFT_BEHIND, "the audit logs are intact", "steps do not overlap"];
+    let run = examines("failover", &checks);
+    assert_eq!(phases(&run), ["owner killed", "owner cannot receive", "rolling restart"]);
+    for phase in run["phases"].as_array().unwrap() {
+        let figure = |name: &str| {
+            let figures = phase["figures"].as_array().unwrap();
+            figures.iter().find(|figure| figure["name"] == name).map(|figure| figure["median"].as_f64().unwrap())
+        };
+        assert!(figure("no grant for").is_some_and(|pause| pause > 0.0), "{phase:#}");
+        assert!(figure("take-overs").is_some_and(|count| count > 0.0), "{phase:#}");
+        assert_eq!(figure("client errors"), Some(0.0), "{phase:#}");
+    }
+}
+
+#[test]
 fn the_token_is_in_no_report() {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("run.json");

@@ -25,7 +25,8 @@ const READ_CLIENTS: u32 = 64;
     side: claim and release of an exclusive lock with a fencing token, acknowledged only when durable. Redis, PostgreSQL \
     and etcd are started privately on loopback, if they are installed ('loadtest/peers install' on Debian), and the bare \
     actix-web server if it is built ('cargo build --profile dist -p bare-actix'); those that are not there are left out. Fencing \
-    tokens and mutual exclusion are checked for all of them.\n\n\
+    tokens and mutual exclusion are checked for all of them. 'cluster' is three nodes on three members of etcd, and \
+    'etcd-cluster' etcd's own locks on the same members; they are set side by side only if they are asked for.\n\n\
     With --target, the token is read from LOCKKEEPER_TOKEN or --token-file, and environments compare-000001 and so on are \
     made in that server and never deleted.\n\n\
     Nothing else is left behind, also after Ctrl-C.\n\n\
@@ -33,7 +34,8 @@ const READ_CLIENTS: u32 = 64;
     2 refused before the first request; 130 interrupted but clean.\n\n\
     Examples:\n  \
     loadtest compare --server target/dist/lockkeeper --html compare.html\n  \
-    loadtest compare --server target/dist/lockkeeper --systems redis,bare --clients 64 --seconds 10"
+    loadtest compare --server target/dist/lockkeeper --systems redis,bare --clients 64 --seconds 10\n  \
+    loadtest compare --server target/dist/lockkeeper --systems cluster,etcd-cluster"
 )]
 pub struct Options {
     #[command(flatten)]
@@ -42,7 +44,7 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     bare: Option<PathBuf>,
     /// What to set side by side; Lockkeeper is always there
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = System::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = System::USUAL)]
     systems: Vec<System>,
     /// Where the servers keep their data while this runs: decides which disk is measured
     #[arg(long, value_name = "DIR")]

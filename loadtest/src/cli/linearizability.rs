@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
 use tokio::sync::watch;
 
 use crate::cli::exit::{EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, failed, said};
-use crate::cli::refusal::{Refusal, enough_files};
+use crate::cli::refusal::{Refusal, enough_files, has_etcd};
 use crate::interruption::Interruption;
 use crate::linearizability::{self, Disturbances, Plan, RunError, Summary};
 use crate::server::running;
@@ -104,8 +103,8 @@ fn accept(options: &Options) -> Result<Plan, Refusal> {
     if !program.is_file() {
         return Err(Refusal::NoProgram(program, "build it with `cargo build --bin lockkeeper`"));
     }
-    if options.nodes.is_some() && Command::new("etcd").arg("--version").output().is_err() {
-        return Err(Refusal::NoProgram("etcd".into(), "install etcd, which --nodes needs"));
+    if options.nodes.is_some() {
+        has_etcd()?;
     }
     enough_files(options.clients * options.together * options.servers)?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Owns what must be right before the first request, for every command that makes load.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -54,6 +55,14 @@ pub fn identifier(option: &'static str, text: &str, longest: usize) -> Result<()
         && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
     if fits { Ok(()) } else { Err(Refusal::Identifier(option, text.to_owned(), longest)) }
+}
+
+/// The members of a cluster's etcd are started here.
+pub fn has_etcd() -> Result<(), Refusal> {
+    match Command::new("etcd").arg("--version").output() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Refusal::NoProgram("etcd".into(), "install etcd, which a cluster needs")),
+    }
 }
 
 /// Takes what the system lets us take; a server that we start has the same limit.

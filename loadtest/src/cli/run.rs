@@ -8,12 +8,13 @@ use tokio::sync::watch;
 use crate::cli::against::Against;
 use crate::cli::exit::{EXIT_INTERRUPTED, EXIT_REFUSED, failed, reported, said};
 use crate::cli::files::FileOptions;
-use crate::cli::refusal::{MAX_IDENTIFIER, Refusal, enough_files, identifier};
+use crate::cli::refusal::{MAX_IDENTIFIER, Refusal, enough_files, has_etcd, identifier};
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::progress::Progress;
 use crate::interruption::Interruption;
 use crate::report::{self, model::Run};
 use crate::scenario::{self, Scenario};
+use crate::server::cluster::ClusterLaunch;
 use crate::server::{Extras, Server, Source, running};
 use crate::wire::request::Place;
 
@@ -108,6 +109,9 @@ fn accept(options: &Options) -> Result<(Scenario, Source), Refusal> {
     if scenario.workload.needs_own_server() && !options.against.is_ours() {
         return Err(Refusal::NeedsOwnServer(scenario.name));
     }
+    if scenario.workload.cluster().is_some() {
+        has_etcd()?;
+    }
     identifier("prefix", &options.prefix, MAX_PREFIX)?;
     enough_files(scenario.workload.connections(&scenario.common))?;
     Ok((scenario, options.against.source(Some(DEFAULT_TARGET))?))
@@ -120,7 +124,13 @@ async fn perform(options: &Options, scenario: Scenario, source: Source) -> Resul
         variables: scenario.common.server_variables(),
         data_dir: options.data_dir.clone(),
     };
-    let (server, token) = Server::open(source, extras).await?;
+    let (server, token) = match (scenario.workload.cluster(), source) {
+        (Some(launch), Source::Program(program)) => {
+            let variables = launch.variables.iter().cloned().chain(extras.variables).collect();
+            Server::open_cluster(ClusterLaunch { program, variables, ..launch }).await?
+        }
+        (_, source) => Server::open(source, extras).await?,
+    };
     let place = Place {
         authority: server.authority.clone(),
         organization: options.against.organization.clone(),

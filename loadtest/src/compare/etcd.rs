@@ -17,7 +17,8 @@ const LEASE_SECONDS: i64 = 3600;
 
 #[derive(Clone)]
 pub struct Etcd {
-    pub address: SocketAddr,
+    /// Its members. The clients are spread over them.
+    pub addresses: Vec<SocketAddr>,
 }
 
 pub struct EtcdClient {
@@ -42,7 +43,7 @@ impl Peer for Etcd {
     type Client = EtcdClient;
 
     async fn connect(&self, number: u32) -> Result<EtcdClient, Fault> {
-        let channel = Channel::open(self.address).await?;
+        let channel = Channel::open(self.addresses[number as usize % self.addresses.len()]).await?;
         Ok(EtcdClient {
             txn: channel.method("/etcdserverpb.KV/Txn")?,
             lock: channel.method("/v3lockpb.Lock/Lock")?,
@@ -86,7 +87,7 @@ impl Client for EtcdClient {
                 Ok(())
             }
             Held::Key { key, created_at } => {
-                let delete = Op::DeleteRange(DeleteRangeRequest { key: key.clone() });
+                let delete = Op::DeleteRange(DeleteRangeRequest { key: key.clone(), range_end: Vec::new() });
                 let answer: TxnResponse = self.channel.call(&self.txn, &transaction(key, created_at, delete)).await?;
                 if answer.succeeded { Ok(()) } else { Err(Fault::NotHeld) }
             }

@@ -17,6 +17,10 @@ pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
     for clients in &plan.clients {
         goals.extend(judge.cycles(*clients));
     }
+    if plan.systems.contains(&System::Cluster) {
+        goals.extend(plan.clients.iter().map(|clients| judge.of_cluster(Work::Cycle, *clients)));
+        goals.extend(plan.hot_clients.iter().map(|clients| judge.of_cluster(Work::Hot, *clients)));
+    }
     let reference = reference_clients(&plan.clients);
     let cpu = |system| move |round: &Round| round.turn(Work::Cycle, reference, system)?.cpu_per(Operation::Release);
     goals.push(judge.figure(
@@ -82,13 +86,25 @@ impl Judge<'_> {
         })
     }
 
+    /// The nodes of a cluster beside etcd's own transactions, or its Lock, on the same members.
+    fn of_cluster(&self, work: Work, clients: u32) -> Figure {
+        let (what, its) = match work {
+            Work::Hot => ("handoffs/s of one hot lock", "etcd's Lock"),
+            Work::Cycle | Work::ReadEnvironment | Work::ReadSession => ("cycles/s", "etcd's transactions"),
+        };
+        let name = format!("{what} of three nodes against {its} on the same members, {}", counted(clients));
+        let goal = (clients > 1).then_some(Goal::AtLeast(2.0));
+        let rate = |round: &Round, system| round.turn(work, clients, system)?.per_second(work.unit());
+        self.figure(name, "", goal, |round| quotient(rate(round, System::Cluster)?, rate(round, System::EtcdCluster)?))
+    }
+
     fn handoffs(&self, clients: u32) -> Vec<Figure> {
         let against = |system: System, bound: Option<f64>| {
             let its = match system {
                 System::Etcd => "etcd's Lock",
                 System::Redis => "polling Redis",
                 System::Postgres => "polling PostgreSQL",
-                System::Lockkeeper | System::Bare => system.title(),
+                System::Lockkeeper | System::Bare | System::Cluster | System::EtcdCluster => system.title(),
             };
             let name = format!("handoffs/s of one hot lock against {its}, {}", counted(clients));
             self.figure(name, "", bound.map(Goal::AtLeast), |round| round.rate_against(Work::Hot, clients, system))
@@ -185,6 +201,16 @@ mod tests {
         let etcd = named(&goals, "etcd");
         assert_eq!((spread(etcd).0, etcd.meets_goal()), (11.0, Some(false)));
         assert_eq!((spread(named(&goals, "fsyncs")).0, named(&goals, "fsyncs").meets_goal()), (0.5, Some(true)));
+    }
+
+    #[test]
+    fn a_cluster_is_judged_beside_etcd_on_its_members() {
+        let rounds = [round(&[(Work::Cycle, System::Cluster, 300), (Work::Cycle, System::EtcdCluster, 100)])];
+        let judge = Judge { rounds: &rounds };
+        let cycles = judge.of_cluster(Work::Cycle, 64);
+        assert_eq!((spread(&cycles).0, cycles.meets_goal()), (3.0, Some(true)));
+        assert_eq!(judge.of_cluster(Work::Hot, 64).meets_goal(), None);
+        assert_eq!(judge.of_cluster(Work::Cycle, 1).goal, None);
     }
 
     #[test]

@@ -15,7 +15,8 @@ const SYNC_COUNTER: &[u8] = b"\nlockkeeper_log_groups_total ";
 
 #[derive(Clone)]
 pub struct HttpLock {
-    pub address: SocketAddr,
+    /// The nodes of a cluster, or one server. The clients are spread over them.
+    addresses: Vec<SocketAddr>,
     script: Arc<Script>,
     /// Whether there is a lock behind it, and so a fencing token.
     fenced: bool,
@@ -38,24 +39,24 @@ pub struct HttpClient {
 }
 
 impl HttpLock {
-    pub fn lockkeeper(address: SocketAddr, place: &Place) -> Self {
-        Self::new(address, place, true)
+    pub fn lockkeeper(addresses: Vec<SocketAddr>, place: &Place) -> Self {
+        Self::new(addresses, place, true)
     }
 
     pub fn bare(address: SocketAddr, place: &Place) -> Self {
-        Self::new(address, place, false)
+        Self::new(vec![address], place, false)
     }
 
-    fn new(address: SocketAddr, place: &Place, fenced: bool) -> Self {
+    fn new(addresses: Vec<SocketAddr>, place: &Place, fenced: bool) -> Self {
         let requests = Requests::new(place);
         let claim = requests.claim(Terms::default());
         let claim_waiting = requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() });
-        Self { address, script: Arc::new(Script { requests, claim, claim_waiting }), fenced }
+        Self { addresses, script: Arc::new(Script { requests, claim, claim_waiting }), fenced }
     }
 
     /// Makes the environments that are claimed; those that are there already are fine.
     pub async fn prepare(&self, names: u32) -> Result<(), Fault> {
-        let mut connection = Connection::open(self.address).await?;
+        let mut connection = Connection::open(self.addresses[0]).await?;
         let put = self.script.requests.put("{}");
         for name in 1..=names {
             let status = connection.exchange(&written(&put, name, "")).await?;
@@ -66,8 +67,8 @@ impl HttpLock {
 
     /// How often the server has synced its log so far. None if it does not say.
     pub async fn syncs(&self) -> Option<u64> {
-        let mut connection = Connection::open(self.address).await.ok()?;
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        let mut connection = Connection::open(self.addresses[0]).await.ok()?;
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.addresses[0]);
         let status = connection.exchange(request.as_bytes()).await.ok()?;
         if status == 200 { counter(connection.body(), SYNC_COUNTER) } else { None }
     }
@@ -89,9 +90,9 @@ impl HttpLock {
 impl Peer for HttpLock {
     type Client = HttpClient;
 
-    async fn connect(&self, _number: u32) -> Result<HttpClient, Fault> {
+    async fn connect(&self, number: u32) -> Result<HttpClient, Fault> {
         Ok(HttpClient {
-            connection: Connection::open(self.address).await?,
+            connection: Connection::open(self.addresses[number as usize % self.addresses.len()]).await?,
             script: Arc::clone(&self.script),
             request: Vec::with_capacity(512),
             session: String::with_capacity(64),

@@ -14,10 +14,16 @@ pub enum System {
     // actix-web with nothing behind it: no lock at all, but the limit of a lock over HTTP. No doc comment: the help would
     // show it, and turn from a table into pages.
     Bare,
+    // Three nodes on three members, and etcd's own locks on the same members.
+    Cluster,
+    EtcdCluster,
 }
 
 impl System {
-    pub const ALL: [Self; 5] = [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare];
+    pub const ALL: [Self; 7] =
+        [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare, Self::Cluster, Self::EtcdCluster];
+    /// Unless others are asked for.
+    pub const USUAL: [Self; 5] = [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -26,14 +32,21 @@ impl System {
             Self::Postgres => "PostgreSQL",
             Self::Etcd => "etcd",
             Self::Bare => "bare actix-web",
+            Self::Cluster => "Lockkeeper, three nodes",
+            Self::EtcdCluster => "etcd, three members",
         }
     }
 
     pub fn locks(self) -> bool {
         match self {
-            Self::Lockkeeper | Self::Redis | Self::Postgres | Self::Etcd => true,
+            Self::Lockkeeper | Self::Redis | Self::Postgres | Self::Etcd | Self::Cluster | Self::EtcdCluster => true,
             Self::Bare => false,
         }
+    }
+
+    /// Whether it runs on the members of a cluster.
+    pub fn is_of_cluster(self) -> bool {
+        matches!(self, Self::Cluster | Self::EtcdCluster)
     }
 }
 

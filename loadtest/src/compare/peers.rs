@@ -95,7 +95,7 @@ fn script_name(system: System) -> Option<&'static str> {
         System::Redis => Some("redis"),
         System::Postgres => Some("postgres"),
         System::Etcd => Some("etcd"),
-        System::Lockkeeper | System::Bare => None,
+        System::Lockkeeper | System::Bare | System::Cluster | System::EtcdCluster => None,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +21,7 @@ use crate::compare::redis::Redis;
 use crate::compare::turn::{CostSource, Turn};
 use crate::compare::work::{self, Work, WorkSize};
 use crate::report::model::Check;
+use crate::server::cluster::{Cluster, ClusterLaunch};
 use crate::server::running::{ProcessError, Running};
 use crate::server::token::Token;
 use crate::server::{Extras, Server, Source};
@@ -42,6 +44,7 @@ pub enum StartError {
 pub struct Servers {
     lockkeeper: Server,
     token: Token,
+    cluster: Option<Cluster>,
     bare: Option<Running>,
     peers: Peers,
     pub directory: TempDir,
@@ -81,8 +84,17 @@ impl Servers {
             variables: vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())],
             data_dir: Some(directory.path().join("lockkeeper")),
         };
+        let program = if let Source::Program(program) = &source { Some(program.clone()) } else { None };
         let (lockkeeper, token) = Server::open(source, extras).await?;
         let mut left_out = Vec::new();
+        let cluster = match start_cluster(plan, program, &token).await {
+            Ok(cluster) => cluster,
+            Err(reason) => {
+                let asked = plan.systems.iter().filter(|system| system.is_of_cluster());
+                left_out.extend(asked.map(|system| (*system, reason.clone())));
+                None
+            }
+        };
         let bare = match start_bare(plan, &directory).await {
             Ok(bare) => bare,
             Err(reason) => {
@@ -92,13 +104,31 @@ impl Servers {
         };
         let peers = Peers::start(&plan.systems, directory.path())?;
         left_out.extend(peers.left_out.iter().cloned());
-        Ok(Self { lockkeeper, token, bare, peers, directory, left_out })
+        Ok(Self { lockkeeper, token, cluster, bare, peers, directory, left_out })
     }
 
     /// Of the disk on which all of them write.
     pub fn fdatasync_microseconds(&self) -> io::Result<f64> {
         disk::fdatasync_microseconds(self.directory.path())
     }
+}
+
+/// Three nodes on three members, with the settings of the server alone.
+async fn start_cluster(plan: &Plan, program: Option<PathBuf>, token: &Token) -> Result<Option<Cluster>, String> {
+    if !plan.systems.iter().any(|system| system.is_of_cluster()) {
+        return Ok(None);
+    }
+    let program = program.ok_or("a cluster is started only with --server")?;
+    let launch = ClusterLaunch {
+        program,
+        nodes: 3,
+        members: 3,
+        organizations: Vec::new(),
+        proxied: false,
+        variables: vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())],
+        token: token.clone(),
+    };
+    Cluster::start(launch).await.map(Some).map_err(|error| error.to_string())
 }
 
 async fn start_bare(plan: &Plan, directory: &TempDir) -> Result<Option<Running>, String> {
@@ -120,22 +150,27 @@ impl Systems {
         let mut systems = BTreeMap::new();
         let lockkeeper = &servers.lockkeeper;
         let place = plan.place(lockkeeper.authority.clone(), servers.token.clone());
-        let http = HttpLock::lockkeeper(lockkeeper.address, &place);
+        let http = HttpLock::lockkeeper(vec![lockkeeper.address], &place);
         // One more than is walked over: the hot one.
         http.prepare(plan.names + 1).await?;
-        let cost = CostSource { pid: lockkeeper.meter().pid(), syncs: Some(http.clone()) };
+        let cost = CostSource { pids: lockkeeper.meter().pid().into_iter().collect(), syncs: Some(http.clone()) };
         systems.insert(System::Lockkeeper, Entry::new(System::Lockkeeper, Reach::Http(http), cost));
         if let Some(bare) = &servers.bare {
             // Sent what Lockkeeper's clients send, so that both have as much to read.
             let place = plan.place(bare.address().to_string(), Token::random());
-            let cost = CostSource { pid: bare.pid(), syncs: None };
+            let cost = CostSource { pids: bare.pid().into_iter().collect(), syncs: None };
             let reach = Reach::Http(HttpLock::bare(bare.address(), &place));
             systems.insert(System::Bare, Entry::new(System::Bare, reach, cost));
+        }
+        if let Some(cluster) = &servers.cluster {
+            for (system, entry) in of_cluster(plan, cluster, &servers.token).await? {
+                systems.insert(system, entry);
+            }
         }
         for started in &servers.peers.started {
             match reach(started, plan.names + 1).await {
                 Ok(reach) => {
-                    let cost = CostSource { pid: Some(started.pid), syncs: None };
+                    let cost = CostSource { pids: vec![started.pid], syncs: None };
                     systems.insert(started.system, Entry::new(started.system, reach, cost));
                 }
                 Err(fault) => servers.left_out.push((started.system, fault.to_string())),
@@ -150,10 +185,28 @@ impl Systems {
     }
 }
 
+/// Both on the same members: nodes that nobody asks cost them a few writes per second.
+async fn of_cluster(plan: &Plan, cluster: &Cluster, token: &Token) -> Result<Vec<(System, Entry)>, Fault> {
+    let addresses = cluster.addresses();
+    let mut entries = Vec::new();
+    if plan.systems.contains(&System::Cluster) {
+        let http = HttpLock::lockkeeper(addresses.clone(), &plan.place(addresses[0].to_string(), token.clone()));
+        http.prepare(plan.names + 1).await?;
+        let cost = CostSource { pids: cluster.pids(), syncs: None };
+        entries.push((System::Cluster, Entry::new(System::Cluster, Reach::Http(http), cost)));
+    }
+    if plan.systems.contains(&System::EtcdCluster) {
+        let etcd = Etcd { addresses: cluster.members.addresses() };
+        let cost = CostSource { pids: cluster.members.pids(), syncs: None };
+        entries.push((System::EtcdCluster, Entry::new(System::EtcdCluster, Reach::Etcd(etcd), cost)));
+    }
+    Ok(entries)
+}
+
 async fn reach(started: &Started, names: u32) -> Result<Reach, Fault> {
     match started.system {
         System::Redis => Ok(Reach::Redis(Redis::prepare(started.address).await?)),
-        System::Etcd => Ok(Reach::Etcd(Etcd { address: started.address })),
+        System::Etcd => Ok(Reach::Etcd(Etcd { addresses: vec![started.address] })),
         System::Postgres => {
             let user = started.user.as_deref().unwrap_or("postgres");
             let password = match &started.password_file {
@@ -162,7 +215,9 @@ async fn reach(started: &Started, names: u32) -> Result<Reach, Fault> {
             };
             Ok(Reach::Postgres(Postgres::prepare(started.address, user, password.trim(), names).await?))
         }
-        System::Lockkeeper | System::Bare => unreachable!("these are not started by the script"),
+        System::Lockkeeper | System::Bare | System::Cluster | System::EtcdCluster => {
+            unreachable!("these are not started by the script")
+        }
     }
 }
 

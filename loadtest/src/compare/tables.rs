@@ -82,8 +82,8 @@ impl Shown<'_> {
         let mut rows = vec![head];
         for system in self.systems(Work::Hot) {
             let way = match system {
-                System::Lockkeeper | System::Bare => "waiting in the server",
-                System::Etcd => "its Lock",
+                System::Lockkeeper | System::Bare | System::Cluster => "waiting in the server",
+                System::Etcd | System::EtcdCluster => "its Lock",
                 System::Redis | System::Postgres => "polling",
             };
             let mut row = vec![format!("{}, {way}", system.title())];

@@ -39,7 +39,8 @@ pub struct TurnState {
 /// Where the server's cost is read.
 #[derive(Clone)]
 pub struct CostSource {
-    pub pid: Option<u32>,
+    /// Of all its processes; none if they are not known.
+    pub pids: Vec<u32>,
     pub syncs: Option<HttpLock>,
 }
 
@@ -121,7 +122,8 @@ fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl CostSource {
     fn cpu(&self) -> Option<u64> {
-        cpu::read_tree(self.pid?).ok()
+        let read = self.pids.iter().map(|pid| cpu::read_tree(*pid)).sum::<std::io::Result<u64>>();
+        read.ok().filter(|_| !self.pids.is_empty())
     }
 
     async fn syncs(&self) -> Option<u64> {

@@ -18,6 +18,7 @@ use crate::report::model::{Check, FORMAT, Goal, Run};
 use crate::report::why_not_judged;
 use crate::scenario::Common;
 use crate::server::Server;
+use crate::server::etcd_client::EtcdError;
 use crate::server::running::ProcessError;
 use crate::server::token::Token;
 use crate::wire::request::Place;
@@ -69,6 +70,10 @@ pub enum Fault {
         "only {opened} of {wanted} connections could be opened: check the server's limit on open files (ulimit -n)"
     )]
     NotConnected { opened: u64, wanted: u32 },
+    #[error("the cluster: {0}")]
+    Cluster(String),
+    #[error("the cluster: {0}")]
+    Etcd(#[from] EtcdError),
     #[error("the neighbour: {0}")]
     Neighbour(String),
     #[error("only {made} of {wanted} environments could be created, so nothing was measured")]
@@ -237,6 +242,10 @@ impl LoadTest {
 
     pub fn error(&mut self, what: String) {
         self.findings.error(what);
+    }
+
+    pub fn errors(&mut self, what: String, times: u64) {
+        self.findings.add_errors(what, times);
     }
 
     /// Ends threads and server, and says what was seen.

@@ -13,6 +13,7 @@ use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::sampler::Sampler;
 use crate::engine::tally::{Operation, Tally};
 use crate::engine::threads::Work;
+use crate::history::History;
 use crate::report::model::Check;
 use crate::report::quotient;
 use crate::server::Server;
@@ -136,6 +137,19 @@ impl LoadTest {
         self.progress.line(&format!("{}: {requests} requests, {rate:.0}/s", segment.phase));
         self.interrupted()?;
         Ok(seen)
+    }
+
+    /// Holds what was seen outside of a segment against the rules; gives what each has found.
+    pub fn check(&mut self, history: &History) -> Vec<Check> {
+        let checks = crate::checks::all(history);
+        merge_checks(&mut self.checks, checks.clone());
+        checks
+    }
+
+    /// One more rule, that no history shows.
+    pub fn add_check(&mut self, check: Check) -> Check {
+        merge_checks(&mut self.checks, vec![check.clone()]);
+        check
     }
 
     async fn perform(

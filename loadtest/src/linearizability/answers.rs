@@ -57,7 +57,8 @@ pub fn read(
         format!("{status} {code} to {}", kind(request))
     };
     match (request, status) {
-        (_, 500..) => Ok(Answer::Unknown),
+        // 408: a server that stood still may take a request for too slow.
+        (_, 408 | 500..) => Ok(Answer::Unknown),
         (_, 400..500) => {
             let Problem { code, holder } = serde_json::from_slice(body).map_err(|_| unexpected())?;
             refused(request, &code, holder.map(|holder| lock(holder, &mut number))).ok_or_else(unexpected)

@@ -164,7 +164,7 @@ impl Client {
         let answer = match status {
             Ok(Ok(status)) => {
                 // The node has answered, so it does not send the request again.
-                let_go = (status >= 500).then_some(ended);
+                let_go = (status == 408 || status >= 500).then_some(ended);
                 let answer = environment.seen().read(&request, status, connection.body());
                 if !connection.closes() {
                     self.connection = Some((life, connection));

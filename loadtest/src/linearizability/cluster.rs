@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use crate::linearizability::clients::{Losses, Shared};
@@ -12,7 +11,8 @@ use crate::linearizability::history::{Interval, Moment};
 use crate::linearizability::plan::{Plan, RunError};
 use crate::linearizability::random::Random;
 use crate::linearizability::single::PAUSE;
-use crate::linearizability::takeovers::{SHARDS, Takeovers};
+use crate::linearizability::takeovers::Takeovers;
+use crate::server::cluster::{LONGEST_TAKEOVER, is_deposed, member_name, name_of, node_variables};
 use crate::server::etcd::Members;
 use crate::server::ports::free_address;
 use crate::server::process::{Launch, Process};
@@ -27,17 +27,11 @@ const LONG_PAUSE: Range<u64> = 6_000..12_000;
 const LONG_MEMBER_PAUSE: Range<u64> = 2_000..6_000;
 /// How long a node or member that was killed may be away, in milliseconds.
 const AWAY: Range<u64> = 0..3_000;
-/// A node that was killed or that stood still is replaced in about six seconds.
-const LONGEST_TAKEOVER: Duration = Duration::from_secs(60);
 /// An owner that hands a shard over by itself begins at most so long before with sending those away who wait.
 const LEAVING: Moment = 10_000_000_000;
 const READY_POLL: Duration = Duration::from_millis(50);
 /// For the answer of one node, which may stand still.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
-/// A node ends with this when another one has taken a shard from it.
-const EXIT_DEPOSED: i32 = 75;
-/// The same on all nodes; it protects nothing here.
-const MASTER_KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
 pub struct Cluster {
     /// Before etcd, without which they would complain: fields are dropped in this order.
@@ -84,7 +78,7 @@ impl Cluster {
             let launch = Launch {
                 program: plan.program.clone(),
                 arguments: Vec::new(),
-                variables: variables(&members.urls(), number),
+                variables: node_variables(&members.urls(), number),
                 data_dir: None,
                 token: token.clone(),
             };
@@ -196,7 +190,7 @@ impl Cluster {
     /// The logs of all nodes and members, and what was done to them, as evidence.
     pub fn keep_logs(&self, directory: &Path, prefix: &str) -> Result<(), RunError> {
         let nodes = (1..).zip(&self.nodes).map(|(number, node)| (name_of(number), node.log()));
-        let members = (0..self.members.count()).map(|member| (format!("m{member}"), self.members.log(member)));
+        let members = (0..self.members.count()).map(|member| (member_name(member), self.members.log(member)));
         for (name, log) in nodes.chain(members) {
             let path: PathBuf = directory.join(format!("{prefix}-{name}.log"));
             std::fs::copy(log, &path).map_err(|error| RunError::Unwritable(path, error))?;
@@ -244,26 +238,6 @@ impl Cluster {
     fn numbered(&self, name: &str) -> Option<usize> {
         (0..self.nodes.len()).find(|node| name_of(*node as u32 + 1) == name)
     }
-}
-
-fn variables(etcd: &str, number: u32) -> Vec<(String, String)> {
-    let settings = [
-        ("LOCKKEEPER_MASTER_KEY", MASTER_KEY.to_owned()),
-        ("LOCKKEEPER_CLUSTER_ENGINE", "etcd".to_owned()),
-        ("LOCKKEEPER_CLUSTER_ETCD", etcd.to_owned()),
-        ("LOCKKEEPER_CLUSTER_NODE", name_of(number)),
-        ("LOCKKEEPER_CLUSTER_SHARDS", SHARDS.to_string()),
-    ];
-    settings.map(|(name, value)| (name.to_owned(), value)).to_vec()
-}
-
-/// From 1.
-fn name_of(number: u32) -> String {
-    format!("n{number}")
-}
-
-fn is_deposed(status: ExitStatus) -> bool {
-    status.code() == Some(EXIT_DEPOSED)
 }
 
 async fn sleep(random: &mut Random, milliseconds: Range<u64>) {

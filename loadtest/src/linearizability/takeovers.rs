@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use crate::linearizability::history::{Interval, Moment};
+use crate::server::shard_records::{self, ShardRecord, key_of};
 use crate::wire::etcd_messages::{RangeRequest, RangeResponse};
 use crate::wire::grpc::{Channel, Method};
 
-/// The record of the sample organization's shard, whose number is the CRC-32C of `acme` modulo `SHARDS`.
-const SHARD_KEY: &[u8] = b"lk/shard/00002";
-pub const SHARDS: u16 = 4;
+/// That of the sample organization: the CRC-32C of `acme` modulo the number of shards.
+const SHARD: u16 = 2;
 /// Often enough that hardly any answer falls into the same interval as a take-over.
 const EVERY: Duration = Duration::from_millis(25);
 /// Then the next member is asked.
@@ -89,7 +89,7 @@ async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mute
         loop {
             let sent = moment(origin);
             let record = tokio::time::timeout(PATIENCE, read(&mut channel, *member)).await;
-            let Some((epoch, owner)) = record.ok().flatten() else { break };
+            let Some(ShardRecord { epoch, owner }) = record.ok().flatten() else { break };
             seen.lock().unwrap_or_else(PoisonError::into_inner).note(Reading { sent, epoch, owner }, moment(origin));
             tokio::time::sleep(EVERY).await;
         }
@@ -99,35 +99,16 @@ async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mute
 }
 
 /// None: this member does not answer, or there is no such record yet.
-async fn read(channel: &mut Option<(Channel, Method)>, member: SocketAddr) -> Option<(u64, Option<String>)> {
+async fn read(channel: &mut Option<(Channel, Method)>, member: SocketAddr) -> Option<ShardRecord> {
     if channel.is_none() {
         let opened = Channel::open(member).await.ok()?;
         let range = opened.method("/etcdserverpb.KV/Range").ok()?;
         *channel = Some((opened, range));
     }
     let (channel, range) = channel.as_mut()?;
-    let read: RangeResponse = channel.call(range, &RangeRequest { key: SHARD_KEY.to_vec() }).await.ok()?;
-    decode(&read.pairs.first()?.value)
-}
-
-/// A record begins with its version, the epoch, and the owner with its name first; in postcard's form.
-fn decode(record: &[u8]) -> Option<(u64, Option<String>)> {
-    let (1, rest) = record.split_first().map(|(version, rest)| (*version, rest))? else { return None };
-    let (epoch, rest) = number(rest)?;
-    let (has_owner, rest) = rest.split_first()?;
-    if *has_owner == 0 {
-        return Some((epoch, None));
-    }
-    let (length, rest) = number(rest)?;
-    let name = rest.get(..usize::try_from(length).ok()?)?;
-    Some((epoch, Some(String::from_utf8(name.to_vec()).ok()?)))
-}
-
-/// Seven bits in each byte, the lowest first.
-fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let last = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
-    let number = bytes[..=last].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f));
-    Some((number, &bytes[last + 1..]))
+    let question = RangeRequest { key: key_of(SHARD), range_end: Vec::new() };
+    let read: RangeResponse = channel.call(range, &question).await.ok()?;
+    shard_records::decode(&read.pairs.first()?.value)
 }
 
 impl Seen {
@@ -160,14 +141,5 @@ mod tests {
         }
         let interval = |since, by| Interval { since, by };
         assert_eq!(seen.takeovers, [interval(20, 35), interval(30, 45), interval(30, 45)]);
-    }
-
-    #[test]
-    fn epoch_and_owner_are_read_from_a_record() {
-        assert_eq!(decode(&[1, 0xac, 0x02, 1, 2, b'n', b'1', 9, 9]), Some((300, Some("n1".to_owned()))));
-        assert_eq!(decode(&[1, 7, 0, 9]), Some((7, None)));
-        assert_eq!(decode(&[2, 7, 0]), None);
-        assert_eq!(decode(&[1, 7, 1, 9, b'n']), None);
-        assert_eq!(decode(b""), None);
     }
 }

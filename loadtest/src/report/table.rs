@@ -27,6 +27,11 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    pub fn row_of(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.columns.len() + 1);
+        self.rows.push(cells);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -8,6 +8,8 @@ use super::number::{NOTHING, count, goal, latency, seconds, with_unit};
 use super::table::Align::{Left, Right};
 use super::table::Table;
 
+/// From so many on they are also shown side by side.
+const MANY_PHASES: usize = 4;
 /// The widest line of words that we break ourselves.
 const WIDTH: usize = 100;
 
@@ -17,6 +19,7 @@ pub fn text(run: &Run) -> String {
     for phase in &run.phases {
         self::phase(&mut out, phase);
     }
+    side_by_side(&mut out, &run.phases);
     if !run.ratios.is_empty() {
         out.push('\n');
         figures(&mut out, "ratios", &run.ratios);
@@ -72,6 +75,29 @@ fn phase(out: &mut String, phase: &Phase) {
     if !statuses.is_empty() {
         wrapped(out, "  ", &format!("statuses: {}", statuses.join(", ")));
     }
+}
+
+/// Many phases of the same kind, a line for each: the median of every figure that all of them have.
+fn side_by_side(out: &mut String, phases: &[Phase]) {
+    let value = |phase: &Phase, name: &str| {
+        let figure = phase.figures.iter().find(|figure| figure.name == name)?;
+        Some(with_unit(figure.median, &figure.unit))
+    };
+    let names: Vec<&str> =
+        phases.first().map_or(&[][..], |first| &first.figures).iter().map(|figure| figure.name.as_str()).collect();
+    let common: Vec<&str> =
+        names.into_iter().filter(|name| phases.iter().all(|phase| value(phase, name).is_some())).collect();
+    if phases.len() < MANY_PHASES || common.len() < 2 {
+        return;
+    }
+    out.push('\n');
+    let mut table = Table::new(&vec![Right; common.len()]);
+    table.row_of(std::iter::once(String::new()).chain(common.iter().map(|name| printable(name))).collect());
+    for phase in phases {
+        let cells = common.iter().map(|name| value(phase, name).unwrap_or_default());
+        table.row_of(std::iter::once(printable(&phase.name)).chain(cells).collect());
+    }
+    table.render(out);
 }
 
 fn figures(out: &mut String, heading: &str, figures: &[Figure]) {
@@ -241,6 +267,24 @@ clean: all 3 checks held, no errors
         run.errors.insert("\u{1b}[2Jgone\nclean: really".to_owned(), 1);
         let told = text(&run);
         assert!(told.contains("1 × ·[2Jgone·clean: really\n"), "{told}");
+    }
+
+    #[test]
+    fn many_phases_of_one_kind_are_shown_side_by_side() {
+        let mut run = sample::cycle();
+        let phase = |name: &str, median| {
+            let figure = |name: &str, unit: &str| Figure::of(name, unit, [median]);
+            let figures = vec![figure("no grant for", "s"), figure("lost", "count")];
+            Phase { name: name.to_owned(), figures, ..Phase::default() }
+        };
+        run.phases = vec![phase("killed", 5.5), phase("paused", 7.0), phase("cut off", 1.0)];
+        assert!(!text(&run).contains("no grant for   lost"));
+        run.phases.push(phase("full", 2.0));
+        assert!(
+            text(&run).contains("\n          no grant for   lost\nkilled          5.50 s      6\n"),
+            "{}",
+            text(&run)
+        );
     }
 
     #[test]

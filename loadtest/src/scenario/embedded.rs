@@ -21,6 +21,7 @@ scenarios!(
     "soak",
     "history",
     "disk",
+    "failover",
 );
 
 pub fn names() -> impl Iterator<Item = &'static str> {

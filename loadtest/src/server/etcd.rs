@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
+use crate::server::etcd_client::{EtcdClient, EtcdError};
 use crate::server::ports::free_address;
 use crate::server::running::{POLL, ProcessError, Running, START_TIMEOUT, last_words};
 use crate::wire::connection::Connection;
@@ -26,6 +27,8 @@ pub struct Members {
     running: Vec<Option<Running>>,
     ports: Vec<Ports>,
     home: TempDir,
+    /// Beyond those that all have.
+    flags: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -40,7 +43,7 @@ impl Members {
         let home = tempfile::Builder::new().prefix("lockkeeper-etcd-").tempdir().map_err(ProcessError::Home)?;
         let ports = (0..count).map(|_| Ok(Ports { client: free_address()?, peer: free_address()? }));
         let ports = ports.collect::<Result<Vec<_>, std::io::Error>>().map_err(ProcessError::Home)?;
-        let mut members = Self { running: (0..count).map(|_| None).collect(), ports, home };
+        let mut members = Self { running: (0..count).map(|_| None).collect(), ports, home, flags: Vec::new() };
         for member in 0..count {
             members.start_again(member)?;
         }
@@ -83,12 +86,37 @@ impl Members {
         Ok(())
     }
 
+    /// For the next start of each.
+    pub fn set_flags(&mut self, flags: Vec<String>) {
+        self.flags = flags;
+    }
+
+    /// The place of the one that leads.
+    pub async fn leader(&self) -> Result<usize, EtcdError> {
+        let mut silent = None;
+        for (place, ports) in self.ports.iter().enumerate() {
+            let asked = async { EtcdClient::connect(ports.client).await?.status().await };
+            match asked.await {
+                Ok(status) if status.header.as_ref().is_some_and(|header| header.member_id == status.leader) => {
+                    return Ok(place);
+                }
+                Ok(_) => {}
+                Err(error) => silent = Some(error),
+            }
+        }
+        Err(silent.unwrap_or(EtcdError::NoLeader))
+    }
+
+    pub fn pids(&self) -> Vec<u32> {
+        self.running.iter().flatten().filter_map(Running::pid).collect()
+    }
+
     /// How it has ended by itself, if it has.
     pub fn ended(&mut self, member: usize) -> Result<Option<ExitStatus>, ProcessError> {
         self.running[member].as_mut().map_or(Ok(None), Running::ended)
     }
 
-    async fn until_ready(&self, member: usize) -> Result<(), ProcessError> {
+    pub async fn until_ready(&self, member: usize) -> Result<(), ProcessError> {
         let (began, address) = (Instant::now(), self.ports[member].client);
         let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\n\r\n");
         while began.elapsed() < START_TIMEOUT {
@@ -112,7 +140,8 @@ impl Members {
         command.arg(format!("--data-dir={}", self.home.path().join(format!("m{member}")).display()));
         command.args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")]);
         command.args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")]);
-        command.arg(format!("--initial-cluster={}", all.join(","))).args(FLAGS).stdout(Stdio::null());
+        command.arg(format!("--initial-cluster={}", all.join(","))).args(FLAGS).args(&self.flags);
+        command.stdout(Stdio::null());
         command
     }
 

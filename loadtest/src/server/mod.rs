@@ -1,12 +1,16 @@
 //! Owns the server under test: one that runs already, or one that is started, killed, restarted and measured here.
 
+pub mod cluster;
 pub mod cpu;
 pub mod disk;
 pub mod etcd;
+pub mod etcd_client;
 pub mod memory;
 pub mod ports;
 pub mod process;
+pub mod proxy;
 pub mod running;
+pub mod shard_records;
 pub mod target;
 pub mod token;
 
@@ -16,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use cluster::{Cluster, ClusterLaunch};
 use process::{Launch, Process};
 use running::ProcessError;
 use token::Token;
@@ -46,6 +51,8 @@ pub struct Server {
     pub authority: String,
     meter: Meter,
     process: Option<Process>,
+    /// Of which `address` is one node.
+    cluster: Option<Cluster>,
 }
 
 /// Reads what the server takes of the machine, also while somebody else restarts it.
@@ -97,7 +104,7 @@ impl Server {
         match source {
             Source::Running { address, authority, token, pid } => {
                 meter.set(pid);
-                Ok((Self { address, authority, meter, process: None }, token))
+                Ok((Self { address, authority, meter, process: None, cluster: None }, token))
             }
             Source::Program(program) => {
                 let token = Token::random();
@@ -106,9 +113,23 @@ impl Server {
                 let process = Process::start(launch).await?;
                 meter.set(process.pid());
                 let address = process.address();
-                Ok((Self { address, authority: address.to_string(), meter, process: Some(process) }, token))
+                let authority = address.to_string();
+                Ok((Self { address, authority, meter, process: Some(process), cluster: None }, token))
             }
         }
+    }
+
+    /// A cluster that is ours.
+    pub async fn open_cluster(launch: ClusterLaunch) -> Result<(Self, Token), ProcessError> {
+        let token = launch.token.clone();
+        let cluster = Cluster::start(launch).await?;
+        let address = cluster.addresses()[0];
+        let meter = Meter::default();
+        Ok((Self { address, authority: address.to_string(), meter, process: None, cluster: Some(cluster) }, token))
+    }
+
+    pub fn cluster(&mut self) -> Result<&mut Cluster, ProcessError> {
+        self.cluster.as_mut().ok_or(ProcessError::NotOurs)
     }
 
     pub fn is_ours(&self) -> bool {
@@ -159,6 +180,8 @@ impl Server {
 
     /// Lets it end by itself, if it is ours.
     pub async fn stop(&mut self) -> Result<(), ProcessError> {
+        // The last nodes of a cluster would have nobody to hand over to.
+        self.cluster = None;
         match &mut self.process {
             Some(process) => process.stop().await,
             None => Ok(()),

@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Below Linux's `ip_local_port_range`.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
+/// More than one of them uses. Neighbours in time have neighbouring process ids.
+const PORTS_EACH: u32 = 101;
 
 /// On loopback.
 pub fn free_address() -> std::io::Result<SocketAddr> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Two load tests at a time begin at different ones.
-    let start = (std::process::id() % u32::from(COUNT)) as u16;
+    // Two load tests at a time begin far from each other.
+    let start = (std::process::id().wrapping_mul(PORTS_EACH) % u32::from(COUNT)) as u16;
     let mut last = Err(std::io::ErrorKind::AddrInUse.into());
     for _ in 0..COUNT {
         let port = FIRST + (start + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;

@@ -65,6 +65,11 @@ impl Process {
         self.launch.token = token;
     }
 
+    /// All of them, for the next start.
+    pub fn set_variables(&mut self, variables: Vec<(String, String)>) {
+        self.launch.variables = variables;
+    }
+
     pub fn pid(&self) -> Option<u32> {
         self.running.as_ref().and_then(Running::pid)
     }

@@ -6,6 +6,8 @@ use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ResponseHeader {
+    #[prost(uint64, tag = "2")]
+    pub member_id: u64,
     #[prost(int64, tag = "3")]
     pub revision: i64,
 }
@@ -71,23 +73,31 @@ pub struct PutRequest {
 pub struct DeleteRangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub range_end: Vec<u8>,
 }
 
-/// Of one key. What is left out means the newest revision, agreed on by a majority.
+/// Of one key, or of all up to `range_end`. What is left out means the newest revision, agreed on by a majority.
 #[derive(Clone, PartialEq, Message)]
 pub struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub range_end: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub struct RangeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<ResponseHeader>,
     #[prost(message, repeated, tag = "2")]
     pub pairs: Vec<KeyValue>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyValue {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
     #[prost(bytes = "vec", tag = "5")]
     pub value: Vec<u8>,
 }
@@ -129,6 +139,55 @@ pub struct UnlockRequest {
 #[derive(Clone, PartialEq, Message)]
 pub struct UnlockResponse {}
 
+#[derive(Clone, PartialEq, Message)]
+pub struct CompactionRequest {
+    #[prost(int64, tag = "1")]
+    pub revision: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<ResponseHeader>,
+    #[prost(int64, tag = "3")]
+    pub db_size: i64,
+    /// The id of the member that leads, as this one knows it.
+    #[prost(uint64, tag = "4")]
+    pub leader: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AlarmRequest {
+    #[prost(int32, tag = "1")]
+    pub action: i32,
+    #[prost(uint64, tag = "2")]
+    pub member_id: u64,
+    #[prost(int32, tag = "3")]
+    pub alarm: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AlarmResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub alarms: Vec<AlarmMember>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AlarmMember {
+    #[prost(uint64, tag = "1")]
+    pub member_id: u64,
+    #[prost(int32, tag = "2")]
+    pub alarm: i32,
+}
+
+pub const ALARM_GET: i32 = 0;
+pub const ALARM_DEACTIVATE: i32 = 2;
+pub const ALARM_NOSPACE: i32 = 1;
+
+/// A question or an answer without anything in it that matters here.
+#[derive(Clone, PartialEq, Message)]
+pub struct Nothing {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +209,9 @@ mod tests {
         // Header with cluster_id 9 and revision 300, succeeded, and an empty response behind it.
         let bytes = [0x0a, 5, 0x08, 9, 0x18, 0xac, 0x02, 0x10, 1, 0x1a, 0];
         let response = TxnResponse::decode(&bytes[..]).expect("well-formed");
-        assert_eq!(response, TxnResponse { header: Some(ResponseHeader { revision: 300 }), succeeded: true });
+        assert_eq!(
+            response,
+            TxnResponse { header: Some(ResponseHeader { member_id: 0, revision: 300 }), succeeded: true }
+        );
     }
 }

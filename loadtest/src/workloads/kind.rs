@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::scenario::{Common, within};
+use crate::server::cluster::ClusterLaunch;
 
 /// One kind of workload: its settings, and the load they describe.
 pub trait Kind: DeserializeOwned {
@@ -16,6 +17,11 @@ pub trait Kind: DeserializeOwned {
     /// The number of connections open at once.
     fn connections(&self, common: &Common) -> u32 {
         common.connections
+    }
+
+    /// The cluster that it wants in place of a server, but for the program.
+    fn cluster(&self) -> Option<ClusterLaunch> {
+        None
     }
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault>;

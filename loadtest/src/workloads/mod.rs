@@ -5,6 +5,7 @@ mod cycle;
 mod cycling;
 mod deploy_storm;
 mod disk;
+mod failover;
 mod force_claim_race;
 mod history;
 mod hot;
@@ -21,6 +22,7 @@ use toml::Table;
 
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::scenario::{Common, fault};
+use crate::server::cluster::ClusterLaunch;
 use crate::workloads::kind::Kind;
 
 macro_rules! kinds {
@@ -50,6 +52,10 @@ macro_rules! kinds {
                 match self { $(Self::$variant(_) => <$settings as Kind>::NEEDS_OWN_SERVER),* }
             }
 
+            pub fn cluster(&self) -> Option<ClusterLaunch> {
+                match self { $(Self::$variant(kind) => kind.cluster()),* }
+            }
+
             pub async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
                 match self { $(Self::$variant(kind) => kind.run(test).await),* }
             }
@@ -72,4 +78,5 @@ kinds! {
     "soak" => Soak(soak::Settings),
     "history" => History(history::Settings),
     "disk" => Disk(disk::Settings),
+    "failover" => Failover(failover::Settings),
 }

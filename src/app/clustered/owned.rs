@@ -1,5 +1,6 @@
 //! The shards that this node owns: what they need from time to time, and how they are given up.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +21,26 @@ const FORGETTING_SHARD: u16 = 0;
 /// How long a shard that is handed over waits for its requests.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A shard of this node, and its realm.
-pub struct OwnedShard {
+/// A shard of this node.
+#[derive(Clone)]
+pub struct OwnedStore {
     pub number: u16,
     pub store: Arc<EngineStore>,
+    /// From then on, no step of an earlier owner can be running.
+    pub steps_over_at: Option<Instant>,
+}
+
+/// The same with its realm.
+pub struct OwnedShard {
+    pub owned: OwnedStore,
     pub live: LiveRealm,
+}
+
+impl OwnedStore {
+    /// Whoever takes a shard that was left believes that no steps run any more.
+    fn may_be_left(&self, now: Instant) -> bool {
+        self.steps_over_at.is_none_or(|over| over <= now)
+    }
 }
 
 pub struct OwnedShards<E> {
@@ -34,6 +50,8 @@ pub struct OwnedShards<E> {
     /// The name of this node.
     own: String,
     shards: Vec<OwnedShard>,
+    /// Taken, and without a realm yet.
+    opening: BTreeMap<u16, OwnedStore>,
     versions: SeenVersions,
     balance: Balance,
 }
@@ -41,29 +59,35 @@ pub struct OwnedShards<E> {
 impl<E: Engine> OwnedShards<E> {
     pub fn new(engine: Arc<E>, view: watch::Receiver<View>, map: Arc<ShardMap>, own: String) -> Self {
         let (versions, balance) = (SeenVersions::default(), Balance::default());
-        Self { engine, view, map, own, shards: Vec::new(), versions, balance }
+        Self { engine, view, map, own, shards: Vec::new(), opening: BTreeMap::new(), versions, balance }
+    }
+
+    /// A shard of this node from now on, which is given up with the others even if its realm is never opened.
+    pub fn opens(&mut self, owned: OwnedStore) {
+        self.opening.insert(owned.number, owned);
     }
 
     pub fn add(&mut self, shard: OwnedShard) {
-        self.map.add(shard.number, shard.live.realm.clone());
+        self.opening.remove(&shard.owned.number);
+        self.map.add(shard.owned.number, shard.live.realm.clone());
         self.shards.push(shard);
     }
 
     /// Refuses writes before the engine is full, and forgets what nobody needs any more.
     pub async fn tend(&mut self) {
         metrics::gauge!("lockkeeper_shards_owned").set(self.shards.len() as f64);
-        let left = self.shards.iter().map(|shard| shard.store.lease_left().unwrap_or_default()).min();
+        let left = self.shards.iter().map(|shard| shard.owned.store.lease_left().unwrap_or_default()).min();
         metrics::gauge!("lockkeeper_lease_left_seconds").set(left.unwrap_or_default().as_secs_f64());
         // An engine that does not answer is reported by the steward.
         if let Ok(room) = self.engine.room().await {
             metrics::gauge!("lockkeeper_engine_bytes").set(room.used_bytes as f64);
-            self.shards.iter().for_each(|shard| shard.store.heed(room));
+            self.shards.iter().for_each(|shard| shard.owned.store.heed(room));
         }
         let now = Instant::now();
         let newest = self.view.borrow().shards.iter().map(|shard| shard.version).max();
         self.versions.saw(newest.unwrap_or(Version(0)), now);
         let Some(version) = self.versions.next_to_forget(now) else { return };
-        if !self.shards.iter().any(|shard| shard.number == FORGETTING_SHARD) {
+        if !self.shards.iter().any(|shard| shard.owned.number == FORGETTING_SHARD) {
             return;
         }
         if let Err(error) = self.engine.forget(version).await {
@@ -74,31 +98,33 @@ impl<E: Engine> OwnedShards<E> {
     /// Gives a shard to the node that should rather own it, if there is one. Not while steps run here: they would be
     /// interrupted.
     pub async fn hand_over_one(&mut self, steps: &Steps) {
-        let numbers: Vec<_> = self.shards.iter().map(|shard| shard.number).collect();
+        let now = Instant::now();
+        let may_be_left = self.shards.iter().filter(|shard| shard.owned.may_be_left(now));
+        let numbers: Vec<_> = may_be_left.map(|shard| shard.owned.number).collect();
         let due = {
             let view = self.view.borrow();
             let living: Vec<_> = living(&view).collect();
-            self.balance.next(&self.own, &numbers, &living, Instant::now().into_std())
+            self.balance.next(&self.own, &numbers, &living, now.into_std())
         };
         let Some((number, successor)) = due.filter(|_| steps.runner.running() + steps.runner.waiting() == 0) else {
             return;
         };
-        let Some(place) = self.shards.iter().position(|shard| shard.number == number) else { return };
+        let Some(place) = self.shards.iter().position(|shard| shard.owned.number == number) else { return };
         tracing::info!(shard = number, successor, "handing a shard over to the node that should own it");
-        let OwnedShard { store, mut live, .. } = self.shards.swap_remove(place);
+        let OwnedShard { owned, mut live } = self.shards.swap_remove(place);
         self.map.remove(number);
         live.wind_down();
         live.realm.environments.send_waiters_away();
         steps.hosts.remove(number);
         live.settle(ANSWERED_WITHIN).await;
         live.write_last().await;
-        tokio::task::spawn_blocking(move || store.leave(Some(&successor))).await.ok();
+        tokio::task::spawn_blocking(move || owned.store.leave(Some(&successor))).await.ok();
     }
 
     /// Begins nothing more in any of them, and answers the requests under way; new ones wait for the next owners.
     pub async fn settle(&mut self, patience: Duration) {
         for shard in &self.shards {
-            self.map.remove(shard.number);
+            self.map.remove(shard.owned.number);
             shard.live.wind_down();
             shard.live.realm.environments.send_waiters_away();
         }
@@ -108,27 +134,50 @@ impl<E: Engine> OwnedShards<E> {
 
     /// Writes what is left to write, and stays the owner for whoever takes over.
     pub async fn close(self) {
-        join_all(self.shards.iter().map(|shard| shard.live.write_last())).await;
-        let close = |shard: OwnedShard| tokio::task::spawn_blocking(move || shard.store.close());
-        join_all(self.shards.into_iter().map(close)).await;
+        self.give_up(|_| false).await;
     }
 
-    /// Gives up all shards, each to the living node that should own it.
+    /// Gives up all shards, each to the living node that should own it; but stays the owner of those where steps of an earlier
+    /// one may still run, since whoever takes a shard that was left does not wait for them.
     pub async fn leave(self) {
+        let now = Instant::now();
+        self.give_up(|owned| owned.may_be_left(now)).await;
+    }
+
+    async fn give_up(self, is_left: impl Fn(&OwnedStore) -> bool) {
         join_all(self.shards.iter().map(|shard| shard.live.write_last())).await;
-        let leaving: Vec<_> = {
-            let view = self.view.borrow();
-            let others: Vec<_> = living(&view).filter(|node| *node != self.own).collect();
-            let with_successor = |shard: OwnedShard| (best(shard.number, &others).map(str::to_owned), shard.store);
-            self.shards.into_iter().map(with_successor).collect()
-        };
-        let leave = |(successor, store): (Option<String>, Arc<EngineStore>)| {
-            tokio::task::spawn_blocking(move || store.leave(successor.as_deref()))
-        };
-        join_all(leaving.into_iter().map(leave)).await;
+        let view = self.view.borrow().clone();
+        let others: Vec<_> = living(&view).filter(|node| *node != self.own).collect();
+        let all = self.shards.into_iter().map(|shard| shard.owned).chain(self.opening.into_values());
+        let ending = all.map(|owned| {
+            let (is_left, successor) = (is_left(&owned), best(owned.number, &others).map(str::to_owned));
+            let OwnedStore { store, .. } = owned;
+            tokio::task::spawn_blocking(move || if is_left { store.leave(successor.as_deref()) } else { store.close() })
+        });
+        join_all(ending).await;
     }
 }
 
 fn living(view: &View) -> impl Iterator<Item = &str> {
     view.nodes.iter().filter(|seen| seen.lives).map(|seen| seen.record.node.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::store::EngineOptions;
+    use crate::store::engine::memory::{Cluster, Faults, MemoryEngine};
+    use crate::store::engine::{Moment, Owner, Shard};
+
+    #[tokio::test]
+    async fn a_shard_is_not_left_while_steps_of_an_earlier_owner_may_run() {
+        let engine = Arc::new(MemoryEngine::of(&Arc::new(Cluster::default()), 1, Faults::default()));
+        let by = Owner { node: "n1".to_owned(), url: String::new(), run: 1 };
+        let tenure = engine.take(&Shard::vacant(0), &by).await.unwrap().unwrap();
+        let store = Arc::new(EngineStore::open(engine, tenure, Moment(0), EngineOptions::default()).await.unwrap());
+        let now = Instant::now();
+        let over = |steps_over_at| OwnedStore { number: 0, store: store.clone(), steps_over_at }.may_be_left(now);
+        assert_eq!((over(None), over(Some(now)), over(Some(now + Duration::from_secs(1)))), (true, true, false));
+    }
 }

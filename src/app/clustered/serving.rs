@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::engine;
 use super::logs::{self, OwnLogs};
-use super::owned::{OwnedShard, OwnedShards};
+use super::owned::{OwnedShard, OwnedShards, OwnedStore};
 use super::shard_map::ShardMap;
-use crate::actors::TicketLane;
+use crate::actors::{TicketLane, has_unfinished};
 use crate::app::chores::{self, House, LogPlace};
 use crate::app::error::ServeError;
 use crate::app::listening::{listen_options, reserve};
@@ -126,7 +126,11 @@ async fn serve_on<E: Engine>(
     let ended = loop {
         tokio::select! {
             () = signals.next() => break Ok(()),
-            Some(shard) = taken.recv() => opening.push(opener.open(shard)),
+            Some(shard) = taken.recv() => {
+                let taken = opener.taken(shard);
+                owned.opens(taken.clone());
+                opening.push(opener.open(taken));
+            }
             Some(opened) = opening.next() => match opened {
                 Ok((shard, first_admin)) => {
                     if let Some(first) = first_admin {
@@ -144,7 +148,10 @@ async fn serve_on<E: Engine>(
     };
     drop(opening);
     // The steward takes nothing more, and goes on to see who does.
-    drop(taken);
+    taken.close();
+    while let Some(shard) = taken.recv().await {
+        owned.opens(opener.taken(shard));
+    }
     chores.iter().for_each(tokio::task::JoinHandle::abort);
     let patience = settings.http.drain;
     // The listener is closed last: meanwhile requests wait for the next owners of their shards, and are passed on to them.
@@ -219,13 +226,17 @@ struct Opener<'a, E> {
 }
 
 impl<E: Engine> Opener<'_, E> {
-    async fn open(
-        &self,
-        TakenShard { number, store, was_left }: TakenShard,
-    ) -> Result<(OwnedShard, Option<FirstAdmin>), ServeError> {
+    /// Steps of an earlier owner may run if that has not left the shard, and has left something unfinished.
+    fn taken(&self, TakenShard { number, store, was_left }: TakenShard) -> OwnedStore {
+        let may_run = !was_left && has_unfinished(&store).unwrap_or(true);
+        let steps_over_at = may_run.then(|| Instant::now() + self.cluster.step_lease + STEPS_KILLED_WITHIN);
+        OwnedStore { number, store: Arc::new(store), steps_over_at }
+    }
+
+    async fn open(&self, owned: OwnedStore) -> Result<(OwnedShard, Option<FirstAdmin>), ServeError> {
         let began = Instant::now();
         self.check().await?;
-        let store = Arc::new(store);
+        let (number, store) = (owned.number, owned.store.clone());
         let settings = self.settings_of(number);
         let first = |settings: &Settings| settings.organizations.first().map(|organization| organization.id.clone());
         let makes_admin = first(&settings).is_some() && first(&settings) == first(self.settings);
@@ -240,7 +251,7 @@ impl<E: Engine> Opener<'_, E> {
                 uploads: self.cluster.logs.is_some(),
                 logs: self.node.logs.clone(),
             })),
-            steps_over_at: if was_left { None } else { Some(began + self.cluster.step_lease + STEPS_KILLED_WITHIN) },
+            steps_over_at: owned.steps_over_at,
             makes_admin,
             tickets: TicketLane { number: u64::from(number), of: NonZeroU64::from(self.shards) },
         };
@@ -248,7 +259,7 @@ impl<E: Engine> Opener<'_, E> {
             opening::open_realm(&settings, realm_store, self.node, self.steps).await?;
         let live = LiveRealm::begin(realm, &settings, &self.node.archive);
         tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
-        Ok((OwnedShard { number, store, live }, first_admin))
+        Ok((OwnedShard { owned, live }, first_admin))
     }
 
     /// Nobody is replacing the master key, or has since this node joined. It is asked after the shard was taken: whoever

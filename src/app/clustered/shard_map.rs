@@ -107,7 +107,9 @@ impl Shards for ShardMap {
         if view.shards.is_empty() {
             return Some("this node has not seen the shards yet".to_owned());
         }
-        let is_nowhere = |shard: &&Shard| matches!(self.place(shard.number, Some(shard)), Whereabouts::Nowhere);
+        let is_nowhere = |shard: &&Shard| {
+            view.lapsed.contains(&shard.number) || matches!(self.place(shard.number, Some(shard)), Whereabouts::Nowhere)
+        };
         let without: Vec<_> = view.shards.iter().filter(is_nowhere).map(|shard| shard.number.to_string()).collect();
         (!without.is_empty()).then(|| format!("these shards are being taken over: {}", without.join(", ")))
     }

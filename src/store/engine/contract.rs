@@ -39,7 +39,8 @@ pub trait Engine: Send + Sync + 'static {
     /// The shards that have a record, not older than this call.
     fn shards(&self) -> impl Future<Output = Result<Vec<Shard>, EngineError>> + Send;
 
-    /// The contents of a shard at this version of its record. Fails if that version has been forgotten.
+    /// The contents of a shard at this version of its record. Fails if that version has been forgotten; the newest one of a
+    /// shard never is.
     fn load(&self, number: u16, at: Version) -> impl Future<Output = Result<Pairs, EngineError>> + Send;
 
     /// The record of a shard and its contents, both of one moment, while its owner writes on; `None` if it has no record.

@@ -1,7 +1,7 @@
 //! Real members of etcd: on loopback, with free ports and a directory of their own.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
@@ -14,6 +14,7 @@ const FLAGS: [&str; 4] =
 /// Killed when dropped.
 pub struct EtcdServers {
     dir: TempDir,
+    flags: Vec<String>,
     ports: Vec<(u16, u16)>,
     processes: Vec<Option<Child>>,
 }
@@ -21,16 +22,27 @@ pub struct EtcdServers {
 impl EtcdServers {
     /// `None` where etcd is not installed; says so.
     pub fn start(count: usize) -> Option<Self> {
+        Self::start_with(count, &[])
+    }
+
+    /// With more flags.
+    pub fn start_with(count: usize, flags: &[&str]) -> Option<Self> {
         if Command::new("etcd").arg("--version").output().is_err() {
             println!("skipped: etcd is not installed");
             return None;
         }
         let ports = (0..count).map(|_| (free_port(), free_port())).collect();
         let processes = (0..count).map(|_| None).collect();
-        let mut servers = Self { dir: tempfile::tempdir().unwrap(), ports, processes };
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let mut servers = Self { dir: tempfile::tempdir().unwrap(), flags, ports, processes };
         let ready: Vec<_> = (0..count).map(|place| servers.spawn(place)).collect();
         ready.into_iter().for_each(wait_until_ready);
         Some(servers)
+    }
+
+    /// Where they serve clients.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.ports.iter().map(|(client, _)| SocketAddr::from(([127, 0, 0, 1], *client))).collect()
     }
 
     pub fn urls(&self) -> String {
@@ -46,7 +58,13 @@ impl EtcdServers {
     }
 
     pub fn restart(&mut self, place: usize) {
-        wait_until_ready(self.spawn(place));
+        self.restart_all(&[place]);
+    }
+
+    /// At the same time: one alone may have no majority.
+    pub fn restart_all(&mut self, places: &[usize]) {
+        let ready: Vec<_> = places.iter().map(|place| self.spawn(*place)).collect();
+        ready.into_iter().for_each(wait_until_ready);
     }
 
     /// SIGSTOP or SIGCONT.
@@ -67,6 +85,7 @@ impl EtcdServers {
             .args([format!("--listen-peer-urls={}", url(peer)), format!("--initial-advertise-peer-urls={}", url(peer))])
             .arg(format!("--initial-cluster={}", cluster.join(",")))
             .args(FLAGS)
+            .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -22,13 +22,16 @@ pub fn setup(etcd: &EtcdServers, name: &str, more: &str) -> Setup {
 impl Nodes {
     /// `None` where etcd is not installed.
     pub async fn start(count: usize, members: usize) -> Option<Self> {
-        let etcd = EtcdServers::start(members)?;
+        Some(Self::start_on(EtcdServers::start(members)?, count).await)
+    }
+
+    pub async fn start_on(etcd: EtcdServers, count: usize) -> Self {
         let nodes = (1..=count).map(|number| setup(&etcd, &format!("n{number}"), "").start()).collect();
         let nodes = Self { nodes, etcd };
         for node in 0..count {
             nodes.until_ready(node).await;
         }
-        Some(nodes)
+        nodes
     }
 
     pub async fn until_ready(&self, node: usize) {

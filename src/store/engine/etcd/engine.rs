@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tonic::Status;
+
 use super::keys::Keys;
 use super::members::{Credentials, Members};
 use super::messages::{
@@ -80,6 +82,31 @@ impl Etcd {
 
     async fn range(&self, question: RangeRequest, within: Duration) -> Result<RangeResponse, EngineError> {
         self.members.ask(RANGE, question, within).await.map_err(|status| meaning(&status))
+    }
+
+    async fn load_at(&self, number: u16, revision: i64) -> Result<Pairs, Status> {
+        let prefix = self.keys.pairs(number);
+        let range_end = end_of_prefix(&prefix);
+        let mut pairs = Pairs::new();
+        let mut from = prefix.clone();
+        loop {
+            let page = RangeRequest { key: from, range_end: range_end.clone(), limit: PAGE_KEYS, revision };
+            let page: RangeResponse = self.members.ask(RANGE, page, PAGE_WITHIN).await?;
+            let Some(last) = page.kvs.last().filter(|_| page.more).map(|last| last.key.clone()) else {
+                pairs.extend(page.kvs.into_iter().map(|pair| without(&prefix, pair)));
+                return Ok(pairs);
+            };
+            pairs.extend(page.kvs.into_iter().map(|pair| without(&prefix, pair)));
+            from = [last.as_slice(), &[0]].concat();
+        }
+    }
+
+    /// The newest revision, if the record of the shard still has this version there: then the shard has the same contents.
+    async fn unchanged_since(&self, number: u16, at: Version) -> Result<Option<i64>, EngineError> {
+        let question = RangeRequest { key: self.keys.record(number), ..RangeRequest::default() };
+        let found = self.range(question, ANSWER_WITHIN).await?;
+        let is_unchanged = found.kvs.first().is_some_and(|record| version(record.mod_revision) == at);
+        Ok(found.header.filter(|_| is_unchanged).map(|header| header.revision))
     }
 }
 
@@ -210,20 +237,13 @@ impl Engine for Etcd {
     }
 
     async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
-        let prefix = self.keys.pairs(number);
-        let range_end = end_of_prefix(&prefix);
-        let mut pairs = Pairs::new();
-        let mut from = prefix.clone();
-        loop {
-            let page =
-                RangeRequest { key: from, range_end: range_end.clone(), limit: PAGE_KEYS, revision: revision(at) };
-            let page = self.range(page, PAGE_WITHIN).await?;
-            let Some(last) = page.kvs.last().filter(|_| page.more).map(|last| last.key.clone()) else {
-                pairs.extend(page.kvs.into_iter().map(|pair| without(&prefix, pair)));
-                return Ok(pairs);
-            };
-            pairs.extend(page.kvs.into_iter().map(|pair| without(&prefix, pair)));
-            from = [last.as_slice(), &[0]].concat();
+        match self.load_at(number, revision(at)).await {
+            // An operator may forget everything but the newest version, which a shard without an owner does not move.
+            Err(status) if is_forgotten(&status) => match self.unchanged_since(number, at).await? {
+                Some(newest) => self.load_at(number, newest).await.map_err(|status| meaning(&status)),
+                None => Err(meaning(&status)),
+            },
+            loaded => loaded.map_err(|status| meaning(&status)),
         }
     }
 

@@ -41,6 +41,8 @@ pub struct RangeRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct RangeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<ResponseHeader>,
     #[prost(message, repeated, tag = "2")]
     pub kvs: Vec<KeyValue>,
     #[prost(bool, tag = "3")]

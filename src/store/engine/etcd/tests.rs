@@ -108,6 +108,12 @@ fn a_shard_is_loaded_in_pages_as_it_was_at_a_version() {
         engine.forget(then).await.unwrap();
         assert!(refusal(engine.load(0, then).await).contains("compacted"));
         assert_eq!(engine.load(0, now).await.unwrap(), new);
+
+        // Others go on writing, and an operator forgets everything but the newest.
+        let other = engine.take(&Shard::vacant(1), &owner()).await.unwrap().unwrap();
+        engine.forget(other.shard().version).await.unwrap();
+        assert_eq!(engine.load(0, now).await.unwrap(), new, "nothing has changed in it since");
+        assert!(refusal(engine.load(0, then).await).contains("compacted"));
     });
 }
 

@@ -1,0 +1,264 @@
+//! Owns a cluster that the load test runs itself: members of etcd, nodes on them, and the network between them, all on
+//! loopback.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::server::etcd::Members;
+use crate::server::ports::free_address;
+use crate::server::process::{Launch, Process};
+use crate::server::proxy::{From, Network, Proxy};
+use crate::server::running::ProcessError;
+use crate::server::token::Token;
+
+/// In the file of an organization: the directory of the cluster.
+pub const HOME: &str = "{home}";
+/// Few, so that each of them has load.
+pub const SHARDS: u16 = 4;
+/// A node that was killed or that stood still is replaced in about six seconds.
+pub const LONGEST_TAKEOVER: Duration = Duration::from_secs(60);
+const READY_POLL: Duration = Duration::from_millis(50);
+/// For the answer of one node, which may stand still.
+const READY_PATIENCE: Duration = Duration::from_secs(2);
+/// A node ends with this when another one has taken a shard from it.
+const EXIT_DEPOSED: i32 = 75;
+/// The same on all nodes; it protects nothing here.
+const MASTER_KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+
+pub struct ClusterLaunch {
+    pub program: PathBuf,
+    pub nodes: u32,
+    pub members: u32,
+    /// The id and the file of each; without any, the sample is served.
+    pub organizations: Vec<(String, String)>,
+    /// Whether there is a network that can be cut.
+    pub proxied: bool,
+    /// Further settings of all nodes, as environment variables.
+    pub variables: Vec<(String, String)>,
+    /// Of an admin of every organization.
+    pub token: Token,
+}
+
+pub struct Cluster {
+    /// Before etcd, without which they would complain: fields are dropped in this order.
+    nodes: Vec<Process>,
+    variables: Vec<Vec<(String, String)>>,
+    /// Kept for as long as the nodes need them.
+    _proxies: Vec<Proxy>,
+    pub network: Network,
+    pub members: Members,
+    home: TempDir,
+}
+
+impl Cluster {
+    /// Waits until every shard has an owner.
+    pub async fn start(launch: ClusterLaunch) -> Result<Self, ProcessError> {
+        let home = tempfile::Builder::new().prefix("lockkeeper-cluster-").tempdir().map_err(ProcessError::Home)?;
+        let members = Members::start(launch.members as usize).await?;
+        let network = Network::default();
+        let (mut proxies, mut nodes, mut variables) = (Vec::new(), Vec::new(), Vec::new());
+        let files = organization_files(home.path(), &launch.organizations)?;
+        for number in 1..=launch.nodes {
+            let address = free_address().map_err(ProcessError::Home)?;
+            let mut settings = launch.variables.clone();
+            if launch.proxied {
+                let (etcd, advertise) = between(&network, (&name_of(number), address), &members, &mut proxies).await?;
+                settings.extend(node_variables(&etcd, number));
+                settings.push(("LOCKKEEPER_CLUSTER_ADVERTISE".to_owned(), advertise));
+            } else {
+                settings.extend(node_variables(&members.urls(), number));
+            }
+            if number == 1 {
+                make_admins(&launch, &settings, address, &files).await?;
+            }
+            settings.extend(organizations_variable(files.iter()));
+            let process = Process::start_on(address, of_node(&launch, settings.clone())).await?;
+            nodes.push(process);
+            variables.push(settings);
+        }
+        Ok(Self { nodes, variables, _proxies: proxies, network, members, home })
+    }
+
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(Process::address).collect()
+    }
+
+    /// A directory that lives as long as the cluster.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().filter_map(Process::pid).chain(self.members.pids()).collect()
+    }
+
+    pub fn kill(&mut self, node: usize) -> Result<(), ProcessError> {
+        self.nodes[node].kill()
+    }
+
+    pub fn pause(&self, node: usize) -> Result<(), ProcessError> {
+        self.nodes[node].pause()
+    }
+
+    pub fn resume(&self, node: usize) -> Result<(), ProcessError> {
+        self.nodes[node].resume()
+    }
+
+    /// Lets it end by itself. It may find that it had lost its shards before.
+    pub async fn stop(&mut self, node: usize) -> Result<(), ProcessError> {
+        match self.nodes[node].stop().await {
+            Err(ProcessError::EndedBadly(status)) if is_deposed(status) => Ok(()),
+            stopped => stopped,
+        }
+    }
+
+    /// Without waiting until every shard has an owner.
+    pub async fn serve_again(&mut self, node: usize) -> Result<(), ProcessError> {
+        self.nodes[node].serve_again().await
+    }
+
+    /// For its next start.
+    pub fn set_variables(&mut self, node: usize, more: Vec<(String, String)>) {
+        let settings = self.variables[node].iter().cloned().chain(more).collect();
+        self.nodes[node].set_variables(settings);
+    }
+
+    /// Copies the logs of all nodes and members, as evidence.
+    pub fn keep_logs(&self, directory: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(directory)?;
+        let nodes = (1..).zip(&self.nodes).map(|(number, node)| (name_of(number), node.log()));
+        let members = (0..self.members.count()).map(|member| (member_name(member), self.members.log(member)));
+        for (name, log) in nodes.chain(members) {
+            std::fs::copy(log, directory.join(format!("{name}.log")))?;
+        }
+        Ok(())
+    }
+
+    /// The place of the node of this name.
+    pub fn named(&self, name: &str) -> Option<usize> {
+        (1..=self.nodes.len()).find(|number| name_of(*number as u32) == name).map(|number| number - 1)
+    }
+
+    /// Nodes that have ended since they were last asked, because others had taken their shards. Any other end is a fault.
+    pub fn deposed(&mut self) -> Result<Vec<usize>, ProcessError> {
+        let mut deposed = Vec::new();
+        for (place, process) in self.nodes.iter_mut().enumerate() {
+            let Some(status) = process.ended()? else { continue };
+            if !is_deposed(status) {
+                return Err(ProcessError::EndedBadly(status));
+            }
+            deposed.push(place);
+        }
+        Ok(deposed)
+    }
+
+    /// Until all nodes say that every shard has an owner; starts again those that were deposed.
+    pub async fn until_ready(&mut self, within: Duration) -> Result<u64, ProcessError> {
+        let (deadline, mut deposed) = (Instant::now() + within, 0);
+        while Instant::now() < deadline {
+            for node in self.deposed()? {
+                self.serve_again(node).await?;
+                deposed += 1;
+            }
+            let mut ready = 0;
+            for node in &self.nodes {
+                ready += usize::from(matches!(tokio::time::timeout(READY_PATIENCE, node.is_ready()).await, Ok(true)));
+            }
+            if ready == self.nodes.len() {
+                return Ok(deposed);
+            }
+            tokio::time::sleep(READY_POLL).await;
+        }
+        Err(ProcessError::NotReady)
+    }
+}
+
+/// The proxies of one node: to each member of etcd, and in front of itself. Gives the addresses that it is to know.
+async fn between(
+    network: &Network,
+    (name, address): (&str, SocketAddr),
+    members: &Members,
+    proxies: &mut Vec<Proxy>,
+) -> Result<(String, String), ProcessError> {
+    let mut urls = Vec::new();
+    for (number, member) in members.addresses().into_iter().enumerate() {
+        let to = (member_name(number), member);
+        let proxy = Proxy::start(network.clone(), From::Host(name.to_owned()), to).await.map_err(ProcessError::Home)?;
+        urls.push(proxy.url());
+        proxies.push(proxy);
+    }
+    let to = (name.to_owned(), address);
+    let proxy = Proxy::start(network.clone(), From::Named, to).await.map_err(ProcessError::Home)?;
+    let advertise = proxy.url();
+    proxies.push(proxy);
+    Ok((urls.join(","), advertise))
+}
+
+fn organization_files(home: &Path, organizations: &[(String, String)]) -> Result<Vec<PathBuf>, ProcessError> {
+    let mut files = Vec::new();
+    for (id, text) in organizations {
+        let path = home.join(format!("{id}.toml"));
+        std::fs::write(&path, text.replace(HOME, &home.display().to_string())).map_err(ProcessError::Home)?;
+        files.push(path);
+    }
+    Ok(files)
+}
+
+/// The token that a node is started with is that of the first organization's admin: so each organization is the first once.
+async fn make_admins(
+    launch: &ClusterLaunch,
+    settings: &[(String, String)],
+    address: SocketAddr,
+    files: &[PathBuf],
+) -> Result<(), ProcessError> {
+    for count in 1..=files.len() {
+        let variables = settings.iter().cloned().chain(organizations_variable(files[..count].iter().rev())).collect();
+        let mut process = Process::start_on(address, of_node(launch, variables)).await?;
+        process.stop().await?;
+    }
+    Ok(())
+}
+
+fn organizations_variable<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Option<(String, String)> {
+    let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
+    (!files.is_empty()).then(|| ("LOCKKEEPER_ORGANIZATIONS".to_owned(), files.join(":")))
+}
+
+fn of_node(launch: &ClusterLaunch, variables: Vec<(String, String)>) -> Launch {
+    let (program, token) = (launch.program.clone(), launch.token.clone());
+    Launch { program, arguments: Vec::new(), variables, data_dir: None, token }
+}
+
+/// The settings of a node, from 1.
+pub fn node_variables(etcd: &str, number: u32) -> Vec<(String, String)> {
+    let settings = [
+        ("LOCKKEEPER_MASTER_KEY", MASTER_KEY.to_owned()),
+        ("LOCKKEEPER_CLUSTER_ENGINE", "etcd".to_owned()),
+        ("LOCKKEEPER_CLUSTER_ETCD", etcd.to_owned()),
+        ("LOCKKEEPER_CLUSTER_NODE", name_of(number)),
+        ("LOCKKEEPER_CLUSTER_SHARDS", SHARDS.to_string()),
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value)).to_vec()
+}
+
+/// Of a node, from 1.
+pub fn name_of(number: u32) -> String {
+    format!("n{number}")
+}
+
+/// Of a member, from 0.
+pub fn member_name(number: usize) -> String {
+    format!("m{number}")
+}
+
+pub fn is_deposed(status: ExitStatus) -> bool {
+    status.code() == Some(EXIT_DEPOSED)
+}

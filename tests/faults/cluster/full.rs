@@ -1,0 +1,94 @@
+//! An engine without room: writes are refused, nothing is lost, and it goes on when there is room again.
+
+use std::time::Duration;
+
+use loadtest::etcd_client::EtcdClient;
+use serde_json::json;
+
+use super::etcd::EtcdServers;
+use super::nodes::{Nodes, setup};
+use crate::support::Client;
+
+const JUNK: &[u8] = b"junk/";
+const MEGABYTE: usize = 1024 * 1024;
+
+/// One megabyte after the other, until `is_enough`, or the engine takes no more.
+async fn fill(etcd: &EtcdServers, is_enough: impl Fn(i64) -> bool) {
+    let mut engine = EtcdClient::connect(etcd.addresses()[0]).await.unwrap();
+    for number in 0..200 {
+        let key = [JUNK, format!("{number}").as_bytes()].concat();
+        match engine.put(&key, vec![1; MEGABYTE]).await {
+            Err(error) if error.is_out_of_room() => return,
+            put => put.unwrap(),
+        }
+        if is_enough(engine.status().await.unwrap().db_size) {
+            return;
+        }
+    }
+    panic!("the engine is never full");
+}
+
+/// As its operator does.
+async fn tidy_up(etcd: &EtcdServers) {
+    let mut engine = EtcdClient::connect(etcd.addresses()[0]).await.unwrap();
+    engine.delete(JUNK).await.unwrap();
+    let newest = engine.newest_revision().await.unwrap();
+    engine.compact(newest).await.unwrap();
+    engine.defragment().await.unwrap();
+    engine.disarm().await.unwrap();
+}
+
+/// Claims until the answer is this one. Claims that were made are released.
+async fn until_claims_are(admin: &Client, status: u16) {
+    loop {
+        let answer = admin.claim("review-2", json!({})).await;
+        if answer.status == status {
+            if status == 503 {
+                answer.refused(503, "storage_full");
+            }
+            return;
+        }
+        if answer.status == 201 {
+            admin.release("review-2", &answer.session()).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn before_the_engine_is_full_writes_are_refused_and_reads_go_on() {
+    let Some(etcd) = EtcdServers::start(1) else { return };
+    let node = setup(&etcd, "n1", "quota_mb = 64\n").start();
+    let nodes = Nodes { nodes: vec![node], etcd };
+    nodes.until_ready(0).await;
+    let admin = nodes.admin(0);
+    let held = admin.claim("review-1", json!({})).await.created();
+    fill(&nodes.etcd, |used| used > 52 * MEGABYTE as i64).await;
+    until_claims_are(&admin, 503).await;
+    // For longer than a lease lasts: it is renewed, since the engine itself still takes writes.
+    for _ in 0..30 {
+        assert_eq!(admin.environment("review-1").await.ok().data()["lock"]["sessionId"], held.session());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    tidy_up(&nodes.etcd).await;
+    until_claims_are(&admin, 201).await;
+    admin.release("review-1", &held.session()).await.has_status(200);
+}
+
+#[tokio::test]
+async fn an_engine_that_takes_no_more_writes_loses_nothing_and_goes_on_when_it_does() {
+    let Some(etcd) = EtcdServers::start_with(1, &["--quota-backend-bytes=33554432"]) else { return };
+    let nodes = Nodes::start_on(etcd, 2).await;
+    let admin = nodes.admin(nodes.other());
+    let held = admin.claim("review-1", json!({ "ttlSeconds": 10 })).await.created();
+    fill(&nodes.etcd, |_| false).await;
+    // What is asked now is refused, or not known; then the nodes cannot show any more that they own their shards.
+    while admin.environment("review-1").await.status != 503 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(admin.claim("review-2", json!({})).await.status, 503);
+    tidy_up(&nodes.etcd).await;
+    until_claims_are(&admin, 201).await;
+    // No lock ages while nobody can keep it.
+    admin.heartbeat("review-1", &held.session()).await.ok();
+}
