@@ -66,7 +66,7 @@ pub fn open_node(
         archive,
         log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
         held_connections: OnceLock::new(),
-        shards: OnceLock::new(),
+        cluster: OnceLock::new(),
         organizations,
         openapi: LazyLock::new(|| http::openapi_document().into()),
         body_timeout: settings.http.body_timeout,

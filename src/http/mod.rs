@@ -7,7 +7,7 @@
 //! - connections and limits: `head` and `incoming` (what a client sends), `request`, `request_id`, `reply` (what it gets), `wire`
 //!   (the loop of a connection), `socket`, `connection`, `transport` (plain or TLS), `connections`, `handshake`, `streaming`,
 //!   `scans`, `rate_limit`, `event_hubs`
-//! - `state`: the parts of the process (`Node`) and of a store (`Realm`); `shards`: the realms of a cluster; `front`: the handles that a
+//! - `state`: the parts of the process (`Node`) and of a store (`Realm`); `overview`, `shards`: the nodes and the realms of a cluster; `front`: the handles that a
 //!   request gets
 //! - the request: `call`, `authorization`, `own_page` (who made it), `cookies`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait), `hints`
 //!   (what was probably meant)
@@ -49,6 +49,7 @@ mod observe;
 mod openapi;
 mod operator_socket;
 mod outcome;
+mod overview;
 mod own_page;
 mod owned_stream;
 mod paging;
@@ -80,9 +81,10 @@ pub use event_hubs::{EventHubs, StreamTiming};
 pub use front::Cluster;
 pub use handshake::Handshakes;
 pub use operator_socket::{OPERATOR_SOCKET, OperatorSocket};
+pub use overview::{NodeSeen, Overview, ShardSeen, Surveyed};
 pub use rate_limit::RateLimits;
 pub use routes::openapi_document;
 pub use scans::Scans;
 pub use server::{EncryptedServer, Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};
-pub use shards::{NodeSeen, Overview, Peer, ShardSeen, Shards, Whereabouts};
+pub use shards::{Peer, Shards, Whereabouts};
 pub use state::{Node, Realm, WallClock};

@@ -139,7 +139,7 @@ pub fn start(
     let limit = per_worker.usual.saturating_mul(options.workers);
     node.share_connections(limit);
     if let Served::Shards(cluster) = &realms {
-        node.shards.get_or_init(|| cluster.shards.clone());
+        node.cluster.get_or_init(|| cluster.shards.clone());
     }
     node.connections.set_limit(limit);
     let mut builder = Server::build()

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+use super::overview::Surveyed;
 use super::state::Realm;
 
-pub trait Shards: Send + Sync {
+pub trait Shards: Surveyed {
     fn of(&self, organization: &str) -> Whereabouts;
 
     /// All shards, for a request that names no organization. Each other node once.
@@ -17,34 +18,6 @@ pub trait Shards: Send + Sync {
 
     /// Why requests of some organizations cannot be answered at the moment, if so.
     fn unready(&self) -> Option<String>;
-
-    /// The cluster as this node sees it.
-    fn overview(&self) -> Overview;
-
-    fn number_of(&self, organization: &str) -> u16;
-}
-
-/// The nodes of a cluster and their shards.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Overview {
-    pub nodes: Vec<NodeSeen>,
-    /// By their numbers.
-    pub shards: Vec<ShardSeen>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeSeen {
-    pub node: String,
-    /// Of its program.
-    pub version: String,
-    pub lives: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShardSeen {
-    /// `None` while it is being taken over.
-    pub owner: Option<String>,
-    pub epoch: u64,
 }
 
 /// Where the requests of a shard are answered.

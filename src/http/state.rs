@@ -10,9 +10,9 @@ use actix_web::web::Bytes;
 
 use super::connections::Connections;
 use super::event_hubs::EventHubs;
+use super::overview::Surveyed;
 use super::rate_limit::RateLimits;
 use super::scans::Scans;
-use super::shards::Shards;
 use crate::actors::Environments;
 use crate::analysis::service::Analyses;
 use crate::archive::Archive;
@@ -52,7 +52,7 @@ pub struct Node {
     /// Places for requests that wait or stream, and hold a connection meanwhile; known when the server listens.
     pub held_connections: OnceLock<Places>,
     /// In a cluster; known when the server listens.
-    pub shards: OnceLock<Arc<dyn Shards>>,
+    pub cluster: OnceLock<Arc<dyn Surveyed>>,
     /// How many organizations share this process.
     pub organizations: usize,
     /// The OpenAPI document, made when it is first asked for.

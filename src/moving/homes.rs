@@ -78,6 +78,8 @@ const KINDS: &[(&[u8], Rule)] = &[
     (b"i/", Rule::Pointer),
     (b"k/", Rule::Scope),
     (b"l/", Rule::Named),
+    (b"n/", Rule::Named),
+    (b"nd/", Rule::Named),
     (b"o/", Rule::Named),
     (b"oa", Rule::Everywhere),
     (b"p/", Rule::Named),

@@ -7,7 +7,7 @@ mod requests;
 mod trees;
 mod turns;
 
-use harness::{FOR_EVER, Harness, PATH, Report, SHORT, deployment, environment, failed, job, run, sh};
+use harness::{FOR_EVER, Harness, PATH, Report, SHORT, deployment, environment, failed, job, log, run, sh};
 use lockkeeper::domain::{StageEnd, StepStatus};
 
 fn statuses(steps: &[lockkeeper::domain::StepRun]) -> Vec<(StepStatus, Option<i32>)> {
@@ -28,7 +28,7 @@ async fn steps_run_in_order_and_their_output_is_logged_as_written() {
     assert_eq!(statuses(&steps), [(StepStatus::Succeeded, Some(0)), (StepStatus::Succeeded, Some(0))]);
     assert!(steps.iter().all(|step| step.started_at.is_some() && step.finished_at.is_some()));
     assert_eq!(harness.text(1), "out\nerr\nno end\nsecond\n");
-    let last = harness.logs.read(deployment(1), 3).unwrap().next_line().unwrap().unwrap();
+    let last = harness.logs.read(&log(1), 3).next_line().unwrap().unwrap();
     let section = last.section.unwrap();
     assert_eq!((&*section.stage, &*section.step, section.attempt), ("build", "step-2", 1));
 }

@@ -1,8 +1,7 @@
 //! Templates of lines, learnt by Drain: lines with as many words and the same first word belong together if most of their
 //! words agree; where they differ, the template has a gap. Bounded, whatever it is taught.
 //!
-//! After He, Zhu, Zheng and Lyu, "Drain: An Online Log Parsing Approach with Fixed Depth Tree" (ICWS 2017). Written here,
-//! since the crates for it are not maintained.
+//! After He, Zhu, Zheng and Lyu, "Drain: An Online Log Parsing Approach with Fixed Depth Tree" (ICWS 2017).
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -113,10 +113,10 @@ fn last_success(
     // Stages that the failed deployment never reached do not help.
     let reached =
         |name: &Identifier| stages.iter().any(|stage| stage.name == *name && stage.status != StageStatus::Skipped);
-    let lines_of = |found: &DeploymentFound, bytes_max: usize| {
+    let lines_of = |found: &DeploymentFound, bytes_max: usize| -> Result<_, NoCase> {
         let stages = found.record.stages.iter().filter(|stage| reached(&stage.name));
         let attempts = stages.map(|stage| (stage.name.clone(), stage.attempt)).collect();
-        lines(logs, &log_of(environments, organization, found.record.deployment.id)?, &attempts, bytes_max)
+        Ok(lines(logs, &log_of(environments, organization, found.record.deployment.id)?, &attempts, bytes_max)?)
     };
     let found = environments.last_successes_before(environment, failed, SUCCESSES_MAX, SUCCESS_SOUGHT_AMONG)?;
     let Some((last, earlier)) = found.split_first() else { return Ok(None) };

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::cluster::{SeenNode, View, shard_of};
 use crate::domain::Identifier;
-use crate::http::{NodeSeen, Overview, Peer, Realm, ShardSeen, Shards, Whereabouts};
+use crate::http::{NodeSeen, Overview, Peer, Realm, ShardSeen, Shards, Surveyed, Whereabouts};
 use crate::store::engine::Shard;
 
 pub struct ShardMap {
@@ -54,6 +54,26 @@ impl ShardMap {
     }
 }
 
+impl Surveyed for ShardMap {
+    fn number_of(&self, organization: &str) -> u16 {
+        Identifier::parse(organization).map_or(0, |id| shard_of(&id, self.shards))
+    }
+
+    fn overview(&self) -> Overview {
+        let view = self.view.borrow();
+        let nodes = view.nodes.iter().map(|SeenNode { record, lives }| NodeSeen {
+            node: record.node.clone(),
+            version: record.program.clone(),
+            lives: *lives,
+        });
+        let shards = view
+            .shards
+            .iter()
+            .map(|shard| ShardSeen { owner: shard.owner.as_ref().map(|owner| owner.node.clone()), epoch: shard.epoch });
+        Overview { nodes: nodes.collect(), shards: shards.collect() }
+    }
+}
+
 impl Shards for ShardMap {
     /// A name that no organization can have is as unknown in one shard as in any other.
     fn of(&self, organization: &str) -> Whereabouts {
@@ -72,24 +92,6 @@ impl Shards for ShardMap {
             Whereabouts::Nowhere => false,
         };
         places.filter(once).collect()
-    }
-
-    fn number_of(&self, organization: &str) -> u16 {
-        Identifier::parse(organization).map_or(0, |id| shard_of(&id, self.shards))
-    }
-
-    fn overview(&self) -> Overview {
-        let view = self.view.borrow();
-        let nodes = view.nodes.iter().map(|SeenNode { record, lives }| NodeSeen {
-            node: record.node.clone(),
-            version: record.program.clone(),
-            lives: *lives,
-        });
-        let shards = view
-            .shards
-            .iter()
-            .map(|shard| ShardSeen { owner: shard.owner.as_ref().map(|owner| owner.node.clone()), epoch: shard.epoch });
-        Overview { nodes: nodes.collect(), shards: shards.collect() }
     }
 
     fn moved(&self) -> BoxFuture<'static, ()> {

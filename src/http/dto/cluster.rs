@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::shards::{NodeSeen, Overview, ShardSeen};
+use crate::http::overview::{NodeSeen, Overview, ShardSeen};
 
 /// The machines that share the work. One machine alone has no shards, and names no nodes.
 #[derive(Debug, Serialize, ToSchema)]

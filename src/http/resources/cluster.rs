@@ -12,8 +12,8 @@ use crate::http::paging::Query;
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::SeeCluster)?;
     Query::of(&call.request).finish()?;
-    let view = match access.node.shards.get() {
-        Some(shards) => ClusterView::new(&shards.overview(), shards.number_of(access.caller.organization.as_str())),
+    let view = match access.node.cluster.get() {
+        Some(cluster) => ClusterView::new(&cluster.overview(), cluster.number_of(access.caller.organization.as_str())),
         None => ClusterView::one_machine(),
     };
     Ok(answer::one(StatusCode::OK, view))

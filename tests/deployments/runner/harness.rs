@@ -12,7 +12,7 @@ use lockkeeper::domain::{
     Action, ApprovalRule, Blueprint, CommitId, Configuration, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin,
     PipelineKey, SessionId, Stage, StageEnd, StageOrder, Step, StepRun, Timestamp,
 };
-use lockkeeper::logs::Logs;
+use lockkeeper::logs::{LogId, Logs};
 use lockkeeper::outbound::{Destination, Policy};
 use lockkeeper::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -183,11 +183,10 @@ impl Harness {
 
     pub fn text(&self, number: u8) -> String {
         let mut text = Vec::new();
-        if let Some(mut reader) = self.logs.read(deployment(number), 0) {
-            while let Some(line) = reader.next_line().unwrap() {
-                text.extend(line.bytes);
-                text.extend(line.ends_line.then_some(b'\n'));
-            }
+        let mut reader = self.logs.read(&log(number), 0);
+        while let Some(line) = reader.next_line().unwrap() {
+            text.extend(line.bytes);
+            text.extend(line.ends_line.then_some(b'\n'));
         }
         String::from_utf8(text).unwrap()
     }
@@ -227,6 +226,10 @@ pub fn deployment(number: u8) -> DeploymentId {
     let mut seed = [number; 12];
     seed[4..].copy_from_slice(&TEST.with(|test| test.to_be_bytes()));
     DeploymentId(IdSeed(seed))
+}
+
+pub fn log(number: u8) -> LogId {
+    LogId::whole(&environment("web").pipeline.organization, deployment(number))
 }
 
 pub fn environment(pipeline: &str) -> EnvironmentKey {
