@@ -2,8 +2,8 @@
 //! `cargo run --release --example score-analysis -- DIR [--ablations]`.
 //!
 //! `DIR/labels.toml` has a table per log, under any name of list: `name` (its file is `DIR/NAME.log`), `category`, `also`
-//! (further categories that count as right), `decisive` (the line that shows the cause: its number, its text or a part of
-//! it, or a list of these), `exit_code`, and optionally `action`. A directory without labels is read as a corpus of
+//! (a further category that counts as right, or a list of them), `decisive` (the line that shows the cause: its number, its text or a part of
+//! it, or a list of these), `exit`, and optionally `action`. A directory without labels is read as a corpus of
 //! `tests/analysis_corpus`. Without a directory, only the speed is measured.
 #![allow(clippy::print_stdout)]
 
@@ -195,7 +195,11 @@ fn labelled(folder: &Path) -> Result<Vec<Sample>, String> {
 fn sample_of(folder: &Path, entry: &toml::Table) -> Result<Sample, String> {
     let text = |key: &str| entry.get(key).and_then(toml::Value::as_str);
     let name = text("name").ok_or("an entry has no name")?.to_owned();
-    let also = entry.get("also").and_then(toml::Value::as_array).into_iter().flatten().filter_map(toml::Value::as_str);
+    let also: Vec<&str> = match entry.get("also") {
+        Some(toml::Value::Array(several)) => several.iter().filter_map(toml::Value::as_str).collect(),
+        Some(one) => one.as_str().into_iter().collect(),
+        None => Vec::new(),
+    };
     let category = |name: &str| Category::parse(name).map_err(|_| format!("there is no category {name}"));
     let mut right = vec![category(text("category").ok_or_else(|| format!("{name} has no category"))?)?];
     for other in also {
@@ -206,7 +210,7 @@ fn sample_of(folder: &Path, entry: &toml::Table) -> Result<Sample, String> {
         Some(one) => decisive_of(one).into_iter().collect(),
         None => Vec::new(),
     };
-    let code = entry.get("exit_code").and_then(toml::Value::as_integer).and_then(|code| i32::try_from(code).ok());
+    let code = entry.get("exit").and_then(toml::Value::as_integer).and_then(|code| i32::try_from(code).ok());
     let bytes = std::fs::read(folder.join(format!("{name}.log"))).map_err(|fault| format!("{name}.log: {fault}"))?;
     let action = text("action").unwrap_or_default();
     let case = case(&String::from_utf8_lossy(&bytes), code, action, None);
