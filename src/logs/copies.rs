@@ -59,7 +59,20 @@ impl LogCopy {
         Ok(true)
     }
 
-    pub fn finish(self) -> io::Result<()> {
-        self.renamed.map_or(Ok(()), |(from, to)| fs::rename(from, to))
+    /// What is here under its name is believed to be whole, also after a power cut.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        match self.renamed.take() {
+            Some((from, to)) => fs::rename(from, to),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for LogCopy {
+    fn drop(&mut self) {
+        if let Some((unfinished, _)) = &self.renamed {
+            fs::remove_file(unfinished).ok();
+        }
     }
 }

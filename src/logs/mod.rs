@@ -104,13 +104,9 @@ impl Logs {
         LogWriter::open(&self.path(&file), registration, self.space.of(organization))
     }
 
-    /// The same for the newest part that is here.
-    pub fn append(&self, organization: &Identifier, deployment: DeploymentId) -> LogWriter {
-        let is_of = |file: &LogFile| file.deployment == deployment && file.organization.as_ref() == Some(organization);
-        // On one machine there is one, which need not be searched for.
-        let here = if self.parts.is_some() { self.all() } else { Vec::new() };
-        let newest = here.into_iter().filter(|(file, _)| is_of(file)).map(|(file, _)| file.number).max();
-        self.append_part(organization, deployment, newest.unwrap_or_default())
+    /// The same for a log of one machine. `None` on a node of a cluster, whose newest part may be another node's.
+    pub fn append(&self, organization: &Identifier, deployment: DeploymentId) -> Option<LogWriter> {
+        self.parts.is_none().then(|| self.append_part(organization, deployment, 0))
     }
 
     /// The lines from number `from_line` on, counted from 0. Parts that are not here are passed over.
@@ -122,8 +118,18 @@ impl Logs {
 
     /// Adds the parts that were begun since the reader was made.
     pub fn extend(&self, reader: &mut LogReader, log: &LogId) {
+        let whole = LogFile { deployment: log.deployment, number: 0, organization: None };
         for number in &log.parts {
-            reader.add(*number, self.path(&self.file(&log.organization, log.deployment, *number)));
+            let part = LogFile { number: *number, organization: Some(log.organization.clone()), ..whole.clone() };
+            // It was written on one machine, and copied to this node.
+            let is_imported = self.parts.is_some() && *number == 0 && !self.has(&part) && self.has(&whole);
+            if self.parts.is_some() || self.has(&part) {
+                reader.add(*number, self.path(if is_imported { &whole } else { &part }));
+            }
+        }
+        if self.parts.is_none() {
+            // After the parts that the log had in a cluster.
+            reader.add(u32::MAX, self.path(&whole));
         }
     }
 
@@ -160,8 +166,8 @@ impl Logs {
         self.space.too_full().await;
     }
 
-    /// Removes the logs that are nobody's, and the oldest of other nodes' beyond their bound. If the rest takes too much space,
-    /// also the oldest logs of the organizations that take most.
+    /// Removes the logs that are nobody's, and of those that other nodes may ask for the oldest beyond their bound, if the store
+    /// has them. If the rest takes too much space, also the oldest logs of the organizations that take most.
     pub fn sweep(&self, owner: impl Fn(&LogFile) -> LogOwner) {
         self.registry.remove_unused();
         let mut kept: HashMap<Option<Identifier>, Vec<(LogFile, u64)>> = HashMap::new();
@@ -169,7 +175,8 @@ impl Logs {
         for (file, bytes) in self.all() {
             match owner(&file) {
                 LogOwner::Organization(organization) => kept.entry(Some(organization)).or_default(),
-                LogOwner::Foreign => &mut foreign,
+                LogOwner::Foreign if self.is_in_store(&file) => &mut foreign,
+                LogOwner::Foreign => kept.entry(file.organization.clone()).or_default(),
                 LogOwner::Unknown => kept.entry(None).or_default(),
                 LogOwner::Nobody => {
                     self.remove(&file);
@@ -192,11 +199,16 @@ impl Logs {
         self.space.swept(&sizes, of_others);
     }
 
-    /// Those that the store has go first.
+    /// Whether it is a part that can be read from the store.
+    fn is_in_store(&self, file: &LogFile) -> bool {
+        let has_store = self.parts.as_ref().is_some_and(|parts| parts.ended.is_some());
+        has_store && file.organization.is_some() && !self.mark(file).exists()
+    }
+
     fn remove_foreign(&self, foreign: Vec<(LogFile, u64)>) -> u64 {
         let bytes_max = self.parts.as_ref().map_or(0, |parts| parts.foreign_bytes_max);
         let mut foreign: Vec<_> = foreign.into_iter().map(|(file, bytes)| (file, bytes.max(BLOCK_BYTES))).collect();
-        foreign.sort_by_cached_key(|(file, _)| (self.mark(file).exists(), file.clone()));
+        foreign.sort_unstable();
         self.remove_first(foreign, bytes_max)
     }
 

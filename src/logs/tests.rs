@@ -56,7 +56,7 @@ fn text(logs: &Logs) -> Vec<u8> {
 }
 
 fn write(logs: &Logs, step: &str, output: &[u8]) {
-    let mut log = logs.append(&acme(), id(1)).step(section(step), PLENTY);
+    let mut log = logs.append(&acme(), id(1)).unwrap().step(section(step), PLENTY);
     log.write(AT, output);
     log.finish(AT).sync();
 }
@@ -75,7 +75,7 @@ proptest! {
         let (_dir, logs) = logs(PLENTY);
         let written = pieces.iter().flat_map(|(piece, _)| piece.clone()).collect::<Vec<_>>();
         let bytes_max = if just_enough { written.len() as u64 } else { PLENTY };
-        let mut log = logs.append(&acme(), id(1)).step(section("one"), bytes_max);
+        let mut log = logs.append(&acme(), id(1)).unwrap().step(section("one"), bytes_max);
         for (piece, is_idle) in &pieces {
             log.write(AT, piece);
             if *is_idle {
@@ -122,7 +122,7 @@ fn a_log_with_a_torn_tail_is_readable_and_writable() {
 fn a_reader_at_the_end_continues_when_more_is_appended() {
     let (_dir, logs) = logs(PLENTY);
     let mut watch = logs.watch(id(1));
-    let mut log = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
+    let mut log = logs.append(&acme(), id(1)).unwrap().step(section("one"), PLENTY);
     log.write(AT, b"a\nPassword: ");
     let mut reader = read(&logs, 1, 0);
     assert_eq!(reader.next_line().unwrap().unwrap().bytes, b"a");
@@ -138,7 +138,7 @@ fn a_reader_at_the_end_continues_when_more_is_appended() {
 #[test]
 fn the_beginning_and_the_end_of_too_much_output_are_kept() {
     let (_dir, logs) = logs(PLENTY);
-    let mut log = logs.append(&acme(), id(1)).step(section("one"), 4_000);
+    let mut log = logs.append(&acme(), id(1)).unwrap().step(section("one"), 4_000);
     for number in 0..10_000 {
         log.write(AT, format!("line {number}\n").as_bytes());
     }
@@ -153,7 +153,7 @@ fn the_beginning_and_the_end_of_too_much_output_are_kept() {
 #[test]
 fn a_remark_stands_on_a_line_of_its_own() {
     let (_dir, logs) = logs(PLENTY);
-    let mut log = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
+    let mut log = logs.append(&acme(), id(1)).unwrap().step(section("one"), PLENTY);
     log.write(AT, b"half");
     log.finish(AT).remark(AT, "killed 2 processes");
     assert_eq!(text(&logs), b"half\nlockkeeper: killed 2 processes\n");
@@ -169,10 +169,10 @@ fn a_log_that_cannot_be_written_is_not_an_error() {
 #[test]
 fn sweeping_removes_unwanted_logs_then_the_oldest_but_never_one_being_written() {
     let (_dir, logs) = logs(PLENTY);
-    let mut written = logs.append(&acme(), id(1));
+    let mut written = logs.append(&acme(), id(1)).unwrap();
     written.remark(AT, &"x".repeat(100));
     for number in 2..=5 {
-        logs.append(&acme(), id(number)).remark(AT, &"x".repeat(80));
+        logs.append(&acme(), id(number)).unwrap().remark(AT, &"x".repeat(80));
     }
     bounded(&logs, 300).sweep(|file| if file.deployment == id(5) { LogOwner::Nobody } else { of_acme() });
     assert_eq!(left(&logs), [id(1), id(4)]);
@@ -181,9 +181,9 @@ fn sweeping_removes_unwanted_logs_then_the_oldest_but_never_one_being_written() 
 #[test]
 fn one_organization_that_writes_much_loses_its_own_oldest_logs_and_nobody_elses() {
     let (_dir, logs) = logs(PLENTY);
-    logs.append(&beta(), id(1)).remark(AT, &"x".repeat(100));
+    logs.append(&beta(), id(1)).unwrap().remark(AT, &"x".repeat(100));
     for number in 2..=20 {
-        logs.append(&acme(), id(number)).remark(AT, &"x".repeat(100));
+        logs.append(&acme(), id(number)).unwrap().remark(AT, &"x".repeat(100));
     }
     let owner = |file: &LogFile| if file.deployment == id(1) { LogOwner::Organization(beta()) } else { of_acme() };
     let logs = bounded(&logs, 1_000);
@@ -198,8 +198,8 @@ fn one_organization_that_writes_much_loses_its_own_oldest_logs_and_nobody_elses(
 #[test]
 fn without_space_output_is_left_out_with_a_remark_but_never_of_an_organization_with_little() {
     let (_dir, logs) = logs(4_000);
-    let mut full = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
-    let mut other = logs.append(&beta(), id(2)).step(section("one"), PLENTY);
+    let mut full = logs.append(&acme(), id(1)).unwrap().step(section("one"), PLENTY);
+    let mut other = logs.append(&beta(), id(2)).unwrap().step(section("one"), PLENTY);
     for number in 0..100 {
         full.write(AT, format!("{number} {}\n", "x".repeat(100)).as_bytes());
     }
@@ -210,7 +210,7 @@ fn without_space_output_is_left_out_with_a_remark_but_never_of_an_organization_w
     full.finish(AT);
     logs.sweep(|file| if file.deployment == id(1) { LogOwner::Nobody } else { LogOwner::Organization(beta()) });
     assert_eq!(left(&logs), [id(2)]);
-    let mut again = logs.append(&acme(), id(1)).step(section("two"), PLENTY);
+    let mut again = logs.append(&acme(), id(1)).unwrap().step(section("two"), PLENTY);
     again.write(AT, b"there is room again\n");
     assert_eq!(text(&logs), b"there is room again\n");
 }
@@ -218,8 +218,8 @@ fn without_space_output_is_left_out_with_a_remark_but_never_of_an_organization_w
 #[test]
 fn what_was_left_out_is_counted_when_there_is_space_again() {
     let (_dir, logs) = logs(1_000);
-    let mut log = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
-    logs.append(&acme(), id(2)).remark(AT, &"x".repeat(2_000));
+    let mut log = logs.append(&acme(), id(1)).unwrap().step(section("one"), PLENTY);
+    logs.append(&acme(), id(2)).unwrap().remark(AT, &"x".repeat(2_000));
     log.write(AT, b"lost\n");
     logs.sweep(|_| of_acme());
     log.write(AT, b"written\n");
@@ -358,10 +358,42 @@ fn logs_of_other_nodes_have_a_bound_of_their_own() {
         logs.append_part(&acme(), id(number), 0).remark(AT, "x");
     }
     // These are in the store.
-    for number in [6, 7] {
+    for number in 2..=7 {
         let file = logs.file(&acme(), id(number), 0);
         logs.uploaded(&file, logs.settled(&file).unwrap());
     }
     logs.sweep(|file| if file.deployment == id(1) { of_acme() } else { LogOwner::Foreign });
-    assert_eq!(left(&logs), [1, 3, 4, 5, 8].map(id), "what is only here stays longest");
+    assert_eq!(left(&logs), [1, 4, 5, 6, 7, 8].map(id), "what is only here stays");
+    let without_store = Logs { parts: Some(Parts { foreign_bytes_max: 0, ended: None }), ..logs };
+    without_store.sweep(|_| LogOwner::Foreign);
+    assert_eq!(left(&without_store), [1, 4, 5, 6, 7, 8].map(id), "these are the only ones");
+}
+
+#[test]
+fn logs_can_be_copied_from_one_machine_into_a_cluster_and_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = Logs::open(dir.path(), PLENTY).unwrap();
+    let node = Logs::open_in_parts(dir.path(), PLENTY, Parts { foreign_bytes_max: PLENTY, ended: None }).unwrap();
+    let text = |logs: &Logs, parts: &[u32]| {
+        let mut reader = logs.read(&LogId::of(&acme(), id(1), parts.to_vec()), 0);
+        let lines = std::iter::from_fn(|| reader.next_line().unwrap());
+        lines.map(|line| String::from_utf8(line.bytes).unwrap()).collect::<Vec<_>>()
+    };
+    write_part(&one, 0, b"alone\n");
+    assert_eq!((text(&one, &[]), text(&node, &[])), (vec!["alone".to_owned()], vec!["alone".to_owned()]));
+    fs::remove_file(dir.path().join(format!("{}.log", id(1)))).unwrap();
+    write_part(&node, 0, b"first\n");
+    write_part(&node, 1, b"second\n");
+    write_part(&one, 0, b"again\n");
+    assert_eq!(text(&node, &[0, 1]), ["first", "second"]);
+    assert_eq!(text(&one, &[0, 1]), ["first", "second", "again"]);
+}
+
+#[test]
+fn nothing_is_left_of_a_copy_that_was_given_up() {
+    let (dir, logs, _ended) = in_parts(PLENTY);
+    let mut copy = logs.copy_of(&logs.file(&acme(), id(1), 0), &acme()).unwrap();
+    assert!(copy.write(b"half").unwrap());
+    drop(copy);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

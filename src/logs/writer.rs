@@ -319,7 +319,7 @@ mod tests {
         let logs = Logs::open(dir.path(), u64::MAX).unwrap();
         let (organization, deployment) = (Identifier::parse("acme").unwrap(), DeploymentId(IdSeed([1; 12])));
         let section = Section { stage: "build".into(), step: "one".into(), attempt: 1 };
-        let mut step = logs.append(&organization, deployment).step(section, 1 << 20);
+        let mut step = logs.append(&organization, deployment).unwrap().step(section, 1 << 20);
         for _ in 0..20 {
             step.write(AT, &[b'x'; 10_000]);
             step.write(AT, b"\n");
@@ -335,7 +335,7 @@ mod tests {
         let deployment = DeploymentId(IdSeed([1; 12]));
         let section = |step| Section { stage: "build".into(), step, attempt: 1 };
         let organization = Identifier::parse("acme").unwrap();
-        let mut step = logs.append(&organization, deployment).step(section("one".into()), 1 << 20);
+        let mut step = logs.append(&organization, deployment).unwrap().step(section("one".into()), 1 << 20);
         step.write(AT, b"before\nhalf");
         step.idle(AT);
         let read_only = File::open(dir.path().join(format!("{deployment}.log"))).unwrap();

@@ -3,6 +3,7 @@
 //! Each shard is read as it was at one moment. An organization lies in one shard, and no change concerns two organizations, so
 //! each organization is exactly as it was at its moment; the moments of two shards may be seconds apart.
 
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::actors;
 use crate::domain::Identifier;
 use crate::events::{AuditKey, Events};
 use crate::secrets::{FoundAuditKey, MasterKey, OpenError as SecretsError, find_audit_key};
-use crate::store::engine::{Engine, EngineError};
+use crate::store::engine::{Engine, EngineError, Version};
 use crate::store::record::RecordError;
 use crate::store::{Changes, Filling, NewDataDir, OpenError, Options, Sequence, Snapshot, StoreError};
 
@@ -42,6 +43,8 @@ pub enum ExportError {
     Secrets(#[from] SecretsError),
     #[error("the key that seals the events of shard {0} does not open with LOCKKEEPER_MASTER_KEY")]
     AuditKey(u16),
+    #[error("a node has written while the cluster was exported; stop all nodes, or export with a --fencing-margin")]
+    Written,
     #[error("organization {0} lies in two shards; look after the engine")]
     Twice(Identifier),
 }
@@ -69,13 +72,19 @@ pub async fn export<E: Engine>(
     let new = NewDataDir::begin(to)?;
     let filling = Filling::begin(&new.folder(), Sequence(0), options)?;
     let mut merging = Merging { filling, audit_key: None, new_environments: None, exported: Exported::default() };
+    let mut copied = Vec::new();
     for number in 0..cluster.shards.get() {
         let Some((shard, pairs)) = answered(async || engine.copy(number).await).await? else { continue };
+        copied.push((number, shard.version));
         merging.add(Snapshot::new(shard, pairs), master)?;
         progress(&merging.exported.totals);
     }
     // An import or a rotation that began meanwhile has made the shards what no cluster had.
     ready(engine, cluster.key).await?;
+    // Tokens that a node has given meanwhile would be given again.
+    if margin == 0 && !are_unchanged(engine, cluster.shards, &copied).await? {
+        return Err(ExportError::Written);
+    }
     let (filling, mut exported) = merging.finish()?;
     let store = filling.finish()?;
     exported.raised = actors::skip_fencing_tokens(&store, margin, |batch| store.commit_patiently(batch))?;
@@ -83,6 +92,16 @@ pub async fn export<E: Engine>(
     drop(store);
     new.finish()?;
     Ok(exported)
+}
+
+async fn are_unchanged(
+    engine: &impl Engine,
+    shards: NonZeroU16,
+    copied: &[(u16, Version)],
+) -> Result<bool, EngineError> {
+    let known = answered(async || engine.shards().await).await?;
+    let mut known = known.iter().filter(|shard| shard.number < shards.get());
+    Ok(known.all(|shard| copied.contains(&(shard.number, shard.version))))
 }
 
 /// Shards that become one store.

@@ -227,14 +227,17 @@ async fn take<'a, E: Engine>(
     last: Sequence,
 ) -> Result<TakenShard<'a, E>, ImportError> {
     let engine = target.engine;
+    let is_replaced = async || Ok::<_, EngineError>(answered(async || engine.cluster().await).await? != Some(*filling));
     for _ in 0..TAKE_ATTEMPTS {
+        // Before it is taken, so that a late attempt does not take it from a node of a cluster that is whole by now.
+        if is_replaced().await? {
+            return Err(ImportError::Replaced);
+        }
         let known = answered(async || engine.shards().await).await?;
         let seen = known.into_iter().find(|shard| shard.number == number).unwrap_or_else(|| Shard::vacant(number));
         if let Some(taken) = TakenShard::take(engine, &seen, &target.owner, last, target.millis).await? {
-            return Ok(taken);
-        }
-        if answered(async || engine.cluster().await).await? != Some(*filling) {
-            return Err(ImportError::Replaced);
+            // And before anything is changed: whoever replaces this attempt from now on takes the shard after it.
+            return if is_replaced().await? { Err(ImportError::Replaced) } else { Ok(taken) };
         }
     }
     Err(ImportError::Replaced)

@@ -298,7 +298,10 @@ impl Runner {
             }
             if killed > 0 {
                 let text = format!("killed {killed} processes left behind by an earlier run of the server");
-                logs.append(&organization, deployment).remark(host.now(), &text);
+                warn!(%deployment, "{text}");
+                if let Some(mut log) = logs.append(&organization, deployment) {
+                    log.remark(host.now(), &text);
+                }
             }
         });
         swept.await.expect("scanning processes does not panic");

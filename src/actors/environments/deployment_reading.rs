@@ -150,7 +150,7 @@ impl Environments {
         Ok(page)
     }
 
-    /// The parts of a deployment's log; none on one machine, and before its first stage.
+    /// The parts of a deployment's log; none before its first stage, and none that was written on one machine.
     pub fn log_parts(&self, organization: &Identifier, id: DeploymentId) -> Result<Vec<LogPart>, StoreError> {
         self.services().records.log_parts(organization, id)
     }

@@ -43,11 +43,8 @@ impl Records {
         self.log_keeper.get().map(|keeper| &**keeper)
     }
 
-    /// Empty on one machine.
+    /// On one machine only those that the log had in a cluster.
     pub fn log_parts(&self, organization: &Identifier, id: DeploymentId) -> Result<Vec<LogPart>, StoreError> {
-        if self.log_keeper.get().is_none() {
-            return Ok(Vec::new());
-        }
         let record = self.store.get(&keys::log_parts(organization, id))?;
         record.map_or_else(|| Ok(Vec::new()), |record| readable(stored::decode_log_parts(&record)))
     }

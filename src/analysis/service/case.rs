@@ -262,7 +262,7 @@ mod tests {
         let logs = Logs::open(folder.path(), u64::MAX).unwrap();
         for (stage, step, attempt, text) in written {
             let section = Section { stage: (*stage).into(), step: (*step).into(), attempt: *attempt };
-            let mut log = logs.append(&id("acme"), ID).step(section, u64::MAX);
+            let mut log = logs.append(&id("acme"), ID).unwrap().step(section, u64::MAX);
             log.write(AT, text);
             log.finish(AT);
         }

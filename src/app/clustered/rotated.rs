@@ -96,11 +96,16 @@ impl Rotation {
         number: u16,
         owner: &Owner,
     ) -> Result<Rotated, ClusterError> {
-        let Some(store) = open(engine, number, owner).await? else { return Ok(Rotated::default()) };
+        let Some((store, was_left)) = open(engine, number, owner).await? else { return Ok(Rotated::default()) };
         let keys = Some((self.old.clone(), self.new.clone()));
         let rotated = secrets::rotate(&store, Path::new(""), keys).await?;
-        // Waits for the engine, outside of this thread.
-        store.leave(None);
+        // Waits for the engine, outside of this thread. A shard whose owner died is not left: steps of that may still run, and
+        // the next owner waits for them.
+        if was_left {
+            store.leave(None);
+        } else {
+            store.close();
+        }
         Ok(rotated)
     }
 }
@@ -110,8 +115,12 @@ async fn check_stopped(engine: &impl Engine) -> Result<(), ClusterError> {
     running.map_or(Ok(()), |node| Err(ClusterError::NodeRuns(node)))
 }
 
-/// The shard in the hands of this process; `None` if nobody has ever written it.
-async fn open<E: Engine>(engine: &Arc<E>, number: u16, owner: &Owner) -> Result<Option<EngineStore>, ClusterError> {
+/// The shard in the hands of this process, and whether its last owner had left it; `None` if nobody has ever written it.
+async fn open<E: Engine>(
+    engine: &Arc<E>,
+    number: u16,
+    owner: &Owner,
+) -> Result<Option<(EngineStore, bool)>, ClusterError> {
     // Somebody else has taken the shard, and does the same, or is a node that ends as soon as it opens it.
     let options = EngineOptions { fatal: exit_with(EXIT_FAILED), ..EngineOptions::default() };
     for _ in 0..TAKE_ATTEMPTS {
@@ -121,7 +130,7 @@ async fn open<E: Engine>(engine: &Arc<E>, number: u16, owner: &Owner) -> Result<
         let Some(tenure) = answered(async || engine.take(&seen, owner).await).await? else { continue };
         let pairs = answered(async || engine.load(number, tenure.shard().version).await).await?;
         let store = EngineStore::start(engine.clone(), tenure, sent, pairs, options);
-        return Ok(Some(store.map_err(EngineError::Refused)?));
+        return Ok(Some((store.map_err(EngineError::Refused)?, seen.owner.is_none())));
     }
     Err(ClusterError::Replaced)
 }

@@ -15,7 +15,7 @@ fn write(server: &Server, deployment: &str, texts: &[&[u8]]) {
     let id: DeploymentId = deployment.rsplit('/').next().unwrap().parse().unwrap();
     let at = Timestamp::from_millis(1_794_735_000_123);
     let section = Section { stage: "gate".into(), step: "step-1".into(), attempt: 1 };
-    let mut step = logs.append(&Identifier::parse("acme").unwrap(), id).step(section, u64::MAX);
+    let mut step = logs.append(&Identifier::parse("acme").unwrap(), id).unwrap().step(section, u64::MAX);
     for text in texts {
         step.write(at, text);
         step.idle(at);

@@ -9,7 +9,7 @@ use crate::support::waiting::column;
 use crate::support::{ADMIN_TOKEN, Server, Setup, assert_fields, assert_has, assert_is_time};
 
 const FIELDS: &str = "analysisId deploymentId pipelineId envName status engine rootCause confidence suggestedFix \
-                      comparedWith pullRequest requestedBy createdAt completedAt error";
+                      comparedWith alternatives pullRequest requestedBy createdAt completedAt error";
 
 #[tokio::test]
 async fn an_analysis_is_accepted_and_can_be_watched_until_it_is_completed() {

@@ -220,7 +220,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let logs = Logs::open(folder.path(), u64::MAX).unwrap();
         let at = Timestamp::from_millis(1_794_735_000_123);
-        let mut writer = logs.append(&acme(), ID);
+        let mut writer = logs.append(&acme(), ID).unwrap();
         writer.remark(at, "hello");
         for (stage, texts) in [("build", &["a\n", "b\n"][..]), ("test", &["c\n", "d"]), ("build", &["e\n", "f"])] {
             let section = Section { stage: stage.into(), step: "step-1".into(), attempt: 1 };
@@ -317,7 +317,7 @@ mod tests {
         let (_folder, logs) = logs();
         let mut source = LogSource::new(logs.clone(), LogId::whole(&acme(), ID), wanted(""));
         source.until = source.end_of_page().unwrap().next;
-        logs.append(&acme(), ID).remark(Timestamp::from_millis(0), "later");
+        logs.append(&acme(), ID).unwrap().remark(Timestamp::from_millis(0), "later");
         let before = String::from_utf8_lossy(&source.read_piece().unwrap()).into_owned();
         assert!(!before.contains("later") && source.read_piece().unwrap().is_empty());
         assert!(page(&logs, &format!("offset={}", source.until)).0.contains("later"));
