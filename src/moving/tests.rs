@@ -246,6 +246,34 @@ async fn of_two_imports_at_once_at_most_one_finishes_and_its_data_is_whole() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_stood_still_while_another_finished_changes_nothing() {
+    let (store, other) = (source().await, MemoryStore::new());
+    for gives_up in [true, false] {
+        for steps in (1..400).step_by(9) {
+            let cluster = Arc::new(Cluster::default());
+            let slow = engine(&cluster, SLOW);
+            interrupted(60, import(&target(&slow, 4, 1), &store, |_| ())).await;
+            let late = target(&slow, 4, 2);
+            let mut late = pin!(async {
+                if gives_up { give_up(&late).await } else { import(&late, &other, |_| ()).await.map(drop) }
+            });
+            if interrupted(steps, late.as_mut()).await.is_some() {
+                break;
+            }
+            let engine = engine(&cluster, Faults::default());
+            import(&target(&engine, 4, 3), &store, |_| ()).await.unwrap();
+            let pairs = async || shards_of(&engine).await.into_iter().map(|(_, pairs)| pairs).collect::<Vec<_>>();
+            let whole = pairs().await;
+            let refused = late.await.unwrap_err();
+            let late = matches!(refused, ImportError::Replaced | ImportError::NotEmpty | ImportError::NothingToGiveUp);
+            assert!(late, "after {steps} steps: {refused}");
+            assert!(pairs().await == whole, "data was changed after {steps} steps");
+            ready(&engine, master().short_hash()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_record_of_an_unknown_kind_is_not_moved_and_its_cluster_not_whole() {
     let store = source().await;
     let mut batch = Batch::default();
