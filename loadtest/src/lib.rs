@@ -14,5 +14,5 @@ mod wire;
 mod workloads;
 
 pub use cli::run_with;
-/// What the tests of clusters use, too.
+/// Also used by the tests of clusters.
 pub use server::{etcd_client, proxy};

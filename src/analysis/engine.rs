@@ -97,7 +97,7 @@ pub struct Finding {
     pub alternatives: Vec<Alternative>,
 }
 
-/// What else may be the cause.
+/// Another possible cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alternative {
     pub category: Category,

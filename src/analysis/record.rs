@@ -41,7 +41,7 @@ pub struct Report {
     pub confidence: f64,
     pub fix: Option<SuggestedFix>,
     pub compared_with: Option<Compared>,
-    /// What else may be the cause, the most likely first.
+    /// Other possible causes, the most likely first.
     pub alternatives: Vec<Alternative>,
 }
 

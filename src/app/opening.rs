@@ -114,7 +114,7 @@ pub struct RealmStore {
     pub logged: Option<Arc<LoggedStore>>,
     pub clock: WallClock,
     pub steady: SteadyClock,
-    /// Who keeps the output of stages, in a cluster.
+    /// The keeper of the output of stages, in a cluster.
     pub log_keeper: Option<Box<dyn LogKeeper>>,
     /// From then on, no step of an earlier owner can be running.
     pub steps_over_at: Option<Instant>,

@@ -66,12 +66,13 @@ pub enum Unavailable {
     Disk(#[from] io::Error),
 }
 
-/// What the store had of a part.
+/// The state of a part in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreState {
     None,
     Without,
-    Failed(StoreFailure),
+    /// Why is in the log of the node, and is not for the organizations.
+    Failed,
 }
 
 impl std::fmt::Display for StoreState {
@@ -79,7 +80,7 @@ impl std::fmt::Display for StoreState {
         match self {
             StoreState::None => f.write_str("this cluster has no store of logs"),
             StoreState::Without => f.write_str("the store of logs does not have it yet"),
-            StoreState::Failed(error) => write!(f, "the store of logs does not work ({error})"),
+            StoreState::Failed => f.write_str("the store of logs does not work"),
         }
     }
 }
@@ -89,7 +90,7 @@ fn help(why: &StoreState, node: &str) -> String {
     match why {
         StoreState::None => format!("{back}. With cluster.logs, logs outlive their node"),
         StoreState::Without => back,
-        StoreState::Failed(_) => format!("{back}, or the store"),
+        StoreState::Failed => format!("{back}, or the store"),
     }
 }
 
@@ -189,7 +190,10 @@ impl Inner {
                 match pulled {
                     Ok(true) => return Ok(blocking(|| copy.finish()).await?),
                     Ok(false) => StoreState::Without,
-                    Err(error) => StoreState::Failed(error),
+                    Err(error) => {
+                        tracing::warn!(deployment = %file.deployment, %error, "cannot read a log from the store of logs");
+                        StoreState::Failed
+                    }
                 }
             }
         };

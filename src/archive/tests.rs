@@ -100,7 +100,7 @@ fn part(node: &str, in_store: bool) -> LogPart {
     LogPart { number: 0, node: Arc::from(node), in_store }
 }
 
-/// What every store must do.
+/// Tests that every store of logs passes.
 async fn upload_and_fetch(store: LogStore) {
     let (first, second) = (TestNode::new("n1", Some(store.clone())), TestNode::new("n2", Some(store.clone())));
     let parts = [part("n1", true)];
@@ -239,7 +239,8 @@ async fn a_server_that_is_down_or_overloaded_gets_everything_when_it_is_back() {
     node.until_failing().await;
     assert_eq!(node.logs.pending(), [node.file()], "its stage has ended all the same");
     let failing = TestNode::new("n2", Some(store.clone())).text(&[part("n1", true)]).await.unwrap_err();
-    assert!(failing.to_string().contains("the store of logs does not work"), "{failing}");
+    let shown = failing.to_string();
+    assert!(shown.contains("the store of logs does not work, and n1"), "without its address: {shown}");
     moto.start_again();
     node.until_uploaded().await;
     // A proxy that answers 503 to the first requests, as S3 does to those that ask too fast.

@@ -84,7 +84,7 @@ impl Speaker {
     fn tell(&mut self, totals: &Totals) {
         if self.said.elapsed() >= SAID_EVERY {
             self.said = Instant::now();
-            // Whoever has closed it does not want to know.
+            // The receiver was closed on purpose.
             writeln!(std::io::stderr(), "lockkeeper: so far {}", moved(totals)).ok();
         }
     }

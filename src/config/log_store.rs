@@ -15,7 +15,7 @@ const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
 /// The first that is set counts.
 const REGIONS: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
-/// What servers expect that have no regions.
+/// The region that servers without regions expect.
 const USUAL_REGION: &str = "us-east-1";
 const TEXT_MAX: usize = 2_048;
 
@@ -27,7 +27,7 @@ pub(super) fn is_secret_variable(name: &OsStr) -> bool {
     [SECRET, SESSION_TOKEN].iter().any(|secret| name == OsStr::new(secret))
 }
 
-/// What a URL of logs names.
+/// The place that a URL of logs names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LogsUrl {
     Directory(PathBuf),

@@ -51,7 +51,7 @@ pub async fn forward(
         client: request.client_address(),
         encrypted,
     };
-    let is_claim = *request.method() == Method::POST && request.path().ends_with("/sessions");
+    let is_claim = is_claim(request.method(), request.decoded_path());
     let mut exchange = pin!(exchange(client, peer, forward, request.method()));
     let socket = request.connection().map(|connection| &connection.socket);
     let while_there = poll_fn(|context| match exchange.as_mut().poll(context) {
@@ -73,6 +73,11 @@ pub async fn forward(
         return Err(Unanswered::ClientGone);
     }
     Ok(response)
+}
+
+/// Routes are found with a slash at their end too.
+fn is_claim(method: &Method, decoded_path: &str) -> bool {
+    *method == Method::POST && decoded_path.trim_end_matches('/').ends_with("/sessions")
 }
 
 /// A client went away before it got its lock, which the owner believes to be delivered.
@@ -123,5 +128,19 @@ async fn with_body(response: Response, answer: Forwarded, method: &Method) -> Re
         Some(length) => Ok(response.body(SizedStream::new(length, answer.pieces()))),
         None if answer.is_empty() => Ok(response),
         None => Ok(response.streaming(answer.pieces())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_known_by_its_path_however_that_ends() {
+        for path in ["/organizations/acme/e/review-1/sessions", "/organizations/acme/e/review-1/sessions/"] {
+            assert!(is_claim(&Method::POST, path), "{path}");
+            assert!(!is_claim(&Method::GET, path), "{path}");
+        }
+        assert!(!is_claim(&Method::POST, "/organizations/acme/e/review-1/sessions/ses_1/deploy"));
     }
 }

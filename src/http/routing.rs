@@ -93,7 +93,7 @@ impl Route<'_> {
             let moved = self.cluster.shards.moved();
             let unanswered = match self.cluster.shards.of(organization) {
                 Whereabouts::Here(realm) => return self.answer(realm, Incoming::Whole(body.clone())).await,
-                // Whoever has passed it on looks again.
+                // The node that passed it on looks again.
                 Whereabouts::At(_) | Whereabouts::Nowhere if request.via().is_some() => {
                     return Err(not_the_owner().into());
                 }

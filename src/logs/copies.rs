@@ -59,7 +59,7 @@ impl LogCopy {
         Ok(true)
     }
 
-    /// What is here under its name is believed to be whole, also after a power cut.
+    /// A file under its final name is taken for whole, also after a power cut.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         match self.renamed.take() {

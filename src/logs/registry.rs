@@ -71,7 +71,7 @@ pub(super) struct Registration {
     registry: Arc<Registry>,
     pub file: LogFile,
     dir: PathBuf,
-    /// Who wants to know when a stage has ended.
+    /// Told when a stage has ended.
     ended: Option<mpsc::Sender<LogFile>>,
 }
 

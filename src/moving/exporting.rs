@@ -49,7 +49,7 @@ pub enum ExportError {
     Twice(Identifier),
 }
 
-/// What was copied.
+/// The result of an export.
 #[derive(Debug, Default)]
 pub struct Exported {
     pub totals: Totals,

@@ -1,7 +1,7 @@
 //! From a data directory into an empty cluster.
 //!
 //! The cluster's record says that it is being filled, before the first shard is taken and until the last one is complete.
-//! Whatever an interrupted attempt has left is deleted by the next one.
+//! The next attempt deletes the remains of an interrupted one.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
@@ -72,7 +72,7 @@ pub struct Target<'a, E> {
     pub millis: u64,
 }
 
-/// What was moved.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
     pub organizations: BTreeSet<Identifier>,
@@ -185,7 +185,7 @@ async fn begin<E: Engine>(target: &Target<'_, E>) -> Result<ClusterRecord, Impor
     Err(ImportError::Replaced)
 }
 
-/// Whoever has removed the record of a cluster may still want what it had.
+/// The data of a cluster whose record was removed may still be needed.
 async fn check_empty(engine: &impl Engine) -> Result<(), ImportError> {
     for Shard { number, .. } in answered(async || engine.shards().await).await? {
         let copied = answered(async || engine.copy(number).await).await?;

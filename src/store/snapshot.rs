@@ -1,4 +1,4 @@
-//! What a shard of an engine had at one moment, for who only reads.
+//! The records of a shard of an engine at one moment, to read.
 
 use std::ops::Bound;
 

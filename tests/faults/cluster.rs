@@ -48,7 +48,7 @@ async fn any_node_answers_any_request() {
         let alive = data["nodes"].as_array().unwrap().iter().filter(|node| node["lives"] == true);
         assert_eq!(alive.count(), 3, "{cluster:?}");
         assert_eq!(data["owner"], format!("n{}", nodes.owner() + 1), "{cluster:?}");
-        // What only nodes may say to each other.
+        // Requests that are for nodes alone.
         let undelivered = format!("{}/sessions/{}/undelivered", at(&environment), claimed.session());
         admin.post(&undelivered, json!({})).await.refused(404, "route_not_found");
         let forged =

@@ -28,7 +28,7 @@ pub struct Network {
     cut: Arc<watch::Sender<BTreeSet<(Host, Host)>>>,
 }
 
-/// Who connects through a proxy.
+/// The side that connects through a proxy.
 #[derive(Clone)]
 pub enum From {
     Host(Host),
@@ -144,7 +144,7 @@ fn name_in(head: &[u8]) -> Option<Host> {
     String::from_utf8(head[start..start + length].to_vec()).ok()
 }
 
-/// What was read is passed on only while the way is open.
+/// Passes bytes on only while the link is open.
 async fn copy(
     network: Network,
     way: (Host, Host),

@@ -38,7 +38,7 @@ impl Records {
         self.log_keeper.set(keeper).ok();
     }
 
-    /// Who keeps the output of stages here; `None` on one machine.
+    /// The keeper of the output of stages here; `None` on one machine.
     pub fn log_keeper(&self) -> Option<&dyn LogKeeper> {
         self.log_keeper.get().map(|keeper| &**keeper)
     }

@@ -1,4 +1,4 @@
-//! What an operator does with a cluster from the command line, beside its nodes.
+//! The operator's commands for a cluster, which run beside its nodes.
 
 use std::path::PathBuf;
 use std::sync::Arc;

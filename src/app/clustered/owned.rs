@@ -37,7 +37,7 @@ pub struct OwnedShard {
 }
 
 impl OwnedStore {
-    /// Whoever takes a shard that was left believes that no steps run any more.
+    /// A node that takes a shard which was left assumes that no steps run any more.
     fn may_be_left(&self, now: Instant) -> bool {
         self.steps_over_at.is_none_or(|over| over <= now)
     }

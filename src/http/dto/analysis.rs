@@ -66,7 +66,7 @@ pub struct RootCauseView<'a> {
     evidence: Vec<EvidenceView<'a>>,
 }
 
-/// What else may have made a deployment fail.
+/// Another possible cause of a failed deployment.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AlternativeCause)]

@@ -14,7 +14,7 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 /// A client that was told nothing for so long gives up. No fault here lasts as long.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(60);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
-/// Whoever had to go to another node comes back after this.
+/// After this time, a client that switched to another node returns to its own.
 const COMES_BACK_AFTER: Duration = Duration::from_secs(5);
 /// Refusals that say that the same request may be sent again.
 const AGAIN: [&str; 6] = [
@@ -36,7 +36,7 @@ pub struct Asker {
     connection: Option<Connection>,
 }
 
-/// What one attempt was told.
+/// The answer to one attempt.
 pub enum Attempt<'a> {
     /// Nothing, or that it may be sent again.
     Again,

@@ -27,13 +27,13 @@ pub struct Field {
     told: Mutex<Told>,
 }
 
-/// What the clients were told.
+/// The answers that the clients got.
 #[derive(Clone, Default)]
 pub struct Told {
     pub statuses: BTreeMap<(Operation, u16), u64>,
     /// Attempts that were sent again, as a client with a key may.
     pub sent_again: u64,
-    /// What a client saw in the end that it should not see.
+    /// Errors that clients got after all their retries.
     pub errors: BTreeMap<String, u64>,
 }
 

@@ -28,7 +28,7 @@ pub struct Lengths {
     pub recovered_within: Duration,
 }
 
-/// What a fault has hit.
+/// The target of a fault.
 pub struct Suffered {
     pub began: Moment,
     pub shards: Vec<u16>,

@@ -155,7 +155,7 @@ impl Settings {
     }
 }
 
-/// What was seen of a fault.
+/// The observations of one fault.
 struct Seen {
     suffered: Suffered,
     history: History,

@@ -34,7 +34,7 @@ pub fn organizations() -> Vec<(String, String)> {
     ORGANIZATIONS.iter().map(|id| ((*id).to_owned(), of(id))).collect()
 }
 
-/// What the steps have written.
+/// The lines that the steps have written.
 pub struct Steps {
     trace: PathBuf,
     before: (u64, u64),
