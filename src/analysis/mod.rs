@@ -6,6 +6,7 @@
 
 pub mod builtin;
 mod category;
+pub mod edits;
 mod engine;
 mod fallback;
 pub mod llm;

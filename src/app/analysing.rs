@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::masks::PipelineMasks;
 use crate::actors::Environments;
 use crate::analysis::llm::{ApiKey, LlmSettings};
-use crate::analysis::service::{Analyses, EngineName, Engines, Masks, PatchCheck, Sources};
+use crate::analysis::service::{Analyses, EngineName, Engines, Masks, Sources};
 use crate::config::{AnalysisEngine, Settings};
-use crate::domain::{CommitId, PipelineKey};
+use crate::domain::PipelineKey;
 use crate::fixes::Repositories;
 use crate::http::{Node, WallClock};
 use crate::store::{Store, StoreError};
@@ -27,7 +27,7 @@ pub fn open(
         logs: node.logs.clone(),
         archive: node.archive.clone(),
         masks,
-        patch_check: patch_check(repositories),
+        patches: Arc::new(repositories),
         clock,
         organizations: node.organizations,
     };
@@ -53,16 +53,6 @@ fn engines(settings: &Settings) -> Engines {
         AnalysisEngine::Llm => Some(EngineName::Llm),
     };
     Engines { default, llm }
-}
-
-fn patch_check(repositories: Repositories) -> PatchCheck {
-    Arc::new(move |pipeline: PipelineKey, commit: CommitId, patch: String| {
-        let repositories = repositories.clone();
-        Box::pin(async move {
-            let checked = repositories.check_patch(&pipeline, &commit, &patch).await;
-            checked.map_err(|error| error.to_string())
-        })
-    })
 }
 
 /// Masks all secrets that the steps of a pipeline may have seen.

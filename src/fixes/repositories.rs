@@ -1,14 +1,24 @@
-//! The repositories of pipelines: where a pipeline's code is, with its credential, and whether a patch applies to it.
+//! The repositories of pipelines: where a pipeline's code is, with its credential, and which patches apply to it.
 
 use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 
 use super::error::FixError;
 use super::github::Repository as GitHubRepository;
 use super::links;
+use crate::analysis::edits::Edit;
+use crate::analysis::service::Patches;
+use crate::analysis::{PATCH_BYTES_MAX, SuggestedFix, patch};
 use crate::domain::{CommitId, Malformed, PipelineKey};
-use crate::git::{Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl};
+use crate::git::{Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
 use crate::pipelines::{Pipelines, Provider, Repository};
 use crate::secrets::{SecretValue, Vault};
+
+/// Files of one name that are read for an edit.
+const EDITED_FILES_MAX: usize = 8;
+/// Of a file that people write.
+const EDITED_BYTES_MAX: usize = 256 * 1024;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -35,29 +45,83 @@ pub(super) enum Provision {
     },
 }
 
+impl Patches for Repositories {
+    fn check<'a>(
+        &'a self,
+        of: &'a PipelineKey,
+        commit: &'a CommitId,
+        patch: &'a str,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move { self.check_patch(of, commit, patch).await.map_err(|error| error.to_string()) })
+    }
+
+    fn write<'a>(
+        &'a self,
+        of: &'a PipelineKey,
+        commit: &'a CommitId,
+        edits: &'a [Edit],
+    ) -> BoxFuture<'a, Result<Option<SuggestedFix>, String>> {
+        Box::pin(async move { self.write_patch(of, commit, edits).await.map_err(|error| error.to_string()) })
+    }
+}
+
 impl Repositories {
-    /// Whether the patch applies to the commit of the pipeline's repository, or to its default branch if it has no such
-    /// commit; also if the pipeline has no repository to apply it to. The error says why not.
-    pub async fn check_patch(&self, key: &PipelineKey, commit: &CommitId, patch: &str) -> Result<(), FixError> {
+    /// Also fine if the pipeline has no repository to apply it to.
+    async fn check_patch(&self, key: &PipelineKey, commit: &CommitId, patch: &str) -> Result<(), FixError> {
+        if let Some(tree) = self.tree(key, commit).await? {
+            tree.apply(patch).await?;
+        }
+        Ok(())
+    }
+
+    /// An edit that fits several files fits none: which of them is meant is not known.
+    async fn write_patch(
+        &self,
+        key: &PipelineKey,
+        commit: &CommitId,
+        edits: &[Edit],
+    ) -> Result<Option<SuggestedFix>, FixError> {
+        let Some(tree) = self.tree(key, commit).await? else { return Ok(None) };
+        let files = tree.files().await?;
+        for edit in edits {
+            let mut fitting = Vec::new();
+            for place in edit.places(&files).into_iter().take(EDITED_FILES_MAX) {
+                let Ok(path) = TreePath::parse(place.path) else { continue };
+                let content = tree.read(&path, EDITED_BYTES_MAX).await?.map(String::from_utf8);
+                if let Some(Ok(text)) = content
+                    && let Some(edited) = place.applied(&text)
+                {
+                    fitting.push((path, edited, place.summary()));
+                }
+            }
+            if let [(path, edited, summary)] = &fitting[..] {
+                tree.write(path, edited.as_bytes()).await?;
+                let patch = tree.diff(PATCH_BYTES_MAX).await?;
+                tree.undo().await?;
+                patch::check(&patch).map_err(|why| GitError::Patch(why.to_owned()))?;
+                tree.apply(&patch).await?;
+                return Ok(Some(SuggestedFix { summary: summary.clone(), patch: Some(patch) }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The files of the commit, or of the default branch if the repository does not give that commit out; `None` without a
+    /// repository.
+    async fn tree(&self, key: &PipelineKey, commit: &CommitId) -> Result<Option<WorkTree>, FixError> {
         let target = match self.target(key).await {
-            Err(FixError::NoRepository) => return Ok(()),
+            Err(FixError::NoRepository) => return Ok(None),
             target => target?,
         };
         let git = self.git.on_behalf_of(&key.organization);
-        let tree = match Commit::parse(commit.as_str()) {
-            Ok(commit) => match git.work_at(&target.remote, &target.base, &commit).await {
+        if let Ok(commit) = Commit::parse(commit.as_str()) {
+            match git.work_at(&target.remote, &target.base, &commit).await {
                 // Servers may refuse to send what no branch names.
-                Err(GitError::NotFound(_) | GitError::Failed(_) | GitError::Rejected(_)) => None,
-                tree => Some(tree?),
-            },
-            Err(_) => None,
-        };
-        let tree = match tree {
-            Some(tree) => tree,
-            None => git.work_on(&target.remote, &target.base).await?,
-        };
-        tree.apply(patch).await?;
-        Ok(())
+                Err(GitError::NotFound(_) | GitError::Failed(_) | GitError::Rejected(_)) => {}
+                tree => return Ok(Some(tree?)),
+            }
+        }
+        Ok(Some(git.work_on(&target.remote, &target.base).await?))
     }
 
     pub(super) async fn target(&self, key: &PipelineKey) -> Result<Target, FixError> {

@@ -13,6 +13,8 @@ use super::scratch::Scratch;
 const PATCH_BYTES_MAX: usize = 1024 * 1024;
 /// For git's list of the changed files.
 const CHANGES_BYTES_MAX: usize = 1024 * 1024;
+/// For the list of all files.
+const LISTED_BYTES_MAX: usize = 16 * 1024 * 1024;
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -32,6 +34,15 @@ impl WorkTree {
     /// The commit that the work tree started from.
     pub fn base_commit(&self) -> &Commit {
         &self.base_commit
+    }
+
+    /// The paths of all files: no links and no submodules.
+    pub async fn files(&self) -> Result<Vec<String>, GitError> {
+        let listed = self.here(&["ls-files", "--stage", "-z"]).output_max(LISTED_BYTES_MAX).run(&self.program).await?;
+        let entries = String::from_utf8_lossy(&listed);
+        let is_file = |entry: &&str| entry.starts_with("100");
+        let paths = entries.split('\0').filter(is_file).filter_map(|entry| entry.split_once('\t'));
+        Ok(paths.map(|(_, path)| path.to_owned()).collect())
     }
 
     /// The content of a file of at most `max_bytes`; `None` if there is no such file.
@@ -83,6 +94,13 @@ impl WorkTree {
             return Err(GitError::Patch(format!("{path} would become a link or a submodule")));
         }
         Ok(changes.into_iter().map(|change| change.path).collect())
+    }
+
+    /// The changes since the base commit, as a patch of at most `max_bytes`.
+    pub async fn diff(&self, max_bytes: usize) -> Result<String, GitError> {
+        let words = ["diff", "--cached", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv", "HEAD"];
+        let patch = self.here(&words).output_max(max_bytes).run(&self.program).await?;
+        String::from_utf8(patch).map_err(|_| GitError::Patch("it is not UTF-8".to_owned()))
     }
 
     /// Restores the state that the work tree started from.

@@ -8,3 +8,4 @@ mod harness;
 mod killed;
 mod pushing;
 mod refusing;
+mod written;

@@ -18,6 +18,8 @@ use tokio::sync::watch;
 pub use super::EngineName;
 pub use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standing, Status};
 
+use super::SuggestedFix;
+use super::edits::Edit;
 use super::llm::LlmSettings;
 use super::stored;
 use crate::actors::Environments;
@@ -46,9 +48,24 @@ pub type Mask = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// The mask of a pipeline's secrets, or why there is none.
 pub type Masks = Arc<dyn Fn(&PipelineKey) -> Result<Mask, String> + Send + Sync>;
 
-/// Checks that a patch applies to the repository of a pipeline at a commit, if it has one. The error says why it does not.
-pub type PatchCheck =
-    Arc<dyn Fn(PipelineKey, CommitId, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+/// The repositories of pipelines. The errors say why there is no patch.
+pub trait Patches: Send + Sync {
+    /// Whether a patch applies to the commit, if the pipeline has a repository.
+    fn check<'a>(
+        &'a self,
+        of: &'a PipelineKey,
+        commit: &'a CommitId,
+        patch: &'a str,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// The first of these edits that fits the files of the commit, as a patch that applies to it.
+    fn write<'a>(
+        &'a self,
+        of: &'a PipelineKey,
+        commit: &'a CommitId,
+        edits: &'a [Edit],
+    ) -> BoxFuture<'a, Result<Option<SuggestedFix>, String>>;
+}
 
 /// What analyses need from the rest of the server.
 pub struct Sources {
@@ -58,7 +75,7 @@ pub struct Sources {
     /// For parts of logs that other nodes wrote.
     pub archive: Archive,
     pub masks: Masks,
-    pub patch_check: PatchCheck,
+    pub patches: Arc<dyn Patches>,
     pub clock: Clock,
     /// The number of organizations that share the places to run.
     pub organizations: usize,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::builtin::Builtin;
 use super::super::llm::Llm;
 use super::super::record::{Analysis, Compared, Report, Standing, Status};
-use super::super::{Case, Engine, EngineError, EngineName, Finding, WithFallback};
+use super::super::{Case, Engine, EngineError, EngineName, Finding, SuggestedFix, WithFallback, edits};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
 use crate::domain::{EventData, EventType, Identifier};
 use crate::events::{self, Cause, NewEvent};
@@ -110,18 +110,42 @@ impl Analyses {
         found.map(|finding| Some(report(finding, &case))).map_err(|error| error.to_string())
     }
 
-    /// Without a patch that does not apply, or cannot be checked: it is shown as a change that works.
+    /// With a patch only if it applies: it is shown as a change that works.
     async fn find_with(&self, engine: &dyn Engine, of: &Analysis, case: &Case) -> Result<Finding, EngineError> {
         let mut finding = engine.analyse(case).await?;
-        let Some(fix) = &mut finding.fix else { return Ok(finding) };
-        if let Some(patch) = fix.patch.take() {
-            let check = &self.inner.sources.patch_check;
-            match check(of.environment.pipeline.clone(), case.commit.clone(), patch.clone()).await {
+        let not_shown = |why: String| tracing::info!(analysis = %of.id, why, "a suggested patch is not shown");
+        if let Some(fix) = &mut finding.fix
+            && let Some(patch) = fix.patch.take()
+        {
+            let patches = &self.inner.sources.patches;
+            match patches.check(&of.environment.pipeline, &case.commit, &patch).await {
                 Ok(()) => fix.patch = Some(patch),
-                Err(why) => tracing::info!(analysis = %of.id, why, "a suggested patch is not shown"),
+                Err(why) => not_shown(why),
+            }
+        } else if finding.engine == EngineName::Builtin {
+            match self.written_fix(of, case, &finding).await {
+                Ok(None) => {}
+                Ok(fix) => finding.fix = fix,
+                Err(why) => not_shown(why),
             }
         }
         Ok(finding)
+    }
+
+    /// The change that the log calls for, if the repository has a file that it fits.
+    async fn written_fix(&self, of: &Analysis, case: &Case, finding: &Finding) -> Result<Option<SuggestedFix>, String> {
+        let (sources, pipeline) = (&self.inner.sources, &of.environment.pipeline);
+        let edits = edits::called_for(case, finding);
+        if edits.is_empty() {
+            return Ok(None);
+        }
+        let Some(fix) = sources.patches.write(pipeline, &case.commit, &edits).await? else { return Ok(None) };
+        // Readers of an analysis need not be readers of the repository.
+        let mask = (sources.masks)(pipeline)?;
+        match &fix.patch {
+            Some(patch) if mask(patch) != *patch => Err("it would show a secret".to_owned()),
+            _ => Ok(Some(fix)),
+        }
     }
 
     /// The requested engine if it is still configured, otherwise the builtin one.

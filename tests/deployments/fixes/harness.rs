@@ -16,6 +16,7 @@ pub const SETTINGS: &str = "retries = 1\ntimeout = 5\n";
 pub struct Harness {
     pub site: Site,
     home: TempDir,
+    stages: Value,
     /// That suggested the patch.
     _model: Option<Recorded>,
 }
@@ -27,20 +28,26 @@ impl Harness {
     }
 
     pub async fn start(setup: Setup) -> Option<Self> {
-        let home = repository()?;
-        let site = Site::start(setup.reaching_loopback(), stages()).await;
-        let harness = Self { site, home, _model: None };
-        harness.put_repository(json!({})).await;
-        Some(harness)
+        Self::open(setup, stages(), None).await
+    }
+
+    /// A server whose deployments fail with this output.
+    pub async fn printing(output: &str) -> Option<Self> {
+        let script = format!("cat <<'END'\n{output}\nEND\nexit 1");
+        Self::open(Setup::default(), json!([stage("build", &script)]), None).await
     }
 
     /// The same with a model that suggests this patch.
     pub async fn suggesting(patch: &str) -> Option<Self> {
-        let home = repository()?;
         let answer = finding(Some(patch));
         let model = Recorded::start(move |_: Request| std::future::ready(says(&answer))).await;
-        let site = Site::start(setup(&model).reaching_loopback(), stages()).await;
-        let harness = Self { site, home, _model: Some(model) };
+        Self::open(setup(&model), stages(), Some(model)).await
+    }
+
+    async fn open(setup: Setup, stages: Value, model: Option<Recorded>) -> Option<Self> {
+        let home = repository()?;
+        let site = Site::start(setup.reaching_loopback(), stages.clone()).await;
+        let harness = Self { site, home, stages, _model: model };
         harness.put_repository(json!({})).await;
         Some(harness)
     }
@@ -61,7 +68,7 @@ impl Harness {
     }
 
     pub async fn put_pipeline(&self, repository: Value) {
-        let body = json!({ "stages": stages(), "repository": repository });
+        let body = json!({ "stages": self.stages, "repository": repository });
         self.site.admin.put("/pipelines/web", body).await.ok();
     }
 
@@ -91,6 +98,12 @@ impl Harness {
 
     pub async fn read(&self, analysis: &Value) -> Value {
         self.site.admin.get(&format!("/analyses/{}", analysis["analysisId"].as_str().unwrap())).await.ok().data()
+    }
+
+    /// Adds a file to the default branch.
+    pub fn push_file(&self, name: &str, content: &str) {
+        std::fs::write(self.path(&format!("clone/{name}")), content).unwrap();
+        self.sh("cd clone && git add -A && git commit -qm more && git push -q origin HEAD:main");
     }
 
     pub fn sh(&self, script: &str) -> String {

@@ -1,0 +1,415 @@
+//! Changes to a file of the repository that a log calls for: a version that does not exist, a package that the manifest
+//! lacks, a name in the wrong letter case, a syntax error with its line. The log only proposes one; the file decides whether
+//! it fits, and git whether it applies.
+
+use super::{Case, CaseLine, Evidence, Finding};
+
+/// Lines around the evidence in which the details of an edit are looked for.
+const LINES_AROUND: usize = 12;
+/// Modules of Python whose package is beyond doubt, with its name. Others are not suggested: a package that happens to have
+/// the name of a module of the project can be anybody's.
+const PYTHON_PACKAGES: [(&str, &str); 48] = [
+    ("aiohttp", "aiohttp"),
+    ("alembic", "alembic"),
+    ("attr", "attrs"),
+    ("boto3", "boto3"),
+    ("botocore", "botocore"),
+    ("bs4", "beautifulsoup4"),
+    ("celery", "celery"),
+    ("click", "click"),
+    ("cryptography", "cryptography"),
+    ("cv2", "opencv-python"),
+    ("dateutil", "python-dateutil"),
+    ("django", "Django"),
+    ("docker", "docker"),
+    ("dotenv", "python-dotenv"),
+    ("fastapi", "fastapi"),
+    ("flask", "Flask"),
+    ("git", "GitPython"),
+    ("gunicorn", "gunicorn"),
+    ("httpx", "httpx"),
+    ("jinja2", "Jinja2"),
+    ("jsonschema", "jsonschema"),
+    ("jwt", "PyJWT"),
+    ("lxml", "lxml"),
+    ("matplotlib", "matplotlib"),
+    ("numpy", "numpy"),
+    ("OpenSSL", "pyOpenSSL"),
+    ("pandas", "pandas"),
+    ("paramiko", "paramiko"),
+    ("PIL", "Pillow"),
+    ("prometheus_client", "prometheus-client"),
+    ("psutil", "psutil"),
+    ("psycopg2", "psycopg2"),
+    ("pydantic", "pydantic"),
+    ("pymongo", "pymongo"),
+    ("pymysql", "PyMySQL"),
+    ("pytest", "pytest"),
+    ("redis", "redis"),
+    ("requests", "requests"),
+    ("rest_framework", "djangorestframework"),
+    ("rich", "rich"),
+    ("scipy", "scipy"),
+    ("sklearn", "scikit-learn"),
+    ("sqlalchemy", "SQLAlchemy"),
+    ("starlette", "starlette"),
+    ("tqdm", "tqdm"),
+    ("urllib3", "urllib3"),
+    ("uvicorn", "uvicorn"),
+    ("yaml", "PyYAML"),
+];
+/// Statements of Python that end in a colon.
+const PYTHON_BLOCKS: [&str; 14] = [
+    "async", "case", "class", "def", "elif", "else", "except", "finally", "for", "if", "match", "try", "while", "with",
+];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// `requests==99.0` in a file of requirements.
+    PythonVersion(Version),
+    /// `serde = "99.0"` in a manifest of Cargo.
+    CargoVersion(Version),
+    /// A package that is imported and that `requirements.txt` does not list.
+    PythonPackage { module: String, package: String },
+    /// A file that a Dockerfile copies, and whose name in the repository has other letter cases.
+    CopiedFile { file: String, line: usize, copied: String },
+    /// A line of a file that cannot be parsed.
+    Syntax { file: String, line: usize, mend: Mend },
+}
+
+/// A version that does not exist, and the newest one that does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    package: String,
+    wrong: String,
+    right: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mend {
+    /// `print x` of Python 2.
+    CallPrint,
+    /// A statement of Python, as the log shows it.
+    AppendColon { shown: String },
+    /// Before the bracket on this line of JSON.
+    RemoveTrailingComma,
+}
+
+/// An edit in a file of the repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place<'a> {
+    pub path: &'a str,
+    change: Change<'a>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change<'a> {
+    Python(&'a Version),
+    Cargo(&'a Version),
+    Add(&'a str),
+    Rename { line: usize, from: &'a str, to: &'a str },
+    Mend { line: usize, mend: &'a Mend },
+}
+
+/// The edits that the lines around the evidence call for, the most telling line first.
+pub fn called_for(case: &Case, finding: &Finding) -> Vec<Edit> {
+    let mut edits: Vec<Edit> = Vec::new();
+    for evidence in &finding.evidence {
+        let around = lines_around(&case.lines, evidence);
+        let found = [python_version, cargo_version, python_package, copied_file, python_syntax, json_comma];
+        edits.extend(found.iter().filter_map(|find| find(&around)));
+    }
+    let mut different: Vec<Edit> = Vec::new();
+    for edit in edits {
+        if !different.contains(&edit) {
+            different.push(edit);
+        }
+    }
+    different
+}
+
+impl Edit {
+    /// The files of the repository in which it may be made, of all its files.
+    pub fn places<'a>(&'a self, files: &'a [String]) -> Vec<Place<'a>> {
+        let all = |is_one: fn(&str) -> bool, change: Change<'a>| {
+            let found = files.iter().filter(|path| is_one(name_of(path)));
+            found.map(|path| Place { path, change: change.clone() }).collect()
+        };
+        match self {
+            Edit::PythonVersion(version) => all(is_requirements, Change::Python(version)),
+            Edit::CargoVersion(version) => all(|name| name == "Cargo.toml", Change::Cargo(version)),
+            Edit::PythonPackage { module, package } => {
+                let is_own = files.iter().any(|path| is_module(path, module));
+                let path = files.iter().find(|path| *path == "requirements.txt" && !is_own);
+                path.map(|path| Place { path, change: Change::Add(package) }).into_iter().collect()
+            }
+            Edit::CopiedFile { file, line, copied } => {
+                let mut alike = files.iter().filter(|path| path.eq_ignore_ascii_case(copied));
+                let (Some(to), None) = (alike.next(), alike.next()) else { return Vec::new() };
+                let change = Change::Rename { line: *line, from: copied, to };
+                named(file, files).map(|path| Place { path, change }).into_iter().collect()
+            }
+            Edit::Syntax { file, line, mend } => {
+                let change = Change::Mend { line: *line, mend };
+                named(file, files).map(|path| Place { path, change }).into_iter().collect()
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    /// The file after the edit; `None` if it is not as the log says.
+    pub fn applied(&self, text: &str) -> Option<String> {
+        match &self.change {
+            Change::Python(version) => {
+                let is_wrong = |line: &str| pinned(line).is_some_and(|(name, pin)| version.is(name, pin));
+                replaced(text, is_wrong, |line| line.replacen(&version.wrong, &version.right, 1))
+            }
+            Change::Cargo(Version { package, wrong, right }) => {
+                let (wrong, right) = (format!("\"{wrong}\""), format!("\"{right}\""));
+                let is_wrong = |line: &str| {
+                    let key = line.split_once('=').map(|(key, _)| key.trim());
+                    key == Some(package) && line.matches(&wrong).count() == 1
+                };
+                replaced(text, is_wrong, |line| line.replacen(&wrong, &right, 1))
+            }
+            Change::Add(package) => {
+                let is_listed = |line: &str| {
+                    let end = line.find(|c: char| !is_of_package(c)).unwrap_or(line.len());
+                    is_same_package(&line[..end], package)
+                };
+                if text.lines().any(|line| is_listed(line.trim())) {
+                    return None;
+                }
+                let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+                Some(format!("{text}{break_before}{package}\n"))
+            }
+            Change::Rename { line, from, to } => {
+                changed_line(text, *line, |old| (old.matches(from).count() == 1).then(|| old.replacen(from, to, 1)))
+            }
+            Change::Mend { line, mend } => mend.applied(text, *line),
+        }
+    }
+
+    /// One sentence.
+    pub fn summary(&self) -> String {
+        let path = self.path;
+        match &self.change {
+            Change::Python(Version { package, wrong, right }) | Change::Cargo(Version { package, wrong, right }) => {
+                format!("Replace {wrong}, which does not exist, by {right} as the version of {package} in {path}.")
+            }
+            Change::Add(package) => format!("Add {package} to {path}."),
+            Change::Rename { from, to, .. } => format!("Write {to} instead of {from} in {path}."),
+            Change::Mend { line, mend } => {
+                let what = match mend {
+                    Mend::CallPrint => "Call print as a function",
+                    Mend::AppendColon { .. } => "Add the missing colon",
+                    Mend::RemoveTrailingComma => "Remove the trailing comma before the bracket",
+                };
+                format!("{what} in line {line} of {path}.")
+            }
+        }
+    }
+}
+
+impl Version {
+    fn is(&self, name: &str, version: &str) -> bool {
+        is_same_package(name, &self.package) && version == self.wrong
+    }
+}
+
+impl Mend {
+    fn applied(&self, text: &str, line: usize) -> Option<String> {
+        match self {
+            Mend::CallPrint => changed_line(text, line, |old| {
+                let (indent, statement) = old.split_at(old.len() - old.trim_start().len());
+                let printed = statement.strip_prefix("print ")?.trim();
+                let is_plain = !printed.is_empty() && !printed.contains([';', '#']) && !printed.starts_with(['(', '>']);
+                (is_plain && !printed.ends_with([',', '\\'])).then(|| format!("{indent}print({printed})"))
+            }),
+            Mend::AppendColon { shown } => changed_line(text, line, |old| {
+                let statement = old.trim_end();
+                let first = statement.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next();
+                let is_block = first.is_some_and(|word| PYTHON_BLOCKS.contains(&word));
+                let is_whole = !statement.ends_with([':', ',', '\\', '(', '[', '{']) && !statement.contains('#');
+                (is_block && is_whole && statement.trim_start() == shown).then(|| format!("{statement}:"))
+            }),
+            Mend::RemoveTrailingComma => {
+                let lines: Vec<&str> = text.lines().collect();
+                let closes = lines.get(line.checked_sub(1)?)?.trim_start().starts_with(['}', ']']);
+                let before = lines[..line - 1].iter().rposition(|line| !line.trim().is_empty())?;
+                if !closes {
+                    return None;
+                }
+                changed_line(text, before + 1, |old| old.trim_end().strip_suffix(',').map(str::to_owned))
+            }
+        }
+    }
+}
+
+/// In the same step.
+fn lines_around<'a>(lines: &'a [CaseLine], evidence: &Evidence) -> Vec<&'a str> {
+    let is_same_step = |line: &CaseLine| line.stage == evidence.stage && line.step == evidence.step;
+    let Some(at) = lines.iter().position(|line| is_same_step(line) && line.number == evidence.line) else {
+        return Vec::new();
+    };
+    let (from, to) = (at.saturating_sub(LINES_AROUND), (at + LINES_AROUND + 1).min(lines.len()));
+    lines[from..to].iter().filter(|line| is_same_step(line)).map(|line| line.text.as_str()).collect()
+}
+
+/// pip: `… satisfies the requirement requests==99.0 (from versions: 2.30.0, 2.31.0)`.
+fn python_version(lines: &[&str]) -> Option<Edit> {
+    let rest = after(lines, "Could not find a version that satisfies the requirement ")?;
+    let (requirement, rest) = rest.split_once(' ')?;
+    let (package, wrong) = requirement.split_once("==")?;
+    let versions = between(rest, "(from versions: ", ")")?;
+    let right = versions.rsplit(", ").find(|version| is_number(version))?;
+    version(package, wrong, right).map(Edit::PythonVersion)
+}
+
+/// Cargo, in two lines: ``requirement `serde = "^99.0"` `` and `candidate versions found which didn't match: 1.0.2, 1.0.1`.
+fn cargo_version(lines: &[&str]) -> Option<Edit> {
+    let requirement = between(after(lines, "failed to select a version for the requirement `")?, "", "`")?;
+    let (package, wanted) = requirement.split_once(" = ")?;
+    let wrong = wanted.trim_matches('"').trim_start_matches('^');
+    let versions = after(lines, "candidate versions found which didn't match: ")?;
+    let right = versions.split([',', ' ']).find(|version| is_number(version))?;
+    version(package, wrong, right).map(Edit::CargoVersion)
+}
+
+/// `ModuleNotFoundError: No module named 'yaml'`, after `pip install -r requirements.txt` or without it.
+fn python_package(lines: &[&str]) -> Option<Edit> {
+    let module = between(after(lines, "ModuleNotFoundError: No module named '")?, "", "'")?;
+    let module = module.split('.').next()?;
+    let (_, package) = PYTHON_PACKAGES.iter().find(|(known, _)| *known == module)?;
+    Some(Edit::PythonPackage { module: module.to_owned(), package: (*package).to_owned() })
+}
+
+/// BuildKit: `Dockerfile:5`, and `… "/Requirements.txt": not found`.
+fn copied_file(lines: &[&str]) -> Option<Edit> {
+    let missing = lines.iter().find(|line| line.contains("failed to calculate checksum of ref"))?;
+    let copied = between(missing, "\"/", "\": not found")?;
+    let is_place = |text: &str| {
+        let (file, line) = text.trim().rsplit_once(':')?;
+        name_of(file).contains("Dockerfile").then_some((file.to_owned(), line.parse().ok()?))
+    };
+    let (file, line) = lines.iter().find_map(|line| is_place(line.rsplit(' ').next().unwrap_or(line)))?;
+    Some(Edit::CopiedFile { file, line, copied: copied.to_owned() })
+}
+
+/// `File "app.py", line 3`, the line, a marker, `SyntaxError: …`.
+fn python_syntax(lines: &[&str]) -> Option<Edit> {
+    let at = lines.iter().position(|line| line.contains("SyntaxError: "))?;
+    let (before, message) = (&lines[..at], lines[at]);
+    let from = before.iter().rposition(|line| line.contains("File \"") && line.contains("\", line "))?;
+    let (file, line) = between(before[from], "File \"", "\", line ").zip(after(&before[from..], "\", line "))?;
+    let shown = before.get(from + 1)?.trim();
+    let mend = if message.contains("Missing parentheses in call to 'print'") {
+        Mend::CallPrint
+    } else if message.contains("SyntaxError: expected ':'") {
+        Mend::AppendColon { shown: shown.to_owned() }
+    } else {
+        return None;
+    };
+    let line = line.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    Some(Edit::Syntax { file: file.to_owned(), line, mend })
+}
+
+/// Node: `/builds/app/package.json: Expected double-quoted property name in JSON at position 45 (line 4 column 1)`.
+fn json_comma(lines: &[&str]) -> Option<Edit> {
+    let message = lines.iter().find(|line| line.contains("Expected double-quoted property name in JSON"))?;
+    let line = between(message, "(line ", " column")?.parse().ok()?;
+    let is_json = |text: &str| text.trim_end_matches(':').ends_with(".json");
+    let named = message.split(' ').find(|word| is_json(word)).or_else(|| {
+        // npm names it in a line of its own.
+        lines.iter().find_map(|line| line.rsplit_once(" path ")).map(|(_, path)| path).filter(|path| is_json(path))
+    });
+    let file = named?.trim_end_matches(':').to_owned();
+    Some(Edit::Syntax { file, line, mend: Mend::RemoveTrailingComma })
+}
+
+fn version(package: &str, wrong: &str, right: &str) -> Option<Version> {
+    let is_plain = !package.is_empty() && package.chars().all(is_of_package) && !wrong.is_empty();
+    let [package, wrong, right] = [package, wrong, right].map(str::to_owned);
+    (is_plain && wrong != right).then_some(Version { package, wrong, right })
+}
+
+/// Not a pre-release.
+fn is_number(version: &str) -> bool {
+    !version.is_empty() && version.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn is_of_package(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
+/// Python takes `-`, `_`, `.` and letter cases for the same.
+fn is_same_package(one: &str, other: &str) -> bool {
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['_', '.'], "-");
+    plain(one) == plain(other)
+}
+
+/// Name and version of `name[extra]==version ; marker  # comment`.
+fn pinned(line: &str) -> Option<(&str, &str)> {
+    let (name, version) = line.split_once("==")?;
+    let name = name.split_once('[').map_or(name, |(name, _)| name).trim();
+    let version = version.split([';', '#']).next()?.trim();
+    Some((name, version))
+}
+
+fn is_requirements(name: &str) -> bool {
+    name.starts_with("requirements") && name.ends_with(".txt")
+}
+
+/// Whether a file is, or belongs to, the module of that name.
+fn is_module(path: &str, module: &str) -> bool {
+    path.split('/').any(|part| part == module || part.strip_suffix(".py") == Some(module))
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The file of the repository that a log means, which names it by its path on the machine, or from some directory on.
+fn named<'a>(file: &str, files: &'a [String]) -> Option<&'a str> {
+    let file = file.trim_start_matches("./");
+    let ends_in =
+        |whole: &str, end: &str| whole.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+    let inside = files.iter().filter(|path| ends_in(file, path)).max_by_key(|path| path.len());
+    let mut below = files.iter().filter(|path| ends_in(path, file));
+    let only = match (below.next(), below.next()) {
+        (Some(path), None) => Some(path),
+        _ => None,
+    };
+    inside.or(only).map(String::as_str)
+}
+
+/// The text after the first occurrence of `start`.
+fn after<'a>(lines: &[&'a str], start: &str) -> Option<&'a str> {
+    lines.iter().find_map(|line| line.split_once(start)).map(|(_, rest)| rest)
+}
+
+fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(start)?;
+    rest.split_once(end).map(|(found, _)| found)
+}
+
+/// Replaces the only line that is wrong.
+fn replaced(text: &str, is_wrong: impl Fn(&str) -> bool, replace: impl Fn(&str) -> String) -> Option<String> {
+    let mut wrong = text.lines().enumerate().filter(|(_, line)| is_wrong(line));
+    let ((at, _), None) = (wrong.next()?, wrong.next()) else { return None };
+    changed_line(text, at + 1, |line| Some(replace(line)))
+}
+
+/// Changes one line, counted from 1, and keeps its end.
+fn changed_line(text: &str, line: usize, change: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let old = lines.get(line.checked_sub(1)?).copied()?;
+    let content = old.trim_end_matches(['\n', '\r']);
+    let new = change(content).filter(|new| new != content)? + &old[content.len()..];
+    lines[line - 1] = &new;
+    Some(lines.concat())
+}
+
+#[cfg(test)]
+mod tests;
