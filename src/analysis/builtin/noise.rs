@@ -35,6 +35,7 @@ const RULES: &[(&str, f64)] = &[
     ),
     // `sudo` prints this on machines that cannot resolve their own name, and continues.
     (r"^sudo: unable to resolve host", 0.1),
+    (HARMLESS, 0.02),
     // Locations instead of reasons, and quoted code.
     (
         r"^[>\s]*(?:def|class|return|raise|throw|if|for|while|const|let|var|try|except|catch|func|fn|public|private|async|await)\b.*[(:;{=]|^[>\s]*(?:import .* from |from \S+ import )",
@@ -53,6 +54,28 @@ const RULES: &[(&str, f64)] = &[
         0.3,
     ),
 ];
+
+/// Complaints of installs, checkouts and caches that nearly every log of a container has, whether it fails or not.
+const HARMLESS: &str = concat!(
+    r"^(?:debconf: |invoke-rc\.d: |update-alternatives: |dpkg-preconfigure: |locale: Cannot set |(?:perl|bash): warning: (?:setlocale|setting locale)|perl: warning: )",
+    r"|apt-utils is not installed|policy-rc\.d|apt does not have a stable CLI|running pip as the 'root' user|new release of pip|pip version \S+ is available",
+    r"|^\s*\d+ (?:(?:low|moderate|high|critical)\b.{0,60} )?(?:severity )?vulnerabilit(?:y|ies)(?: \(.*\))?\s*$|^\s*found \d+ vulnerabilit\w+ in \d+ scanned|npm audit fix|npm audit. for details|npm fund",
+    r"|^npm (?:warn|notice)\b|packages? (?:is|are) looking for funding|requires a peer of \S+ but none is installed",
+    r"|cache (?:not found|miss)\b|no cache (?:found|is found)|failed to (?:restore|save).{0,20}\bcache\b|no URL provided, cache will not|cache will not be saved|unable to (?:restore|find) cache",
+    r"|advice\.detachedHead|you are in 'detached HEAD' state|default name for the (?:new|initial) branch|init\.defaultBranch",
+    r"|no files (?:were )?found with the provided path|kubernetes configuration file is (?:group|world)-readable|illegal reflective access|SLF4J: |sun\.misc\.Unsafe|System::setSecurityManager",
+    r"|the input device is not a TTY|mesg: ttyname failed|variable is not set\. Defaulting to a blank string|attribute .?version.? is obsolete|browserslist: caniuse-lite is outdated|caniuse-lite is outdated",
+    r"|no previously-included files|setup\.py install is deprecated|legacy-(?:build|install)|without a tty|TERM environment variable not set"
+);
+
+/// Lines that a CI, a wrapper or a cleanup writes around any step: how it ended, and never why.
+const ROUTINE: &str = concat!(
+    r"^\s*(?:\[Pipeline\]|\[WS-CLEANUP\]|Finished: |section_(?:start|end):|travis_(?:fold|time):|##\[(?:end)?group\]|~~~ |\^\^\^ \+\+\+|-{3,}\s*$|={3,}\s*$|\*{3,}\s*$|[\W_]*$)",
+    r"|^\W*(?:ERROR: |Error: |error: )?(?:script returned exit code|Job failed|Build step .* marked build as failure|The command exited with status|The command \x22.*\x22 exited with|Process completed with exit code|(?:Bash|PowerShell) exited with code|Exited with code exit status|CircleCI received exit code|user command error: exit status|Command failed with exit code|Command failed with exit status|job failed with|process exited with|exit(?:ed with)?(?: code| status)?:? \d+\s*$|exit status \d+\s*$)",
+    r"|^(?:Post job cleanup|Cleaning up |Cleaned up |Finishing: |Finalize Job|Terminate orphan process|Uploading artifacts|Running (?:after_script|global pre-exit hook|global post)|Saving cache|Stopping (?:containers|services)|Aborting on container exit|Gracefully stopping|Job (?:succeeded|completed)|Done\. Your build exited|Deleting project workspace|Executing \x22\w+\x22 stage|Evaluating |shell: |git version )",
+    r"|^\[command\]|^\s*Container \S+ +(?:Stopp\w+|Remov\w+|Creat\w+|Start\w+)|^\S+ exited with code \d+\s*$|^g?make(?:\[\d+\])?: \*\*\* \[[^\]]*\] Error \d+|^g?make(?:\[\d+\])?: (?:Leaving|Entering|\*\*\* Waiting)|^==> .*(?:failed|cleaning)|\$ rm -rf |hooks/pre-exit|^info Visit http|^npm (?:ERR!|error) (?:A complete log|    )|A complete log of this run|^Note: (?:Some|Recompile)",
+    r"|^(?:Run with|> Run with|> Get more help|\* Try:|\* Get more help|\* Exception is:)|full (?:log|error) can be found|^BUILD FAILED|^\[ERROR\] (?:\[Help|Re-run Maven|To see the full|For more information|After correcting|\s*$)|see the report at"
+);
 
 /// The end of retrying: then the line is the reason after all.
 const GIVES_UP: &str = r"giv(?:ing|en?) up|gave up|no more retries|retries (?:exhausted|exceeded)|max(?:imum)? (?:number of )?(?:retries|attempts)|out of (?:retries|attempts)|after \d+ (?:attempts|retries|tries)|attempt (?:3/3|5/5|10/10)|Retry\(total=0";
@@ -89,6 +112,16 @@ pub(super) fn gives_up(line: &str) -> bool {
 static GIVEN_UP: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = RegexBuilder::new(GIVES_UP).unicode(false).case_insensitive(true).build();
     pattern.expect("the pattern is a constant, which a test compiles")
+});
+
+/// Whether the line is the dress of a log: written around any step by a CI or a wrapper, or a complaint without effect.
+pub(super) fn is_routine(line: &str) -> bool {
+    DRESS.is_match(line.as_bytes())
+}
+
+static DRESS: LazyLock<RegexSet> = LazyLock::new(|| {
+    let set = RegexSetBuilder::new([ROUTINE, HARMLESS]).unicode(false).case_insensitive(true).build();
+    set.expect("the patterns are constants, which a test compiles")
 });
 
 #[cfg(test)]

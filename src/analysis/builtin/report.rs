@@ -30,12 +30,18 @@ const UNSURE_BELOW: f64 = 0.5;
 /// The confidence in an alternative, as a share of what it would be as the cause.
 const ALTERNATIVE: f64 = 0.5;
 const ALTERNATIVE_EVIDENCE_MAX: usize = 2;
+/// A signature that matches with a lower score (in a warning, say) is worth no more than a generic phrase.
+const WEAK_BELOW: f64 = 50.0;
 /// A guess counts from this probability on, with this share of it as its confidence: a classifier is sure too easily.
 const GUESS_MIN: f64 = 0.35;
 const GUESS: f64 = 0.8;
 const GUESS_MAX: f64 = 0.7;
-/// The block of lines that a guess is made from.
-const GUESS_LINES: usize = 60;
+/// The block of lines that a guess is made from, among this many last ones.
+const GUESS_LINES: usize = 40;
+const GUESS_WITHIN: usize = 120;
+/// Evidence of a guess: lines whose own words give its category this probability.
+const TELLING_MIN: f64 = 0.1;
+const TELLING_MAX: usize = 3;
 const GUESS_BYTES_MAX: usize = 8 * 1024;
 /// Further evidence is searched for in this many lines before and after the cause.
 const AROUND_LINES: usize = 12;
@@ -57,9 +63,11 @@ pub(super) fn finding(
         return by_verdict(view, &verdict, choice.as_ref());
     }
     let weight_of_exit = exit.map_or(0.0, |exit| f64::from(exit.weight));
-    let is_vague = choice.as_ref().is_none_or(|choice| choice.cause.cause.hit.signature().is_vague());
+    let is_weak = |choice: &Choice| {
+        choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW
+    };
     if parts.classifier
-        && is_vague
+        && choice.as_ref().is_none_or(is_weak)
         && exit.is_none()
         && let Some(guessed) = by_guess(view, scan, classifier, choice.as_ref())
     {
@@ -228,18 +236,38 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
     if let Some(other) = alternatives.first().filter(|_| confidence < UNSURE_BELOW) {
         summary = format!("{summary}; or else {}", other.summary);
     }
-    let evidence = lines_of(view, last_error(view).into_iter().chain(last_lines(view)));
+    let telling = telling_lines(view, classifier, category);
+    let evidence = lines_of(view, telling.into_iter().chain(last_error(view)).chain(last_lines(view)));
     let finding = finding_of(view, category, &summary, Some(fix.to_owned()), evidence, confidence);
     Some(Finding { alternatives, ..finding })
 }
 
+/// The lines that a guess is made from, in their order.
+fn guessed_from(view: &CaseView<'_>) -> Vec<usize> {
+    let says = |at: &usize| !is_remark(&view.lines[*at]) && !noise::is_routine(&cleaned(&view.lines[*at].text));
+    let mut lines: Vec<usize> = view.focus().rev().take(GUESS_WITHIN).filter(says).take(GUESS_LINES).collect();
+    lines.reverse();
+    lines
+}
+
+/// The lines that speak for a guess by themselves, the most telling first.
+fn telling_lines(view: &CaseView<'_>, classifier: Classifier, category: Category) -> Vec<usize> {
+    let share = |at: usize| {
+        let text = clipped(&cleaned(&view.lines[at].text), EVIDENCE_CHARACTERS_MAX);
+        let guesses = classifier(&text, None, None);
+        let share = guesses.iter().find(|(other, _)| *other == category).map_or(0.0, |(_, share)| *share);
+        (at, share * noise::credibility(&text))
+    };
+    let mut lines: Vec<(usize, f64)> = guessed_from(view).into_iter().map(share).collect();
+    lines.retain(|(_, share)| *share >= TELLING_MIN);
+    lines.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    lines.into_iter().map(|(at, _)| at).take(TELLING_MAX).collect()
+}
+
 /// The last lines of the failed step, cleaned.
 fn last_block(view: &CaseView<'_>) -> String {
-    let mut lines: Vec<usize> =
-        view.focus().rev().filter(|at| !is_remark(&view.lines[*at])).take(GUESS_LINES).collect();
-    lines.reverse();
     let mut block = String::new();
-    for at in lines {
+    for at in guessed_from(view) {
         block.push_str(&clipped(&cleaned(&view.lines[at].text), EVIDENCE_CHARACTERS_MAX));
         block.push('\n');
     }
@@ -323,14 +351,21 @@ fn last_error(view: &CaseView<'_>) -> Option<usize> {
 fn has_error_word(text: &str) -> bool {
     let text = cleaned(text).to_ascii_lowercase();
     let is_word = |word: &str| ["error", "fatal", "failed", "failure", "cannot", "exception", "abort"].contains(&word);
-    text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_word) && noise::credibility(&text) >= 1.0
+    text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_word)
+        && noise::credibility(&text) >= 1.0
+        && !noise::is_routine(&text)
 }
 
 /// The last meaningful lines of the step, the last one first.
 fn last_lines<'a>(view: &CaseView<'a>) -> impl Iterator<Item = usize> + use<'a> {
     let is_meaningful = |line: &CaseLine| !is_remark(line) && !line.text.trim().is_empty();
+    let says = |line: &CaseLine| is_meaningful(line) && !noise::is_routine(&cleaned(&line.text));
     let lines = view.lines;
-    let indexes: Vec<usize> = view.focus().rev().filter(|at| is_meaningful(&lines[*at])).take(EVIDENCE_MAX).collect();
+    let mut indexes: Vec<usize> =
+        view.focus().rev().take(GUESS_WITHIN).filter(|at| says(&lines[*at])).take(EVIDENCE_MAX).collect();
+    if indexes.is_empty() {
+        indexes = view.focus().rev().filter(|at| is_meaningful(&lines[*at])).take(EVIDENCE_MAX).collect();
+    }
     indexes.into_iter()
 }
 
