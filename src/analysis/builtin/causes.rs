@@ -164,7 +164,7 @@ fn effects(cause: Category) -> (&'static [Category], &'static [Category]) {
         Tls => (&[MissingCommand, ConnectionFailed], UNFETCHED),
         RateLimited => (&[MissingCommand, HttpStatus, Authentication, PermissionDenied], UNFETCHED),
         Authentication => (&[MissingCommand, ConnectionFailed, PermissionDenied, HttpStatus, MergeConflict], UNFETCHED),
-        PermissionDenied => (&[MissingCommand, ConnectionFailed, HttpStatus, MergeConflict], UNFETCHED),
+        PermissionDenied => (&[MissingCommand, ConnectionFailed, HttpStatus, MergeConflict, Timeout], UNFETCHED),
         // A setting that is missing shows where it is used.
         MissingVariable => (
             &[
@@ -185,7 +185,7 @@ fn effects(cause: Category) -> (&'static [Category], &'static [Category]) {
             &[],
         ),
         MissingCommand => (&[], &[MissingFile, Crashed, Compile, Unhealthy, Syntax, TestFailure, Lint, MergeConflict]),
-        MissingFile => (&[], &[Unhealthy, Crashed, Syntax]),
+        MissingFile => (&[], &[Unhealthy, Crashed, Syntax, Timeout]),
         Syntax => (&[], &[Unhealthy, Crashed, Compile, MissingFile, ConnectionFailed]),
         Compile => (&[MissingFile, MissingCommand, TestFailure, Unhealthy], &[MergeConflict]),
         PortInUse => (&[Unhealthy, ConnectionFailed, Crashed, TestFailure, Timeout], &[]),
@@ -196,6 +196,8 @@ fn effects(cause: Category) -> (&'static [Category], &'static [Category]) {
         Locked | AlreadyExists => (&[], &[Timeout, MigrationFailed, Unhealthy, DependencyResolution]),
         // A hook refuses the push.
         Lint | TestFailure | Vulnerability => (&[], &[MergeConflict]),
-        MergeConflict | Rejected | Cancelled | Interrupted | Unknown => (&[], &[]),
+        // Who stops a run also kills its programs.
+        Interrupted | Cancelled => (&[], &[Killed, Crashed, TestFailure, ConnectionFailed, OutOfMemory]),
+        MergeConflict | Rejected | Unknown => (&[], &[]),
     }
 }

@@ -14,6 +14,8 @@ const RULES: &[(&str, f64)] = &[
     // Log levels. A cluster's warning is often the reason.
     (r"^.{0,48}?(?:\bwarn(?:ing)?\b|\[w\]|\blevel=warn)", 0.4),
     (r"^.{0,40}?(?:\b(?:info|debug|trace|notice)\b|\blevel=(?:info|debug))", 0.4),
+    (r"^[WI]\d{4} \d\d:\d\d:\d\d\.\d+ ", 0.4),
+    (r"configuration file \S+ test (?:failed|is successful)", 0.1),
     // Nothing is wrong.
     (
         r"\b(?:0|no|without(?: any)?) (?:\w+ )?(?:errors?|failures?|failed|problems?|issues?|conflicts?|vulnerabilities)\b",
@@ -30,7 +32,7 @@ const RULES: &[(&str, f64)] = &[
         0.45,
     ),
     (
-        r"\(ignored\)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassuming\b|\bdeprecat",
+        r"\(ignored\)|\bare (?:off|disabled)\b|, (?:using|skip|no |will use|disabl|defaulting)|\busing (?:the )?defaults?\b|\bstarting cold\b|, waiting\b|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassuming\b|\bdeprecat",
         0.35,
     ),
     // `sudo` prints this on machines that cannot resolve their own name, and continues.
@@ -80,7 +82,7 @@ const ROUTINE: &str = concat!(
 /// The end of retrying: then the line is the reason after all.
 const GIVES_UP: &str = r"giv(?:ing|en?) up|gave up|no more retries|retries (?:exhausted|exceeded)|max(?:imum)? (?:number of )?(?:retries|attempts)|out of (?:retries|attempts)|after \d+ (?:attempts|retries|tries)|attempt (?:3/3|5/5|10/10)|Retry\(total=0";
 /// Events and states of a cluster, where `Warning` and `Back-off` belong to the report.
-const OF_A_CLUSTER: &str = r"^\s*(?:\S+ +)?Warning {2,}|^\s*\S+\s+Warning\s+\w+\s+\S+/|^Warning\s+\w+\s|Back-off (?:pulling|restarting)|[A-Za-z]+BackOff\b";
+const OF_A_CLUSTER: &str = r"^\s*(?:\S+ +)?Warning {2,}|^\s*\S+\s+Warning\s+\w+\s+\S+/|^\s*> .*(?:Exception|Error)\b|^Warning\s+\w+\s|Back-off (?:pulling|restarting)|[A-Za-z]+BackOff\b";
 
 struct Rules {
     set: RegexSet,
@@ -111,6 +113,19 @@ pub(super) fn gives_up(line: &str) -> bool {
 
 static GIVEN_UP: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = RegexBuilder::new(GIVES_UP).unicode(false).case_insensitive(true).build();
+    pattern.expect("the pattern is a constant, which a test compiles")
+});
+
+/// Commands that are run after a failure: to clean up, and to show more of it.
+const AFTERWARDS: &str = r"^(?:rm|echo|printf|exit|return|cat|tail|head|kill|pkill|trap|true|false|test|\[+|umount|wait|sleep|cleanup|popd|cd|ls|df|free|dmesg|journalctl|unset|local|export|set|sync|read|(?:\S+ )?docker(?:[ -]compose)?(?: \S+)* (?:down|stop|rm|logs|ps|kill|prune|inspect)|kubectl(?: \S+)* (?:logs|describe|get|delete)|helm(?: \S+)* (?:uninstall|rollback|history|status)|systemctl(?: \S+)* (?:status|stop)|terraform (?:destroy|force-unlock)|git (?:status|diff|clean|version|config|log)|curl .*(?:slack|hooks|notify)|\w+=\S*$|\S*(?:cleanup|notify|report|upload|teardown|pre-exit|post-|debug|dump)\S*)(?:\s|;|$)";
+
+/// Whether a command belongs to the time after a failure.
+pub(super) fn comes_after_a_failure(command: &str) -> bool {
+    AFTER.is_match(command.as_bytes())
+}
+
+static AFTER: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = RegexBuilder::new(AFTERWARDS).unicode(false).build();
     pattern.expect("the pattern is a constant, which a test compiles")
 });
 

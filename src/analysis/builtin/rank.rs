@@ -8,6 +8,8 @@ use super::ends::ExitMeaning;
 use super::noise;
 use super::parts::Parts;
 use super::scan::{Hit, Scan};
+use super::text::cleaned;
+use super::tools;
 use crate::analysis::Category;
 
 /// No cause is named below this score: the hint is most likely wrong.
@@ -19,6 +21,10 @@ const EXCLUDED: f64 = 0.1;
 /// For an error after which a later line reports recovery.
 const RECOVERED: f64 = 0.3;
 const RECOVERED_WITHIN: usize = 40;
+/// For an error after which the step went on with another command.
+const SURVIVED: f64 = 0.75;
+/// The last command is searched for in this many last lines.
+const COMMAND_WITHIN: usize = 300;
 /// For errors logged before the first failed test.
 const BEFORE_TESTS: f64 = 0.4;
 /// For lines of a response's body, which describe the other server.
@@ -73,7 +79,8 @@ pub(super) fn groups(
     let end = view.focus().rev().find(|at| !is_remark(&view.lines[*at])).unwrap_or(view.lines.len());
     let counted_now = baseline.count_now(scan.hits().map(|hit| &view.lines[hit.at]));
     let hits = scan.hits().filter(|hit| !is_end_remark(&view.lines[hit.at]));
-    let mut candidates: Vec<Candidate> = hits.map(|hit| judge(view, scan, exit, hit)).collect();
+    let last_command = if parts.segments { last_command(view).unwrap_or(0) } else { 0 };
+    let mut candidates: Vec<Candidate> = hits.map(|hit| judge(view, scan, exit, hit, last_command)).collect();
     discount_output_of_tests(&mut candidates);
     candidates.retain(|candidate| candidate.score >= SCORE_MIN);
     for candidate in &mut candidates {
@@ -115,7 +122,27 @@ fn ends(view: &CaseView<'_>, at: usize, end: usize) -> bool {
     at + END_LINES > end || after.into_iter().any(|line| noise::gives_up(&line.text))
 }
 
-fn judge(view: &CaseView<'_>, scan: &Scan, exit: Option<&ExitMeaning>, hit: Hit) -> Candidate {
+/// The line that announces the last command of the step which has an output of its own, cleanups aside.
+pub(super) fn last_command(view: &CaseView<'_>) -> Option<usize> {
+    let mut has_output = false;
+    for at in view.focus().rev().take(COMMAND_WITHIN) {
+        let line = &view.lines[at];
+        if is_remark(line) {
+            continue;
+        }
+        let text = cleaned(&line.text);
+        let text = text.strip_prefix("##[group]").unwrap_or(&text);
+        match tools::announced(text).filter(|_| !text.starts_with('>')) {
+            Some(command) if noise::comes_after_a_failure(command) || command.contains("|| true") => has_output = false,
+            Some(_) if has_output => return Some(at),
+            Some(_) => {}
+            None => has_output |= !noise::is_routine(text),
+        }
+    }
+    None
+}
+
+fn judge(view: &CaseView<'_>, scan: &Scan, exit: Option<&ExitMeaning>, hit: Hit, last_command: usize) -> Candidate {
     let line = &view.lines[hit.at];
     let category = hit.signature().category;
     let in_focus = view.is_in_focus(line);
@@ -123,6 +150,9 @@ fn judge(view: &CaseView<'_>, scan: &Scan, exit: Option<&ExitMeaning>, hit: Hit)
     let recovers = |at: &usize| *at > hit.at && *at <= hit.at + RECOVERED_WITHIN;
     if may_recover(category) && scan.recoveries.iter().any(recovers) {
         credibility *= RECOVERED;
+    }
+    if in_focus && hit.at < last_command {
+        credibility *= SURVIVED;
     }
     let mut score = f64::from(hit.signature().weight) * hit.fits * credibility;
     if !in_focus {
@@ -179,6 +209,11 @@ fn prevents_tests(category: Category) -> bool {
 }
 
 impl Group {
+    /// Its last line.
+    pub fn last(&self) -> usize {
+        self.others.iter().map(|other| other.hit.at).chain([self.cause.hit.at]).max().unwrap_or_default()
+    }
+
     fn of(category: Category, candidates: &[Candidate], end: usize) -> Option<Self> {
         let last = candidates.last()?.hit.at;
         let best = candidates.iter().map(|candidate| candidate.score).max_by(f64::total_cmp)?;

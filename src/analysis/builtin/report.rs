@@ -63,8 +63,10 @@ pub(super) fn finding(
         return by_verdict(view, &verdict, choice.as_ref());
     }
     let weight_of_exit = exit.map_or(0.0, |exit| f64::from(exit.weight));
+    let last_command = if parts.segments { rank::last_command(view).unwrap_or(0) } else { 0 };
+    let is_survived = groups.iter().all(|group| group.last() < last_command);
     let is_weak = |choice: &Choice| {
-        choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW
+        choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW || is_survived
     };
     if parts.classifier
         && choice.as_ref().is_none_or(is_weak)

@@ -290,4 +290,39 @@ super::signature::signatures! {
         fix "use an account, a key or a location with write access"
         like "ERROR: The key you are authenticating with has been marked as read only.",
             "ERROR:  cannot execute INSERT in a read-only transaction";
+    PermissionDenied 95
+        hints "are you root?", "could not open lock file", "must be run as root", "must be root", "need to be root", "requires root", "superuser privileges", "root privileges"
+        pattern r"are you root\?|Could not open lock file .{0,80}Permission denied|(?:must|need to|has to) be (?:run as )?(?:the )?root\b|(?:requires?|need) (?:root|superuser)(?: privileges| access)?|superuser privileges|This command has to be run"
+        cause "it needs the rights of root, which the step does not have"
+        fix "run it with `sudo` or as root in the image, or use a place that needs no such rights"
+        like "E: Could not open lock file /var/lib/dpkg/lock-frontend - open (13: Permission denied)",
+            "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), are you root?",
+            "Error: This command has to be run with superuser privileges (under the root user on most systems).";
+    Authentication 93
+        hints "unable to authenticate", "authentication error when trying to connect via ssh", "no supported methods remain", "attempted methods", "too many authentication failures"
+        pattern r"ssh: (?:handshake failed: ssh: )?unable to authenticate|authentication error when trying to connect via SSH|no supported methods remain|Too many authentication failures"
+        cause "the SSH server does not accept the credentials of the step"
+        fix "check the user name and that the private key of the step belongs to a key that is authorized there"
+        like "ssh: handshake failed: ssh: unable to authenticate, attempted methods [none publickey], no supported methods remain";
+    Authentication 91
+        hints "secret key parts are not available", "no secret key", "no default secret key", "signing failed", "failed to sign", "signing certificate", "provisioning profile",
+            "code signing", "errsecinternalcomponent", "no signing", "codesign", "keystore was tampered", "no identity found", "no valid code", "no matching profiles",
+            "inappropriate ioctl"
+        pattern r"secret key parts are not available|gpg: .*(?:No secret key|no default secret key|signing failed)|gpg failed to sign|Signing certificate (?:is invalid|.{0,80}not valid|.{0,60}(?:revoked|expired))|No (?:signing certificate|profiles? for|matching profiles)|Provisioning profile .{0,120}(?:expired|doesn't include|not found|doesn't match)|requires a provisioning profile|Code signing is required|errSecInternalComponent|Keystore was tampered with|no (?:valid code.signing )?identit(?:y|ies) found|code object is not signed"
+        cause "the key or certificate that signs is missing, expired or not usable"
+        fix "add the key or certificate (with its password) as a secret of the pipeline, or renew it"
+        like "gpg: secret key parts are not available",
+            "error: gpg failed to sign the data",
+            "error: Signing certificate is invalid. Signing certificate \"iPhone Distribution: Example Ltd\", serial number \"1C\", is not valid for code signing.",
+            "keystore load: Keystore was tampered with, or password was incorrect";
+    Authentication 86
+        hints "credential not found", "credentials not found", "no credentials", "not logged in", "you must log in", "need to log in", "please log in", "please login", "login required",
+            "authentication required", "requires authentication", "must be authenticated", "unauthenticated", "invalid api key", "invalid token", "invalid access token", "api key is invalid",
+            "token is invalid", "invalid_grant", "invalid_client", "bad token", "incorrect api key"
+        pattern r"Credentials? not found for|no credentials (?:for|available|provided|configured)|(?:you are |you're )?not (?:currently )?logged in|(?:must|need to|please|have to) log ?in\b|login required|authentication (?:is )?required|requires authentication|must be authenticated|\bunauthenticated\b|(?:invalid|incorrect|bad) (?:api |access |auth\w* )?(?:key|token)\b(?: provided)?|(?:api key|token) is (?:invalid|not valid)|\binvalid_(?:grant|client)\b"
+        cause "credentials are missing or not accepted"
+        fix "add valid credentials as a secret of the pipeline, under the name that the tool reads"
+        like "ERROR    NonInteractive: Credential not found for username.",
+            "Error: not logged in",
+            "oauth2: \"invalid_grant\" \"Token has been revoked.\"";
 }

@@ -19,21 +19,17 @@ super::signature::signatures! {
             "Error: Unable to get ACTIONS_ID_TOKEN_REQUEST_URL env variable";
     PermissionDenied 93
         hints "protected branch", "rule violations", "gh006", "gh013", "hook declined", "push rules", "remote rejected"
-        pattern r"protected branch hook declined|GH006|GH013|repository rule violations|not allowed to (?:force )?push code to protected|(?:commit|branch|tag).{0,40}does not follow the pattern|! \[remote rejected\] +(?P<what>\S+ -> \S+) \((?:protected branch|push declined|pre-receive hook declined|hook declined|permission)[^)]*\)|denying non-fast-forward|prohibited by Gerrit"
+        pattern r"protected branch hook declined|GH006|GH013|repository rule violations|not allowed to (?:force )?push code to protected|(?:commit|branch|tag).{0,40}does not follow the pattern|! \[remote rejected\] +(?P<what>\S+ -> \S+) \((?:protected branch|push declined|permission)[^)]*\)|denying non-fast-forward|prohibited by Gerrit"
         cause "the repository does not allow this push: {what|its branch is protected, or a rule of the repository forbids it}"
         fix "push to a branch of its own and open a pull request; a bot that must push there needs an exception in the repository's rules"
         like "remote: error: GH006: Protected branch update failed for refs/heads/main.",
-            "remote: GitLab: You are not allowed to push code to protected branches on this project.",
-            " ! [remote rejected] main -> main (pre-receive hook declined)";
-    Killed 94
-        hints "received a shutdown signal", "lost communication with the server", "runner system failure", "agent was lost",
-            "agent went offline", "was preempted", "spot instance", "has been evicted", "node is shutting down",
-            "runner has stopped", "stopped hearing from agent", "runner lost"
-        pattern r"runner has received a shutdown signal|lost communication with the server|runner system failure|(?:[Aa]gent|node|runner) (?:\S+ )?(?:was lost|went offline|has stopped|is offline)|[Ss]topped hearing from agent|was preempted|[Ss]pot [Ii]nstance .{0,40}(?:terminat|interrupt)|pod .{0,60}evicted"
-        cause "the machine that ran it went away"
-        fix "run it again; if it happens often, look at the memory of the machine at that time, and whether it may be taken away (spot machines, scaling down)"
-        like "##[error]The runner has received a shutdown signal. This can happen when the runner service is stopped, or a manually started runner is canceled.",
-            "The hosted runner: GitHub Actions 14 lost communication with the server.";
+            "remote: GitLab: You are not allowed to push code to protected branches on this project.";
+    PermissionDenied 76
+        hints "hook declined"
+        pattern r"! \[remote rejected\] +(?P<what>\S+ -> \S+) \((?:pre-receive |update )?hook declined\)"
+        cause "a hook of the repository refused this push: {what}"
+        fix "read what the hook says in the lines that begin with `remote:`"
+        like " ! [remote rejected] main -> main (pre-receive hook declined)";
     Killed 92
         of Java
         hints "daemon disappeared", "daemon has disappeared", "forked vm terminated", "process crashed", "the forked vm",
@@ -58,13 +54,19 @@ super::signature::signatures! {
         hints "execution took longer than", "too long with no output", "no output has been received", "ran longer than the maximum",
             "exceeded build time limit", "exceeded the maximum execution time", "cancelling nested steps due to timeout",
             "has timed out after", "build timed out", "timeout has been exceeded", "the job exceeded the maximum",
-            "build execution time has reached", "max attempts exceeded"
-        pattern r"execution took longer than (?P<limit>[\w. ]+?)(?: seconds)?\s*$|Too long with no output|No output has been received|ran longer than the maximum|Exceeded build time limit|exceeded the maximum (?:execution )?time|Cancelling nested steps due to timeout|action '.*' has timed out after|Build timed out|Timeout has been exceeded|execution time has reached the maximum|Waiter \w+ failed: Max attempts exceeded"
+            "build execution time has reached"
+        pattern r"execution took longer than (?P<limit>[\w. ]+?)(?: seconds)?\s*$|Too long with no output|No output has been received|ran longer than the maximum|Exceeded build time limit|exceeded the maximum (?:execution )?time|Cancelling nested steps due to timeout|action '.*' has timed out after|Build timed out|Timeout has been exceeded|execution time has reached the maximum"
         cause "it did not end within its time limit ({limit|see the line})"
         fix "check what it was doing when the time was up (a prompt, a server that never ends, a test that hangs); raise the limit only if it really needs longer"
         like "ERROR: Job failed: execution took longer than 1h0m0s seconds",
             "Too long with no output (exceeded 10m0s): context deadline exceeded",
             "##[error]The action 'Run e2e' has timed out after 30 minutes.";
+    Timeout 80
+        hints "max attempts exceeded"
+        pattern r"Waiter \w+ failed: Max attempts exceeded"
+        cause "it waited for a state that was not reached in time"
+        fix "check the events and the log of what it waited for; raise the limit only if it really needs longer"
+        like "Waiter ServicesStable failed: Max attempts exceeded";
     Cancelled 88
         hints "operation was canceled", "build was aborted", "aborted by", "pipeline was canceled", "cancelled by user", "run was canceled",
             "higher priority waiting request", "job was cancelled", "job was canceled"

@@ -125,13 +125,12 @@ super::signature::signatures! {
             "sqlite3.OperationalError: database is locked";
     Locked 84
         hints "already locked", "is locked by", "lock is held", "held by another", "already running",
-            "already in progress", "conflictexception", "resourceinuse", "update_in_progress",
-            "the object has been modified"
-        pattern r"already locked|is locked by|lock is (?:already )?held|held by another|another (?:instance|deployment|process|run|build|update)\b.{0,30}(?:running|in progress)|(?:deployment|update|operation) (?:is )?already in progress|ResourceInUse\w*|UPDATE_IN_PROGRESS|the object has been modified; please apply"
+            "in progress", "conflictexception", "resourceinuse", "another "
+        pattern r"already locked|is locked by|lock is (?:already )?held|held by another|another (?:instance|deployment|process|run|build|update)\b.{0,30}(?:running|in progress)|(?:deployment|update|operation) (?:is )?already in progress|ResourceInUse\w*|(?:is|are) in \w*_IN_PROGRESS state"
         cause "something else is working on the same resource"
         fix "wait for the other one to end, then retry"
         like "Error: deployment already in progress for service web",
-            "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
+            "error: [409] Conflict: Another update is currently in progress.";
     ImagePull 90
         hints "no such image", "unable to find image"
         pattern r"No such image: (?P<image>\S+)"
@@ -207,4 +206,18 @@ super::signature::signatures! {
         cause "the image does not exist, or the step has no access to it"
         fix "check the image's name; if it is private, log in to its registry first"
         like "ERROR: repository acme/tools not found: does not exist or no pull access";
+    ImagePull 92
+        hints "no descriptor found for reference", "name unknown", "manifest for", "no image found in"
+        pattern r"no descriptor found for reference|reference .{0,80} not found in image index|no image found in (?:image index|manifest list)"
+        cause "the image or its tag does not exist, or not for this platform"
+        fix "check its name and tag, that it was pushed, and for which platforms"
+        like "initializing source oci:img:release-7: no descriptor found for reference \"release-7\"";
+    Locked 93
+        hints "waiting for lock held", "failed to get lock", "is running as pid", "lock held by", "already holds the lock", "state.sls"
+        pattern r"timed out waiting for lock|failed to get lock\b|is running as PID \d+ and was started|already holds the lock|lock held by '?\S+"
+        cause "something else holds a required lock"
+        fix "wait for the other one to end; if none is left, release its lock"
+        like "abort: working directory of r: timed out waiting for lock held by 'otherhost:999'",
+            "flock: failed to get lock",
+            "    The function \"state.sls\" is running as PID 19696 and was started at 2018, Jun 11 11:15:33.081852 with jid 20180611111533081852";
 }

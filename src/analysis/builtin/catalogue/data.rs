@@ -48,7 +48,7 @@ super::signature::signatures! {
     MigrationFailed 86
         hints "checksum mismatch", "validate failed", "pending migration", "can't locate revision", "multiple head",
             "conflicting migrations", "pendingmigrationerror", "dirty database"
-        pattern r"Migration checksum mismatch|Validate failed: Migrations have failed validation|PendingMigrationError|Can't locate revision identified by '(?P<revision>[^']+)'|Multiple head revisions|Conflicting migrations detected|Dirty database version (?P<version>\d+)|migrations? (?:is|are) pending"
+        pattern r"Validate failed: Migrations have failed validation|PendingMigrationError|Can't locate revision identified by '(?P<revision>[^']+)'|Multiple head revisions|Conflicting migrations detected|Dirty database version (?P<version>\d+)|migrations? (?:is|are) pending"
         cause "the migrations in the code and those in the database are inconsistent"
         fix "never change a migration that was applied: restore it and add a new one; then repair the history as the tool describes"
         like "alembic.util.exc.CommandError: Can't locate revision identified by '4f1c2d'",
@@ -74,4 +74,18 @@ super::signature::signatures! {
         fix "fix the data or the migration according to the database's message"
         like "StandardError: An error has occurred, this and all later migrations canceled:",
             "psycopg2.errors.UniqueViolation: could not create unique index \"orders_reference_key\"";
+    MigrationFailed 93
+        hints "migration checksum mismatch", "checksums of the following", "validation failed:"
+        pattern r"Migration checksum mismatch|Validation Failed:\s*$|change ?sets? check ?sum"
+        cause "a migration that was applied has been changed since"
+        fix "restore the applied migration and put the change into a new one; then repair the history as the tool describes"
+        like "ERROR: Validate failed: Migration checksum mismatch for migration version 1.8",
+            "liquibase.exception.ValidationFailedException: Validation Failed:";
+    Timeout 92
+        hints "due to statement timeout", "maximum statement execution time", "exceeded time limit", "idle-in-transaction timeout", "max_execution_time", "statement timed out"
+        pattern r"due to statement timeout|maximum statement execution time exceeded|operation exceeded time limit|idle-in-transaction timeout|statement timed out|max_execution_time (?:was )?exceeded"
+        cause "a statement exceeded the time limit of the database"
+        fix "make the statement faster or smaller; raise the limit for it only if it really needs longer"
+        like "ERROR:  canceling statement due to statement timeout",
+            "ERROR 3024 (HY000): Query execution was interrupted, maximum statement execution time exceeded";
 }

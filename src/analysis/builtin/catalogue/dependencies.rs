@@ -215,4 +215,10 @@ super::signature::signatures! {
         cause "`{chart}` cannot be downloaded"
         fix "check its name and version, and that its repository is added and up to date"
         like "Error: failed to download \"stable/jenkins\"";
+    DependencyResolution 91
+        hints "error downloading [", "no such package '@", "checksum was"
+        pattern r"no such package '(?P<package>@[^']+)'|Checksum was [0-9a-f]{16,} but wanted"
+        cause "Bazel cannot fetch {package|an archive}, or its checksum differs"
+        fix "check its URL and its checksum in the module or workspace file"
+        like "ERROR: /build/BUILD:759:1: no such package '@jpeg_archive//': Error downloading [http://files.example.org/j.tar.gz] to /cache/j.tar.gz: Checksum was 650250979303a649 but wanted 682aa1bbc61d";
 }

@@ -134,7 +134,7 @@ super::signature::signatures! {
     MissingFile 88
         of Native
         hints "no such target", "no such package"
-        pattern r"no such (?:target|package) '(?P<target>[^']+)'"
+        pattern r"no such (?:target|package) '(?P<target>[^'@][^']*)'"
         cause "Bazel does not know `{target}`"
         fix "correct its label, or add it to the BUILD file of its package"
         like "ERROR: no such target '//web:bundle': target 'bundle' not declared in package 'web'";
@@ -150,4 +150,11 @@ super::signature::signatures! {
         cause "`{path}` does not exist"
         fix "check that `{path}` is created by an earlier step or is part of the commit, and that the step runs in the directory it expects"
         like "tar: dist/app.tar.gz: Cannot open: No such file or directory";
+    MissingFile 88
+        hints " is missing", "could not open file or uri", "cannot load certificate", "could not read certificate", "file not found:", "bio_new_file"
+        pattern r"\bFile (?P<file>[\w./-]+\.\w+) is missing|Could not open file or uri for loading .* from (?P<uri>\S+)|cannot load certificate(?: key)? \x22(?P<certificate>[^\x22]+)\x22.*No such file|Could not (?:read|find) (?:private key|certificate\w*).* from (?P<key>\S+)"
+        cause "the file {file/uri/certificate/key} does not exist"
+        fix "check that it is created before, or is part of the commit"
+        like "> File google-services.json is missing. The Google Services Plugin cannot function without it.",
+            "Could not open file or uri for loading private key from deploy.key";
 }

@@ -58,11 +58,20 @@ super::signature::signatures! {
         like "fatal: couldn't find remote ref feature/x",
             "fatal: reference is not a tree: c0ffee1",
             "error: pathspec 'review-9' did not match any file(s) known to git";
-    MissingFile 86
+    MissingFile 82
         hints "not a git repository", "does not appear to be a git repository", "repository not found"
         pattern r"not a git repository|does not appear to be a git repository|repository not found|repository '[^']+' not found"
         cause "there is no git repository where one is expected"
         fix "clone it in an earlier step, check its URL, and that the step's credentials have access to it"
         like "fatal: not a git repository (or any of the parent directories): .git",
             "remote: Repository not found.";
+    MergeConflict 93
+        hints "the object has been modified", "creates new remote head", "unresolved merge conflicts", "e155011", "e160024", "e170004", "summary of conflicts",
+            "would fork", "branches have diverged", "euncommit", "remains in conflict"
+        pattern r"the object has been modified; please apply|push creates new remote head|unresolved merge conflicts|E155011|E160024|E170004|Summary of conflicts|branches have diverged|\bEUNCOMMIT\b|remains in conflict"
+        cause "somebody else has changed the same thing in the meantime"
+        fix "take over the newer state (pull, merge, or read the object again), and repeat"
+        like "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again",
+            "abort: push creates new remote head 5ff04cc11503",
+            "svn: E155011: File '/srv/work/a.txt' is out of date";
 }

@@ -105,4 +105,13 @@ super::signature::signatures! {
         cause "it wrote more output than allowed"
         fix "let it write less: fewer debug messages, the rest into a file"
         like "Job's log exceeded limit of 4194304 bytes.";
+    ResourceLimit 91
+        hints "vm.max_map_count", "is too low, increase to at least", "is too large (max", "too large (max", "may not exceed", "increase in quota", "exceeded quota", "capacity exceeded",
+            "limit exceeded:", "can have at most", "only supports up to", "cannot be larger than", "must be smaller than", "must be less than or equal to", "too many "
+        pattern r"is too low, increase to at least|(?:is|was) too (?:large|big|long) \(?(?:max|limit|the limit)|\w+ may not exceed \d|requesting an increase in quota|forbidden: exceeded quota|capacity exceeded|(?:subscriber|account|service|project) limit exceeded|can have at most \d|only supports up to \d|cannot be larger than \d|must be smaller than \d|too many (?:rules|instances|pods|nodes|volumes|apps|projects|services|secrets|tags|layers|arguments on the command line|jobs (?:are )?(?:running|queued))"
+        cause "a limit on a number or a size is exceeded"
+        fix "use less of what the line names, or have the limit raised"
+        like "[1]: max virtual memory areas vm.max_map_count [65530] is too low, increase to at least [262144]",
+            "remote:  !     Compiled slug size: 500.1M is too large (max is 500M).",
+            "For the specified value, maxScale may not exceed 10.";
 }

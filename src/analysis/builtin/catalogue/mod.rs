@@ -14,13 +14,16 @@ mod access;
 mod build;
 mod ci;
 mod code;
+mod compilers;
 mod containers;
 mod data;
 mod dependencies;
+mod ended;
 mod exists;
 mod files;
 mod history;
 mod limits;
+mod linters;
 mod network;
 mod resources;
 mod scans;
@@ -40,6 +43,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Signature> {
 
 const TABLES: &[&[Signature]] = &[
     ci::TABLE,
+    ended::TABLE,
     shell::TABLE,
     files::TABLE,
     variables::TABLE,
@@ -54,6 +58,8 @@ const TABLES: &[&[Signature]] = &[
     dependencies::TABLE,
     code::TABLE,
     build::TABLE,
+    compilers::TABLE,
+    linters::TABLE,
     testing::TABLE,
     data::TABLE,
     history::TABLE,

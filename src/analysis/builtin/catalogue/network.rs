@@ -278,9 +278,9 @@ super::signature::signatures! {
         like "fatal: [web-2]: UNREACHABLE! => {\"changed\": false, \"msg\": \"Failed to connect to the host via ssh\"}";
     NameResolution 90
         hints "unknown mysql server host", "no resolvable", "couldn't resolve", "getaddrinfo",
-            "dns resolution failed", "dns lookup"
-        pattern r"Unknown MySQL server host '(?P<host>[^']+)'|No resolvable bootstrap urls|couldn't resolve (?:server|host|address)|getaddrinfo\w*\b.{0,20}(?:failed|error)|DNS (?:resolution|lookup)\b.{0,12}\bfail\w*"
-        cause "a host name cannot be resolved: {host|see the line}"
+            "dns resolution", "dns lookup", "hostname: '"
+        pattern r"Unknown MySQL server host '(?P<host>[^']+)'|No resolvable bootstrap urls|couldn't resolve (?:server|host|address)|getaddrinfo\w*\b.{0,20}(?:failed|error)|DNS (?:resolution|lookup)\b.{0,60}\bfail\w*|hostname: '(?P<salt>[^']+)' not found"
+        cause "a host name cannot be resolved: {host/salt|see the line}"
         fix "check the spelling of the name and that it has a record in the DNS used by the step's machine"
         like "ERROR 2005 (HY000): Unknown MySQL server host 'db-review' (-2)",
             "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers";
@@ -292,4 +292,19 @@ super::signature::signatures! {
         fix "check the other side's log at that time; try again if it was a restart or a proxy in between"
         like "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly: CANCEL (err 8)",
             "net::ERR_CONNECTION_REFUSED at http://localhost:3000/";
+    ConnectionFailed 90
+        hints "can't contact ldap", "connectionclosedexception", "premature end of content-length", "connection was broken", "no connection could be made", "lost connection to",
+            "server closed the connection", "server has gone away", "connection terminated", "connection unexpectedly closed", "kex_exchange_identification", "no route to host"
+        pattern r"Can't contact LDAP server|ConnectionClosedException|Premature end of Content-Length|No connection could be made|Lost connection to (?:MySQL|the|server)|server closed the connection unexpectedly|server has gone away|Connection terminated unexpectedly|connection unexpectedly closed|kex_exchange_identification: |No route to host"
+        cause "the other side cannot be reached, or closed the connection"
+        fix "check that it runs and is reachable from the step; run it again if it was a moment"
+        like "ldap_sasl_bind(SIMPLE): Can't contact LDAP server (-1)",
+            "> org.apache.http.ConnectionClosedException: Premature end of Content-Length delimited message body (expected: 5229544; received: 4263892)",
+            "rsync: connection unexpectedly closed (0 bytes received so far) [sender]";
+    RateLimited 90
+        hints "exceeded the request limit", "at a high rate", "limited to once", "rate exceeded", "slow down", "slowdown", "requests per", "too many attempts", "try again in", "request limit"
+        pattern r"exceeded the request limit|requests at a high rate|limited to once in|\bRate exceeded\b|\bSlowDown\b|(?:exceeded|limit of|maximum of|more than) .{0,30}requests per (?:second|minute|hour|day)|too many (?:login |failed )?attempts.{0,40}(?:later|try again|wait)|request limit (?:exceeded|reached)"
+        cause "a server answers that there were too many requests"
+        fix "send fewer requests at a time, or run it again later"
+        like "The deployment failed because the number of requests by the IAM role exceeded the request limit for AWSLambda. Avoid retrying API requests at a high rate.";
 }

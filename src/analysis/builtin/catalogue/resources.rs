@@ -68,7 +68,7 @@ super::signature::signatures! {
         like "PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted (tried to allocate 20480 bytes)";
     OutOfMemory 92
         hints "killed signal terminated program", "signal: 9, sigkill", "sigkill: kill", "signal: killed"
-        pattern r"Killed signal terminated program (?P<program>\S+)|\(signal: 9, SIGKILL: kill\)|signal: killed"
+        pattern r"Killed signal terminated program (?P<program>\S+)|\(signal: 9, SIGKILL: kill\)|/(?:link|compile|asm|cgo): signal: killed"
         cause "a compiler was killed by the kernel, most likely since memory ran out"
         fix "run fewer jobs at once (`-j2`), or give the machine or container more memory"
         like "gcc: fatal error: Killed signal terminated program cc1",
@@ -221,4 +221,10 @@ super::signature::signatures! {
         like "shop.errors.PriceError: negative price",
             "** (RuntimeError) no such plan",
             "app.rb:4:in `run': undefined method `total' for nil (NoMethodError)";
+    PortInUse 92
+        hints "is already used", "already listening", "already bound", "port already", "listen port", "already taken"
+        pattern r"https?://\S+:(?P<port>\d{2,5})\S* is already used|port (?:\d+ )?(?:is )?already (?:used|bound|taken|open|listening)|(?:another|other) (?:process|server|instance) is (?:already )?listening|already listening on"
+        cause "the port {port|it wants} is already in use"
+        fix "stop what holds the port (`ss -ltnp` shows it; a process of an earlier run perhaps), or use another port"
+        like "Error: http://127.0.0.1:8080 is already used, make sure that nothing is running on the port/url or set reuseExistingServer:true in config.webServer.";
 }

@@ -48,4 +48,18 @@ super::signature::signatures! {
         cause "packages with known vulnerabilities are installed"
         fix "update the listed packages, or add exceptions to the scanner's configuration"
         like "found 12 vulnerabilities (3 moderate, 9 high)";
+    Vulnerability 91
+        hints "licens"
+        pattern r"licen[cs]e .{0,60}(?:not in allow|was found for package|(?:is|are) (?:not allowed|forbidden|denied|disallowed|not permitted|not approved|incompatible))|(?:not allowed|forbidden|disallowed|unapproved|incompatible|restricted|denied) licen[cs]es?\b|rejected: licen[cs]e|error\[(?:rejected|unlicensed)\]|unknown or forbidden licen[cs]e|dependencies that need approval|licen[cs]e (?:policy|check) (?:violat\w+|failed)"
+        cause "a licence is not allowed: see the line"
+        fix "replace the package, or have its licence added to the allowed ones"
+        like "license Apache-2.0 not in allow-only licenses was found for package lazy-importer:0.1.0",
+            "Library example.com/x has unknown or forbidden license";
+    Vulnerability 86
+        of Scanner
+        hints "ruleid:", "rule id:", "secret:", "detector type:"
+        pattern r"^\s*Rule ?ID: +\S|^\s*Detector Type: "
+        cause "a scan found a secret in the code"
+        fix "revoke the secret, and remove it from the history"
+        like "RuleID:      sidekiq-secret";
 }
