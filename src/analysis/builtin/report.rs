@@ -33,7 +33,7 @@ const ALTERNATIVE_EVIDENCE_MAX: usize = 2;
 /// A signature that matches with a lower score (in a warning, say) is worth no more than a generic phrase.
 const WEAK_BELOW: f64 = 50.0;
 /// A guess counts from this probability on, with this share of it as its confidence: a classifier is sure too easily.
-const GUESS_MIN: f64 = 0.35;
+const GUESS_MIN: f64 = 0.25;
 const GUESS: f64 = 0.8;
 const GUESS_MAX: f64 = 0.7;
 /// The block of lines that a guess is made from, among this many last ones.
@@ -66,12 +66,16 @@ pub(super) fn finding(
     let last_command = if parts.segments { rank::last_command(view).unwrap_or(0) } else { 0 };
     let is_survived = groups.iter().all(|group| group.last() < last_command);
     let is_weak = |choice: &Choice| {
-        choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW || is_survived
+        choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW
     };
+    let is_at_stake = |choice: &Choice| is_weak(choice) || is_survived;
     if parts.classifier
-        && choice.as_ref().is_none_or(is_weak)
+        && choice.as_ref().is_none_or(is_at_stake)
         && exit.is_none()
         && let Some(guessed) = by_guess(view, scan, classifier, choice.as_ref())
+        && choice
+            .as_ref()
+            .is_none_or(|choice| is_weak(choice) || guessed.confidence > confidence(view, &choice.cause, exit))
     {
         return guessed;
     }

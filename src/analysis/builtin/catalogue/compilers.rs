@@ -4,7 +4,7 @@ super::signature::signatures! {
     DependencyResolution 91
         hints "package configuration file provided by", "could not find", "required packages were not found", "in the pkg-config search path", "no package '",
             "dependency \"", "dependency '", "package requirements", "dependency lookup for"
-        pattern r#"Could not find a package configuration file provided by "?(?P<cmake>[^"\s]+)|Could NOT find (?P<module>[A-Z]\w+)|The following required packages were not found|Package '?(?P<pc>[\w.+-]+)'? was not found in the pkg-config|No package '(?P<none>[^']+)' found|ERROR: Dependency ["'](?P<meson>[^"']+)["'] not found|Dependency lookup for (?P<lookup>\S+) .*failed|Package requirements \((?P<of>[^)]+)\) were not met"#
+        pattern r#"Could not find a package configuration file provided by "?(?P<cmake>[^"\s]+)|(?-i:Could NOT find (?P<module>[A-Z]\w+))|The following required packages were not found|Package '?(?P<pc>[\w.+-]+)'? was not found in the pkg-config|No package '(?P<none>[^']+)' found|ERROR: Dependency ["'](?P<meson>[^"']+)["'] not found|Dependency lookup for (?P<lookup>\S+) .*failed|Package requirements \((?P<of>[^)]+)\) were not met"#
         cause "a library that the build needs is not installed: {cmake/module/pc/none/meson/lookup/of|see the lines below}"
         fix "install it with its headers (the package that ends in -dev or -devel) where the step runs, or pass its location"
         like "  Could not find a package configuration file provided by \"Qt6\" (requested",

@@ -21,6 +21,7 @@ mod dependencies;
 mod ended;
 mod exists;
 mod files;
+mod general;
 mod history;
 mod limits;
 mod linters;
@@ -63,5 +64,6 @@ const TABLES: &[&[Signature]] = &[
     testing::TABLE,
     data::TABLE,
     history::TABLE,
+    general::TABLE,
     vague::TABLE,
 ];
