@@ -32,7 +32,7 @@ const RULES: &[(&str, f64)] = &[
         0.45,
     ),
     (
-        r"\(ignored\)|\bare (?:off|disabled)\b|, (?:using|skip|no |will use|disabl|defaulting)|\busing (?:the )?defaults?\b|\bstarting cold\b|, waiting\b|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassuming\b|\bdeprecat",
+        r"\(ignored\)|\bare (?:off|disabled)\b|, (?:using|skip|will use|disabl|defaulting)|\busing (?:the )?defaults?\b|\bstarting cold\b|, waiting\b|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassuming\b|\bdeprecat",
         0.35,
     ),
     // `sudo` prints this on machines that cannot resolve their own name, and continues.

@@ -166,7 +166,7 @@ fn evidence_of(view: &CaseView<'_>, group: &Group) -> Vec<Evidence> {
         if at == hit.at {
             shown.text = shown_match(line, hit).unwrap_or(shown.text);
         }
-        if evidence.iter().all(|other| other.text != shown.text) {
+        if evidence.iter().all(|other| cleaned(&other.text) != cleaned(&shown.text)) {
             evidence.push(shown);
         }
     }

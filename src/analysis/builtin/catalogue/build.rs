@@ -160,7 +160,7 @@ super::signature::signatures! {
         fix "fix it at that line"
         like "app/x.py:9:80: E501 line too long (91 > 79 characters)",
             "pkg/a.go:14:2: ineffectual assignment to err (ineffassign)";
-    Compile 78
+    Compile 76
         hints "cmake error", "could not find", "configure: error", "build error"
         pattern r"CMake Error at (?P<file>\S+)|Could NOT find (?P<library>\S+)|^configure: error: (?P<what>[^\r\n]+)|gyp ERR! build error"
         cause "the build cannot be configured: {file/library/what|see the line}"

@@ -23,8 +23,8 @@ super::signature::signatures! {
             "configure: error: no acceptable C compiler found in $PATH";
     Compile 84
         hints "has no implicit type", " at (1)", "could not find the .cmi", "unbound value", "unbound module", "unbound constructor", "unbound type", "this expression has type",
-            "is not included in", "some type variables", "signature mismatch", "fatal error: cannot open module", "no implicit type"
-        pattern r"^Error: .*\bat \(\d\)|has no IMPLICIT type|Could not find the \.cmi file|Unbound (?:value|module|constructor|type|class|record field)\b|This expression has type\b|Error: Signature mismatch|Cannot open module file"
+            "is not included in", "some type variables", "signature mismatch", "fatal error: cannot open module", "no implicit type", "error: undefined "
+        pattern r"^Error: .*\bat \(\d\)|has no IMPLICIT type|Could not find the \.cmi file|Unbound (?:value|module|constructor|type|class|record field)\b|This expression has type\b|Error: Signature mismatch|Cannot open module file|^Error: undefined (?:method|local variable|constant)"
         cause "the compiler refuses the code: see the line"
         fix "fix it at the location that the lines above name"
         like "Error: Symbol 'x' at (1) has no IMPLICIT type",

@@ -213,8 +213,8 @@ super::signature::signatures! {
         fix "check its name and tag, that it was pushed, and for which platforms"
         like "initializing source oci:img:release-7: no descriptor found for reference \"release-7\"";
     Locked 93
-        hints "waiting for lock held", "failed to get lock", "is running as pid", "lock held by", "already holds the lock", "state.sls"
-        pattern r"timed out waiting for lock|failed to get lock\b|is running as PID \d+ and was started|already holds the lock|lock held by '?\S+"
+        hints "is in progress", "in progress for", "cannot be performed at this time", "waiting for lock held", "failed to get lock", "is running as pid", "lock held by", "already holds the lock", "state.sls"
+        pattern r"(?:update|operation|deployment|change|migration|restore|build) is (?:currently |already )?in progress for|cannot be performed at this time|timed out waiting for lock|failed to get lock\b|is running as PID \d+ and was started|already holds the lock|lock held by '?\S+"
         cause "something else holds a required lock"
         fix "wait for the other one to end; if none is left, release its lock"
         like "abort: working directory of r: timed out waiting for lock held by 'otherhost:999'",
