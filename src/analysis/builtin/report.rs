@@ -131,9 +131,9 @@ fn sentences_of(hit: Hit, text: &str) -> (String, String) {
 fn confidence(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>) -> f64 {
     let specific: f64 = match group.cause.hit.signature().weight {
         90.. => 0.9,
-        85.. => 0.86,
-        80.. => 0.82,
-        74.. => 0.76,
+        85.. => 0.84,
+        80.. => 0.78,
+        74.. => 0.73,
         65.. => 0.64,
         _ => 0.38,
     };

@@ -100,7 +100,7 @@ super::signature::signatures! {
     DependencyResolution 92
         hints "no required module provides package", "cannot find module providing", "unknown revision",
             "missing go.sum entry", "updates to go.mod needed", "no matching versions for query", "is not in std"
-        pattern r"no required module provides package (?P<module>[^\s;]+)|cannot find module providing package (?P<also>\S+)|missing go\.sum entry|updates to go\.mod needed|no matching versions for query|: unknown revision \S+|package (?P<std>\S+) is not in (?:std|GOROOT)"
+        pattern r"no required module provides package (?P<module>[^\s;]+)|cannot find module providing package (?P<also>\S+)|missing go\.sum entry|updates to go\.mod needed|no matching versions for query|: unknown revision \S+\s*$|package (?P<std>\S+) is not in (?:std|GOROOT)"
         cause "a Go module is not available as required: {module/also/std|see the line}"
         fix "run `go mod tidy` and commit go.mod and go.sum; a private module also needs GOPRIVATE and credentials"
         like "main.go:9:2: no required module provides package github.com/acme/log; to add it:",

@@ -152,7 +152,7 @@ super::signature::signatures! {
         like "tar: dist/app.tar.gz: Cannot open: No such file or directory";
     MissingFile 88
         hints " is missing", "could not open file or uri", "cannot load certificate", "could not read certificate", "file not found:", "bio_new_file"
-        pattern r"\bFile (?P<file>[\w./-]+\.\w+) is missing|Could not open file or uri for loading .* from (?P<uri>\S+)|cannot load certificate(?: key)? \x22(?P<certificate>[^\x22]+)\x22.*No such file|Could not (?:read|find) (?:private key|certificate\w*).* from (?P<key>\S+)"
+        pattern r"\bFile (?P<file>[\w./-]+\.\w+) is missing|Could not open file or uri for loading .* from (?P<uri>\S+)|cannot load certificate(?: key)? \x22(?P<certificate>[^\x22]+)\x22.*No such file|Could not (?:read|find) (?:private key|certificate\w*).* from (?P<key>[^\s<]+)"
         cause "the file {file/uri/certificate/key} does not exist"
         fix "check that it is created before, or is part of the commit"
         like "> File google-services.json is missing. The Google Services Plugin cannot function without it.",

@@ -209,4 +209,34 @@ super::signature::signatures! {
         cause "the program `{program}` that a build calls is not installed"
         fix "install `{program}` where it is built (`build-essential` has the compilers)"
         like "    unable to execute 'gcc': No such file or directory";
+    MissingCommand 92
+        hints "no such file or directory"
+        pattern r"^(?:xargs|env|nice|nohup|time|watch|setsid|strace|parallel|find|chroot|stdbuf|ionice|taskset|unshare|setpriv|gosu|su-exec|tini|dumb-init)(?:: (?:failed to (?:run|execute) (?:command )?|exec \w+ failed: |cannot run ))?:? ?(?:\xE2\x80\x98|['`\x22])?(?P<program>[\w.+-]+)(?:\xE2\x80\x99|['`\x22])?: No such file or directory|^(?:timeout|nice|chroot): failed to run command (?:\xE2\x80\x98|['`])(?P<run>[\w.+-]+)(?:\xE2\x80\x99|'): No such"
+        cause "the command `{program/run}` is not installed where the step runs"
+        fix "install `{program/run}` in the image or on the machine, or correct its name"
+        like "xargs: frobnicate: No such file or directory",
+            "timeout: failed to run command 'frobnicate': No such file or directory";
+    MissingFile 94
+        hints "no such file or directory"
+        pattern r"^g?make(?:\[\d+\])?: (?P<file>\S*(?:\.mk|[Mm]akefile\S*)): No such file or directory"
+        cause "the makefile {file} does not exist"
+        fix "check its path, and that it is part of the commit"
+        like "make: Nope.mk: No such file or directory";
+    Syntax 87
+        hints "can't find string terminator", "requires explicit package name", "missing right curly", "unknown predicate", "unmatched ", "expaterror", "xmlsyntaxerror", "saxparseexception",
+            "not well-formed", "mismatched tag", "parser error :", "unterminated", "invalid preceding regular", "unbalanced parenthesis", "unclosed "
+        pattern r"Can't find string terminator|requires explicit package name|Missing right curly|unknown predicate|\bUnmatched (?:[\[({]|\\|\w+ )|ExpatError|XMLSyntaxError|SAXParseException|not well-formed|mismatched tag|: parser error : |unterminated (?:string|address|quoted|`|comment|heredoc)|Invalid preceding regular expression|unbalanced parenthesis|unclosed (?:string|bracket|quote|tag|block|delimiter)"
+        cause "a script, a pattern or a document does not parse: see the line"
+        fix "fix it at the location given in the line"
+        like "Can't find string terminator '\"' anywhere before EOF at bad.pl line 1.",
+            "find: unknown predicate `-nmae'",
+            "xml.parsers.expat.ExpatError: mismatched tag: line 1, column 8";
+    Unknown 80
+        hints "not in gzip format", "look like a tar archive", "eof in archive", "unexpected end of file", "end-of-central-directory", "crc error", "crc failed", "invalid compressed data", "cannot find zipfile",
+            "file format not recognized", "not a bzip2 file", "compressed data is corrupt", "badzipfile", "not a zip file", "unexpected end of input", "unrecognized archive format"
+        pattern r"not in gzip format|does not look like a tar archive|Unexpected EOF in archive|(?:gzip|bzip2|xz|zstd|lz4|unzip)\b.{0,60}unexpected end of (?:file|input)|End-of-central-directory signature not found|crc error|invalid compressed data|not a bzip2 file|compressed data is corrupt|BadZipFile|is not a zip file|unrecognized archive format"
+        cause "an archive is damaged, incomplete or of another format"
+        fix "check how it was made and transferred: its size, its checksum, and whether it is an error page instead"
+        like "gzip: stdin: not in gzip format",
+            "tar: Unexpected EOF in archive";
 }
