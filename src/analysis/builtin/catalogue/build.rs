@@ -136,7 +136,7 @@ super::signature::signatures! {
     Lint 82
         hints "found ", "issues found", "offenses detected", "offense detected", "violations", "hadolint", "shellcheck", "rubocop",
             "flake8", "level=error msg", " line ", "sc1", "sc2", "sc3"
-        pattern r"Found [1-9]\d* (?:errors?|violations?)(?:\.| in \d+ files?| \(|\s*$)|[1-9]\d* offenses? detected|[1-9]\d* (?:lint )?(?:issues?|violations?) (?:found|were found)|In \S+ line \d+:$|\(SC\d{4}\)|\bSC\d{4} \((?:info|warning|error|style)\)"
+        pattern r"Found [1-9]\d* (?:errors?|violations?)(?:\.| in \d+ files?| \(|\s*$)|[1-9]\d* offenses? detected|[1-9]\d* (?:lint )?(?:issues?|violations?) (?:found|were found)|In (?:\S+\.(?:sh|bash|ksh|dash|zsh|bats|inc|in|env)|[\w/-]+) line \d+:$|\(SC\d{4}\)|\bSC\d{4} \((?:info|warning|error|style)\)"
         cause "a code check found problems"
         fix "fix the problems listed around the line"
         like "Found 3 errors in 1 file (checked 41 source files)",

@@ -3,9 +3,9 @@
 super::signature::signatures! {
     DependencyResolution 91
         hints "package configuration file provided by", "could not find", "required packages were not found", "in the pkg-config search path", "no package '",
-            "dependency \"", "dependency '", "package requirements", "dependency lookup for"
-        pattern r#"Could not find a package configuration file provided by "?(?P<cmake>[^"\s]+)|(?-i:Could NOT find (?P<module>[A-Z]\w+))|The following required packages were not found|Package '?(?P<pc>[\w.+-]+)'? was not found in the pkg-config|No package '(?P<none>[^']+)' found|ERROR: Dependency ["'](?P<meson>[^"']+)["'] not found|Dependency lookup for (?P<lookup>\S+) .*failed|Package requirements \((?P<of>[^)]+)\) were not met"#
-        cause "a library that the build needs is not installed: {cmake/module/pc/none/meson/lookup/of|see the lines below}"
+            "dependency \"", "dependency '", "package requirements", "dependency lookup for", "or higher is required", "' not found:"
+        pattern r#"Could not find a package configuration file provided by "?(?P<cmake>[^"\s]+)|(?-i:Could NOT find (?P<module>[A-Z]\w+))|The following required packages were not found|Package '?(?P<pc>[\w.+-]+)'? was not found in the pkg-config|No package '(?P<none>[^']+)' found|ERROR: Dependency ["'](?P<meson>[^"']+)["'] not found|Dependency lookup for (?P<lookup>\S+) .*failed|Package requirements \((?P<of>[^)]+)\) were not met|CMake (?P<version>[\d.]+) or higher is required|Could not find (?P<library>\S+) using the following names|module '(?P<lua>[\w.-]+)' not found:"#
+        cause "a library that the build needs is not installed: {cmake/module/pc/none/meson/lookup/of/version/library/lua|see the lines below}"
         fix "install it with its headers (the package that ends in -dev or -devel) where the step runs, or pass its location"
         like "  Could not find a package configuration file provided by \"Qt6\" (requested",
             "meson.build:3:0: ERROR: Dependency \"libacme-2.0\" not found (tried pkg-config and cmake)",
@@ -57,9 +57,9 @@ super::signature::signatures! {
         like "✘ [ERROR] Could not resolve \"./theme.css\"",
             "[vite]: Failed to resolve import \"./Header.vue\" from \"src/App.vue\". Does the file exist?";
     Syntax 88
-        hints "static error: ", "runtime error: ", "unbound variable:", "conflicting values", "is invalid because", "contains non unique items",
+        hints "unknown cmake command", "static error: ", "runtime error: ", "unbound variable:", "conflicting values", "is invalid because", "contains non unique items",
             "some instances are incomplete", "failed to parse template", "error parsing template", "unsupported config option"
-        pattern r"^STATIC ERROR: |^RUNTIME ERROR: |Error: Unbound variable: |conflicting values .{0,80} and |Compose file .{0,80} is invalid because|contains non.unique items|some instances are incomplete|Unsupported config option"
+        pattern r"Unknown CMake command|^STATIC ERROR: |^RUNTIME ERROR: |Error: Unbound variable: |conflicting values .{0,80} and |Compose file .{0,80} is invalid because|contains non.unique items|some instances are incomplete|Unsupported config option"
         cause "a configuration cannot be read: see the line"
         fix "fix it at the location that the lines name"
         like "STATIC ERROR: x.jsonnet:2:12: Unknown variable: d",

@@ -159,7 +159,7 @@ super::signature::signatures! {
         like r#"PHP Fatal error:  Uncaught Error: Class "Redis" not found in /srv/work/src/Cache.php:9"#;
     DependencyResolution 90
         hints "is missing from your system", "call to undefined function"
-        pattern r"requires (?P<ext>ext-\w+).*missing from your system|(?P<also>ext-\w+) \S+ -> it is missing|Call to undefined function (?P<function>\w+)"
+        pattern r"requires (?P<ext>ext-\w+).*missing from your system|(?P<also>ext-\w+) \S+ -> it is missing|Call to undefined function (?P<function>(?:mb|curl|gd|image|xml|json|bc|gmp|intl|pg|mysqli?|sqlite|openssl|ctype|iconv|simplexml|utf8|imap|ldap|pcntl|posix|socket|zip|apcu|sodium|token|dom|soap|bz|gz|ftp|odbc|oci|exif)_?\w*)"
         cause "an extension of PHP is not installed: {ext/also/function}"
         fix "install the extension where the step runs (in the image, `docker-php-ext-install`)"
         like "    - Root composer.json requires PHP extension ext-gd * but it is missing from your system. Install or enable PHP's gd extension.",

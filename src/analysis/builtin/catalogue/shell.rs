@@ -239,4 +239,30 @@ super::signature::signatures! {
         fix "check how it was made and transferred: its size, its checksum, and whether it is an error page instead"
         like "gzip: stdin: not in gzip format",
             "tar: Unexpected EOF in archive";
+    Syntax 82
+        hints "option", "flags cannot be placed"
+        pattern r"\boption:? (?:--?|['`\x22]--?)[\w-]+['`\x22]? (?:is )?(?:not recogni[sz]ed|unknown|not known|ambiguous|not supported|requires an? (?:argument|value))|[\x22'`]?--[\w-]+[\x22'`]? option (?:does not exist|is not (?:supported|valid|recogni[sz]ed))|flags cannot be placed before"
+        cause "a program was called with an option that it does not have"
+        fix "check the call against the installed version of the program"
+        like "hg: option --fooo not recognized",
+            "  The \"--fooo\" option does not exist.  ";
+    MissingCommand 93
+        hints "no such file or directory - "
+        pattern r"in [`'](?:\w+[.#])?(?:exec|spawn|system|popen\w*|`)': No such file or directory - (?P<program>[\w.+-]+)"
+        cause "the command `{program}` is not installed where the step runs"
+        fix "install `{program}` in the image or on the machine, or correct its name"
+        like "-e:1:in `exec': No such file or directory - frob (Errno::ENOENT)";
+    MissingFile 86
+        hints "name not matched", "is not a working copy", "failed opening required", "could not open `", "could not open '", "e155007", "e160013", "failed to open stream: no such"
+        pattern r"zip warning: name not matched: (?P<zip>\S+)|(?P<svn>\S+) is not a working copy|Failed opening required '(?P<php>[^']+)'|could not open [`'](?P<file>[^'`]+)['`]|E160013|Failed to open stream: No such"
+        cause "a file or directory does not exist: {zip/svn/php/file|see the line}"
+        fix "check its path, and that it is created before or is part of the commit"
+        like "PHP Fatal error:  Uncaught Error: Failed opening required 'nope.php' (include_path='.:/usr/share/php') in Command line code:1",
+            "svn: E155007: '/srv/work/nope' is not a working copy";
+    Timeout 92
+        hints "maximum execution time of"
+        pattern r"Maximum execution time of (?P<limit>\d+) seconds? exceeded"
+        cause "PHP reached its time limit of {limit} s"
+        fix "check what took so long; raise `max_execution_time` only if it really needs longer"
+        like "PHP Fatal error:  Maximum execution time of 30 seconds exceeded in /srv/work/import.php on line 14";
 }
