@@ -65,9 +65,7 @@ pub(super) fn finding(
     let weight_of_exit = exit.map_or(0.0, |exit| f64::from(exit.weight));
     let last_command = if parts.segments { rank::last_command(view).unwrap_or(0) } else { 0 };
     let is_survived = groups.iter().all(|group| group.last() < last_command);
-    let is_weak = |choice: &Choice| {
-        choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW
-    };
+    let is_weak = |choice: &Choice| choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW;
     let is_at_stake = |choice: &Choice| is_weak(choice) || is_survived;
     if parts.classifier
         && choice.as_ref().is_none_or(is_at_stake)

@@ -99,11 +99,11 @@ super::signature::signatures! {
         like "error: expected one of `!` or `::`, found `fn`",
             "error: failed to run custom build command for `openssl-sys v0.9.99`";
     Compile 80
-        hints "could not find directory of openssl", "pkg-config", "pkg_config", "could not be found"
-        pattern r"Could not find directory of OpenSSL|pkg-config (?:exited|command could not be found)|Package (?P<library>[\w.+-]+) was not found in the pkg-config|The system library `(?P<rust>[^`]+)`"
-        cause "a required system library is not installed: {library/rust|see the line}"
+        hints "could not find directory of openssl", "the system library", "pkg-config", "pkg_config", "could not be found"
+        pattern r"Could not find directory of OpenSSL|pkg-config (?:exited|command could not be found)|The system library `(?P<rust>[^`]+)`"
+        cause "a required system library is not installed: {rust|see the line}"
         fix "install its development package where it is compiled"
-        like "Package libpq was not found in the pkg-config search path.";
+        like "The system library `libpq` required by crate `pq-sys` was not found.";
 
     Lint 86
         hints "problems ("
@@ -165,8 +165,7 @@ super::signature::signatures! {
         pattern r"CMake Error at (?P<file>\S+)|Could NOT find (?P<library>\S+)|^configure: error: (?P<what>[^\r\n]+)|gyp ERR! build error"
         cause "the build cannot be configured: {file/library/what|see the line}"
         fix "install the missing part (libraries with their headers), or pass its location"
-        like "configure: error: zlib not found",
-            "  Could NOT find CURL (missing: CURL_LIBRARY CURL_INCLUDE_DIR)";
+        like "configure: error: zlib not found";
     Compile 66
         hints "execution failed for task", ":compile"
         pattern r"Execution failed for task ':?(?:\S+:)?compile\w*'|Task :(?:\S+:)?compile\w+ FAILED"

@@ -7,7 +7,7 @@ super::signature::signatures! {
         cause "the module `{module}` is not installed or not where it is imported from"
         fix "add `{module}` to the dependencies and commit the lock file; if it is a file of yours, check its path and the case of its name"
         like "Error: Cannot find module 'express'",
-            "Module not found: Error: Can't resolve './Header' in '/srv/work/src'";
+            "Module not found: Error: Can't resolve 'react' in '/srv/work/src'";
     DependencyResolution 92
         hints "cannot find package"
         pattern r"Cannot find package '(?P<module>[^']+)' imported from"

@@ -88,7 +88,7 @@ super::signature::signatures! {
         fix "check its name and tag, that it was pushed and for which platforms, and that the step has read access"
         like "Error: image registry.example.com/shop/web:41 could not be found";
     DiskFull 80
-        hints "no space", "disk space", "out of space", "disk is full", "storage is full", "not enough space", "no free space", "out of disk", "out of storage", "space available"
+        hints " is full", "no space", "disk space", "out of space", "disk is full", "storage is full", "not enough space", "no free space", "out of disk", "out of storage", "space available"
         pattern r"\b(?:no|out of|not enough|insufficient|low|too little|lack of) (?:free |available |disk |storage ){0,2}(?:space|disk|storage)\b|\b(?:disk|storage|volume|partition|filesystem|drive) (?:\S+ )?(?:is |was )?full\b|space (?:available|left|remaining):? 0\b"
         cause "the disk is full"
         fix "free space where it writes: old images, caches and working directories first"

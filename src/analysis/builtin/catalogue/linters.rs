@@ -34,7 +34,7 @@ super::signature::signatures! {
             "1: T1 Title exceeds max length (91>72): \"add a page\"";
     Lint 84
         hints "not formatted", "unformatted", "would be reformatted", "formatting check failed", "differs from", "is not well formatted", "run the formatter",
-            "format check", "wrongly formatted", "formatting issues", "formatting differences", "unformatted files", "fmt --check", "fmt -check", "needs to be formatted"
+            "format check", "wrongly formatted", "formatting issues", "formatting differences", "unformatted files", "fmt --check", "fmt -check", "needs to be formatted", "need to be formatted"
         pattern r"^\S+ (?:is|was) not (?:well |properly |correctly )?formatted|unformatted (?:files?|code)|[Ff]ormat(?:ting)? check failed|(?:files?|sources?|code) (?:with|has|have|contain\w*) (?:formatting|style) (?:issues?|differences|errors?|violations?)|(?:need|needs) to be (?:re)?formatted|would be (?:re)?formatted|is wrongly formatted"
         cause "files are not formatted as the check wants them"
         fix "run the formatter on your machine and commit the result"

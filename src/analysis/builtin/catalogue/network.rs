@@ -199,8 +199,7 @@ super::signature::signatures! {
         cause "the connection broke off"
         fix "run it again; if it repeats, check the proxy and the network between the step and the other side"
         like "Get \"https://registry.example.com/v2/\": EOF",
-            "curl: (18) transfer closed with 1024 bytes remaining to read",
-            "info There appears to be trouble with your network connection. Retrying...";
+            "curl: (18) transfer closed with 1024 bytes remaining to read";
     NameResolution 94
         hints "could not resolve proxy"
         pattern r"Could not resolve proxy: (?P<host>\S+)"
