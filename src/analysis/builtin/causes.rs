@@ -196,7 +196,7 @@ fn effects(cause: Category) -> (&'static [Category], &'static [Category]) {
         Locked | AlreadyExists => (&[], &[Timeout, MigrationFailed, Unhealthy, DependencyResolution]),
         // A hook refuses the push.
         Lint | TestFailure | Vulnerability => (&[], &[MergeConflict]),
-        // Who stops a run also kills its programs.
+        // A run that is stopped from outside has its programs killed.
         Interrupted | Cancelled => (&[], &[Killed, Crashed, TestFailure, ConnectionFailed, OutOfMemory]),
         MergeConflict | Rejected | Unknown => (&[], &[]),
     }
