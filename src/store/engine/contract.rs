@@ -30,6 +30,11 @@ pub trait Engine: Send + Sync + 'static {
         next: Option<&ClusterRecord>,
     ) -> impl Future<Output = Result<bool, EngineError>> + Send;
 
+    /// Removes the cluster's record with all shards and everything in them, if the record is still the one that was seen;
+    /// otherwise it removes nothing. Whether there is no record now: after [`EngineError::Away`] it may have happened, and the
+    /// same call says so. It also works in an engine without room.
+    fn clear(&self, seen: &ClusterRecord) -> impl Future<Output = Result<bool, EngineError>> + Send;
+
     /// Writes the record of a node.
     fn announce(&self, node: &NodeRecord) -> impl Future<Output = Result<(), EngineError>> + Send;
 

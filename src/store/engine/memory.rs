@@ -30,6 +30,8 @@ struct State {
     late: VecDeque<Write>,
     is_full: bool,
     writes: u64,
+    /// Nothing before this version can be loaded.
+    forgotten: Version,
 }
 
 /// A transaction on its way.
@@ -90,6 +92,11 @@ impl Cluster {
         self.state.lock().writes
     }
 
+    /// The version up to which everything was forgotten.
+    pub fn forgotten(&self) -> Version {
+        self.state.lock().forgotten
+    }
+
     pub fn shard(&self, number: u16) -> Option<Shard> {
         self.state.lock().shards.get(&number).map(|(shard, _)| shard.clone())
     }
@@ -124,9 +131,7 @@ impl MemoryEngine {
                 }
                 Delivery::Answered | Delivery::LostAfter => {}
             }
-            if state.is_full {
-                return Err(EngineError::Refused(StoreError::EngineFull));
-            }
+            state.room()?;
             let compared = if refuses_compares { Version(u64::MAX) } else { write.compared };
             let written = state.write(&Write { compared, ..write });
             // Requests that were given up may arrive after one that was sent later.
@@ -178,6 +183,11 @@ impl Network {
 }
 
 impl State {
+    /// As etcd without room, which takes nothing but deletions.
+    fn room(&self) -> Result<(), EngineError> {
+        if self.is_full { Err(EngineError::Refused(StoreError::EngineFull)) } else { Ok(()) }
+    }
+
     /// The new version, or the record whose version is another.
     fn write(&mut self, write: &Write) -> Result<Version, Option<Box<Shard>>> {
         let number = write.record.number;
@@ -210,7 +220,7 @@ impl Engine for MemoryEngine {
     }
 
     async fn found(&self, cluster: &ClusterRecord) -> Result<ClusterRecord, EngineError> {
-        self.read(|state| *state.cluster.get_or_insert(*cluster)).await
+        self.read(|state| state.room().map(|()| *state.cluster.get_or_insert(*cluster))).await?
     }
 
     async fn cluster(&self) -> Result<Option<ClusterRecord>, EngineError> {
@@ -219,10 +229,26 @@ impl Engine for MemoryEngine {
 
     async fn replace(&self, seen: &ClusterRecord, next: Option<&ClusterRecord>) -> Result<bool, EngineError> {
         self.read(|state| {
+            // Removing something needs no room.
+            if next.is_some() {
+                state.room()?;
+            }
             if state.cluster == Some(*seen) {
                 state.cluster = next.copied();
             }
-            state.cluster == next.copied()
+            Ok(state.cluster == next.copied())
+        })
+        .await?
+    }
+
+    async fn clear(&self, seen: &ClusterRecord) -> Result<bool, EngineError> {
+        self.read(|state| {
+            if state.cluster == Some(*seen) {
+                state.cluster = None;
+                state.shards.clear();
+                state.forgotten = Version(state.version);
+            }
+            state.cluster.is_none()
         })
         .await
     }
@@ -279,7 +305,7 @@ impl Engine for MemoryEngine {
     }
 
     /// Nothing older is kept anyway.
-    async fn forget(&self, _: Version) -> Result<(), EngineError> {
-        self.read(|_| ()).await
+    async fn forget(&self, before: Version) -> Result<(), EngineError> {
+        self.read(|state| state.forgotten = state.forgotten.max(before)).await
     }
 }

@@ -84,6 +84,19 @@ impl Etcd {
         self.members.ask(RANGE, question, within).await.map_err(|status| meaning(&status))
     }
 
+    /// Writes if this is the record of the cluster, and reads that otherwise.
+    async fn if_cluster_is(
+        &self,
+        seen: &ClusterRecord,
+        writes: Vec<Op>,
+        within: Duration,
+    ) -> Result<TxnResponse, EngineError> {
+        let with = Some(CompareWith::Value(seen.encode()));
+        let compare = Compare { target: COMPARE_VALUE, key: self.keys.cluster(), with };
+        let question = write_if(compare, writes.into_iter());
+        self.members.ask(TXN, question, within).await.map_err(|status| meaning(&status))
+    }
+
     async fn load_at(&self, number: u16, revision: i64) -> Result<Pairs, Status> {
         let prefix = self.keys.pairs(number);
         let range_end = end_of_prefix(&prefix);
@@ -122,7 +135,7 @@ fn transaction(keys: &Keys, compared: Version, record: &Shard, changes: &Changes
         let key = [&pairs[..], key].concat();
         match value {
             Some(value) => Op::Put(PutRequest { key, value: value.clone() }),
-            None => Op::DeleteRange(DeleteRangeRequest { key }),
+            None => delete(key),
         }
     };
     let writes = std::iter::once(put_record).chain(changes.iter().map(write_pair));
@@ -140,6 +153,15 @@ fn write_if(compare: Compare, writes: impl Iterator<Item = Op>) -> TxnRequest {
     let key = compare.key.clone();
     let read = Op::Range(RangeRequest { key, ..RangeRequest::default() });
     TxnRequest { compare: vec![compare], success: writes.map(Op::into).collect(), failure: vec![read.into()] }
+}
+
+fn delete(key: Vec<u8>) -> Op {
+    Op::DeleteRange(DeleteRangeRequest { key, range_end: Vec::new() })
+}
+
+fn delete_all(prefix: Vec<u8>) -> Op {
+    let range_end = end_of_prefix(&prefix);
+    Op::DeleteRange(DeleteRangeRequest { key: prefix, range_end })
 }
 
 /// The pair that a failed compare has found.
@@ -190,13 +212,27 @@ impl Engine for Etcd {
         let next = next.map(ClusterRecord::encode);
         let write = match &next {
             Some(next) => Op::Put(PutRequest { key: key.clone(), value: next.clone() }),
-            None => Op::DeleteRange(DeleteRangeRequest { key: key.clone() }),
+            None => delete(key.clone()),
         };
-        let compare = Compare { target: COMPARE_VALUE, key, with: Some(CompareWith::Value(seen.encode())) };
-        let question = write_if(compare, std::iter::once(write));
-        let answer: TxnResponse =
-            self.members.ask(TXN, question, ANSWER_WITHIN).await.map_err(|status| meaning(&status))?;
+        let answer = self.if_cluster_is(seen, vec![write], ANSWER_WITHIN).await?;
         Ok(answer.succeeded || found(answer).map(|found| found.value) == next)
+    }
+
+    /// Transactions that only delete are taken without room. The last one is what counts; the others keep it short.
+    async fn clear(&self, seen: &ClusterRecord) -> Result<bool, EngineError> {
+        for Shard { number, .. } in self.shards().await? {
+            let shard = vec![delete_all(self.keys.pairs(number)), delete(self.keys.record(number))];
+            self.if_cluster_is(seen, shard, PAGE_WITHIN).await?;
+        }
+        let [pairs, records] = [self.keys.all_pairs(), self.keys.records()].map(delete_all);
+        let all = vec![pairs, records, delete(self.keys.cluster())];
+        let answer = self.if_cluster_is(seen, all, PAGE_WITHIN).await?;
+        let revision = answer.header.as_ref().map_or(0, |header| header.revision);
+        let is_clear = answer.succeeded || found(answer).is_none();
+        if is_clear && let Err(error) = self.forget(version(revision)).await {
+            tracing::debug!(%error, "cannot forget old versions; the next node does");
+        }
+        Ok(is_clear)
     }
 
     async fn announce(&self, node: &NodeRecord) -> Result<(), EngineError> {

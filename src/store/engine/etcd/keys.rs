@@ -50,6 +50,11 @@ impl Keys {
         std::str::from_utf8(digits).ok()?.parse().ok()
     }
 
+    /// What the keys of all pairs of all shards begin with.
+    pub fn all_pairs(&self) -> Vec<u8> {
+        [&self.prefix[..], b"s/"].concat()
+    }
+
     /// What the keys of all pairs of a shard begin with.
     pub fn pairs(&self, number: u16) -> Vec<u8> {
         [&self.prefix[..], format!("s/{number:05}/").as_bytes()].concat()

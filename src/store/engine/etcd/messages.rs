@@ -61,6 +61,9 @@ pub struct PutRequest {
 pub struct DeleteRangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
+    /// One key alone if it is empty.
+    #[prost(bytes = "vec", tag = "2")]
+    pub range_end: Vec<u8>,
 }
 
 /// `result` is left at its zero, which is EQUAL.

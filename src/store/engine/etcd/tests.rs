@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::TcpListener;
+use std::num::NonZeroU16;
 
 use prost::Message;
 use zeroize::Zeroizing;
@@ -13,7 +14,9 @@ use super::messages::Done;
 use super::{Credentials, Etcd, EtcdSettings};
 use crate::store::StoreError;
 use crate::store::batch::{Changes, Sequence};
-use crate::store::engine::{Engine, EngineError, EngineTls, Owner, Pairs, Shard, Tenure, Transaction};
+use crate::store::engine::{
+    ClusterRecord, ClusterState, Engine, EngineError, EngineTls, Owner, Pairs, Shard, Tenure, Transaction,
+};
 use crate::tls::authority::Authority;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -136,11 +139,14 @@ fn a_member_that_does_not_answer_is_passed_over() {
 }
 
 #[test]
-fn an_engine_without_room_says_so() {
+fn an_engine_without_room_says_so_and_is_cleared() {
     const QUOTA: &str = "--quota-backend-bytes=20000000";
     let Some(servers) = EtcdServers::start(1, &[SIZED, &[QUOTA]].concat()) else { return };
     let engine = Etcd::new(EtcdSettings { quota_bytes: 20_000_000, ..servers.settings() }).unwrap();
+    let state = ClusterState::Filling { run: 7 };
+    let filling = ClusterRecord { format: 4, shards: NonZeroU16::MIN, key: 1, state };
     block_on(async {
+        engine.found(&filling).await.unwrap();
         let mut tenure = taken(&engine).await;
         let empty = engine.room().await.unwrap();
         assert!(!empty.is_full() && !empty.is_exhausted && empty.used_bytes > 0, "{empty:?}");
@@ -153,6 +159,11 @@ fn an_engine_without_room_says_so() {
         assert!(matches!(refused, EngineError::Refused(StoreError::EngineFull)), "{refused}");
         let full = engine.room().await.unwrap();
         assert!(full.is_full() && full.is_exhausted && full.used_bytes > 10_000_000, "{full:?}");
+        // Deletions are taken.
+        assert!(matches!(engine.found(&filling).await, Err(EngineError::Refused(StoreError::EngineFull))));
+        assert!(!engine.clear(&ClusterRecord { key: 2, ..filling }).await.unwrap());
+        assert!(engine.clear(&filling).await.unwrap() && engine.clear(&filling).await.unwrap());
+        assert_eq!((engine.cluster().await.unwrap(), engine.shards().await.unwrap()), (None, Vec::new()));
     });
 }
 

@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Config, NoTls, Row};
 use super::errors::meaning;
 use super::statements::{
     ANNOUNCE, CLUSTER, COPY, FIRST_RECORD, FOUND_CLUSTER, LOAD, NODES, REMOVE_CLUSTER, REPLACE_CLUSTER, SETTINGS,
-    SHARD, SHARDS, SIZE, TABLES, WRITE,
+    SHARD, SHARDS, SIZE, TABLES, WRITE, clear,
 };
 use super::tls::Tls;
 use crate::store::batch::Changes;
@@ -125,6 +125,17 @@ impl Postgres {
         let client = self.client().await?;
         self.within(ANSWER_WITHIN, client.query_typed(statement, parameters)).await
     }
+
+    /// A whole transaction.
+    async fn execute(&self, statements: &str, within: Duration) -> Result<(), EngineError> {
+        let client = self.client().await?;
+        let done = self.within(within, client.batch_execute(statements)).await;
+        if done.is_err() {
+            // It would stay open.
+            *self.client.lock().await = None;
+        }
+        done
+    }
 }
 
 /// The modes of libpq that ask for a check of the certificate: here it is always checked.
@@ -173,13 +184,7 @@ impl Engine for Postgres {
         if let Some(wrong) = wrong {
             return Err(EngineError::Refused(StoreError::Engine(wrong)));
         }
-        let client = self.client().await?;
-        let made = self.within(TABLES_WITHIN, client.batch_execute(TABLES)).await;
-        if made.is_err() {
-            // Its transaction would stay open.
-            *self.client.lock().await = None;
-        }
-        made
+        self.execute(TABLES, TABLES_WITHIN).await
     }
 
     fn limits(&self) -> Limits {
@@ -207,6 +212,12 @@ impl Engine for Postgres {
             None => self.ask(REMOVE_CLUSTER, &[(&encoded, Type::BYTEA)]).await?,
         };
         Ok(self.cluster().await? == next.copied())
+    }
+
+    async fn clear(&self, seen: &ClusterRecord) -> Result<bool, EngineError> {
+        let digits: String = seen.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.execute(&clear(&digits), LOAD_WITHIN).await?;
+        Ok(self.cluster().await?.is_none())
     }
 
     async fn announce(&self, node: &NodeRecord) -> Result<(), EngineError> {

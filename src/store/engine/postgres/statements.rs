@@ -28,6 +28,21 @@ pub const REPLACE_CLUSTER: &str = "UPDATE lk_cluster SET record = $2 WHERE recor
 
 pub const REMOVE_CLUSTER: &str = "DELETE FROM lk_cluster WHERE record = $1";
 
+/// Everything but the nodes, if this is the record of the cluster (in hexadecimal digits). The lock waits for writes under way, and
+/// the statement after it sees their pairs.
+pub fn clear(record: &str) -> String {
+    format!(
+        "
+BEGIN;
+LOCK TABLE lk_shard IN EXCLUSIVE MODE;
+WITH gone AS (DELETE FROM lk_cluster WHERE record = '\\x{record}'::bytea RETURNING single),
+pairs AS (DELETE FROM lk_pair WHERE EXISTS (SELECT FROM gone))
+DELETE FROM lk_shard WHERE EXISTS (SELECT FROM gone);
+COMMIT;
+"
+    )
+}
+
 pub const ANNOUNCE: &str = "
 INSERT INTO lk_node (name, version, record) VALUES ($1, nextval('lk_version'), $2)
 ON CONFLICT (name) DO UPDATE SET version = excluded.version, record = excluded.record";

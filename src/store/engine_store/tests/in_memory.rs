@@ -6,8 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{
-    Nodes, SHARD, a_copy_is_of_one_moment, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
-    an_idle_owner_shows_that_it_lives, block_on, nodes_announce_themselves, open, owner, steady, telling, told,
+    Nodes, SHARD, a_cluster_is_cleared_if_it_is_still_the_same, a_copy_is_of_one_moment,
+    a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all, an_idle_owner_shows_that_it_lives,
+    block_on, nodes_announce_themselves, open, owner, steady, telling, told,
 };
 use crate::store::conformance::{self, Harness, commit_durably, put, wait_for};
 use crate::store::engine::memory::{Cluster, Faults, MemoryEngine};
@@ -66,6 +67,13 @@ fn a_second_owner_fences_the_first_in_memory() {
     for faults in [Faults::default(), FAULTY] {
         let cluster = Arc::new(Cluster::default());
         a_second_owner_fences_the_first(|| node(&cluster, faults));
+    }
+}
+
+#[test]
+fn a_cluster_in_memory_is_cleared_if_it_is_still_the_same() {
+    for faults in [Faults::default(), FAULTY] {
+        a_cluster_is_cleared_if_it_is_still_the_same(&*node(&Arc::new(Cluster::default()), faults));
     }
 }
 

@@ -16,9 +16,10 @@ use std::time::Duration;
 use super::{EngineOptions, EngineStore};
 use crate::store::conformance::{Harness, commit_durably, put, wait_for};
 use crate::store::engine::{
-    ClusterRecord, ClusterState, Engine, EngineError, NodeRecord, Owner, Shard, Tenure, Timing, Version,
+    ClusterRecord, ClusterState, Engine, EngineError, NodeRecord, Owner, Pairs, Shard, Tenure, Timing, Transaction,
+    Version,
 };
-use crate::store::{Sequence, Store, StoreError, end_of_prefix};
+use crate::store::{Changes, Sequence, Store, StoreError, end_of_prefix};
 
 const SHARD: u16 = 3;
 /// Nothing takes as long; a test that waits for something that never comes fails.
@@ -209,6 +210,44 @@ fn nodes_announce_themselves<E: Engine>(engine: &E) {
     }
     assert!(versions.is_sorted_by(|earlier, later| earlier < later), "{versions:?}");
     assert_eq!(nodes().len(), 2);
+}
+
+/// Only the cluster that was seen is removed, and then everything of it: also its owners cannot write any more.
+fn a_cluster_is_cleared_if_it_is_still_the_same<E: Engine>(engine: &E) {
+    let shards = NonZeroU16::new(2).unwrap();
+    let filling = |run| ClusterRecord { format: 4, shards, key: 1, state: ClusterState::Filling { run } };
+    let clear = |run| until_answered(async || engine.clear(&filling(run)).await);
+    let shards = || until_answered(async || engine.shards().await);
+    let changes = Changes::from([(b"a".to_vec(), Some(b"1".to_vec()))]);
+    let fill = |tenure: &mut Tenure, last| {
+        let transaction = Transaction { last: Sequence(last), millis: 1, changes: &changes };
+        block_on(async {
+            loop {
+                match engine.commit(tenure, &transaction).await {
+                    Err(EngineError::Away(_)) => {}
+                    outcome => return outcome,
+                }
+            }
+        })
+    };
+    until_answered(async || engine.found(&filling(7)).await);
+    let take_new = |number| {
+        let seen = Shard::vacant(number);
+        until_answered(async || engine.take(&seen, &owner(1)).await).unwrap()
+    };
+    let mut tenures = [0, 9].map(take_new);
+    for tenure in &mut tenures {
+        fill(tenure, 1).unwrap();
+    }
+    assert!(!clear(8) && shards().len() == 2, "it is another one");
+    assert!(clear(7) && clear(7) && shards().is_empty());
+    assert_eq!(until_answered(async || engine.cluster().await), None);
+    for mut tenure in tenures {
+        assert!(matches!(fill(&mut tenure, 2), Err(EngineError::Deposed)));
+        let number = tenure.shard().number;
+        take_new(number);
+        assert_eq!(until_answered(async || engine.copy(number).await).unwrap().1, Pairs::new());
+    }
 }
 
 /// A shard that is left has no owner, and everything that was handed in.

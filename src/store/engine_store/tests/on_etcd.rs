@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    Nodes, SHARD, a_copy_is_of_one_moment, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
-    an_idle_owner_shows_that_it_lives, answered, block_on, commit_during, nodes_announce_themselves, open, owner,
-    steady,
+    Nodes, SHARD, a_cluster_is_cleared_if_it_is_still_the_same, a_copy_is_of_one_moment,
+    a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all, an_idle_owner_shows_that_it_lives,
+    answered, block_on, commit_during, nodes_announce_themselves, open, owner, steady,
 };
 use crate::store::conformance::{self, Harness};
 use crate::store::engine::Engine;
@@ -31,6 +31,12 @@ fn a_cluster_on_etcd_has_nodes_that_come_live_and_leave() {
     a_shard_is_left_with_everything_in_it(|| Arc::new(servers.engine()));
     let Some(servers) = EtcdServers::start(1, SIZED) else { return };
     an_idle_owner_shows_that_it_lives(&Arc::new(servers.engine()));
+}
+
+#[test]
+fn a_cluster_on_etcd_is_cleared_if_it_is_still_the_same() {
+    let Some(servers) = EtcdServers::start(1, SIZED) else { return };
+    a_cluster_is_cleared_if_it_is_still_the_same(&servers.engine());
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    Nodes, a_copy_is_of_one_moment, a_second_owner_fences_the_first, a_shard_is_left_with_everything_in_it, all,
-    an_idle_owner_shows_that_it_lives, commit_during, nodes_announce_themselves, open, owner, steady, until_answered,
+    Nodes, a_cluster_is_cleared_if_it_is_still_the_same, a_copy_is_of_one_moment, a_second_owner_fences_the_first,
+    a_shard_is_left_with_everything_in_it, all, an_idle_owner_shows_that_it_lives, commit_during,
+    nodes_announce_themselves, open, owner, steady, until_answered,
 };
 use crate::store::conformance::{self, Harness};
 use crate::store::engine::Engine;
@@ -41,6 +42,12 @@ fn a_cluster_on_postgres_has_nodes_that_come_live_and_leave() {
 fn a_shard_on_postgres_is_left_with_everything_in_it() {
     let Some(server) = server() else { return };
     a_shard_is_left_with_everything_in_it(|| Arc::new(server.engine()));
+}
+
+#[test]
+fn a_cluster_on_postgres_is_cleared_if_it_is_still_the_same() {
+    let Some(server) = server() else { return };
+    a_cluster_is_cleared_if_it_is_still_the_same(&server.engine());
 }
 
 #[test]
