@@ -36,8 +36,9 @@ pub enum Command {
         after_help = "Takes the settings of a node. LOCKKEEPER_MASTER_KEY is that of the data directory: the content of its file \
                       master.key, or what its server was started with. The data directory is only read.\n\n\
                       Every record goes to the shard of its organization, with its number, its fencing tokens and its place in the \
-                      journal. Nodes do not start until everything is there. If it is interrupted, run it again: it begins \
-                      anew; or give it up with --give-up. A cluster that has data is refused.\n\n\
+                      journal. Nodes do not start until everything is there. If it is interrupted, run it again: it starts \
+                      from the beginning; or give it up with --give-up, which also works in an etcd that is full. A cluster that has \
+                      data is refused.\n\n\
                       Exit codes: 0 done, 1 refused or failed, 2 invalid usage, 78 invalid configuration.\n\n\
                       Examples:\n  LOCKKEEPER_MASTER_KEY=$(cat /var/lib/lockkeeper/master.key) \\\n    \
                       lockkeeper cluster import --config /etc/lockkeeper/node.toml --data-dir /var/lib/lockkeeper\n  \
@@ -113,7 +114,7 @@ fn shown(status: &ClusterStatus) -> String {
     match status.state {
         Some(ClusterState::Filling { .. }) => text += &format!("{}\n\n", NotReady::Filling),
         Some(ClusterState::Rotating { .. }) => text += &format!("{}\n\n", NotReady::Rotating),
-        Some(ClusterState::Ready) | None => {}
+        Some(ClusterState::Ready | ClusterState::Filled { .. }) | None => {}
     }
     let width = status.nodes.iter().map(|node| node.node.len()).max().unwrap_or(0).max("NODE".len());
     // Writing to a string cannot fail.
@@ -151,7 +152,7 @@ fn shown_as_json(status: &ClusterStatus) -> String {
         ShardOwner::Nobody { .. } => "vacant",
     };
     let state = status.state.map(|state| match state {
-        ClusterState::Ready => "ready",
+        ClusterState::Ready | ClusterState::Filled { .. } => "ready",
         ClusterState::Filling { .. } => "filling",
         ClusterState::Rotating { .. } => "rotating",
     });

@@ -22,7 +22,8 @@ pub enum Command {
                       If the master key comes from LOCKKEEPER_MASTER_KEY, the new one comes from \
                       LOCKKEEPER_MASTER_KEY_NEW, and no file is changed.\n\n\
                       With the settings of a node and without --data-dir, it is the key of the cluster that is replaced, while no \
-                      node runs. Interrupted, it must be run again with the same two keys; no node starts before that.\n\n\
+                      node runs. Interrupted, it must be run again with the same two keys, or with the two exchanged to go back to the \
+                      old one; no node starts before that.\n\n\
                       Examples:\n  lockkeeper secrets rotate-key --data-dir /var/lib/lockkeeper\n  \
                       LOCKKEEPER_MASTER_KEY=… LOCKKEEPER_MASTER_KEY_NEW=$(openssl rand -hex 32) lockkeeper secrets rotate-key"
     )]

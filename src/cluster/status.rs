@@ -65,7 +65,7 @@ impl ClusterStatus {
 
     /// Whether every shard has an owner that lives, and writes are accepted.
     pub fn is_healthy(&self) -> bool {
-        self.state == Some(ClusterState::Ready)
+        self.state.is_some_and(ClusterState::is_ready)
             && !self.room.is_full()
             && !self.shards.is_empty()
             && self.shards.iter().all(|shard| matches!(shard.owner, ShardOwner::Active(_)))

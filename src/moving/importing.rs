@@ -179,7 +179,9 @@ async fn begin<E: Engine>(target: &Target<'_, E>) -> Result<ClusterRecord, Impor
                 }
             }
             Some(ClusterRecord { state: ClusterState::Rotating { .. }, .. }) => return Err(NotReady::Rotating.into()),
-            Some(ClusterRecord { state: ClusterState::Ready, .. }) => return Err(ImportError::NotEmpty),
+            Some(ClusterRecord { state: ClusterState::Ready | ClusterState::Filled { .. }, .. }) => {
+                return Err(ImportError::NotEmpty);
+            }
         }
     }
     Err(ImportError::Replaced)

@@ -202,7 +202,7 @@ async fn a_cluster_that_has_data_is_refused_and_stays_as_it_was() {
     let before = shards_of(&engine).await;
     assert!(matches!(import(&target(&engine, 4, 2), &store, |_| ()).await, Err(ImportError::NotEmpty)));
     let record = engine.cluster().await.unwrap().unwrap();
-    let rotating = ClusterRecord { state: ClusterState::Rotating { from: 1 }, ..record };
+    let rotating = ClusterRecord { state: ClusterState::Rotating { from: 1, run: Some(9) }, ..record };
     assert!(engine.replace(&record, Some(&rotating)).await.unwrap());
     let refused = import(&target(&engine, 4, 2), &store, |_| ()).await;
     assert!(matches!(refused, Err(ImportError::NotReady(NotReady::Rotating))));

@@ -68,6 +68,10 @@ pub fn find_audit_key(
     Ok(key.map_or(FoundAuditKey::DoesNotOpen, FoundAuditKey::Key))
 }
 
+pub(super) fn opens(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {
+    Ok(store.get(RECORD)?.is_some_and(|record| open(&record, master).is_some()))
+}
+
 /// Seals it under a new master key, unless that has been done.
 pub(super) async fn rewrap(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<(), StoreError> {
     let Some(record) = store.get(RECORD)? else { return Ok(()) };

@@ -27,7 +27,7 @@ pub use audit_key::{FoundAuditKey, audit_key, find_audit_key};
 pub use kept::forget;
 pub use master_key::{MasterKey, OpenError, fingerprint, key_file};
 pub use opening::{PipelineSecrets, SecretVersions};
-pub use rotation::{Rotated, check_opens, rotate, unlock};
+pub use rotation::{Rotated, check_opens, opens_any, rotate, unlock};
 pub use sealing::{AssociatedData, Key as SealingKey};
 pub use secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 pub use value::{SecretValue, VALUE_BYTES_MAX};

@@ -203,6 +203,12 @@ pub fn check_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), Open
     Ok(())
 }
 
+/// Whether this key opens any data key, or the audit key.
+pub fn opens_any(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {
+    let opens_ring = rings(store)?.iter().any(|wrapped| wrapped.unwrap(&master.key).is_some());
+    Ok(opens_ring || audit_key::opens(store, master)?)
+}
+
 fn open(ring: &Ring, record: &Record) -> Result<SecretValue, OpenError> {
     ring.open(&record.identity(), &record.sealed).ok_or_else(|| OpenError::DoesNotOpen {
         organization: record.organization.clone(),

@@ -5,8 +5,8 @@
 //! - `engine`: the engine of the settings
 //! - `logs`: its logs, and those of other nodes
 //! - `status`: the state of the cluster for its operator; `running`: whether a node of it runs
-//! - `operating`: what operators do beside the nodes; of that `moved` (import and export), `verified` (events), `rotated` (the
-//!   master key)
+//! - `operating`: what operators do beside the nodes; of that `moved` (import and export), `verified` (events), `rotation` (the
+//!   rule of a new master key, pure), `rotated` (the master key)
 //! - `shard_map`: the realms here, and the owners of the others
 //! - `versions`: when old versions are forgotten; `owned`: the shards of this node
 //! - `serving`: from the start of a node to its end
@@ -17,6 +17,7 @@ mod moved;
 mod operating;
 mod owned;
 mod rotated;
+mod rotation;
 mod running;
 mod serving;
 mod shard_map;

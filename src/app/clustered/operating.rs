@@ -37,10 +37,26 @@ pub enum ClusterError {
     Export(#[from] ExportError),
     #[error("{0} runs: stop all nodes first, with SIGTERM")]
     NodeRuns(String),
-    #[error("the rotation that was interrupted was begun with other keys; run it again with the same two keys")]
+    #[error(
+        "the rotation that was interrupted was begun with other keys; run it again with the same two keys, or with the two \
+         exchanged to go back to the old one"
+    )]
     OtherKeys,
-    #[error("another rotation goes on; this one has stopped")]
+    #[error(
+        "another rotation has taken the place of this one, which has stopped; wait for the other one, and look at the result with \
+         `lockkeeper cluster status`"
+    )]
     Replaced,
+    #[error(
+        "cluster: {0}; nodes do not start until this rotation is run again with the same two keys, or with the two exchanged to \
+         go back to the old one"
+    )]
+    Interrupted(EngineError),
+    #[error(
+        "{0}; an earlier rotation has left some secrets under each of the two keys, so no node starts: restore the cluster from \
+         its last export, or the engine from its backup"
+    )]
+    Stuck(secrets::OpenError),
     #[error("--fencing-margin 0 is for a cluster that is stopped and not started again, and {0} runs")]
     MarginWhileRunning(String),
 }

@@ -1,16 +1,16 @@
 //! Whether a node of the cluster runs.
 
 use super::status::look_twice;
-use crate::cluster::ShardOwner;
+use crate::cluster::{NodeStatus, ShardOwner, ShardStatus};
 use crate::store::engine::{Engine, EngineError};
 
-/// One that has written between two looks, if there is one.
+/// One that has written between two looks, if there is one. Commands that own shards are no nodes, and do not announce
+/// themselves.
 pub async fn node(engine: &impl Engine) -> Result<Option<String>, EngineError> {
     let status = look_twice(engine).await?;
-    let lives = status.nodes.into_iter().find(|node| node.lives).map(|node| format!("node {}", node.node));
-    let owns = status.shards.into_iter().find_map(|shard| match shard.owner {
-        ShardOwner::Active(node) => Some(format!("node {node}")),
-        ShardOwner::Silent(_) | ShardOwner::Nobody { .. } => None,
-    });
-    Ok(lives.or(owns))
+    let is_active = |node: &NodeStatus| {
+        let owns = |shard: &ShardStatus| shard.owner == ShardOwner::Active(node.node.clone());
+        node.lives || status.shards.iter().any(owns)
+    };
+    Ok(status.nodes.iter().find(|node| is_active(node)).map(|node| format!("node {}", node.node)))
 }
