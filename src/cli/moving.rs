@@ -47,8 +47,8 @@ pub struct Export {
 
 pub fn import(arguments: &Import, settings: &Settings, cluster: &Cluster) -> ExitCode {
     if arguments.give_up {
-        return match app::give_up_import(settings, cluster) {
-            Ok(()) => say("The cluster is empty again: import into it, or start its nodes."),
+        return match app::give_up_import(cluster) {
+            Ok(room) => say(given_up(room)),
             Err(error) => complain(EXIT_FAILED, &error),
         };
     }
@@ -114,6 +114,14 @@ fn imported(totals: &Totals, room: Room, settings: &Settings, cluster: &Cluster,
         "\nNow start the nodes. Never start a server on {dir} again: it would give the same locks to others. Logs of deployments \
          were not moved; copy those of {dir}/logs into the folder logs of each node's data directory."
     )
+}
+
+fn given_up(room: Room) -> &'static str {
+    if room.is_exhausted {
+        return "The cluster is empty again, and etcd still takes no writes: run `etcdctl compact REVISION`, `etcdctl defrag --cluster` and \
+                `etcdctl alarm disarm`; then import into it, or start its nodes.";
+    }
+    "The cluster is empty again: import into it, or start its nodes."
 }
 
 fn exported(done: &Exported, arguments: &Export, began: Instant) -> String {

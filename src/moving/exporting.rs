@@ -31,21 +31,29 @@ const NUMBERED: [&[u8]; 3] = [b"g/", b"i/", b"x/"];
 pub enum ExportError {
     #[error(transparent)]
     NotReady(#[from] NotReady),
-    #[error("cluster: {0}")]
+    #[error("cluster: {0}; nothing was exported; run the command again when the engine answers and accepts it")]
     Engine(#[from] EngineError),
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("the cluster cannot be exported: {0}")]
+    #[error("the cluster cannot be exported: {0}; check the disk of the new data directory, and run the command again")]
     Store(#[from] StoreError),
-    #[error("the cluster cannot be exported: {0}")]
+    #[error(
+        "the cluster cannot be exported: {0}; export it with the version of its nodes; if it is that one, restore the engine from \
+         its backup"
+    )]
     Record(#[from] RecordError),
     #[error(transparent)]
     Secrets(#[from] SecretsError),
-    #[error("the key that seals the events of shard {0} does not open with LOCKKEEPER_MASTER_KEY")]
+    #[error(
+        "the key that seals the events of shard {0} does not open with LOCKKEEPER_MASTER_KEY; start the nodes, which make a new \
+         one, and export again"
+    )]
     AuditKey(u16),
     #[error("a node has written while the cluster was exported; stop all nodes, or export with a --fencing-margin")]
     Written,
-    #[error("organization {0} lies in two shards; look after the engine")]
+    #[error(
+        "organization {0} is in two shards: the data of the engine is damaged; restore the engine from its backup, and export again"
+    )]
     Twice(Identifier),
 }
 

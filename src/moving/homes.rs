@@ -18,14 +18,16 @@ pub enum Home {
     Nowhere,
 }
 
-/// Why a record belongs nowhere that is known.
+const DAMAGED: &str = "the data directory is damaged; restore a backup into another one with `lockkeeper restore`";
+
+/// Why a record belongs nowhere that is known: one sentence that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stray {
     #[error("the key {key} is of a kind that this version does not know: a newer version has written it; use that one")]
     Kind { key: String },
-    #[error("the key {key} names no organization")]
+    #[error("the key {key} names no organization: {DAMAGED}")]
     Name { key: String },
-    #[error("the record {key} names no organization: {error}")]
+    #[error("the record {key} names no organization: {error}; {DAMAGED}")]
     Value { key: String, error: RecordError },
 }
 

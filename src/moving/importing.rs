@@ -28,6 +28,17 @@ pub enum ImportError {
     #[error("cluster: {0}; nodes do not start until this import is run again, or given up with --give-up")]
     Engine(EngineError),
     #[error(
+        "the engine is full: give the import up with `lockkeeper cluster import --give-up`, which needs no room; then make room, \
+         with etcd by a larger --quota-backend-bytes or by `etcdctl compact REVISION`, `etcdctl defrag --cluster` and `etcdctl alarm \
+         disarm`, and import again"
+    )]
+    Full,
+    #[error(
+        "the engine is full and refuses deletions too: make room, with etcd by `etcdctl compact REVISION`, `etcdctl defrag --cluster` \
+         and `etcdctl alarm disarm`, and run this command again"
+    )]
+    FullToGiveUp,
+    #[error(
         "this cluster has data: its nodes have been started, or an import has finished; import into an empty one: another \
          database, or another cluster.etcd_prefix"
     )]
@@ -39,15 +50,26 @@ pub enum ImportError {
     LeftOver { shard: u16 },
     #[error(transparent)]
     NotReady(#[from] NotReady),
-    #[error("another import or --give-up has begun meanwhile and goes on; this one has stopped")]
+    #[error(
+        "another import or --give-up has taken the place of this one, which has stopped; wait for the other one, and look at \
+         the result with `lockkeeper cluster status`"
+    )]
     Replaced,
-    #[error("the cluster is not being filled: there is nothing to give up")]
+    #[error(
+        "the cluster is not being filled: there is nothing to give up; start its nodes, or import into an empty one"
+    )]
     NothingToGiveUp,
-    #[error("cannot read the data directory: {0}")]
+    #[error(
+        "cannot read the data directory: {0}; check its disk, or restore a backup into another one, and run the import again, or \
+         give it up with --give-up"
+    )]
     Store(#[from] StoreError),
-    #[error("cannot move the data directory: {0}")]
+    #[error("cannot move the data directory: {0}; then run the import again, or give it up with --give-up")]
     Stray(#[from] Stray),
-    #[error("shard {0} does not have what was written to it; run the import again, and look after the engine")]
+    #[error(
+        "shard {0} does not have everything that was written to it: the engine has lost something; check its disks and its log, \
+         and run the import again"
+    )]
     Incomplete(u16),
 }
 
@@ -55,6 +77,7 @@ impl From<EngineError> for ImportError {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Deposed => Self::Replaced,
+            EngineError::Refused(StoreError::EngineFull) => Self::Full,
             error @ (EngineError::Refused(_) | EngineError::Away(_)) => Self::Engine(error),
         }
     }
@@ -102,7 +125,7 @@ pub async fn import<E: Engine>(
     let scopes = Scopes::of(source)?;
     let filling = begin(target).await?;
     let last = *source.durable().borrow();
-    let mut shards = take_all(target, &filling, target.shards.get(), last).await?;
+    let mut shards = take_all(target, &filling, last).await?;
     let mut totals = Totals::default();
     let (mut from, end) = (Vec::new(), end_of_prefix(&[]));
     loop {
@@ -142,21 +165,25 @@ pub async fn import<E: Engine>(
     for shard in shards {
         shard.leave().await?;
     }
-    finish(target, &filling, Some(&ClusterRecord { state: ClusterState::Ready, ..filling })).await?;
-    Ok(totals)
+    // With the run: another import may have taken the place of this one, and finished too.
+    let filled = ClusterRecord { state: ClusterState::Filled { run: target.owner.run }, ..filling };
+    let done = answered(async || target.engine.replace(&filling, Some(&filled)).await).await?;
+    if done { Ok(totals) } else { Err(ImportError::Replaced) }
 }
 
-/// Deletes what an interrupted import has left, so that the cluster is as empty as before it.
-pub async fn give_up<E: Engine>(target: &Target<'_, E>) -> Result<(), ImportError> {
-    let found = answered(async || target.engine.cluster().await).await?;
-    if !matches!(found, Some(ClusterRecord { state: ClusterState::Filling { .. }, .. })) {
+/// Deletes everything that an interrupted import has left, so that the cluster is as empty as before it. An import that still
+/// runs has lost its shards then, and ends.
+pub async fn give_up<E: Engine>(engine: &E) -> Result<(), ImportError> {
+    let found = answered(async || engine.cluster().await).await?;
+    let Some(filling @ ClusterRecord { state: ClusterState::Filling { .. }, .. }) = found else {
         return Err(ImportError::NothingToGiveUp);
+    };
+    match answered(async || engine.clear(&filling).await).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ImportError::Replaced),
+        Err(EngineError::Refused(StoreError::EngineFull)) => Err(ImportError::FullToGiveUp),
+        Err(error) => Err(error.into()),
     }
-    let filling = begin(target).await?;
-    for shard in take_all(target, &filling, 0, Sequence(0)).await? {
-        shard.leave().await?;
-    }
-    finish(target, &filling, None).await
 }
 
 /// The cluster is being filled, by this process.
@@ -198,25 +225,30 @@ async fn check_empty(engine: &impl Engine) -> Result<(), ImportError> {
     Ok(())
 }
 
-/// The first `count` shards, taken and empty. Others, of an attempt with another number of shards, are emptied too.
+/// All shards, taken and empty. Others, of an attempt with another number of shards, are emptied too.
 async fn take_all<'a, E: Engine>(
     target: &Target<'a, E>,
     filling: &ClusterRecord,
-    count: u16,
     last: Sequence,
 ) -> Result<Vec<TakenShard<'a, E>>, ImportError> {
+    let (engine, count) = (target.engine, target.shards.get());
     let mut taken = Vec::new();
     for number in 0..count {
         taken.push(take(target, filling, number, last).await?);
     }
-    let known = answered(async || target.engine.shards().await).await?;
+    let mut emptied = Vec::new();
+    let known = answered(async || engine.shards().await).await?;
     for Shard { number, .. } in known.into_iter().filter(|shard| shard.number >= count) {
         let mut other = take(target, filling, number, Sequence(0)).await?;
-        other.empty().await?;
+        emptied.extend(other.empty().await?);
         other.leave().await?;
     }
     for shard in &mut taken {
-        shard.empty().await?;
+        emptied.extend(shard.empty().await?);
+    }
+    // Else every attempt would leave its data in the history of the engine, until that is full.
+    if let Some(last) = emptied.into_iter().max() {
+        answered(async || engine.forget(last).await).await?;
     }
     Ok(taken)
 }
@@ -243,13 +275,4 @@ async fn take<'a, E: Engine>(
         }
     }
     Err(ImportError::Replaced)
-}
-
-async fn finish<E: Engine>(
-    target: &Target<'_, E>,
-    filling: &ClusterRecord,
-    next: Option<&ClusterRecord>,
-) -> Result<(), ImportError> {
-    let done = answered(async || target.engine.replace(filling, next).await).await?;
-    if done { Ok(()) } else { Err(ImportError::Replaced) }
 }

@@ -1,7 +1,7 @@
 //! All shards of a cluster in the hands of one process, which empties and fills them. Nodes do not serve it meanwhile, so
 //! nobody else takes a shard but another process of this kind; whoever comes last goes on, and the other ends.
 
-use crate::store::engine::{CHANGE_BYTES, Engine, EngineError, Owner, Pairs, Shard, Tenure, Transaction};
+use crate::store::engine::{CHANGE_BYTES, Engine, EngineError, Owner, Pairs, Shard, Tenure, Transaction, Version};
 use crate::store::{Changes, Sequence};
 
 use super::answered::answered;
@@ -57,12 +57,15 @@ impl<'a, E: Engine> TakenShard<'a, E> {
         self.waiting_bytes
     }
 
-    /// Deletes everything in it.
-    pub async fn empty(&mut self) -> Result<(), EngineError> {
-        for key in self.contents().await?.into_keys() {
+    /// Deletes everything in it; the version without it, if there was something.
+    pub async fn empty(&mut self) -> Result<Option<Version>, EngineError> {
+        let contents = self.contents().await?;
+        let was_empty = contents.is_empty();
+        for key in contents.into_keys() {
             self.change(key, None).await?;
         }
-        self.write().await
+        self.write().await?;
+        Ok((!was_empty).then(|| self.tenure.shard().version))
     }
 
     pub async fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), EngineError> {

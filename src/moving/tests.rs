@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::{ExportError, ImportError, NotReady, Target, Totals, export, give_up, import, ready};
+use super::{ExportError, ImportError, NotReady, Stray, Target, Totals, export, give_up, import, ready};
 use crate::domain::Identifier;
 use crate::events::{Events, SealStatus, Sealer};
 use crate::secrets::{self, FoundAuditKey, MasterKey};
@@ -17,7 +17,7 @@ use crate::store::engine::memory::{Cluster, Faults, MemoryEngine};
 use crate::store::engine::{ClusterRecord, ClusterState, Engine, Owner, Pairs, Shard};
 use crate::store::{
     Batch, EngineOptions, EngineStore, FORMAT_NUMBER, LoggedStore, MIN_SEGMENT_BYTES, MemoryStore, Options, Sequence,
-    Store, commit_durably, end_of_prefix,
+    Store, StoreError, commit_durably, end_of_prefix,
 };
 
 const ORGANIZATIONS: [&str; 5] = ["acme", "initech", "team-1", "umbrella", "hooli"];
@@ -177,7 +177,7 @@ async fn an_import_that_is_given_up_leaves_an_empty_cluster() {
     let mut steps = 10;
     let engine = loop {
         let engine = engine(&Arc::new(Cluster::default()), SLOW);
-        assert!(matches!(give_up(&target(&engine, 4, 1)).await, Err(ImportError::NothingToGiveUp)));
+        assert!(matches!(give_up(&engine).await, Err(ImportError::NothingToGiveUp)));
         assert!(interrupted(steps, import(&target(&engine, 4, 1), &store, |_| ())).await.is_none(), "{steps}");
         // In the middle.
         if shards_of(&engine).await.iter().any(|(_, pairs)| !pairs.is_empty()) {
@@ -185,12 +185,12 @@ async fn an_import_that_is_given_up_leaves_an_empty_cluster() {
         }
         steps += 5;
     };
-    give_up(&target(&engine, 4, 2)).await.unwrap();
-    assert!(shards_of(&engine).await.iter().all(|(shard, pairs)| pairs.is_empty() && shard.owner.is_none()));
+    give_up(&engine).await.unwrap();
+    assert!(shards_of(&engine).await.is_empty());
     assert_eq!(engine.cluster().await.unwrap(), None);
     assert!(matches!(ready(&engine, 1).await, Err(NotReady::Missing)));
     import(&target(&engine, 2, 3), &store, |_| ()).await.unwrap();
-    assert!(matches!(give_up(&target(&engine, 2, 4)).await, Err(ImportError::NothingToGiveUp)), "it has finished");
+    assert!(matches!(give_up(&engine).await, Err(ImportError::NothingToGiveUp)), "it has finished");
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +255,7 @@ async fn an_attempt_that_stood_still_while_another_finished_changes_nothing() {
             interrupted(60, import(&target(&slow, 4, 1), &store, |_| ())).await;
             let late = target(&slow, 4, 2);
             let mut late = pin!(async {
-                if gives_up { give_up(&late).await } else { import(&late, &other, |_| ()).await.map(drop) }
+                if gives_up { give_up(&slow).await } else { import(&late, &other, |_| ()).await.map(drop) }
             });
             if interrupted(steps, late.as_mut()).await.is_some() {
                 break;
@@ -270,6 +270,101 @@ async fn an_attempt_that_stood_still_while_another_finished_changes_nothing() {
             assert!(pairs().await == whole, "data was changed after {steps} steps");
             ready(&engine, master().short_hash()).await.unwrap();
         }
+    }
+}
+
+/// Two imports of the same key and number of shards: that the cluster is ready does not say which one has filled it.
+#[tokio::test(start_paused = true)]
+async fn an_import_that_is_replaced_in_its_last_steps_says_so() {
+    let (store, other) = (source().await, MemoryStore::new());
+    let first = async |steps: usize| {
+        let cluster = Arc::new(Cluster::default());
+        let slow = engine(&cluster, SLOW);
+        let late = target(&slow, 4, 1);
+        let mut late = pin!(import(&late, &store, |_| ()));
+        if interrupted(steps, late.as_mut()).await.is_some() {
+            return false;
+        }
+        let engine = engine(&cluster, Faults::default());
+        let second = import(&target(&engine, 4, 2), &other, |_| ()).await;
+        match (second, late.await) {
+            // One that had not begun finds a cluster with data.
+            (Ok(_), Err(ImportError::Replaced | ImportError::NotEmpty)) | (Err(ImportError::NotEmpty), Ok(_)) => true,
+            outcomes => panic!("after {steps} steps: {outcomes:?}"),
+        }
+    };
+    let mut all = 1;
+    while first(all).await {
+        all += 16;
+    }
+    for steps in all - 32..all {
+        first(steps).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_without_room_is_emptied_and_the_history_of_an_attempt_forgotten() {
+    let store = source().await;
+    for gives_up in [true, false] {
+        let cluster = Arc::new(Cluster::default());
+        let engine = engine(&cluster, SLOW);
+        let mut steps = 10;
+        while shards_of(&engine).await.iter().all(|(_, pairs)| pairs.is_empty()) {
+            assert!(interrupted(steps, import(&target(&engine, 4, 1), &store, |_| ())).await.is_none(), "{steps}");
+            steps += 5;
+        }
+        let written = shards_of(&engine).await.into_iter().map(|(shard, _)| shard.version).max().unwrap();
+        if gives_up {
+            cluster.set_full(true);
+            let refused = import(&target(&engine, 4, 2), &store, |_| ()).await.unwrap_err();
+            assert!(refused.to_string().contains("--give-up") && refused.to_string().contains("etcdctl defrag"));
+            give_up(&engine).await.unwrap();
+            assert!(shards_of(&engine).await.is_empty() && engine.cluster().await.unwrap().is_none());
+            assert!(cluster.forgotten() >= written);
+            cluster.set_full(false);
+        }
+        import(&target(&engine, 4, 3), &store, |_| ()).await.unwrap();
+        assert!(cluster.forgotten() >= written);
+    }
+}
+
+/// Each names a command, a setting or a thing to check.
+#[test]
+fn every_sentence_says_what_to_do() {
+    use crate::store::engine::EngineError;
+    use crate::store::record::{Fault, RecordError};
+    let store = || StoreError::Read("lost".to_owned());
+    let engine = || EngineError::Away("gone".to_owned());
+    let record = || RecordError { kind: "session", fault: Fault::Empty };
+    let key = || "P/1".to_owned();
+    let acme = Identifier::parse("acme").unwrap();
+    let sentences: [(String, &str); 23] = [
+        (ImportError::Engine(engine()).to_string(), "--give-up"),
+        (ImportError::Full.to_string(), "import again"),
+        (ImportError::FullToGiveUp.to_string(), "run this command again"),
+        (ImportError::NotEmpty.to_string(), "import into an empty one"),
+        (ImportError::LeftOver { shard: 3 }.to_string(), "import into an empty one"),
+        (ImportError::Replaced.to_string(), "lockkeeper cluster status"),
+        (ImportError::NothingToGiveUp.to_string(), "start its nodes"),
+        (ImportError::Store(store()).to_string(), "run the import again"),
+        (ImportError::Stray(Stray::Kind { key: key() }).to_string(), "use that one; then run the import again"),
+        (ImportError::Stray(Stray::Name { key: key() }).to_string(), "restore a backup"),
+        (ImportError::Stray(Stray::Value { key: key(), error: record() }).to_string(), "restore a backup"),
+        (ImportError::Incomplete(3).to_string(), "run the import again"),
+        (ExportError::Engine(engine()).to_string(), "run the command again"),
+        (ExportError::Store(store()).to_string(), "run the command again"),
+        (ExportError::Record(record()).to_string(), "the version of its nodes"),
+        (ExportError::AuditKey(3).to_string(), "start the nodes"),
+        (ExportError::Written.to_string(), "stop all nodes"),
+        (ExportError::Twice(acme).to_string(), "restore the engine"),
+        (NotReady::Engine(engine()).to_string(), "run the command again"),
+        (NotReady::Missing.to_string(), "check cluster.etcd_prefix"),
+        (NotReady::Filling.to_string(), "run it again"),
+        (NotReady::Rotating.to_string(), "the two exchanged"),
+        (NotReady::Format { found: 9 }.to_string(), "use that version"),
+    ];
+    for (sentence, step) in sentences {
+        assert!(sentence.contains(step), "{sentence}");
     }
 }
 

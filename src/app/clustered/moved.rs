@@ -35,9 +35,8 @@ pub fn import(settings: &Settings, cluster: &Cluster, progress: Progress<'_>) ->
 }
 
 /// Empties a cluster that an import has begun to fill.
-pub fn give_up(settings: &Settings, cluster: &Cluster) -> Result<(), ClusterError> {
-    let key = master_key(settings)?.short_hash();
-    operate(cluster, GiveUp { cluster, key })
+pub fn give_up(cluster: &Cluster) -> Result<Room, ClusterError> {
+    operate(cluster, GiveUp)
 }
 
 /// Copies the cluster into a new data directory. Without a margin of fencing tokens nobody may be giving some.
@@ -89,16 +88,14 @@ impl Operation for Import<'_> {
     }
 }
 
-struct GiveUp<'a> {
-    cluster: &'a Cluster,
-    key: u64,
-}
+struct GiveUp;
 
-impl Operation for GiveUp<'_> {
-    type Outcome = ();
+impl Operation for GiveUp {
+    type Outcome = Room;
 
-    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), ClusterError> {
-        Ok(moving::give_up(&target(&*engine, self.cluster, self.key)).await?)
+    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Room, ClusterError> {
+        moving::give_up(&*engine).await?;
+        Ok(moving::answered(async || engine.room().await).await?)
     }
 }
 

@@ -13,7 +13,7 @@ const JUNK: &[u8] = b"junk/";
 const MEGABYTE: usize = 1024 * 1024;
 
 /// One megabyte after the other, until `is_enough`, or the engine takes no more.
-async fn fill(etcd: &EtcdServers, is_enough: impl Fn(i64) -> bool) {
+pub async fn fill(etcd: &EtcdServers, is_enough: impl Fn(i64) -> bool) {
     let mut engine = EtcdClient::connect(etcd.addresses()[0]).await.unwrap();
     for number in 0..200 {
         let key = [JUNK, format!("{number}").as_bytes()].concat();
@@ -29,7 +29,7 @@ async fn fill(etcd: &EtcdServers, is_enough: impl Fn(i64) -> bool) {
 }
 
 /// As its operator does.
-async fn tidy_up(etcd: &EtcdServers) {
+pub async fn tidy_up(etcd: &EtcdServers) {
     let mut engine = EtcdClient::connect(etcd.addresses()[0]).await.unwrap();
     engine.delete(JUNK).await.unwrap();
     let newest = engine.newest_revision().await.unwrap();

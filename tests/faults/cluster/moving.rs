@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::etcd::EtcdServers;
+use super::full::{fill, tidy_up};
 use super::nodes::{MASTER_KEY, setup};
 use super::postgres::PostgresServer;
 use crate::backup::equal::shown;
@@ -228,6 +229,52 @@ async fn the_number_of_shards_changes_by_export_and_import() {
     assert!(words.contains("Exported 7 shards") && words.contains("is 1000000000 higher"), "{words}");
 }
 
+fn state_of(etcd: &EtcdServers) -> Value {
+    let output = operator(etcd, 128, MASTER_KEY, &["cluster", "status", "--json"]).output().unwrap();
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()["state"].clone()
+}
+
+fn give_up(etcd: &EtcdServers) -> Output {
+    operator(etcd, 128, MASTER_KEY, &["cluster", "import", "--give-up"]).output().unwrap()
+}
+
+/// Many shards, so that there is a middle; which moment it is killed at does not matter.
+fn kill_import(etcd: &EtcdServers, data_dir: &Path, delay: u64) {
+    let mut command = operator(etcd, 128, MASTER_KEY, &["cluster", "import", "--data-dir", text(data_dir)]);
+    let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(delay));
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+/// Killed after it has begun; the delay that comes next.
+fn interrupted_import(etcd: &EtcdServers, data_dir: &Path) -> u64 {
+    let mut delay = 100;
+    while state_of(etcd).is_null() {
+        kill_import(etcd, data_dir, delay);
+        delay += delay / 2;
+    }
+    assert_eq!(state_of(etcd), "filling", "it was killed too late to be in the middle");
+    delay
+}
+
+#[tokio::test]
+async fn an_import_is_given_up_while_etcd_takes_no_writes() {
+    let Some(etcd) = EtcdServers::start_with(1, &["--quota-backend-bytes=33554432"]) else { return };
+    let mut server = Setup::default().variable("LOCKKEEPER_MASTER_KEY", MASTER_KEY).start();
+    assert!(server.terminate().success());
+    interrupted_import(&etcd, &server.data_dir());
+    fill(&etcd, |_| false).await;
+    let (code, words) = why(&import(&etcd, 128, MASTER_KEY, &server.data_dir()));
+    assert!(code == 1 && words.contains("the engine is full") && words.contains("--give-up"), "{words}");
+    let words = said(&give_up(&etcd));
+    assert!(words.contains("empty again") && words.contains("etcdctl alarm disarm"), "{words}");
+    assert!(state_of(&etcd).is_null());
+    tidy_up(&etcd).await;
+    said(&import(&etcd, 4, MASTER_KEY, &server.data_dir()));
+    assert_eq!(state_of(&etcd), "ready");
+}
+
 #[tokio::test]
 async fn an_import_that_is_killed_leaves_a_cluster_that_no_node_serves_until_it_is_run_again() {
     let Some(etcd) = EtcdServers::start(1) else { return };
@@ -241,37 +288,19 @@ async fn an_import_that_is_killed_leaves_a_cluster_that_no_node_serves_until_it_
 
     let node_home = tempfile::tempdir().unwrap();
     let node = || setup(&etcd, "n1", "");
-    // Many shards, so that there is a middle; which moment it is killed at does not matter.
-    let killed = |delay: u64| {
-        let mut command =
-            operator(&etcd, 128, MASTER_KEY, &["cluster", "import", "--data-dir", text(&server.data_dir())]);
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
-        process.kill().unwrap();
-        process.wait().unwrap();
-    };
-    let state = || -> Value {
-        let output = operator(&etcd, 128, MASTER_KEY, &["cluster", "status", "--json"]).output().unwrap();
-        serde_json::from_slice::<Value>(&output.stdout).unwrap()["state"].clone()
-    };
-    let mut delay = 100;
-    while state().is_null() {
-        killed(delay);
-        delay += delay / 2;
-    }
-    assert_eq!(state(), "filling", "it was killed too late to be in the middle");
+    let delay = interrupted_import(&etcd, &server.data_dir());
     let (code, words) = refusal(&node(), node_home.path());
     assert!(code == 1 && words.contains("being filled") && words.contains("--give-up"), "{words}");
     let to = node_home.path().join("export");
     let (code, words) = why(&export(&etcd, MASTER_KEY, &to, "1"));
     assert!(code == 1 && words.contains("being filled") && !to.exists(), "{words}");
     // Given up, and then done.
-    let give_up = || operator(&etcd, 128, MASTER_KEY, &["cluster", "import", "--give-up"]).output().unwrap();
-    said(&give_up());
-    assert!(state().is_null());
-    let (code, words) = why(&give_up());
+    let words = said(&give_up(&etcd));
+    assert!(words.contains("The cluster is empty again: import into it"), "{words}");
+    assert!(state_of(&etcd).is_null());
+    let (code, words) = why(&give_up(&etcd));
     assert!(code == 1 && words.contains("nothing to give up"), "{words}");
-    killed(delay);
+    kill_import(&etcd, &server.data_dir(), delay);
     said(&import(&etcd, 4, MASTER_KEY, &server.data_dir()));
     let node = node().start_at(node_home.path());
     until_ready(&node).await;
@@ -320,6 +349,12 @@ async fn the_master_key_of_a_cluster_is_replaced_while_it_is_stopped() {
     let other = "3".repeat(64);
     let (code, words) = why(&rotate().env("LOCKKEEPER_MASTER_KEY_NEW", &other).output().unwrap());
     assert!(code == 1 && words.contains("begun with other keys"), "{words}");
+    // With the two exchanged it goes back.
+    let revert = || rotate().env("LOCKKEEPER_MASTER_KEY", NEW).env("LOCKKEEPER_MASTER_KEY_NEW", MASTER_KEY).output();
+    said(&revert().unwrap());
+    node.start_again();
+    until_ready(&node).await;
+    assert!(node.terminate().success());
     said(&rotate().output().unwrap());
     let words = said(&rotate().output().unwrap());
     assert!(words.contains("has the new key already"), "{words}");
