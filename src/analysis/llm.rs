@@ -25,6 +25,9 @@ use crate::outbound::{self, LazyClient, error_chain};
 /// Enough for the largest patch with every character escaped, and the server's own fields.
 const RESPONSE_BYTES_MAX: usize = 512 * 1024;
 
+/// The largest request besides its part of the log: the instructions, the stages and steps with their actions, the error.
+pub const BESIDES_LOG_BYTES_MAX: usize = 64 * 1024;
+
 /// Shared by all analyses.
 static CLIENT: LazyClient = LazyClient::new();
 
@@ -61,7 +64,7 @@ pub struct LlmSettings {
     pub key: Option<ApiKey>,
     /// The limit for the whole exchange.
     pub timeout: Duration,
-    /// The amount of the log that is sent.
+    /// The largest part of the log that is sent, as it stands in the request.
     pub max_log_bytes: usize,
 }
 
@@ -90,8 +93,9 @@ impl Llm {
             "response_format": {"type": "json_object"},
             "stream": false,
         });
-        let limit = self.settings.timeout;
-        let exchange = tokio::time::timeout(limit, self.exchange(body.to_string()));
+        let (body, limit) = (body.to_string(), self.settings.timeout);
+        debug_assert!(body.len() <= self.settings.max_log_bytes + BESIDES_LOG_BYTES_MAX, "{} bytes", body.len());
+        let exchange = tokio::time::timeout(limit, self.exchange(body));
         let answer = exchange.await.map_err(|_| EngineError::TimedOut(limit.as_secs()))??;
         answer::finding(&answer, &prompt.sent)
     }

@@ -1,9 +1,13 @@
 //! The prompt for a model: the case within its size limits, without secrets.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::scrub::{KeyBlocks, scrubbed};
+use crate::analysis::plain::plain;
 use crate::analysis::{Case, CaseLine, CaseStage, Category, EVIDENCE_MAX, SUMMARY_CHARACTERS_MAX, clipped};
 use crate::domain::{StageStatus, StepStatus};
 
@@ -12,10 +16,14 @@ pub(super) type Mask = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 /// The part of a line that is sent.
 const LINE_CHARACTERS_MAX: usize = 1000;
+/// With a small limit for the log, a line has at most this share of it, so that the last line always fits.
+const LINE_SHARE: usize = 8;
 /// The part of an action or an error that is sent.
 const TEXT_CHARACTERS_MAX: usize = 2000;
-/// The size of a line besides its text.
-const LINE_OVERHEAD_BYTES: usize = 8;
+/// The size of stages, steps and their actions, as sent: a pipeline may have a thousand steps.
+const STAGES_BYTES_MAX: usize = 32 * 1024;
+/// The steps that are named as changed if all of them are too many.
+const CHANGED_STEPS_MAX: usize = 32;
 /// The share of the limit for the beginning of the failed step's output; the rest is for its end.
 const HEAD_QUARTERS: usize = 1;
 const HIDDEN: &str = "***";
@@ -77,18 +85,26 @@ struct PromptSection {
 }
 
 pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> Prompt<'a> {
-    let clean = |text: &str| scrubbed(&mask(text));
+    let clean = |text: &str| cleaned(text, mask);
     let short = |text: &str| clipped(&clean(text), TEXT_CHARACTERS_MAX);
-    let chosen = chosen(case, max_log_bytes);
+    let line_characters_max = LINE_CHARACTERS_MAX.min(max_log_bytes / LINE_SHARE);
     let mut hidden = KeyBlocks::default();
     let hidden: Vec<bool> = case.lines.iter().map(|line| hidden.hides(&line.text)).collect();
+    let text_of = |at: usize| match hidden[at] {
+        true => HIDDEN.to_owned(),
+        false => clipped(&clean(&case.lines[at].text), line_characters_max),
+    };
     let mut log: Vec<PromptSection> = Vec::new();
-    let mut sent = Vec::new();
-    for at in chosen {
+    let mut sent: Vec<SentLine<'a>> = Vec::new();
+    for (at, text) in chosen(case, max_log_bytes, &clean, text_of) {
         let line = &case.lines[at];
-        let text = if hidden[at] { HIDDEN.to_owned() } else { clipped(&clean(&line.text), LINE_CHARACTERS_MAX) };
-        let (stage, step) = (clean(line.stage.as_str()), clean(line.step.as_str()));
-        match log.last_mut().filter(|section| section.stage == stage && section.step == step) {
+        // Names are masked once per run of lines, not for each of thousands.
+        let (stage, step) =
+            match sent.last().filter(|last| (&last.line.stage, &last.line.step) == (&line.stage, &line.step)) {
+                Some(last) => (last.stage.clone(), last.step.clone()),
+                None => (clean(line.stage.as_str()), clean(line.step.as_str())),
+            };
+        match log.iter_mut().rfind(|section| section.stage == stage && section.step == step) {
             Some(section) => section.lines.push((line.number, text)),
             None => {
                 log.push(PromptSection { stage: stage.clone(), step: step.clone(), lines: vec![(line.number, text)] })
@@ -96,7 +112,7 @@ pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> P
         }
         sent.push(SentLine { stage, step, line });
     }
-    let case_for_model = PromptCase {
+    let mut case_for_model = PromptCase {
         organization: clean(case.organization.as_str()),
         pipeline: clean(case.pipeline.as_str()),
         environment: clean(case.environment.as_str()),
@@ -109,7 +125,49 @@ pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> P
         }),
         log,
     };
+    case_for_model.shorten_stages();
     Prompt { system: instructions(), user: json!(case_for_model).to_string(), sent }
+}
+
+/// Without secrets, escape sequences and everything that looks like a credential.
+fn cleaned(text: &str, mask: &Mask) -> String {
+    let mut keys = KeyBlocks::default();
+    let masked = mask(text);
+    let lines = masked.split('\n').map(|line| match plain(line) {
+        _ if keys.hides(line) => HIDDEN.to_owned(),
+        Cow::Borrowed(line) => line.to_owned(),
+        // Escape sequences may have stood within a secret.
+        Cow::Owned(line) => mask(&line),
+    });
+    scrubbed(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+impl PromptCase {
+    /// Leaves out the least useful parts until stages and steps are within their limit.
+    fn shorten_stages(&mut self) {
+        let is_failed = |step: &PromptStep| step.status == StepStatus::Failed.as_str();
+        if self.stages_are_too_large() {
+            let steps = self.stages.iter_mut().flat_map(|stage| &mut stage.steps);
+            steps.filter(|step| !is_failed(step)).for_each(|step| step.action.clear());
+        }
+        if self.stages_are_too_large() {
+            self.stages.iter_mut().for_each(|stage| stage.steps.retain(is_failed));
+            self.last_success.iter_mut().for_each(|success| success.changed_steps.truncate(CHANGED_STEPS_MAX));
+        }
+        if self.stages_are_too_large() {
+            self.stages.clear();
+        }
+    }
+
+    fn stages_are_too_large(&self) -> bool {
+        bytes_as_sent(&(&self.stages, &self.last_success)) > STAGES_BYTES_MAX
+    }
+}
+
+/// The size within the body of a request, where the prompt, which is JSON, is a string of JSON.
+fn bytes_as_sent(part: &impl Serialize) -> usize {
+    const QUOTES: usize = 2;
+    Value::String(json!(part).to_string()).to_string().len() - QUOTES
 }
 
 fn prompt_stage(stage: &CaseStage, short: &impl Fn(&str) -> String) -> PromptStage {
@@ -127,32 +185,52 @@ fn prompt_stage(stage: &CaseStage, short: &impl Fn(&str) -> String) -> PromptSta
     }
 }
 
-/// The lines to send, in order: the end and the beginning of the failed step's output, then the end of the rest.
-fn chosen(case: &Case, max_bytes: usize) -> Vec<usize> {
+/// The lines to send, by their place, with their texts: the end and the beginning of the failed step's output, then the end
+/// of the rest. They take at most `max_bytes` as sent.
+fn chosen(
+    case: &Case,
+    max_bytes: usize,
+    clean: &impl Fn(&str) -> String,
+    text_of: impl Fn(usize) -> String,
+) -> BTreeMap<usize, String> {
     let failed = case.stages.iter().rev().find(|stage| stage.status == StageStatus::Failed);
     let failed = failed.and_then(|stage| {
         stage.steps.iter().rev().find(|step| step.status == StepStatus::Failed).map(|step| (&stage.name, &step.name))
     });
     let is_in_focus = |line: &CaseLine| failed.is_none_or(|(stage, step)| line.stage == *stage && line.step == *step);
     let (focus, rest): (Vec<usize>, Vec<usize>) = (0..case.lines.len()).partition(|at| is_in_focus(&case.lines[*at]));
-    let cost = |at: usize| clipped(&case.lines[at].text, LINE_CHARACTERS_MAX).len() + LINE_OVERHEAD_BYTES;
-    let mut left = max_bytes;
-    let mut chosen = vec![false; case.lines.len()];
+    let mut left = max_bytes.saturating_sub("[]".len());
+    let (mut chosen, mut sections) = (BTreeMap::new(), HashSet::new());
     let mut take = |places: &mut dyn Iterator<Item = usize>, reserve: usize| {
         for at in places {
-            if chosen[at] {
+            if chosen.contains_key(&at) {
                 continue;
             }
-            match left.checked_sub(cost(at)).filter(|left| *left >= reserve) {
-                Some(after) => (left, chosen[at]) = (after, true),
-                None => break,
-            }
+            let (line, text) = (&case.lines[at], text_of(at));
+            let section = (&line.stage, &line.step);
+            let begins = !sections.contains(&section);
+            let bytes = line_bytes(line.number, &text) + if begins { section_bytes(line, clean) } else { 0 };
+            let Some(after) = left.checked_sub(bytes).filter(|left| *left >= reserve) else { break };
+            left = after;
+            sections.insert(section);
+            chosen.insert(at, text);
         }
     };
     take(&mut focus.iter().rev().copied(), max_bytes / 4 * HEAD_QUARTERS);
     take(&mut focus.iter().copied(), 0);
     take(&mut rest.iter().rev().copied(), 0);
-    (0..chosen.len()).filter(|at| chosen[*at]).collect()
+    chosen
+}
+
+/// With the comma after it.
+fn line_bytes(number: u32, text: &str) -> usize {
+    bytes_as_sent(&(number, text)) + ",".len()
+}
+
+/// Of the section that a line begins, without lines; with the comma after it.
+fn section_bytes(line: &CaseLine, clean: &impl Fn(&str) -> String) -> usize {
+    let (stage, step) = (clean(line.stage.as_str()), clean(line.step.as_str()));
+    bytes_as_sent(&PromptSection { stage, step, lines: Vec::new() }) + ",".len()
 }
 
 fn instructions() -> String {

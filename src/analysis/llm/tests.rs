@@ -42,12 +42,16 @@ impl Model {
     }
 
     fn engine(&self) -> Llm {
+        self.engine_with(8 * 1024)
+    }
+
+    fn engine_with(&self, max_log_bytes: usize) -> Llm {
         let settings = LlmSettings {
             url: self.url.clone(),
             model: "small".to_owned(),
             key: Some(ApiKey::new(KEY)),
             timeout: Duration::from_secs(1),
-            max_log_bytes: 8 * 1024,
+            max_log_bytes,
         };
         Llm::new(settings, |text| text.replace(SECRET, "***")).unwrap()
     }
@@ -207,6 +211,88 @@ async fn the_sent_part_of_a_long_log_is_limited() {
     let request = model.asked.await.unwrap();
     assert!(request.contains("line 1 ä") && request.contains("line 4999 ä") && !request.contains("line 2500 ä"));
     assert!(request.len() < 16 * 1024, "{}", request.len());
+}
+
+/// The body of the request for a case.
+async fn asked(case: &Case, max_log_bytes: usize) -> Value {
+    let model = Model::answering(http("503 Service Unavailable", "")).await;
+    model.engine_with(max_log_bytes).analyse(case).await.unwrap_err();
+    let request = model.asked.await.unwrap();
+    let (_, body) = request.split_once("\r\n\r\n").unwrap();
+    assert!(body.len() <= max_log_bytes + BESIDES_LOG_BYTES_MAX, "{} bytes", body.len());
+    serde_json::from_str(body).unwrap()
+}
+
+fn told(body: &Value) -> Value {
+    serde_json::from_str(body["messages"][1]["content"].as_str().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn the_part_of_the_log_is_within_its_limit_whatever_its_lines_are_made_of() {
+    let mut case = case();
+    let line = case.lines[1].clone();
+    for text in ["", "x", "\"", "\\", "\t\r", "𝄞", "\u{1b}[1m\u{0}", "https://a@b "] {
+        for length in [1, 40, 2000] {
+            let text = text.repeat(length);
+            let step = |number: u32| Identifier::parse(if number < 2000 { "build" } else { "run" }).unwrap();
+            let lines =
+                (1..3000).map(|number| CaseLine { number, text: text.clone(), step: step(number), ..line.clone() });
+            case.lines = lines.collect();
+            for limit in [1024, 8 * 1024] {
+                let log = told(&asked(&case, limit).await)["log"].clone();
+                let as_sent = Value::String(log.to_string()).to_string().len() - "\"\"".len();
+                assert!(as_sent <= limit, "{as_sent} bytes of {text:.20}, at most {limit}");
+                let last = log.as_array().unwrap().last().and_then(|part| part["lines"].as_array()?.last().cloned());
+                assert_eq!(last.unwrap()[0], 2999, "the last line of {text:.20} is not sent");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pipeline_of_many_steps_is_shortened_to_the_failed_one() {
+    let mut case = case();
+    let failed = case.stages[0].clone();
+    let name = |kind: &str, number: usize| Identifier::parse(&format!("{kind}-{number}")).unwrap();
+    case.error = Some("\"".repeat(5000).into());
+    for (steps, length) in [(2, 10), (2, 4000), (32, 4000), (32, 10)] {
+        let step = |number: usize| CaseStep {
+            name: name("a-step-with-quite-a-long-name", number),
+            status: StepStatus::Succeeded,
+            exit_code: Some(0),
+            action: "\"".repeat(length),
+        };
+        let stage = |number: usize| CaseStage {
+            name: name("a-stage-with-quite-a-long-name", number),
+            status: StageStatus::Succeeded,
+            steps: (0..steps).map(step).collect(),
+            ..failed.clone()
+        };
+        case.stages = (0..31).map(stage).chain([failed.clone()]).collect();
+        let changed = (0..1024).map(|number| format!("a-stage-with-quite-a-long-name/{number}"));
+        case.last_success.as_mut().unwrap().actions_differ = changed.take(32 * steps).collect();
+        let told = told(&asked(&case, 8 * 1024).await);
+        let stages = told["stages"].as_array().unwrap();
+        assert_eq!(stages.len(), 32, "with {steps} steps of {length}");
+        assert_eq!(stages[31]["steps"][0]["action"], "sh deploy.sh --password *** ***");
+        let is_whole = stages[0]["steps"][0]["action"] == "\"".repeat(length);
+        assert_eq!(is_whole, (steps, length) == (2, 10), "with {steps} steps of {length}");
+    }
+}
+
+#[tokio::test]
+async fn escape_sequences_and_scripts_hide_no_secret() {
+    let mut case = case();
+    let (head, tail) = SECRET.split_at(5);
+    case.lines[0].text = "\u{1b}[32mghp_0123456789abcdefghij\u{1b}[0m is used".to_owned();
+    case.lines[1].text = format!("\u{1b}[1m{head}\u{1b}[0m{tail} is red");
+    case.stages[0].steps[0].action =
+        "cat > key <<END\n-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0\n-----END PRIVATE KEY-----\nEND\nls"
+            .to_owned();
+    let told = told(&asked(&case, 8 * 1024).await);
+    assert_eq!(told["log"][0]["lines"][0], json!([1, "*** is used"]));
+    assert_eq!(told["log"][0]["lines"][1], json!([2, "*** is red"]));
+    assert_eq!(told["stages"][0]["steps"][0]["action"], "cat > key <<END\n***\n***\n***\nEND\nls");
 }
 
 #[tokio::test]
