@@ -34,7 +34,7 @@
 //!    `runner::mask::tests::no_secret_is_shown_in_whatever_pieces_it_comes`; in the store:
 //!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`; of a webhook:
 //!    `tests/api/webhooks/managing.rs::a_secret_is_shown_once_and_lies_nowhere_in_the_clear`; sent to a model or pushed to a repository:
-//!    `tests/deployments/analyses/model.rs`, `tests/deployments/fixes/pushing.rs`.
+//!    `tests/deployments/analyses/model.rs`, `tests/deployments/analysis_answers.rs`, `tests/deployments/fixes/pushing.rs`.
 //! 9. An input that causes a 500: `tests/api/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
 //! 10. A request executed twice under one `Idempotency-Key`:
 //!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`; because of the keys of

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod analyses;
+mod analysis_answers;
 mod analysis_catalogue;
 mod approving;
 mod cancelling;

@@ -35,12 +35,14 @@ pub struct Response {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: String,
+    /// Bytes at the end of the body that are announced and never sent: the connection is closed before.
+    pub missing_bytes: usize,
 }
 
 impl Response {
     pub fn json(status: u16, body: &Value) -> Self {
         let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
-        Self { status, headers, body: body.to_string() }
+        Self { status, headers, body: body.to_string(), missing_bytes: 0 }
     }
 
     pub fn with(mut self, name: &str, value: &str) -> Self {
@@ -101,10 +103,12 @@ async fn serve(
 ) -> std::io::Result<()> {
     let request = read(&mut socket).await?;
     recorded.lock().unwrap().push(request.clone());
-    let Response { status, headers, body } = answer(request).await;
+    let Response { status, headers, body, missing_bytes } = answer(request).await;
     let mut text = format!("HTTP/1.1 {status} Recorded\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
     headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
-    socket.write_all(format!("{text}\r\n{body}").as_bytes()).await?;
+    let sent = &body.as_bytes()[..body.len() - missing_bytes];
+    socket.write_all(format!("{text}\r\n").as_bytes()).await?;
+    socket.write_all(sent).await?;
     socket.shutdown().await
 }
 

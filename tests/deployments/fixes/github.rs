@@ -91,9 +91,9 @@ async fn every_refusal_is_told_apart_and_asked_again_it_goes_on_without_another_
     let analysis = harness.analysis().await;
     let elsewhere = format!("{}/elsewhere", contract.address());
     let limited = || fault(403, "API rate limit exceeded for user ID 1.").with("X-RateLimit-Remaining", "0");
-    let not_json = Response { status: 201, headers: Vec::new(), body: "<html>".to_owned() };
+    let not_json = Response { body: "<html>".to_owned(), ..Response::json(201, &json!(null)) };
     let not_a_link = Response::json(201, &json!({ "html_url": "javascript:alert(1)", "number": 1 }));
-    let huge = Response { status: 201, headers: Vec::new(), body: " ".repeat(2 * 1024 * 1024) };
+    let huge = Response { body: " ".repeat(2 * 1024 * 1024), ..Response::json(201, &json!(null)) };
     let cases = [
         (fault(401, "Bad credentials"), "authentication"),
         (fault(403, "Resource not accessible by personal access token"), "forbidden"),
