@@ -34,7 +34,9 @@ pub use belonging::{more_skipped, organization_of_left, organization_of_pointer}
 pub use environments::Environments;
 pub use environments::census::Census;
 pub use environments::claiming::Patience;
-pub use environments::deployment_reading::{ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound};
+pub use environments::deployment_reading::{
+    ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound, DroppedEntry,
+};
 pub use environments::past::UtilisationFound;
 pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
 pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};

@@ -7,6 +7,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 
+use super::dropped_logs::DroppedLogRemoval;
 use super::opening::RealmsHere;
 use super::{census, certificates};
 use crate::archive::Archive;
@@ -41,9 +42,6 @@ const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
 const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while logs take too much space: each looks up the deployment of every log.
 const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
-
-/// Logs that are read at once in order to be removed from the store of logs.
-const DROPPED_LOGS_AT_ONCE: usize = 100;
 
 /// The process and its realms, as their chores see them.
 pub struct House {
@@ -249,30 +247,11 @@ async fn seal_events(realm: Arc<Realm>) {
 
 /// Removes from the store of logs what deployments have left there that are no longer kept.
 async fn remove_dropped_logs(realm: Arc<Realm>, archive: Archive) {
-    let (mut every, mut fails) = (tokio::time::interval(FILES_SWEPT_EVERY), false);
+    let (mut every, mut removal) = (tokio::time::interval(FILES_SWEPT_EVERY), DroppedLogRemoval::default());
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        let removed = remove_some_dropped_logs(&realm, &archive).await;
-        if let (Err(error), false) = (&removed, fails) {
-            tracing::warn!(error, "cannot remove old logs from the store of logs; trying again until it works");
-        }
-        fails = removed.is_err();
-    }
-}
-
-async fn remove_some_dropped_logs(realm: &Realm, archive: &Archive) -> Result<(), String> {
-    loop {
-        let dropped = realm.environments.dropped_logs(DROPPED_LOGS_AT_ONCE).map_err(|error| error.to_string())?;
-        for log in &dropped {
-            if !archive.remove(log).await.map_err(|error| error.to_string())? {
-                return Ok(());
-            }
-            realm.environments.log_is_removed(log).await.map_err(|error| error.to_string())?;
-        }
-        if dropped.len() < DROPPED_LOGS_AT_ONCE {
-            return Ok(());
-        }
+        removal.round(&(&*realm, &archive)).await;
     }
 }
 

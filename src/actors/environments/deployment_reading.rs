@@ -28,6 +28,14 @@ pub struct ApprovalFound {
     pub record: ApprovalRecord,
 }
 
+/// The record of a deployment that was dropped, and may have left its log in the store.
+#[derive(Debug)]
+pub struct DroppedEntry {
+    pub key: Vec<u8>,
+    /// An error if it cannot be read.
+    pub log: Result<DroppedLog, StoreError>,
+}
+
 /// All given conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeploymentFilter {
@@ -155,15 +163,16 @@ impl Environments {
         self.services().records.log_parts(organization, id)
     }
 
-    /// Up to so many logs that may still be in the store although their deployments are no longer kept.
-    pub fn dropped_logs(&self, limit: usize) -> Result<Vec<DroppedLog>, StoreError> {
-        let found = self.services().store().scan(keys::DROPPED_LOGS, &end_of_prefix(keys::DROPPED_LOGS), limit)?;
-        let dropped = |(key, record): &(Vec<u8>, Vec<u8>)| {
-            let unreadable = || StoreError::Read("a dropped log cannot be read".to_owned());
+    /// Up to so many logs that may still be in the store although their deployments are no longer kept, after this key.
+    pub fn dropped_logs(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError> {
+        let from = after.map_or_else(|| keys::DROPPED_LOGS.to_vec(), |after| [after, &[0]].concat());
+        let found = self.services().store().scan(&from, &end_of_prefix(keys::DROPPED_LOGS), limit)?;
+        let dropped = |key: &[u8], record: &[u8]| {
+            let unreadable = || StoreError::Read("its key does not belong to a dropped log".to_owned());
             let (organization, deployment) = keys::parse_dropped_log(key).ok_or_else(unreadable)?;
             Ok(DroppedLog { organization, deployment, parts: readable(stored::decode_log_parts(record))? })
         };
-        found.iter().map(dropped).collect()
+        Ok(found.into_iter().map(|(key, record)| DroppedEntry { log: dropped(&key, &record), key }).collect())
     }
 
     /// The store of logs has nothing of it any more.
