@@ -35,19 +35,11 @@ impl Directory {
                 Ok(()) | Err(_) => {}
             }
         }
-        let written = dir.join(format!(".{name}.{}", self.node));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&written)?;
-        let mut from = 0;
-        loop {
-            let piece = body.piece(from)?;
-            if piece.is_empty() {
-                break;
-            }
-            file.write_all(&piece)?;
-            from += piece.len() as u64;
-        }
-        file.sync_all()?;
-        fs::rename(written, dir.join(name))?;
+        let written = dir.join(format!("{}{}", unfinished(name), self.node));
+        let put = write(&written, body).and_then(|()| fs::rename(&written, dir.join(name)));
+        // Those of uploads that were killed, and the own one if it failed.
+        remove_unfinished(&dir, name);
+        put?;
         File::open(dir)?.sync_all()
     }
 
@@ -72,8 +64,11 @@ impl Directory {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        // With the last part; the one of the organization may be needed again at once.
-        path.parent().map(fs::remove_dir);
+        if let Some(dir) = path.parent() {
+            remove_unfinished(dir, &names[2]);
+            // With the last part; the one of the organization may be needed again at once.
+            fs::remove_dir(dir).ok();
+        }
         Ok(())
     }
 
@@ -85,5 +80,33 @@ impl Directory {
 
     fn path(&self, names: &[String; 3]) -> PathBuf {
         names.iter().fold(self.root.clone(), |path, name| path.join(name))
+    }
+}
+
+/// The beginning of the names of files in which this object is written; the name of the node follows.
+fn unfinished(name: &str) -> String {
+    format!(".{name}.")
+}
+
+fn write(path: &Path, body: &Uploaded) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+    let mut from = 0;
+    loop {
+        let piece = body.piece(from)?;
+        if piece.is_empty() {
+            return file.sync_all();
+        }
+        file.write_all(&piece)?;
+        from += piece.len() as u64;
+    }
+}
+
+/// One node writes a part, so no other upload of it is under way. Best effort: the next upload or the removal tries again.
+fn remove_unfinished(dir: &Path, name: &str) {
+    let prefix = unfinished(name);
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            fs::remove_file(entry.path()).ok();
+        }
     }
 }

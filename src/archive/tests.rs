@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod moto;
+mod removing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
