@@ -1,5 +1,7 @@
 //! Why the store of logs could not do something.
 
+use std::io;
+
 /// Without addresses of objects and without secrets: it is logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
@@ -19,8 +21,12 @@ impl StoreFailure {
     }
 }
 
-impl From<std::io::Error> for StoreFailure {
-    fn from(error: std::io::Error) -> Self {
-        Self::passing(error.to_string())
+impl From<io::Error> for StoreFailure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // Of one object, and answered at once.
+            io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => Self::lasting(error.to_string()),
+            _ => Self::passing(error.to_string()),
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Brings the parts of a log to this node: from the store, or from the node that wrote them. What is here is a prefix of what is
-//! there, since logs only grow; so a part that is here in part is continued.
+//! Brings the parts of a log to this node: from the node that wrote them while it lives, otherwise from the store. A log only grows, so
+//! each copy is a prefix of the part at its node, and is continued.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,20 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::error::StoreFailure;
+use super::sources::{PART_BYTES_MAX, Sources, part_target};
 use super::store::LogStore;
-use super::uploads::UploadProgress;
+use super::uploads::UploadControl;
 use crate::domain::{DeploymentId, DroppedLog, Identifier, LogPart};
 use crate::logs::{LogCopy, LogFile, LogId, Logs};
-use crate::peers::{Forward, PeerClient};
+use crate::peers::PeerClient;
 use crate::shares::{Capacity, Places};
 
-/// The largest piece of a part that one node asks another for, or the store.
-pub const PART_BYTES_MAX: usize = 1024 * 1024;
-/// For a piece from another node.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 /// Parts that are fetched at once: each holds a piece in memory.
 const FETCHES_MAX: usize = 8;
 /// Those that wait for it.
@@ -36,8 +32,8 @@ pub struct ArchiveOptions {
     pub store: Option<LogStore>,
     pub client: PeerClient,
     pub urls: NodeUrls,
-    /// What is being uploaded.
-    pub uploads: Option<watch::Receiver<UploadProgress>>,
+    /// `None` without a store.
+    pub uploads: Option<UploadControl>,
     /// How many organizations share this node.
     pub organizations: usize,
 }
@@ -47,7 +43,12 @@ pub struct ArchiveOptions {
 pub struct Archive(Option<Arc<Inner>>);
 
 struct Inner {
-    options: ArchiveOptions,
+    /// The name of this node.
+    node: String,
+    logs: Logs,
+    sources: Sources,
+    urls: NodeUrls,
+    uploads: Option<UploadControl>,
     fetches: Places,
     /// Those that are fetched, so that no two requests write the same file.
     under_way: Mutex<HashMap<LogFile, Arc<tokio::sync::Mutex<()>>>>,
@@ -58,6 +59,11 @@ struct Inner {
 pub enum Unavailable {
     #[error("{why}, and {node}, which wrote a part of this log, {}; {}", .unreached, help(.why, .node))]
     Node { node: Arc<str>, unreached: String, why: StoreState },
+    #[error(
+        "the store of logs does not work, and {node}, which wrote a part of this log, no longer has it; it can be read when the \
+         store works again"
+    )]
+    Store { node: Arc<str> },
     #[error("too many logs are being fetched: {0}")]
     Busy(String),
     #[error("this organization has used its space for logs on the node that answers; the oldest are being removed")]
@@ -66,7 +72,13 @@ pub enum Unavailable {
     Disk(#[from] io::Error),
 }
 
-/// The state of a part in the store.
+/// Why a part cannot be fetched from the node that wrote it.
+enum NodeState {
+    Without,
+    Unreached(String),
+}
+
+/// Why a part cannot be fetched from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreState {
     None,
@@ -94,17 +106,14 @@ fn help(why: &StoreState, node: &str) -> String {
     }
 }
 
-/// The request for a part of a log that another node has, from this byte on.
-pub fn part_target(organization: &Identifier, deployment: DeploymentId, number: u32, from: u64) -> String {
-    format!("/cluster/logs/{organization}/{deployment}/{number}?from={from}")
-}
-
 impl Archive {
     /// Without one, as on one machine, everything is here.
     pub fn new(options: ArchiveOptions) -> Self {
-        let capacity = |most| Capacity::turns(most).among(options.organizations);
+        let ArchiveOptions { node, logs, store, client, urls, uploads, organizations } = options;
+        let capacity = |most| Capacity::turns(most).among(organizations);
         let fetches = Places::new("log_fetches", capacity(FETCHES_MAX), capacity(FETCHES_WAITING_MAX));
-        Self(Some(Arc::new(Inner { options, fetches, under_way: Mutex::default() })))
+        let (sources, under_way) = (Sources::new(store, client), Mutex::default());
+        Self(Some(Arc::new(Inner { node, logs, sources, urls, uploads, fetches, under_way })))
     }
 
     /// Brings all parts of a log here, and says which they are. A part that its node has removed is passed over, as on one
@@ -125,21 +134,23 @@ impl Archive {
 
     /// Removes from the store what a deployment has left there. Does nothing without a store.
     pub async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure> {
-        let Some((inner, store)) = self.0.as_ref().and_then(|inner| Some((inner, inner.options.store.as_ref()?)))
-        else {
+        let Some((inner, store)) = self.0.as_ref().and_then(|inner| Some((inner, inner.sources.store()?))) else {
             return Ok(false);
         };
         for part in log.parts.iter().filter(|part| part.in_store) {
-            store.remove(&inner.options.logs.file(&log.organization, log.deployment, part.number)).await?;
+            store.remove(&inner.logs.file(&log.organization, log.deployment, part.number)).await?;
         }
         Ok(true)
     }
 
-    /// Waits until everything is uploaded, unless the store fails.
+    /// Uploads everything that is not in the store yet, as far as this much time and the store allow.
     pub async fn finish_uploads(&self, patience: Duration) {
-        let Some(mut uploads) = self.0.as_ref().and_then(|inner| inner.options.uploads.clone()) else { return };
-        let done = uploads.wait_for(|now| now.fails || now.waiting + now.running == 0);
-        tokio::time::timeout(patience, done).await.ok();
+        let Some(uploads) = self.0.as_ref().and_then(|inner| inner.uploads.as_ref()) else { return };
+        tokio::time::timeout(patience, uploads.finish()).await.ok();
+        let left = uploads.left();
+        if left > 0 {
+            tracing::warn!(left, "stopped before all logs were uploaded; they are when this node starts again");
+        }
     }
 }
 
@@ -150,10 +161,10 @@ impl Inner {
         deployment: DeploymentId,
         part: &LogPart,
     ) -> Result<(), Unavailable> {
-        let logs = &self.options.logs;
+        let logs = &self.logs;
         let file = logs.file(organization, deployment, part.number);
-        let is_own = *part.node == *self.options.node;
-        if is_own && (logs.has(&file) || !part.in_store || self.options.store.is_none()) {
+        let is_own = *part.node == *self.node;
+        if is_own && (logs.has(&file) || !part.in_store || self.sources.store().is_none()) {
             return Ok(());
         }
         let _place =
@@ -179,60 +190,67 @@ impl Inner {
         part: &LogPart,
         is_own: bool,
     ) -> Result<(), Unavailable> {
-        let was_here = self.options.logs.has(file);
-        let (logs, of, whose) = (self.options.logs.clone(), file.clone(), organization.clone());
-        let mut copy = blocking(move || logs.copy_of(&of, &whose)).await?;
-        let why = match self.options.store.as_ref().filter(|_| part.in_store) {
-            None => StoreState::None,
-            Some(store) => {
-                let pulled;
-                (copy, pulled) = pull(copy, |from| store.get(file, from, PART_BYTES_MAX)).await?;
-                match pulled {
-                    Ok(true) => return Ok(blocking(|| copy.finish()).await?),
-                    Ok(false) => StoreState::Without,
-                    Err(error) => {
-                        tracing::warn!(deployment = %file.deployment, %error, "cannot read a log from the store of logs");
-                        StoreState::Failed
-                    }
-                }
-            }
-        };
-        // What is here was whole when it was fetched, and a part of this node's own that is nowhere was removed.
-        if was_here || is_own {
+        let was_here = self.logs.has(file);
+        let (logs, of, whose) = (self.logs.clone(), file.clone(), organization.clone());
+        let copy = blocking(move || logs.copy_of(&of, &whose)).await?;
+        // The node first: the store may have the part as it was after an earlier stage.
+        let (copy, pulled) = self.pull_from_node(copy, organization, file, part, is_own).await?;
+        let Err(at_node) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
+        let (copy, pulled) = self.pull_from_store(copy, file, part).await?;
+        let Err(in_store) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
+        // What is here was whole when it was fetched.
+        if was_here {
             return Ok(());
         }
-        let unavailable =
-            |unreached: String| Unavailable::Node { node: part.node.clone(), unreached, why: why.clone() };
-        let Some(url) = (self.options.urls)(&part.node) else {
-            return Err(unavailable("is not there".to_owned()));
-        };
-        let asked = |from| self.ask(&part.node, &url, part_target(organization, file.deployment, part.number, from));
-        let (copy, pulled) = pull(copy, asked).await?;
-        // Without a copy, its node has removed it.
-        if pulled.map_err(|error| unavailable(format!("does not answer ({error})")))? {
-            blocking(|| copy.finish()).await?;
+        let node = part.node.clone();
+        match (at_node, in_store) {
+            (NodeState::Unreached(unreached), why) => Err(Unavailable::Node { node, unreached, why }),
+            (NodeState::Without, StoreState::Failed) => Err(Unavailable::Store { node }),
+            // It was removed.
+            (NodeState::Without, StoreState::None | StoreState::Without) => Ok(()),
         }
-        Ok(())
     }
 
-    /// `None` if the other node does not have it.
-    async fn ask(&self, node: &str, url: &str, target: String) -> Result<Option<Vec<u8>>, StoreFailure> {
-        let (headers, body, request_id) = (Vec::new(), Vec::new(), "log-part");
-        let forward =
-            Forward { method: "GET", target: &target, headers, body, request_id, client: None, encrypted: false };
-        let answered = async {
-            let answer = self.options.client.send((node, url), forward).await;
-            let answer = answer.map_err(|error| StoreFailure::passing(error.to_string()))?;
-            match answer.status {
-                200 if answer.length().is_some_and(|length| length <= PART_BYTES_MAX as u64) => {
-                    Ok(Some(answer.whole().await.map_err(StoreFailure::passing)?.to_vec()))
-                }
-                204 => Ok(None),
-                status => Err(StoreFailure::passing(format!("it answered {status}"))),
-            }
+    async fn pull_from_node(
+        &self,
+        copy: LogCopy,
+        organization: &Identifier,
+        file: &LogFile,
+        part: &LogPart,
+        is_own: bool,
+    ) -> Result<(LogCopy, Result<(), NodeState>), Unavailable> {
+        if is_own {
+            return Ok((copy, Err(NodeState::Without)));
+        }
+        let Some(url) = (self.urls)(&part.node) else {
+            return Ok((copy, Err(NodeState::Unreached("is not there".to_owned()))));
         };
-        let slow = |_| StoreFailure::passing("it took too long");
-        tokio::time::timeout(ANSWERED_WITHIN, answered).await.map_err(slow)?
+        let target = |from| part_target(organization, file.deployment, part.number, from);
+        let (copy, pulled) = pull(copy, |from| self.sources.ask_node((&part.node, &url), target(from))).await?;
+        let pulled = match pulled {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(NodeState::Without),
+            Err(error) => Err(NodeState::Unreached(format!("does not answer ({error})"))),
+        };
+        Ok((copy, pulled))
+    }
+
+    async fn pull_from_store(
+        &self,
+        copy: LogCopy,
+        file: &LogFile,
+        part: &LogPart,
+    ) -> Result<(LogCopy, Result<(), StoreState>), Unavailable> {
+        let Some(store) = self.sources.store().filter(|_| part.in_store) else {
+            return Ok((copy, Err(StoreState::None)));
+        };
+        let (copy, pulled) = pull(copy, |from| self.sources.ask_store(store, file, from)).await?;
+        let pulled = match pulled {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreState::Without),
+            Err(_) => Err(StoreState::Failed),
+        };
+        Ok((copy, pulled))
     }
 }
 

@@ -7,23 +7,29 @@
 //! - `error`: why the store could not do it
 //! - `object`: where a part lies in the store; what is uploaded of it
 //! - `s3`, `directory`: the two kinds of stores; `store`: one of them
-//! - `uploads`: uploads what stages have written
+//! - `line`: which log is uploaded next, pure; `uploads`: uploads what stages have written
+//! - `outage`: how long a source that failed is not asked again, pure; `sources`: the store and the other nodes, as readers ask them
 //! - `fetching`: [`Archive`], which brings parts here
 
 mod directory;
 mod error;
 mod fetching;
+mod line;
 mod object;
+mod outage;
 mod s3;
 mod signature;
+mod sources;
 mod store;
 #[cfg(test)]
 mod tests;
 mod uploads;
 
 pub use error::StoreFailure;
-pub use fetching::{Archive, ArchiveOptions, PART_BYTES_MAX, Unavailable, part_target};
+pub use fetching::{Archive, ArchiveOptions, Unavailable};
+pub use line::UPLOADS_WAITING_MAX;
 pub use s3::{S3, S3Settings};
 pub use signature::Credentials;
+pub use sources::{PART_BYTES_MAX, part_target};
 pub use store::LogStore;
-pub use uploads::{UPLOADS_WAITING_MAX, UploadProgress, Uploads};
+pub use uploads::{UploadControl, UploadProgress, Uploads};

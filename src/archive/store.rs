@@ -57,7 +57,13 @@ impl LogStore {
         }
     }
 
-    async fn get_once(&self, file: &LogFile, from: u64, max: usize) -> Result<Option<Vec<u8>>, StoreFailure> {
+    /// The same without a second try.
+    pub(super) async fn get_once(
+        &self,
+        file: &LogFile,
+        from: u64,
+        max: usize,
+    ) -> Result<Option<Vec<u8>>, StoreFailure> {
         let names = names_of(file)?;
         match &self.0 {
             Kind::Directory(directory) => {

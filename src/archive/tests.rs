@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod moto;
+mod outages;
+mod peer;
 mod removing;
+mod uploading;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,9 +17,11 @@ use tokio::sync::{mpsc, watch};
 use zeroize::Zeroizing;
 
 use super::object::Uploaded;
-use super::{Archive, ArchiveOptions, Credentials, LogStore, S3, S3Settings, Unavailable, UploadProgress, Uploads};
+use super::{
+    Archive, ArchiveOptions, Credentials, LogStore, S3, S3Settings, Unavailable, UploadControl, UploadProgress, Uploads,
+};
 use crate::domain::{DeploymentId, DroppedLog, IdSeed, Identifier, LogPart, Timestamp};
-use crate::logs::{LogFile, LogId, Logs, Parts, Section};
+use crate::logs::{LogFile, LogId, Logs, Parts, Section, StepLog};
 use crate::peers::{PeerClient, ViaKey};
 use crate::secrets::MasterKey;
 use moto::Moto;
@@ -38,25 +43,34 @@ struct TestNode {
 }
 
 impl TestNode {
+    /// No other node lives.
     fn new(name: &str, store: Option<LogStore>) -> Self {
+        Self::among(name, store, |_| None)
+    }
+
+    fn among(
+        name: &str,
+        store: Option<LogStore>,
+        urls: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (sender, ended) = mpsc::channel(8);
         let parts = Parts { foreign_bytes_max: PLENTY, ended: store.as_ref().map(|_| sender) };
         let logs = Logs::open_in_parts(dir.path(), PLENTY, parts).unwrap();
-        let uploads = store.clone().map(|store| {
-            let (uploads, progress) = Uploads::new(logs.clone(), store, ended);
+        let control = store.clone().map(|store| {
+            let (uploads, control) = Uploads::new(logs.clone(), store, ended);
             tokio::spawn(uploads.run());
-            progress
+            control
         });
+        let uploads = control.as_ref().map(UploadControl::progress);
         let key = ViaKey::of(&MasterKey::parse(&"1".repeat(64)).unwrap());
         let archive = Archive::new(ArchiveOptions {
             node: name.to_owned(),
             logs: logs.clone(),
             store,
             client: PeerClient::new(name, key, None).unwrap(),
-            // No other node lives.
-            urls: Box::new(|_| None),
-            uploads: uploads.clone(),
+            urls: Box::new(urls),
+            uploads: control,
             organizations: 1,
         });
         Self { _dir: dir, logs, archive, uploads }
@@ -68,10 +82,19 @@ impl TestNode {
 
     /// A stage from its beginning to its end.
     fn write(&self, output: &[u8]) {
+        self.write_of(ID, output);
+    }
+
+    fn write_of(&self, deployment: DeploymentId, output: &[u8]) {
+        self.begin(deployment, output).finish(AT).sync();
+    }
+
+    /// A stage that runs.
+    fn begin(&self, deployment: DeploymentId, output: &[u8]) -> StepLog {
         let section = Section { stage: "build".into(), step: "one".into(), attempt: 1 };
-        let mut log = self.logs.append_part(&acme(), ID, 0).step(section, PLENTY);
+        let mut log = self.logs.append_part(&acme(), deployment, 0).step(section, PLENTY);
         log.write(AT, output);
-        log.finish(AT).sync();
+        log
     }
 
     async fn until_uploaded(&self) {

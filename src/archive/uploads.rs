@@ -1,7 +1,6 @@
 //! Uploads what stages have written. It never holds up a stage: a log that finds no room in the queue, or that could not be
 //! uploaded, is found again by its mark, also after a restart.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,32 +9,28 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::error::StoreFailure;
+use super::line::Line;
 use super::object::Uploaded;
 use super::store::LogStore;
 use crate::logs::{LogFile, Logs};
 
-/// Logs that wait to be uploaded, in memory; the others wait on the disk.
-pub const UPLOADS_WAITING_MAX: usize = 1_024;
-/// Uploads at once: each holds a piece of its log in memory, and a connection.
-const AT_ONCE: usize = 4;
 /// How often marks are looked for.
 const LOOKED_EVERY: Duration = Duration::from_secs(60);
-/// The first and the longest pause after a failure.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 pub struct Uploads {
     logs: Logs,
     store: LogStore,
     ended: mpsc::Receiver<LogFile>,
     progress: watch::Sender<UploadProgress>,
-    waiting: BTreeSet<LogFile>,
-    /// One at a time of each log: an older upload that ends later would undo the newer one.
-    running: BTreeSet<LogFile>,
-    /// In a row.
-    failures: u32,
-    paused_until: Instant,
+    finish: watch::Receiver<bool>,
+    line: Line,
     look_at: Instant,
+}
+
+/// Watches the uploads, and asks for their end.
+pub struct UploadControl {
+    progress: watch::Receiver<UploadProgress>,
+    finish: watch::Sender<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,54 +38,71 @@ pub struct UploadProgress {
     pub waiting: usize,
     pub running: usize,
     pub fails: bool,
+    /// After a request for the end: nothing more is tried.
+    pub has_finished: bool,
+}
+
+impl UploadControl {
+    pub fn progress(&self) -> watch::Receiver<UploadProgress> {
+        self.progress.clone()
+    }
+
+    /// How many are not in the store yet, as far as they are known.
+    pub fn left(&self) -> usize {
+        let now = self.progress.borrow();
+        now.waiting + now.running
+    }
+
+    /// Everything that is on this node and not in the store is tried now; returns when each was uploaded or has failed, or when
+    /// the store fails.
+    pub async fn finish(&self) {
+        self.finish.send_replace(true);
+        self.progress().wait_for(|now| now.has_finished).await.ok();
+    }
 }
 
 impl Uploads {
     /// Uploads what comes through `ended`, and what has a mark.
-    pub fn new(logs: Logs, store: LogStore, ended: mpsc::Receiver<LogFile>) -> (Self, watch::Receiver<UploadProgress>) {
+    pub fn new(logs: Logs, store: LogStore, ended: mpsc::Receiver<LogFile>) -> (Self, UploadControl) {
         let (progress, seen) = watch::channel(UploadProgress::default());
-        let now = Instant::now();
-        let (waiting, running) = (BTreeSet::new(), BTreeSet::new());
-        (Self { logs, store, ended, progress, waiting, running, failures: 0, paused_until: now, look_at: now }, seen)
+        let (asks, finish) = watch::channel(false);
+        let (line, look_at) = (Line::default(), Instant::now());
+        let control = UploadControl { progress: seen, finish: asks };
+        (Self { logs, store, ended, progress, finish, line, look_at }, control)
     }
 
     /// Until there are no more stages.
-    pub async fn run(mut self) {
-        if let Err(error) = self.store.check().await {
-            tracing::warn!(%error, "the store of logs does not work; logs stay on this node until it does");
-        }
+    pub async fn run(self) {
+        let store = self.store.clone();
+        let check = async {
+            if let Err(error) = store.check().await {
+                tracing::warn!(%error, "the store of logs does not work; logs stay on this node until it does");
+            }
+        };
+        tokio::join!(check, self.upload_all());
+    }
+
+    async fn upload_all(mut self) {
         let mut uploading = FuturesUnordered::new();
         loop {
-            while let Some(file) = self.next() {
+            let now = Instant::now();
+            while let Some(file) = self.line.next(now) {
                 uploading.push(upload(self.logs.clone(), self.store.clone(), file));
             }
             self.publish();
-            let is_paused = !self.waiting.is_empty() && self.paused_until > Instant::now();
+            let next_at = self.line.next_at(now).map_or(self.look_at, |at| at.min(self.look_at));
+            let is_finishing = self.line.is_finishing();
             tokio::select! {
                 ended = self.ended.recv() => match ended {
-                    Some(file) => self.add(file),
+                    Some(file) => self.line.add(file),
                     None => return,
                 },
                 Some((file, outcome)) = uploading.next() => self.note(&file, outcome),
-                () = tokio::time::sleep_until(self.look_at) => self.look().await,
-                () = tokio::time::sleep_until(self.paused_until), if is_paused => {}
+                () = asked(&mut self.finish), if !is_finishing => self.finish().await,
+                () = tokio::time::sleep_until(next_at) => if self.look_at <= Instant::now() {
+                    self.look().await;
+                },
             }
-        }
-    }
-
-    fn next(&mut self) -> Option<LogFile> {
-        if self.running.len() >= AT_ONCE || self.paused_until > Instant::now() {
-            return None;
-        }
-        let file = self.waiting.iter().find(|file| !self.running.contains(file))?.clone();
-        self.waiting.remove(&file);
-        self.running.insert(file.clone());
-        Some(file)
-    }
-
-    fn add(&mut self, file: LogFile) {
-        if self.waiting.len() < UPLOADS_WAITING_MAX {
-            self.waiting.insert(file);
         }
     }
 
@@ -98,43 +110,49 @@ impl Uploads {
         self.look_at = Instant::now() + LOOKED_EVERY;
         let logs = self.logs.clone();
         let found = tokio::task::spawn_blocking(move || logs.pending()).await.unwrap_or_default();
-        found.into_iter().for_each(|file| self.add(file));
+        found.into_iter().for_each(|file| self.line.add_marked(file));
+    }
+
+    /// With those that stages have ended a moment ago.
+    async fn finish(&mut self) {
+        while let Ok(file) = self.ended.try_recv() {
+            self.line.add(file);
+        }
+        self.look().await;
+        self.line.finish();
     }
 
     fn note(&mut self, file: &LogFile, outcome: Result<(), StoreFailure>) {
-        self.running.remove(file);
         let result = if outcome.is_ok() { "succeeded" } else { "failed" };
         metrics::counter!("lockkeeper_log_uploads_total", "outcome" => result).increment(1);
         match outcome {
             Ok(()) => {
-                if self.failures > 0 {
+                if self.line.succeeded(file) {
                     tracing::info!("logs are uploaded again");
                 }
-                self.failures = 0;
             }
             Err(error) => {
-                if self.failures == 0 {
+                if self.line.failed(file, Instant::now()) {
                     let deployment = file.deployment;
                     tracing::warn!(%deployment, %error, "cannot upload a log; it stays on this node and is tried again");
                 }
-                self.paused_until = Instant::now() + pause(self.failures);
-                self.failures = self.failures.saturating_add(1);
-                // By its mark: others go first.
-                self.look_at = self.look_at.min(self.paused_until);
             }
         }
     }
 
     fn publish(&self) {
-        let (waiting, running) = (self.waiting.len(), self.running.len());
+        let (waiting, running) = (self.line.waiting(), self.line.running());
         metrics::gauge!("lockkeeper_log_uploads_waiting").set((waiting + running) as f64);
-        self.progress.send_replace(UploadProgress { waiting, running, fails: self.failures > 0 });
+        let (fails, has_finished) = (self.line.fails(), self.line.has_finished());
+        self.progress.send_replace(UploadProgress { waiting, running, fails, has_finished });
     }
 }
 
-/// After so many failures in a row before this one.
-fn pause(failures: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_PAUSE)
+/// Never, if there is nobody left who could ask.
+async fn asked(finish: &mut watch::Receiver<bool>) {
+    if finish.wait_for(|asked| *asked).await.is_err() {
+        std::future::pending().await
+    }
 }
 
 async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<(), StoreFailure>) {
@@ -152,14 +170,4 @@ async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<
     };
     let outcome = uploaded.await;
     (file, outcome)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_up_to_a_minute() {
-        assert_eq!([0, 1, 2, 5, 6, 40, u32::MAX].map(|n| pause(n).as_secs()), [1, 2, 4, 32, 60, 60, 60]);
-    }
 }

@@ -26,9 +26,9 @@ pub fn open(
     let dir = settings.data_dir.join(logs::FOLDER);
     let logs = Logs::open_in_parts(&dir, settings.storage.deployment_log_bytes, parts)?;
     let uploads = store.clone().map(|store| {
-        let (uploads, progress) = Uploads::new(logs.clone(), store, ended);
+        let (uploads, control) = Uploads::new(logs.clone(), store, ended);
         actix_web::rt::spawn(uploads.run());
-        progress
+        control
     });
     let url_of = move |node: &str| {
         let view = view.borrow();

@@ -187,9 +187,22 @@ async fn a_log_that_was_not_uploaded_is_so_when_its_node_starts_again() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     nodes.nodes[owner].kill();
+    for _ in 0..2 {
+        let dead = answered(&nodes.admin(other), &logs(&deployment, "")).await.refused(503, "log_unavailable");
+        assert!(dead.text.contains("the store of logs does not work"), "{dead:?}");
+    }
     std::fs::create_dir(&shared).unwrap();
-    let dead = answered(&nodes.admin(other), &logs(&deployment, "")).await.refused(503, "log_unavailable");
-    assert!(dead.text.contains("the store of logs does not have it yet"), "{dead:?}");
+    // It is asked again some seconds after it failed.
+    loop {
+        let dead = answered(&nodes.admin(other), &logs(&deployment, "")).await.refused(503, "log_unavailable");
+        if dead.text.contains("the store of logs does not have it yet") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for line in ["cannot read from the store of logs", "logs can be read from the store of logs again"] {
+        assert_eq!(nodes.nodes[other].log().matches(line).count(), 1, "{line}");
+    }
     nodes.nodes[owner].start_again();
     uploaded(&shared, "end").await;
     nodes.nodes[owner].kill();

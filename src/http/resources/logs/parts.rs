@@ -35,7 +35,7 @@ pub async fn brought(access: &Access, id: DeploymentId) -> Result<LogId, Problem
     access.check_again()?;
     brought.map_err(|unavailable| match unavailable {
         Unavailable::Busy(_) => Problem::overloaded(&unavailable.to_string()),
-        Unavailable::Node { .. } | Unavailable::NoRoom => {
+        Unavailable::Node { .. } | Unavailable::Store { .. } | Unavailable::NoRoom => {
             Problem::new(Code::LogUnavailable, unavailable.to_string()).retry_after(RETRIED_AFTER_SECONDS)
         }
         Unavailable::Disk(error) => Problem::internal(error),
