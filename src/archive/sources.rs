@@ -61,7 +61,8 @@ impl Sources {
             }
             Err(error) => {
                 let now = Instant::now();
-                if if error.is_passing { outage.failed(now) } else { outage.refused(now) } {
+                let begins = if error.is_passing { outage.failed(now) } else { outage.refused(now) };
+                if begins {
                     let deployment = file.deployment;
                     tracing::warn!(%deployment, %error, "cannot read from the store of logs; it is asked again every few seconds");
                 }
