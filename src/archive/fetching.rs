@@ -198,7 +198,7 @@ impl Inner {
         let Err(at_node) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
         let (copy, pulled) = self.pull_from_store(copy, file, part).await?;
         let Err(in_store) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
-        // What is here was whole when it was fetched.
+        // The copy that is here was whole when it was fetched.
         if was_here {
             return Ok(());
         }
