@@ -1,5 +1,5 @@
 //! The engine that asks a model, on every log of both sets of `tests/analysis_sets`, against a server on this machine that
-//! replays `answers.toml`: written by hand, in the forms in which models answer, good and bad. A log without an answer there
+//! replays `answers.toml`: made up, in the forms in which models answer, good and bad. A log without an answer there
 //! gets one that is composed from its label, as far as the prompt shows the decisive line.
 
 mod planted;

@@ -165,7 +165,7 @@ impl<E: Engine> Attempt<'_, E> {
         copied.map(|(shard, pairs)| Snapshot::new(shard, pairs)).ok_or(ClusterError::Replaced)
     }
 
-    /// What cannot be read may be under either key.
+    /// A shard that cannot be read may be under either key.
     async fn sealed(&self, shards: &[TakenShard]) -> Result<Sealed, ClusterError> {
         let mut sealed = Sealed { under_old: false, under_new: false };
         for shard in shards {

@@ -50,12 +50,12 @@ impl Keys {
         std::str::from_utf8(digits).ok()?.parse().ok()
     }
 
-    /// What the keys of all pairs of all shards begin with.
+    /// The prefix of the keys of all pairs, in all shards.
     pub fn all_pairs(&self) -> Vec<u8> {
         [&self.prefix[..], b"s/"].concat()
     }
 
-    /// What the keys of all pairs of a shard begin with.
+    /// The prefix of the keys of all pairs of a shard.
     pub fn pairs(&self, number: u16) -> Vec<u8> {
         [&self.prefix[..], format!("s/{number:05}/").as_bytes()].concat()
     }
