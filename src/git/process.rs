@@ -1,13 +1,15 @@
 //! One process of git: its environment, its limits in time and output, and its end with everything it started.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
@@ -107,6 +109,18 @@ impl Installation {
         let (processes, waiting) = (Capacity::seats(PROCESSES_MAX), Capacity::turns(WAITING_MAX));
         let places = Places::new("git_processes", processes.among(organizations), waiting.among(organizations));
         Ok(Self { settings: Arc::new(settings), path: Arc::new(path), places })
+    }
+
+    /// The program as a path. The standard library forks for a name that is to be looked up in a given `PATH`, and a fork
+    /// copies the page tables of the whole server: milliseconds in which this thread answers nobody.
+    pub fn program(&self) -> Cow<'_, Path> {
+        let program = self.settings.program.as_path();
+        if program.components().nth(1).is_some() {
+            return program.into();
+        }
+        let mut paths = std::env::split_paths(&*self.path).map(|directory| directory.join(program));
+        let found = paths.find(|path| path.is_absolute() && path.is_file() && access(path, Access::EXEC_OK).is_ok());
+        found.map_or(program.into(), Cow::from)
     }
 }
 
@@ -208,7 +222,7 @@ impl<'a> GitCommand<'a> {
 
     fn spawn(&self, git: &Installation, proxy: Option<&Proxy>) -> Result<Child, GitError> {
         let settings = &git.settings;
-        let mut command = tokio::process::Command::new(&settings.program);
+        let mut command = tokio::process::Command::new(git.program().as_ref());
         command
             .args(&self.words)
             .env_clear()

@@ -92,6 +92,19 @@ fn settings(home: &Path) -> GitSettings {
     }
 }
 
+#[test]
+fn a_name_becomes_a_path_since_looking_it_up_would_fork_the_server() {
+    let home = tempfile::tempdir().unwrap();
+    let program = |name: &str| {
+        let settings = GitSettings { program: name.into(), ..settings(home.path()) };
+        Installation::new(settings, 1).unwrap().program().into_owned()
+    };
+    assert!(program("sh").is_absolute() && program("sh").ends_with("sh"));
+    assert_eq!(program("/opt/git/bin/git"), Path::new("/opt/git/bin/git"));
+    assert_eq!(program("bin/git"), Path::new("bin/git"));
+    assert_eq!(program("no-such-program"), Path::new("no-such-program"), "then starting it says that it is missing");
+}
+
 fn name(text: &str) -> RefName {
     RefName::parse(text).unwrap()
 }

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use super::problem::Problem;
 use crate::domain::Identifier;
-use crate::shares::{Capacity, LONG_READS, Place, Places, USUAL};
+use crate::shares::{self, Capacity, Place, Places};
 use crate::store;
 
 /// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
@@ -94,7 +94,7 @@ impl Scans {
         let place = self.places.acquire(organization).await;
         let place = place
             .map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
-        let threads = if self.readers.includes(organization) { &LONG_READS } else { &USUAL };
+        let stands_back = self.readers.includes(organization);
         let mut place = RestingPlace {
             place: Some(place),
             began: None,
@@ -112,7 +112,8 @@ impl Scans {
             };
             store::in_pieces(between_pieces, read)
         };
-        Ok(threads.spawn_blocking(read).await.map_err(Problem::internal)??)
+        let read = if stands_back { shares::read_later(read).await } else { shares::read(read).await };
+        Ok(read.map_err(Problem::internal)??)
     }
 }
 

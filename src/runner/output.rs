@@ -18,7 +18,7 @@ use super::host::Host;
 use super::mask::{Mask, Masker};
 use crate::domain::Timestamp;
 use crate::logs::{LogWriter, StepLog};
-use crate::shares::{OUTPUT, at_usual_priority};
+use crate::shares::{at_usual_priority, read_output};
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
@@ -138,7 +138,7 @@ impl OutputReader {
     pub fn start(source: PipeReader, mut output: StepOutput) -> Self {
         let cancelled = Arc::new(AtomicBool::new(false));
         let is_cancelled = cancelled.clone();
-        let output = OUTPUT.spawn_blocking(move || {
+        let output = read_output(move || {
             read(source, &mut output, &is_cancelled);
             output
         });

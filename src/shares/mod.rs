@@ -18,5 +18,5 @@ pub use level::{level, may_grow};
 pub use limited::{LimitReached, Limited, LimitedPlace};
 pub use meter::ShareMeter;
 pub use places::{Pause, Place, Places};
-pub use threads::{LAST, LONG_READS, OUTPUT, USUAL, at_usual_priority, stand_back};
+pub use threads::{LAST, at_usual_priority, read, read_later, read_output, stand_back};
 pub use turns::Turns;

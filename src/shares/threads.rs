@@ -4,6 +4,7 @@ use std::sync::{LazyLock, mpsc};
 
 use rustix::process::{Pid, nice, setpriority_process};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinError, JoinHandle};
 
 /// The lowest priority. Nobody waits for the output of a step who is not waiting for the step.
 pub const LAST: i32 = 19;
@@ -11,11 +12,29 @@ pub const LAST: i32 = 19;
 const LATER: i32 = 10;
 
 /// For the output of steps.
-pub static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(LAST));
+static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(LAST));
 /// For long reads of the store.
-pub static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
-/// For work that others wait for.
-pub static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
+static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
+/// For files of threads that stand back, which those hand in and wait for.
+static FILES: LazyLock<Runtime> = LazyLock::new(|| threads(0));
+/// For work that requests wait for.
+static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
+
+/// Reads for a request.
+pub fn read<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    USUAL.spawn_blocking(work)
+}
+
+/// Reads for a request that stands back behind the others. A thread of the usual priority hands it over: the lock of the
+/// queue may be held by a thread that stands back and waits for a processor, and the caller's thread answers requests.
+pub async fn read_later<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    USUAL.spawn_blocking(|| LONG_READS.spawn_blocking(work)).await?.await
+}
+
+/// Reads the output of a step.
+pub fn read_output<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    OUTPUT.spawn_blocking(work)
+}
 
 /// Puts a program that was just started behind the threads that answer requests, and with it all that it starts.
 pub fn stand_back(pid: u32) {
@@ -25,10 +44,11 @@ pub fn stand_back(pid: u32) {
 }
 
 /// Runs the work on a thread of the usual priority and waits for it. For writing files: commits of the store took longer the
-/// lower the priority of threads that wrote to the same file system was.
+/// lower the priority of threads that wrote to the same file system was. It has threads of its own: callers stand back, and
+/// one that waits for a processor may hold the lock of their queue.
 pub fn at_usual_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::sync_channel(1);
-    USUAL.spawn_blocking(move || tell.send(work()));
+    FILES.spawn_blocking(move || tell.send(work()));
     told.recv().expect("writing a file does not panic")
 }
 
