@@ -61,79 +61,116 @@
 //!     `tests/client/run/signals.rs::a_killed_client_leaves_no_command_and_no_lock`, and, many at once, `tests/client/run/crowd.rs`.
 
 #[cfg(feature = "server")]
-pub mod actors;
+mod actors;
 #[cfg(feature = "server")]
-pub mod analysis;
+mod analysis;
 #[cfg(feature = "server")]
-pub mod app;
+mod app;
 #[cfg(feature = "server")]
-pub mod archive;
+mod archive;
 #[cfg(feature = "server")]
-pub mod auth;
+mod auth;
 #[cfg(feature = "server")]
-pub mod backup;
-pub mod cli;
-pub mod client;
+mod backup;
+mod cli;
+mod client;
 #[cfg(feature = "server")]
-pub mod cluster;
+mod cluster;
 #[cfg(feature = "server")]
-pub mod config;
+mod config;
 #[cfg(feature = "server")]
 mod dashboard;
 #[cfg(feature = "server")]
-pub mod doctor;
+mod doctor;
 #[cfg(feature = "server")]
-pub mod domain;
+mod domain;
 #[cfg(feature = "server")]
-pub mod entropy;
+mod entropy;
 #[cfg(feature = "server")]
-pub mod events;
+mod events;
 #[cfg(feature = "server")]
-pub mod fixes;
+mod fixes;
 #[cfg(feature = "server")]
-pub mod forms;
+mod forms;
 #[cfg(all(test, feature = "server"))]
 mod fuzz;
 #[cfg(feature = "server")]
-pub mod git;
+mod git;
 #[cfg(feature = "server")]
-pub mod http;
+mod http;
 #[cfg(feature = "server")]
-pub mod idempotency;
+mod idempotency;
 #[cfg(feature = "server")]
-pub mod identities;
+mod identities;
 #[cfg(feature = "server")]
-pub mod logs;
+mod logs;
 #[cfg(feature = "server")]
-pub mod moving;
+mod moving;
 #[cfg(feature = "server")]
 mod nearest;
 #[cfg(feature = "server")]
-pub mod outbound;
+mod outbound;
 #[cfg(feature = "server")]
-pub mod peers;
+mod peers;
 #[cfg(feature = "server")]
-pub mod pipelines;
+mod pipelines;
 mod processes;
 #[cfg(feature = "server")]
-pub mod registries;
+mod registries;
 #[cfg(feature = "server")]
-pub mod runner;
+mod runner;
 #[cfg(feature = "server")]
-pub mod secrets;
+mod secrets;
 #[cfg(feature = "server")]
-pub mod shares;
+mod shares;
 #[cfg(feature = "server")]
-pub mod sso;
+mod sso;
 #[cfg(feature = "server")]
-pub mod steady_clock;
+mod steady_clock;
 #[cfg(feature = "server")]
-pub mod store;
+mod store;
 #[cfg(feature = "server")]
 mod stored;
 #[cfg(feature = "server")]
-pub mod telemetry;
+mod telemetry;
 #[cfg(feature = "server")]
-pub mod tls;
+mod tls;
 #[cfg(feature = "server")]
-pub mod webhooks;
+mod webhooks;
+
+pub use cli::run;
+
+/// The parts that integration tests and examples use directly. The rooms themselves are private, so that the compiler notices
+/// what nobody uses, and does not build it.
+#[cfg(feature = "server")]
+#[doc(hidden)]
+pub mod parts {
+    pub mod analysis {
+        pub use crate::analysis::{
+            ALTERNATIVES_MAX, Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX,
+            Engine, EngineName, Evidence, Finding, SUMMARY_CHARACTERS_MAX, Success, WithFallback, builtin, llm,
+        };
+    }
+    pub mod domain {
+        pub use crate::domain::{
+            Action, ApprovalRule, Blueprint, CommitId, Configuration, DeploymentId, EnvironmentKey, EventData,
+            EventType, HttpCall, IdSeed, Identifier, Origin, PipelineKey, SessionId, Stage, StageEnd, StageOrder,
+            StageStatus, Step, StepRun, StepStatus, Timestamp,
+        };
+    }
+    pub mod events {
+        pub use crate::events::{Cause, Events, NewEvent, record};
+    }
+    pub mod logs {
+        pub use crate::logs::{LogId, Logs, Section};
+    }
+    pub mod outbound {
+        pub use crate::outbound::{Destination, Policy};
+    }
+    pub mod runner {
+        pub use crate::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
+    }
+    pub mod store {
+        pub use crate::store::{Batch, LoggedStore, Options, Store, StoreError, journal};
+    }
+}

@@ -30,6 +30,10 @@ pub use fetching::{Archive, ArchiveOptions, Unavailable};
 pub use line::UPLOADS_WAITING_MAX;
 pub use s3::{S3, S3Settings};
 pub use signature::Credentials;
-pub use sources::{PART_BYTES_MAX, part_target};
+pub use sources::PART_BYTES_MAX;
+#[cfg(test)]
+pub use sources::part_target;
 pub use store::LogStore;
-pub use uploads::{UploadControl, UploadProgress, Uploads};
+pub use uploads::Uploads;
+#[cfg(test)]
+pub use uploads::{UploadControl, UploadProgress};

@@ -39,7 +39,6 @@ pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
 pub use attempts::{AttemptLimits, TooSoon};
 pub use change::{RevocationReason, SignInMethod};
 pub use exchanges::{JobRoles, TrustedJob};
-pub use invitations::OpenInvitation;
 pub use known_token::KnownToken;
 pub use links::ProvidedPerson;
 pub use load::retry_scopes;
@@ -47,5 +46,9 @@ pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, Prov
 pub use password::Password;
 pub use permission::Permission;
 pub use sign_ins::{NewSignIn, Proof, Unproven};
-pub use token::{NewToken, OpenToken, SignInLimits, SignInOrigin, Token, TokenKind, TokenList};
-pub use token_text::{TextKind, TokenHash, TokenText};
+#[cfg(test)]
+pub use token::TokenKind;
+pub use token::{NewToken, OpenToken, SignInLimits, Token};
+#[cfg(test)]
+pub use token_text::TokenHash;
+pub use token_text::TokenText;

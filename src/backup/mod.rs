@@ -17,7 +17,6 @@ mod writer;
 
 pub use form::{About, Header, Totals};
 pub use making::{MakeError, make};
-pub use reader::Fault;
 pub use restoring::{RestoreError, Restored, restore};
 pub use saving::{SaveError, Saved, check_new, open, save, save_to};
 pub use taking::{Backups, InProgress, Taking};

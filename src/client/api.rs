@@ -60,7 +60,6 @@ pub struct Answer {
     pub data: Value,
     pub pagination: Value,
     pub etag: Option<String>,
-    pub location: Option<String>,
     /// The server's clock.
     pub date: Option<String>,
 }
@@ -204,10 +203,6 @@ impl Api {
 
     pub async fn put(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
         Ok(self.send(Call { body: Some(body.clone()), ..self.call(Method::PUT, path) }).await?)
-    }
-
-    pub async fn patch(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
-        Ok(self.send(Call { body: Some(body.clone()), ..self.call(Method::PATCH, path) }).await?)
     }
 
     pub async fn delete(&self, path: &str) -> Result<Answer, Failure> {
@@ -368,7 +363,6 @@ fn read(raw: RawAnswer) -> Result<Answer, CallError> {
         data: Value::Null,
         pagination: Value::Null,
         etag: text("etag"),
-        location: text("location"),
         date: text("date"),
     };
     let problem = || {

@@ -61,10 +61,6 @@ impl Problem {
     pub fn is_ours(&self) -> bool {
         !self.code.is_empty()
     }
-
-    pub fn holder(&self) -> Option<&Value> {
-        self.body.get("holder").filter(|holder| !holder.is_null())
-    }
 }
 
 /// The text of a page without its tags, shortened.

@@ -19,6 +19,6 @@ mod steward;
 mod tests;
 
 pub use balance::{Balance, best};
-pub use placement::{rank, shard_of};
+pub use placement::shard_of;
 pub use status::{ClusterStatus, NodeStatus, ShardOwner, ShardStatus, Snapshot};
 pub use steward::{SeenNode, Steward, StewardOptions, TakenShard, View};

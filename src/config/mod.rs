@@ -27,11 +27,12 @@ use std::path::{Path, PathBuf};
 
 pub use fault::{Fault, Faults};
 pub use layers::{Flags, is_secret_variable};
-pub use organization::{Environment, Member, Organization, Pipeline};
+pub use organization::{Environment, Member, Organization};
+#[cfg(test)]
+pub use settings::{Analysis, Auth, Environments, Events, FileUrls, Git, Http, Idempotency, Runner, Storage, Webhooks};
 pub use settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Auth, Cluster, Engine, EngineCertificates, EngineChoice, Environments,
-    EtcdEngine, Events, FileUrls, Git, Http, Idempotency, Isolation, Log, LogFormat, LogStore, Outbound,
-    PostgresEngine, RateLimit, Runner, S3Store, Settings, StepNetwork, Storage, Tls, UserRange, Webhooks,
+    AnalysisEngine, AnalysisLlm, Cluster, Engine, EngineCertificates, EtcdEngine, Isolation, Log, LogFormat, LogStore,
+    PostgresEngine, RateLimit, Settings, StepNetwork, Tls, UserRange,
 };
 pub use step_file::read_step;
 

@@ -56,7 +56,7 @@ pub use configuration::{
     CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, Labels, QUEUE_LENGTH_MAX, SECONDS_MAX, VARIABLES_MAX,
 };
 pub use configure::{Configure, Configured, Delete, Expected};
-pub use decision::{Decision, GrantedWaiter, Outcome, Transition};
+pub use decision::{Decision, Outcome, Transition};
 pub use deploy::{Deploy, Resume};
 pub use email::Email;
 pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
@@ -67,12 +67,10 @@ pub use ids::{
     RegistryId, SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
-pub use lease::{
-    Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, MakeKnown, Seen, StopWaiting, Undelivered,
-};
+pub use lease::{Elapse, HandOver, HangUp, Heartbeat, MakeKnown, Seen, StopWaiting, Undelivered};
 pub use log_parts::{DroppedLog, LogPart};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
-pub use pool::{Availability, ClaimAny, HungUp, POOL_LENGTH_MAX, Pool, Unserved};
+pub use pool::{Availability, ClaimAny, HungUp, Pool, Unserved};
 pub use queue::{
     ASK_WITHIN_MILLIS, AfterHangUp, Connection, Departure, KeptBy, PipelineNow, PlaceKey, Presence, Priority, Queue,
     Surroundings, Turn, Waiter,
@@ -90,11 +88,9 @@ pub use session::{
     SessionRef, SessionStatus,
 };
 pub use skipped_tokens::{SkippedRun, SkippedTokens};
-pub use text_rule::{CharClass, Malformed, Reserved, TextRule, Unit};
+pub use text_rule::{CharClass, Malformed, TextRule};
 pub use time::{Boot, Deadline, Now, SteadyTime, Tick, Timestamp};
-pub use uses::{
-    Found, INPUTS_MAX, Input, InputKind, InputValue, Lookup, RegistryStep, StepReference, StepSource, Use, UseFault,
-};
+pub use uses::{Found, INPUTS_MAX, Input, InputKind, InputValue, RegistryStep, StepReference, StepSource, Use};
 pub use utilisation::{EnvironmentUse, HolderUse, Period, PeriodIs, Utilisation, Waits};
 
 /// A command to one environment.

@@ -26,6 +26,8 @@ macro_rules! named_enum {
                 }
             }
 
+            // Not every name is also read.
+            #[allow(dead_code)]
             pub fn parse(text: &str) -> Result<Self, $crate::domain::Malformed> {
                 match text {
                     $first_text => Ok(Self::$first),

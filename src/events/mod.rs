@@ -25,14 +25,17 @@ mod security;
 #[cfg(test)]
 mod tests;
 
-pub use audit::{AuditReport, Expectation, ExpectationStatus, Fault, FaultKind, SealStatus};
+#[cfg(test)]
+pub use audit::FaultKind;
+pub use audit::{AuditReport, Expectation, ExpectationStatus, SealStatus};
 pub use event::{EventId, RecordedEvent};
 pub use filter::{Actor, Filter, Notices};
-pub use form::{EventHead, notice_of};
-pub use listing::{EventList, EventRange, Resumption};
+pub use form::notice_of;
+pub use listing::Resumption;
 pub use reading::{Events, Span};
 pub use record::{Cause, NewEvent, record};
 pub use retention::{Retention, Sweeper};
 pub use seal::AuditKey;
 pub use sealing::Sealer;
+#[cfg(test)]
 pub use security::SecurityClass;

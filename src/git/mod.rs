@@ -96,7 +96,7 @@ impl OrganizationGit {
         self.run(&["init", "--quiet", "."], &scratch).await?;
         let commit = refs::fetch_into(&self.program, remote, &found.name, scratch.paths()).await?;
         self.run(&["checkout", "--quiet", "--detach", commit.as_str()], &scratch).await?;
-        Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone(), commit))
+        Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone()))
     }
 
     /// The same at a commit, if the remote gives it out by its hash.
@@ -105,7 +105,7 @@ impl OrganizationGit {
         self.run(&["init", "--quiet", "."], &scratch).await?;
         let commit = refs::fetch_into(&self.program, remote, commit.as_str(), scratch.paths()).await?;
         self.run(&["checkout", "--quiet", "--detach", commit.as_str()], &scratch).await?;
-        Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone(), commit))
+        Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone()))
     }
 
     fn scratch(&self) -> &Path {

@@ -23,17 +23,11 @@ pub struct WorkTree {
     scratch: Scratch,
     remote: Remote,
     base: RefName,
-    base_commit: Commit,
 }
 
 impl WorkTree {
-    pub(super) fn new(program: Program, scratch: Scratch, remote: Remote, base: RefName, base_commit: Commit) -> Self {
-        Self { program, scratch, remote, base, base_commit }
-    }
-
-    /// The commit that the work tree started from.
-    pub fn base_commit(&self) -> &Commit {
-        &self.base_commit
+    pub(super) fn new(program: Program, scratch: Scratch, remote: Remote, base: RefName) -> Self {
+        Self { program, scratch, remote, base }
     }
 
     /// The paths of all files: no links and no submodules.

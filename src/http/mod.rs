@@ -85,6 +85,6 @@ pub use overview::{NodeSeen, Overview, ShardSeen, Surveyed};
 pub use rate_limit::RateLimits;
 pub use routes::openapi_document;
 pub use scans::Scans;
-pub use server::{EncryptedServer, Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};
+pub use server::{Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};
 pub use shards::{Peer, Shards, Whereabouts};
 pub use state::{Node, Realm, WallClock};

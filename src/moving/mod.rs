@@ -19,6 +19,5 @@ mod tests;
 
 pub use answered::answered;
 pub use exporting::{ExportError, Exported, export};
-pub use homes::{Home, Scopes, Stray, home};
 pub use importing::{ImportError, Target, Totals, give_up, import};
 pub use standing::{NotReady, check, ready};

@@ -9,7 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::{ExportError, ImportError, NotReady, Stray, Target, Totals, export, give_up, import, ready};
+use super::homes::Stray;
+use super::{ExportError, ImportError, NotReady, Target, Totals, export, give_up, import, ready};
 use crate::domain::Identifier;
 use crate::events::{Events, SealStatus, Sealer};
 use crate::secrets::{self, FoundAuditKey, MasterKey};

@@ -16,9 +16,13 @@ mod stored;
 mod tests;
 
 pub use declared::Declared;
+#[cfg(test)]
+pub use pipeline::Stopped;
 pub use pipeline::{
     API_URL_PATTERN, Definition, EXPECTED_STATUSES_MAX, Pipeline, Provider, REPOSITORY_URL_PATTERN, Repository,
-    STATUSES, Stopped, check_api_url, check_repository_url, default_branch, default_method, step_name,
+    STATUSES, check_api_url, check_repository_url, default_branch, default_method, step_name,
 };
-pub use service::{Closing, Entering, PIPELINES_MAX, Pipelines, PipelinesError, Put};
+#[cfg(test)]
+pub use service::Put;
+pub use service::{PIPELINES_MAX, Pipelines, PipelinesError};
 pub use step_form::RegistryStepV1;

@@ -20,8 +20,12 @@ mod usage;
 
 pub use changing::Refusal;
 pub use registry::{
-    FileFault, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, REGISTRY_BYTES_MAX, Registry, STEPS_MAX, Source,
-    Status, StepKey, Steps, SyncFailure, steps_of,
+    FileFault, GitSource, NewRegistry, NewSource, Registry, STEPS_MAX, Source, Status, StepKey, Steps, SyncFailure,
+    steps_of,
 };
-pub use service::{ReadStep, Registries, Using};
+#[cfg(test)]
+pub use registry::{REGISTRIES_MAX, REGISTRY_BYTES_MAX};
+#[cfg(test)]
+pub use service::ReadStep;
+pub use service::{Registries, Using};
 pub use syncing::Synced;

@@ -29,6 +29,10 @@ pub use master_key::{MasterKey, OpenError, fingerprint, key_file};
 pub use opening::{PipelineSecrets, SecretVersions};
 pub use rotation::{Rotated, check_opens, opens_any, rotate, unlock};
 pub use sealing::{AssociatedData, Key as SealingKey};
-pub use secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
-pub use value::{SecretValue, VALUE_BYTES_MAX};
+#[cfg(test)]
+pub use secret::SECRETS_MAX;
+pub use secret::{NewSecret, Secret, SecretChange, SecretError};
+pub use value::SecretValue;
+#[cfg(test)]
+pub use value::VALUE_BYTES_MAX;
 pub use vault::Vault;

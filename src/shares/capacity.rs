@@ -45,6 +45,7 @@ impl Capacity {
         if organizations > 1 { self } else { Self { weight: None, ..self } }
     }
 
+    #[cfg(test)]
     pub const fn total(self) -> usize {
         self.total
     }

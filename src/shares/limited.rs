@@ -45,6 +45,7 @@ impl<K: Eq + Hash + Clone> Limited<K> {
     }
 
     /// How many the holder has.
+    #[cfg(test)]
     pub fn used_by(&self, holder: K) -> usize {
         self.0.used.lock().get(&holder).copied().unwrap_or(0)
     }

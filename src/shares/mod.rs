@@ -17,6 +17,6 @@ pub use capacity::{Capacity, Refused};
 pub use level::{level, may_grow};
 pub use limited::{LimitReached, Limited, LimitedPlace};
 pub use meter::ShareMeter;
-pub use places::{Pause, Place, Places};
+pub use places::{Place, Places};
 pub use threads::{LAST, at_usual_priority, read, read_later, read_output, stand_back};
 pub use turns::Turns;

@@ -32,9 +32,7 @@ pub use jwt::{Expected, KeySet, Purpose, SignedToken, Unverified};
 pub use kept::{Keeping, Kept};
 pub use pending::PENDING_SECONDS;
 pub use person::SignedIn;
-pub use provider::{
-    ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, PROVIDERS_MAX, Provider, check_issuer, is_protected,
-};
+pub use provider::{ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, PROVIDERS_MAX, Provider, check_issuer};
 pub use return_path::ReturnPath;
-pub use service::{Begun, Callback, Finished, SingleSignOn, organization_of};
+pub use service::{Begun, Callback, SingleSignOn, organization_of};
 pub use tokens::said;

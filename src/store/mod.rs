@@ -20,6 +20,7 @@ mod engine_store;
 pub mod journal;
 mod log;
 mod logged;
+#[cfg(test)]
 mod memory;
 mod new_dir;
 mod ordered;
@@ -39,16 +40,19 @@ mod logged_tests;
 #[cfg(test)]
 mod published_tests;
 
-pub use batch::{Batch, Change, Changes, Pair, Sequence};
+#[cfg(test)]
+pub use batch::Pair;
+pub use batch::{Batch, Changes, Sequence};
 pub use contract::{
     Store, StoreError, commit_durably, durable_up_to, end_of_prefix, for_each, in_pieces, next_piece, walk,
 };
-pub use copying::{CopyError, Copying, LoggedBatches};
+pub use copying::{CopyError, LoggedBatches};
 pub use data_dir::{DataDir, FORMAT_NUMBER, Holder, Inspection, OpenError, inspect};
 pub use engine_store::{EngineOptions, EngineStore};
 pub use log::segments::MIN_SEGMENT_BYTES;
-pub use log::{Fatal, exit_on_fatal, exit_with};
+pub use log::{Fatal, exit_with};
 pub use logged::{LoggedStore, Options};
+#[cfg(test)]
 pub use memory::MemoryStore;
 pub use new_dir::NewDataDir;
 pub use ordered::{Committer, Ordered};

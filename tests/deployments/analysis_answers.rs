@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lockkeeper::analysis::builtin::Builtin;
-use lockkeeper::analysis::llm::{ApiKey, BESIDES_LOG_BYTES_MAX, Llm, LlmSettings};
-use lockkeeper::analysis::{Case, Category, Engine, EngineName, Evidence, Finding, WithFallback};
-use lockkeeper::runner::Mask;
+use lockkeeper::parts::analysis::builtin::Builtin;
+use lockkeeper::parts::analysis::llm::{ApiKey, BESIDES_LOG_BYTES_MAX, Llm, LlmSettings};
+use lockkeeper::parts::analysis::{Case, Category, Engine, EngineName, Evidence, Finding, WithFallback};
+use lockkeeper::parts::runner::Mask;
 use serde_json::{Value, json};
 
 use self::planted::{assert_hidden, planted_in};
@@ -139,7 +139,7 @@ impl Setting<'_> {
 }
 
 fn assert_is_of_case(name: &str, evidence: &Evidence, case: &Case) {
-    let is_meant = |line: &&lockkeeper::analysis::CaseLine| {
+    let is_meant = |line: &&lockkeeper::parts::analysis::CaseLine| {
         line.number == evidence.line && line.stage == evidence.stage && line.step == evidence.step
     };
     let line = case.lines.iter().find(is_meant).unwrap_or_else(|| panic!("{name}: no line {evidence:?}"));

@@ -8,9 +8,9 @@ mod trees;
 mod turns;
 
 use harness::{FOR_EVER, Harness, PATH, Report, SHORT, deployment, environment, failed, job, log, run, sh};
-use lockkeeper::domain::{StageEnd, StepStatus};
+use lockkeeper::parts::domain::{StageEnd, StepStatus};
 
-fn statuses(steps: &[lockkeeper::domain::StepRun]) -> Vec<(StepStatus, Option<i32>)> {
+fn statuses(steps: &[lockkeeper::parts::domain::StepRun]) -> Vec<(StepStatus, Option<i32>)> {
     steps.iter().map(|step| (step.status, step.exit_code)).collect()
 }
 

@@ -11,5 +11,4 @@ mod session;
 
 pub use claim::{Request, Target, acquire};
 pub use fate::{Fate, fate};
-pub use progress::Progress;
-pub use session::{Acquired, Beat, Session, heartbeat};
+pub use session::{Acquired, Session, heartbeat};

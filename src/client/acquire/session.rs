@@ -104,7 +104,6 @@ mod tests {
             data: json!({ "expiresAt": "2026-11-15T10:01:00.500Z" }),
             pagination: Value::Null,
             etag: None,
-            location: None,
             date: Some("Sun, 15 Nov 2026 10:00:00 GMT".to_owned()),
         };
         assert_eq!(left(&answer), Some(Duration::from_millis(60_500)));

@@ -52,6 +52,7 @@ impl Pool {
         self.turns.len()
     }
 
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
@@ -116,6 +117,7 @@ impl Pool {
     }
 
     /// Takes out the first ready waiter that this environment would do for and that comes before `before`.
+    #[cfg(test)]
     pub fn take(
         &mut self,
         configuration: &Configuration,

@@ -66,6 +66,7 @@ impl Lease {
         self.lasts.checked_sub(now.since(sent)).filter(|left| !left.is_zero())
     }
 
+    #[cfg(test)]
     pub fn is_held(&self, now: Moment) -> bool {
         self.left(now).is_some()
     }

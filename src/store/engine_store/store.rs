@@ -14,7 +14,9 @@ use super::gathered;
 use crate::store::batch::{Batch, Pair, Sequence};
 use crate::store::contained::contained;
 use crate::store::contract::{Store, StoreError};
-use crate::store::engine::{Engine, EngineError, Lease, Limits, Moment, Pairs, Room, Tenure, Timing};
+#[cfg(test)]
+use crate::store::engine::EngineError;
+use crate::store::engine::{Engine, Lease, Limits, Moment, Pairs, Room, Tenure, Timing};
 use crate::store::journal::{Appended, Journals};
 use crate::store::log::queue::Queue;
 use crate::store::log::{Fatal, exit_on_fatal};
@@ -59,6 +61,7 @@ pub struct EngineStore {
 
 impl EngineStore {
     /// Loads the shard as it was when it was taken, with a transaction that was sent at this time.
+    #[cfg(test)]
     pub async fn open<E: Engine>(
         engine: Arc<E>,
         tenure: Tenure,
@@ -164,6 +167,7 @@ impl EngineStore {
     }
 
     /// Gives the shard up at once: the transaction under way may or may not take effect, and nothing else is sent.
+    #[cfg(test)]
     pub fn abandon(self) {
         self.queue.abandon();
         self.stopping.send_replace(Stopping::Abandoned);

@@ -1,7 +1,7 @@
 //! Logs: in pages, as JSON, and as they are written.
 
-use lockkeeper::domain::{DeploymentId, Identifier, Timestamp};
-use lockkeeper::logs::{Logs, Section};
+use lockkeeper::parts::domain::{DeploymentId, Identifier, Timestamp};
+use lockkeeper::parts::logs::{Logs, Section};
 use reqwest::Method;
 use serde_json::{Value, json};
 

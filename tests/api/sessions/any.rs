@@ -1,7 +1,7 @@
 //! Claiming whichever environment with certain labels is free: at once, after a wait, or as a queued session.
 
 use futures_util::future::join_all;
-use lockkeeper::store::{Batch, LoggedStore, Options, Store};
+use lockkeeper::parts::store::{Batch, LoggedStore, Options, Store};
 use reqwest::Method;
 use serde_json::{Value, json};
 

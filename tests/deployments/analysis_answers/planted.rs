@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use lockkeeper::analysis::{Case, CaseStep, Success};
-use lockkeeper::domain::{CommitId, DeploymentId, IdSeed, StepStatus};
+use lockkeeper::parts::analysis::{Case, CaseStep, Success};
+use lockkeeper::parts::domain::{CommitId, DeploymentId, IdSeed, StepStatus};
 use serde_json::Value;
 
 use super::sets::{STEP, identifier, line};

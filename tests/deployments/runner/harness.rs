@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lockkeeper::domain::{
+use lockkeeper::parts::domain::{
     Action, ApprovalRule, Blueprint, CommitId, Configuration, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin,
     PipelineKey, SessionId, Stage, StageEnd, StageOrder, Step, StepRun, Timestamp,
 };
-use lockkeeper::logs::{LogId, Logs};
-use lockkeeper::outbound::{Destination, Policy};
-use lockkeeper::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
+use lockkeeper::parts::logs::{LogId, Logs};
+use lockkeeper::parts::outbound::{Destination, Policy};
+use lockkeeper::parts::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::{mpsc, watch};
