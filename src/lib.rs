@@ -73,7 +73,6 @@ mod auth;
 #[cfg(feature = "server")]
 mod backup;
 mod cli;
-mod client;
 #[cfg(feature = "server")]
 mod cluster;
 #[cfg(feature = "server")]
@@ -114,7 +113,6 @@ mod outbound;
 mod peers;
 #[cfg(feature = "server")]
 mod pipelines;
-mod processes;
 #[cfg(feature = "server")]
 mod registries;
 #[cfg(feature = "server")]
@@ -137,6 +135,11 @@ mod telemetry;
 mod tls;
 #[cfg(feature = "server")]
 mod webhooks;
+
+// Parts that are crates of their own: the compiler builds them beside the rest.
+use lockkeeper_client as client;
+#[cfg(feature = "server")]
+use lockkeeper_processes as processes;
 
 pub use cli::run;
 

@@ -298,6 +298,21 @@ fn a_planted_circle_is_found_however_it_is_written() {
 }
 
 #[test]
+fn a_folder_that_is_a_crate_of_its_own_is_seen_like_the_others() {
+    let sources = Sources::read([
+        ("lib.rs", "mod hall; use lockkeeper_rooms as rooms;"),
+        ("hall.rs", "use crate::rooms::Door; pub struct Hall;"),
+        ("rooms/lib.rs", "pub mod door; pub mod window; pub use door::Door;"),
+        ("rooms/door.rs", "use crate::window::Window; pub struct Door;"),
+        ("rooms/window.rs", "use crate::door::Door; use lockkeeper_hall::Hall; pub struct Window;"),
+    ]);
+    assert_eq!(circles_below(&sources, "rooms"), BTreeSet::from([vec!["rooms/door.rs", "rooms/window.rs"]]));
+    let uses = sources.uses();
+    assert_eq!(uses["hall.rs"], BTreeSet::from(["rooms/door.rs"]));
+    assert!(uses["rooms/window.rs"].contains("hall.rs"));
+}
+
+#[test]
 #[should_panic(expected = "rooms/door.rs: import names of ours")]
 fn an_import_of_everything_is_refused_since_it_hides_what_is_used() {
     let sources = Sources::read([("rooms/mod.rs", "mod door; pub struct Hall;"), ("rooms/door.rs", "use super::*;")]);

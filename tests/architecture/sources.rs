@@ -8,8 +8,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// Re-exports of re-exports end somewhere; a circle of them must not hang the test.
 const MAX_HOPS: usize = 16;
 
-/// A module's path below the crate; the crate itself is empty.
+/// A module's path below `src`; the crate of the server is empty, that of the client is `client`.
 pub type ModulePath = Vec<String>;
+
+/// How the names of the crates of ours begin, each of which is a folder of `src`.
+const OUR_CRATES: &str = "lockkeeper_";
 
 #[derive(Default)]
 pub struct Sources {
@@ -30,7 +33,7 @@ struct Module {
     paths: Vec<Vec<String>>,
 }
 
-/// A path that a file names, absolute if it is one of this crate.
+/// A path that a file names, absolute if it is one of ours.
 pub struct Named<'a> {
     pub file: &'a str,
     pub path: Vec<String>,
@@ -81,16 +84,19 @@ impl Sources {
         uses
     }
 
-    /// The path from the crate on, if it is not one of another crate or of a local name.
+    /// The path from `src` on, if it is not one of a crate of others or of a local name.
     fn absolute(&self, place: &[String], path: &[String]) -> Option<Vec<String>> {
         let mut path = path.to_vec();
         for _ in 0..MAX_HOPS {
             let supers = path.iter().take_while(|name| *name == "super").count();
             let (base, skipped) = match path[0].as_str() {
-                "crate" => (&place[..0], 1),
+                "crate" => (self.crate_of(place), 1),
                 "self" => (place, 1),
                 "super" => (&place[..place.len().checked_sub(supers)?], supers),
                 child if self.modules.contains_key(&[place, &[child.to_owned()]].concat()) => (place, 0),
+                name if let Some(part) = name.strip_prefix(OUR_CRATES) => {
+                    return Some([&[part.to_owned()], &path[1..]].concat());
+                }
                 name => {
                     path = [self.modules[place].imports.get(name)?, &path[1..]].concat();
                     continue;
@@ -99,6 +105,12 @@ impl Sources {
             return Some([base, &path[skipped..]].concat());
         }
         None
+    }
+
+    /// The crate that a module belongs to.
+    fn crate_of<'a>(&self, place: &'a [String]) -> &'a [String] {
+        let part = &place[..place.len().min(1)];
+        if self.modules.get(part).is_some_and(|module| module.file.ends_with("/lib.rs")) { part } else { &place[..0] }
     }
 
     /// The file that defines what an absolute path names; none for a module as such.

@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 use super::fate::{Fate, fate};
 use super::progress::Progress;
 use super::session::{Acquired, Session, Standing, heartbeat};
-use crate::client::api::{Answer, Api, Call, CallError, new_key};
-use crate::client::failure::Failure;
-use crate::client::holders;
-use crate::client::output::text::harmless;
-use crate::client::output::{text_of, times};
-use crate::client::retry;
-use crate::client::signals::Signals;
-use crate::client::steady::Moment;
+use crate::api::{Answer, Api, Call, CallError, new_key};
+use crate::failure::Failure;
+use crate::holders;
+use crate::output::text::harmless;
+use crate::output::{text_of, times};
+use crate::retry;
+use crate::signals::Signals;
+use crate::steady::Moment;
 
 /// A third of the time within which the server wants to be polled.
 const POLL_SECONDS: u64 = 20;

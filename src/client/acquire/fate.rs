@@ -1,9 +1,9 @@
 //! Decides from a failed request whether a session still exists. Pure.
 
-use crate::client::api::CallError;
-use crate::client::failure::Failure;
-use crate::client::holders;
-use crate::client::problem::Problem;
+use crate::api::CallError;
+use crate::failure::Failure;
+use crate::holders;
+use crate::problem::Problem;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -47,7 +47,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::client::connection::link::NoAnswer;
+    use crate::connection::link::NoAnswer;
 
     fn of(status: u16, code: &str) -> Fate {
         let body = json!({ "status": status, "code": code, "detail": "why" }).to_string();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::termios::tcgetwinsize;
 
-use crate::client::output::{note, table, times};
-use crate::client::steady::Moment;
+use crate::output::{note, table, times};
+use crate::steady::Moment;
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /// Smooth, and next to no work.

@@ -7,9 +7,9 @@ use jiff::fmt::rfc2822;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::client::api::{Answer, Api, Call, CallError};
-use crate::client::output::text_of;
-use crate::client::steady::Moment;
+use crate::api::{Answer, Api, Call, CallError};
+use crate::output::text_of;
+use crate::steady::Moment;
 
 /// One claim, from its answer.
 #[derive(Debug, Clone)]

@@ -6,12 +6,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::deployment::DeploymentName;
-use crate::client::api::{ANSWER_WITHIN, Api, new_key};
-use crate::client::failure::Failure;
-use crate::client::output::paint::Style;
-use crate::client::output::text::{harmless, harmless_lines};
-use crate::client::output::{Out, fields, text_of};
-use crate::client::steady::Moment;
+use crate::api::{ANSWER_WITHIN, Api, new_key};
+use crate::failure::Failure;
+use crate::output::paint::Style;
+use crate::output::text::{harmless, harmless_lines};
+use crate::output::{Out, fields, text_of};
+use crate::steady::Moment;
 
 /// How long the server waits for the end of an analysis before it answers without it.
 const WAIT_SECONDS: u64 = 50;

@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::output::text::harmless;
-use crate::client::output::text_of;
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::output::text::harmless;
+use crate::output::text_of;
 
 /// The chain is broken.
 pub const EXIT_BROKEN: u8 = 1;
@@ -41,7 +41,7 @@ pub async fn run(command: Command) -> Result<std::process::ExitCode, Failure> {
     let report = match verified.await {
         Ok(report) => report,
         Err(failure) => {
-            crate::client::output::note(&format!("lockkeeper: {failure}"));
+            crate::output::note(&format!("lockkeeper: {failure}"));
             return Ok(EXIT_CANNOT.into());
         }
     };

@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::session::{self};
-use crate::client::acquire;
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::holders::holder_in_words;
-use crate::client::names::{EnvironmentName, identifier, label};
-use crate::client::output::text::harmless;
-use crate::client::output::{Out, text_of};
-use crate::client::signals::Signals;
+use crate::acquire;
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::holders::holder_in_words;
+use crate::names::{EnvironmentName, identifier, label};
+use crate::output::text::harmless;
+use crate::output::{Out, text_of};
+use crate::signals::Signals;
 
 /// The wishes of every claim, forced or not.
 #[derive(clap::Args)]

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use crate::client::api::Api;
-use crate::client::connection::options::Options;
-use crate::client::failure::Failure;
-use crate::client::output::Out;
+use crate::api::Api;
+use crate::connection::options::Options;
+use crate::failure::Failure;
+use crate::output::Out;
 
 /// The arguments of a command that talks to the server.
 #[derive(clap::Args)]

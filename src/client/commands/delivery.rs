@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::connected::Connected;
 use super::{analyze, approvals, events, logs, pipelines, watch};
-use crate::client::failure::{Failure, client_help};
+use crate::failure::{Failure, client_help};
 
 #[derive(clap::Subcommand)]
 pub enum Command {

@@ -7,12 +7,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::session::{Target, deployment_line};
-use crate::client::api::{ANSWER_WITHIN, Api, Call};
-use crate::client::failure::Failure;
-use crate::client::names::identifier;
-use crate::client::output::text::harmless;
-use crate::client::output::{Out, text_of};
-use crate::client::steady::Moment;
+use crate::api::{ANSWER_WITHIN, Api, Call};
+use crate::failure::Failure;
+use crate::names::identifier;
+use crate::output::text::harmless;
+use crate::output::{Out, text_of};
+use crate::steady::Moment;
 
 /// How long one request waits for a change: shorter than proxies allow.
 const POLL_SECONDS: u64 = 20;

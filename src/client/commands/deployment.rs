@@ -2,11 +2,11 @@
 
 use std::str::FromStr;
 
-use crate::client::api::Api;
-use crate::client::connection::options::variable;
-use crate::client::failure::Failure;
-use crate::client::names::{EnvironmentName, identifier};
-use crate::client::output::text_of;
+use crate::api::Api;
+use crate::connection::options::variable;
+use crate::failure::Failure;
+use crate::names::{EnvironmentName, identifier};
+use crate::output::text_of;
 
 /// A deployment, as somebody typed it.
 #[derive(Debug, Clone, PartialEq, Eq)]

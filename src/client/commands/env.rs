@@ -4,14 +4,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::session::{self, deployment_line};
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::holders::holder_in_words;
-use crate::client::names::EnvironmentName;
-use crate::client::output::paint::Style;
-use crate::client::output::text::harmless;
-use crate::client::output::times::span;
-use crate::client::output::{Out, fields, text_of};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::holders::holder_in_words;
+use crate::names::EnvironmentName;
+use crate::output::paint::Style;
+use crate::output::text::harmless;
+use crate::output::times::span;
+use crate::output::{Out, fields, text_of};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::names::label;
-use crate::client::output::paint::Style;
-use crate::client::output::table::{Cell, Column};
-use crate::client::output::{Out, text_of, times};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::names::label;
+use crate::output::paint::Style;
+use crate::output::table::{Cell, Column};
+use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 8] = [
     Column::whole("ENVIRONMENT"),

@@ -5,17 +5,17 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::feed::{EventWords, Feed, News};
-use crate::client::listing;
-use crate::client::moments::moment;
-use crate::client::names::EnvironmentName;
-use crate::client::output::closing::reader_gone;
-use crate::client::output::paint::Style;
-use crate::client::output::table::{Cell, Column};
-use crate::client::output::text::harmless;
-use crate::client::output::{Out, text_of, times};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::feed::{EventWords, Feed, News};
+use crate::listing;
+use crate::moments::moment;
+use crate::names::EnvironmentName;
+use crate::output::closing::reader_gone;
+use crate::output::paint::Style;
+use crate::output::table::{Cell, Column};
+use crate::output::text::harmless;
+use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 5] = [
     Column::whole("TIME (UTC)"),

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::session::{self, Target};
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::output::Out;
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::output::Out;
 
 #[derive(clap::Args)]
 pub struct Args {

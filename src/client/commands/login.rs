@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::whoami;
-use crate::client::api::Api;
-use crate::client::connection::options::{DEFAULT_URL, Options, Settings, read_token, variable};
-use crate::client::connection::profile::{self, DEFAULT_NAME, Profile, Profiles};
-use crate::client::connection::secret::Secret;
-use crate::client::failure::Failure;
-use crate::client::names::identifier;
-use crate::client::output::Out;
-use crate::client::prompt::read_hidden;
+use crate::api::Api;
+use crate::connection::options::{DEFAULT_URL, Options, Settings, read_token, variable};
+use crate::connection::profile::{self, DEFAULT_NAME, Profile, Profiles};
+use crate::connection::secret::Secret;
+use crate::failure::Failure;
+use crate::names::identifier;
+use crate::output::Out;
+use crate::prompt::read_hidden;
 
 /// A token is far shorter.
 const STDIN_BYTES_MAX: u64 = 16 * 1024;

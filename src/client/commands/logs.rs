@@ -1,12 +1,12 @@
 //! `lockkeeper logs`: the output of a deployment's steps.
 
 use super::deployment::DeploymentName;
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::logs::{LogQuery, Printer, print};
-use crate::client::names::identifier;
-use crate::client::output::text::harmless;
-use crate::client::output::{Out, text_of};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::logs::{LogQuery, Printer, print};
+use crate::names::identifier;
+use crate::output::text::harmless;
+use crate::output::{Out, text_of};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap_complete::Shell;
 
-use crate::client::failure::Failure;
-use crate::client::output::{Colour, Out};
+use crate::failure::Failure;
+use crate::output::{Colour, Out};
 
 #[derive(clap::Args)]
 pub struct Completions {

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::listing;
-use crate::client::names::identifier;
-use crate::client::output::paint::Style;
-use crate::client::output::table::{Cell, Column};
-use crate::client::output::text::harmless;
-use crate::client::output::{Out, text_of, times};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::listing;
+use crate::names::identifier;
+use crate::output::paint::Style;
+use crate::output::table::{Cell, Column};
+use crate::output::text::harmless;
+use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 6] = [
     Column::whole("PIPELINE"),

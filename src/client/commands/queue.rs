@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::session;
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::names::EnvironmentName;
-use crate::client::output::table::{Cell, Column};
-use crate::client::output::{Out, text_of, times};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::names::EnvironmentName;
+use crate::output::table::{Cell, Column};
+use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 6] = [
     Column::whole("PLACE"),

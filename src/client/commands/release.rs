@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::session::{self, Target, without_lock};
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::output::{Out, text_of};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::output::{Out, text_of};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::connected::Connected;
-use crate::client::api::{Api, CallError, new_key};
-use crate::client::connection::options::Options;
-use crate::client::failure::{Failure, client_help};
-use crate::client::listing;
-use crate::client::names::identifier;
-use crate::client::output::paint::Style;
-use crate::client::output::table::{Cell, Column};
-use crate::client::output::text::harmless;
-use crate::client::output::{Out, text_of, times};
-use crate::client::prompt::read_hidden;
+use crate::api::{Api, CallError, new_key};
+use crate::connection::options::Options;
+use crate::failure::{Failure, client_help};
+use crate::listing;
+use crate::names::identifier;
+use crate::output::paint::Style;
+use crate::output::table::{Cell, Column};
+use crate::output::text::harmless;
+use crate::output::{Out, text_of, times};
+use crate::prompt::read_hidden;
 
 /// The server takes no more.
 const VALUE_BYTES_MAX: u64 = 16 * 1024;

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::session::{self, Target, without_lock};
-use crate::client::api::Api;
-use crate::client::connection::options::variable;
-use crate::client::failure::Failure;
-use crate::client::output::paint::Style;
-use crate::client::output::table::{Cell, Column};
-use crate::client::output::{Out, text_of, times};
+use crate::api::Api;
+use crate::connection::options::variable;
+use crate::failure::Failure;
+use crate::output::paint::Style;
+use crate::output::table::{Cell, Column};
+use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 7] = [
     Column::whole("ENVIRONMENT"),

@@ -1,9 +1,9 @@
 //! `lockkeeper watch`: the live board.
 
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::output::Out;
-use crate::client::watch::watch;
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::watch::watch;
 
 #[derive(clap::Args)]
 pub struct Args {}

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::output::text::harmless;
-use crate::client::output::{Out, fields, text_of, times};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::output::text::harmless;
+use crate::output::{Out, fields, text_of, times};
 
 #[derive(clap::Args)]
 pub struct Args {}

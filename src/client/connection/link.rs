@@ -7,7 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Certificate, Client, Method, Response, Url, redirect};
 
 use super::options::Settings;
-use crate::client::failure::Failure;
+use crate::failure::Failure;
 
 /// A server that has not accepted by then is busy or gone.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::profile::{self, Profile, Profiles};
 use super::secret::{Secret, read_line};
-use crate::client::failure::Failure;
-use crate::client::identity::source::IdentitySource;
-use crate::client::output::{Colour, Out};
+use crate::failure::Failure;
+use crate::identity::source::IdentitySource;
+use crate::output::{Colour, Out};
 
 /// Where a server on this machine serves by default.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
-use crate::client::failure::Failure;
+use crate::failure::Failure;
 
 /// The name that `login` gives if it is told none.
 pub const DEFAULT_NAME: &str = "default";

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::client::failure::Failure;
+use crate::failure::Failure;
 
 /// A file that is larger has no token.
 const FILE_BYTES_MAX: u64 = 32 * 1024;

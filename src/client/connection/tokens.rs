@@ -1,8 +1,8 @@
 //! Where requests get their token from.
 
 use super::secret::Secret;
-use crate::client::failure::Failure;
-use crate::client::identity::exchange::Exchange;
+use crate::failure::Failure;
+use crate::identity::exchange::Exchange;
 
 /// Asked before every request, since a token may have to be renewed.
 #[derive(Debug)]

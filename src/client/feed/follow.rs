@@ -10,10 +10,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::sse::{Frame, FrameTooLong, Parser};
-use crate::client::api::{Api, CallError, Stream};
-use crate::client::failure::Failure;
-use crate::client::retry;
-use crate::client::steady::Moment;
+use crate::api::{Api, CallError, Stream};
+use crate::failure::Failure;
+use crate::retry;
+use crate::steady::Moment;
 
 /// The server writes at least a comment every 15 seconds. A connection that is silent for longer is dead, whatever the
 /// machines between have to say about it.

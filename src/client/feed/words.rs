@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::client::output::Out;
-use crate::client::output::paint::Style;
-use crate::client::output::text::harmless;
-use crate::client::output::times;
+use crate::output::Out;
+use crate::output::paint::Style;
+use crate::output::text::harmless;
+use crate::output::times;
 
 /// Wide enough for most; a longer one moves the rest of its line.
 const TYPE_WIDTH: usize = 20;

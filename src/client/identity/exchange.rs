@@ -8,12 +8,12 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::source::IdentitySource;
-use crate::client::connection::link::{self, Link, RawAnswer};
-use crate::client::connection::secret::Secret;
-use crate::client::failure::Failure;
-use crate::client::problem::Problem;
-use crate::client::retry::{self, Trouble};
-use crate::client::steady::Moment;
+use crate::connection::link::{self, Link, RawAnswer};
+use crate::connection::secret::Secret;
+use crate::failure::Failure;
+use crate::problem::Problem;
+use crate::retry::{self, Trouble};
+use crate::steady::Moment;
 
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";

@@ -5,8 +5,8 @@ use std::time::Duration;
 use reqwest::{Client, redirect};
 use serde_json::Value;
 
-use crate::client::connection::secret::Secret;
-use crate::client::failure::Failure;
+use crate::connection::secret::Secret;
+use crate::failure::Failure;
 
 /// GitHub answers within a second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

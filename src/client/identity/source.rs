@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::github::GitHub;
-use crate::client::connection::secret::{Secret, read_line};
-use crate::client::failure::Failure;
+use crate::connection::secret::{Secret, read_line};
+use crate::failure::Failure;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentitySource {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::client::api::{ANSWER_WITHIN, Api};
-use crate::client::output::text::harmless;
-use crate::client::output::{note, text_of};
+use crate::api::{ANSWER_WITHIN, Api};
+use crate::output::text::harmless;
+use crate::output::{note, text_of};
 
 /// How long the server waits for a change of the deployment before it answers without one.
 const WAIT_SECONDS: u64 = 50;

@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::escapes;
-use crate::client::failure::Failure;
-use crate::client::output::Out;
-use crate::client::output::paint::Style;
-use crate::client::output::text::harmless;
-use crate::client::output::times;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::output::paint::Style;
+use crate::output::text::harmless;
+use crate::output::times;
 
 /// A line as the server sends it.
 #[derive(Debug, Deserialize)]

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::approvals;
 use super::printing::Printer;
-use crate::client::api::{Api, CallError};
-use crate::client::failure::Failure;
-use crate::client::output::closing::reader_gone;
-use crate::client::output::text_of;
-use crate::client::retry;
-use crate::client::steady::Moment;
+use crate::api::{Api, CallError};
+use crate::failure::Failure;
+use crate::output::closing::reader_gone;
+use crate::output::text_of;
+use crate::retry;
+use crate::steady::Moment;
 
 /// A line of a log is at most this long as JSON; the server cuts lines long before.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;

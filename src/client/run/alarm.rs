@@ -9,7 +9,7 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-use crate::client::steady::Moment;
+use crate::steady::Moment;
 
 pub struct Alarm {
     timer: OwnedFd,

@@ -13,15 +13,15 @@ use super::guarded::{Guarded, sweep};
 use super::keeping::Held;
 use super::lease::{MARGIN, TTL_MIN};
 use super::terminal;
-use crate::client::acquire::{Request, Target, acquire, context};
-use crate::client::api::Api;
-use crate::client::connection::options::variable;
-use crate::client::deploying;
-use crate::client::failure::Failure;
-use crate::client::names::{EnvironmentName, label};
-use crate::client::output::{Out, note};
-use crate::client::signals::Signals;
-use crate::client::steady::Moment;
+use crate::acquire::{Request, Target, acquire, context};
+use crate::api::Api;
+use crate::connection::options::variable;
+use crate::deploying;
+use crate::failure::Failure;
+use crate::names::{EnvironmentName, label};
+use crate::output::{Out, note};
+use crate::signals::Signals;
+use crate::steady::Moment;
 
 #[derive(clap::Args)]
 pub struct Args {

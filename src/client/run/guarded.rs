@@ -16,7 +16,7 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::guard::{GUARD_COMMAND, Lines, OWN_PROGRAM, Order, Report};
 use super::terminal;
-use crate::processes;
+use lockkeeper_processes as processes;
 
 /// Processes that were born during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(10);

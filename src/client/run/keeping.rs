@@ -7,11 +7,11 @@ use tokio::sync::watch;
 
 use super::alarm::Alarm;
 use super::lease::{Lease, MARGIN};
-use crate::client::acquire::{Acquired, Fate, Session, fate, heartbeat};
-use crate::client::api::{Api, Call};
-use crate::client::failure::Failure;
-use crate::client::output::note;
-use crate::client::steady::Moment;
+use crate::acquire::{Acquired, Fate, Session, fate, heartbeat};
+use crate::api::{Api, Call};
+use crate::failure::Failure;
+use crate::output::note;
+use crate::steady::Moment;
 
 /// A lock that this client holds.
 #[derive(Debug, Clone)]

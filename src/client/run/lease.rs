@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::client::steady::Moment;
+use crate::steady::Moment;
 
 /// The command is gone this long before the lease ends, whatever the scheduler and two clocks do.
 pub const MARGIN: Duration = Duration::from_secs(1);

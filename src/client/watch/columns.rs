@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 
 use super::board::Row;
-use crate::client::output::paint::{Style, paint};
-use crate::client::output::table::cut;
-use crate::client::output::text::harmless;
-use crate::client::output::times;
+use crate::output::paint::{Style, paint};
+use crate::output::table::cut;
+use crate::output::text::harmless;
+use crate::output::times;
 
 struct Column {
     title: &'static str,

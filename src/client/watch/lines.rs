@@ -5,11 +5,11 @@ use tokio::sync::mpsc;
 
 use super::board::{Board, Change};
 use super::source::{self, Update};
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::output::Out;
-use crate::client::output::closing::reader_gone;
-use crate::client::output::text::harmless;
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::output::closing::reader_gone;
+use crate::output::text::harmless;
 
 /// A reader that is slower than this many updates slows the fetching down, and nothing else.
 const UPDATES_MAX: usize = 16;

@@ -11,10 +11,10 @@ use super::board::Board;
 use super::picture::{View, draw};
 use super::screen::{Key, Keys, Screen};
 use super::source::{self, Update};
-use crate::client::api::Api;
-use crate::client::failure::Failure;
-use crate::client::output::Out;
-use crate::client::output::text::harmless;
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::output::text::harmless;
 
 /// Between two frames at least: four a second are as many as people can follow.
 const FRAME_PAUSE: Duration = Duration::from_millis(250);

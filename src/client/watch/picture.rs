@@ -5,9 +5,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::board::{Board, PipelineRows};
 use super::columns;
-use crate::client::output::paint::{Style, paint};
-use crate::client::output::table::cut;
-use crate::client::output::text::harmless;
+use crate::output::paint::{Style, paint};
+use crate::output::table::cut;
+use crate::output::text::harmless;
 
 /// Everything that a picture shows.
 pub struct View<'a> {
@@ -121,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::client::watch::board::Row;
+    use crate::watch::board::Row;
 
     fn board(environments: usize) -> Board {
         let rows = (1..=environments).map(|number| {

@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::board::{PipelineRows, Row};
-use crate::client::api::{Api, CallError};
-use crate::client::failure::Failure;
-use crate::client::feed::{EventWords, Feed, News};
-use crate::client::output::text_of;
+use crate::api::{Api, CallError};
+use crate::failure::Failure;
+use crate::feed::{EventWords, Feed, News};
+use crate::output::text_of;
 
 /// Between two fetches at least; and so many times as long as the last one took, so that a large board does not keep its
 /// server busy.

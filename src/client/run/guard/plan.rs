@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::lease::MARGIN;
-use crate::client::steady::Moment;
+use crate::steady::Moment;
 
 /// Processes that were born during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(5);

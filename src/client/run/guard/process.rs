@@ -16,10 +16,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::plan::{Act, Event, Plan};
 use super::protocol::{Ending, Lines, Order, Report};
 use super::start::{OWN_PROGRAM, START_COMMAND};
-use crate::client::run::alarm::Alarm;
-use crate::client::signals;
-use crate::client::steady::Moment;
-use crate::processes::{self, Process};
+use crate::run::alarm::Alarm;
+use crate::signals;
+use crate::steady::Moment;
+use lockkeeper_processes::{self as processes, Process};
 
 /// `guard-command ORDERS REPORTS TERMINAL PROGRAM ARGUMENT…`: the numbers of two pipes, whether the command gets the
 /// terminal, and the command.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::client::steady::Moment;
+use crate::steady::Moment;
 
 /// No line of either side is longer.
 pub const LINE_MAX: usize = 64;

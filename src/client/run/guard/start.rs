@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-use crate::client::run::terminal;
+use crate::run::terminal;
 
 /// `start-command GUARD TERMINAL PROGRAM ARGUMENT…`: the guard's pid, whether the command gets the terminal, the command.
 pub const START_COMMAND: &str = "start-command";

@@ -1,31 +1,30 @@
-//! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing else of this
-//! program, so that it can be built alone, small, for the images of CI jobs (`--no-default-features`).
+//! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing of
+//! the server, so that it can be built alone, small, for the images of CI jobs (`--no-default-features` of `lockkeeper`).
 //!
 //! From top to bottom: `commands` → `run`, `watch`, `logs`, `feed`, `listing` → `acquire`, `deploying` → `api`, `prompt`,
 //! `signals` → `connection`, `identity`, `retry`, `steady`, `names` → `failure` → `problem`, `holders` → `output`.
 
-pub mod acquire;
 pub mod api;
 pub mod commands;
 pub mod connection;
-pub mod deploying;
 pub mod failure;
-pub mod holders;
-pub mod identity;
-pub mod names;
 pub mod output;
-pub mod problem;
-pub mod prompt;
-pub mod retry;
-pub mod run;
-pub mod signals;
-pub mod steady;
 
-// Those that look on, and are used by commands alone.
+mod acquire;
+mod deploying;
 mod feed;
+mod holders;
+mod identity;
 mod listing;
 mod logs;
 mod moments;
+mod names;
+mod problem;
+mod prompt;
+mod retry;
+mod run;
+mod signals;
+mod steady;
 mod watch;
 
 use std::process::ExitCode;
