@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
@@ -74,15 +75,15 @@ pub fn begin(
 ) -> Vec<JoinHandle<()>> {
     let House { node, runner, realms, organizations, .. } = &house;
     let mut chores = vec![
-        actix_web::rt::spawn(census::run(realms.clone(), organizations.clone())),
-        actix_web::rt::spawn(do_chores_of_node(node.clone(), runner.clone(), metrics)),
-        actix_web::rt::spawn(watch_connections(node.clone())),
-        actix_web::rt::spawn(do_chores_of_realms(realms.clone(), idle)),
-        actix_web::rt::spawn(sweep_files(house)),
+        chore(census::run(realms.clone(), organizations.clone())),
+        chore(do_chores_of_node(node.clone(), runner.clone(), metrics)),
+        chore(watch_connections(node.clone())),
+        chore(do_chores_of_realms(realms.clone(), idle)),
+        chore(sweep_files(house)),
     ];
     if let Some((encrypted, hangup)) = running.encrypted.as_ref().zip(hangup) {
-        chores.push(actix_web::rt::spawn(certificates::keep_fresh(encrypted.tls.clone(), hangup)));
-        chores.push(actix_web::rt::spawn(certificates::report_handshakes(encrypted.handshakes.clone())));
+        chores.push(chore(certificates::keep_fresh(encrypted.tls.clone(), hangup)));
+        chores.push(chore(certificates::report_handshakes(encrypted.handshakes.clone())));
     }
     chores
 }
@@ -90,13 +91,17 @@ pub fn begin(
 /// Starts those of a realm that take their own time.
 pub fn begin_of_realm(realm: &Arc<Realm>, settings: &Settings, archive: &Archive) -> Vec<JoinHandle<()>> {
     vec![
-        actix_web::rt::spawn(sweep_keys(realm.clone())),
-        actix_web::rt::spawn(sweep_sign_ins(realm.clone())),
-        actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
-        actix_web::rt::spawn(seal_events(realm.clone())),
-        actix_web::rt::spawn(keep_time(realm.clone())),
-        actix_web::rt::spawn(remove_dropped_logs(realm.clone(), archive.clone())),
+        chore(sweep_keys(realm.clone())),
+        chore(sweep_sign_ins(realm.clone())),
+        chore(sweep_events(realm.clone(), retention(settings))),
+        chore(seal_events(realm.clone())),
+        chore(keep_time(realm.clone())),
+        chore(remove_dropped_logs(realm.clone(), archive.clone())),
     ]
+}
+
+fn chore(work: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    actix_web::rt::spawn(work.boxed_local())
 }
 
 async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusHandle) {

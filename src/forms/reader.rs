@@ -120,7 +120,7 @@ impl Reader {
     pub fn form<T: ObjectForm>(&mut self, element: &Element<'_>) -> Option<T> {
         let object = self.object(element)?;
         let form = self.fields(&object);
-        self.refuse_unknown::<T>(&object);
+        self.refuse_unknown(&object, T::each_name);
         form
     }
 
@@ -131,15 +131,15 @@ impl Reader {
         form
     }
 
-    fn refuse_unknown<T: ObjectForm>(&mut self, object: &Object<'_>) {
+    fn refuse_unknown(&mut self, object: &Object<'_>, each_name: fn(&mut dyn FnMut(&'static str))) {
         for entry in object.entries {
             let mut is_known = false;
-            T::each_name(&mut |name| is_known |= self.spelling.matches(&entry.name, name));
+            each_name(&mut |name| is_known |= self.spelling.matches(&entry.name, name));
             if is_known {
                 continue;
             }
             let mut known = Vec::new();
-            T::each_name(&mut |name| known.push(self.spelling.spell(name)));
+            each_name(&mut |name| known.push(self.spelling.spell(name)));
             let advice = match nearest(&entry.name, &known) {
                 Some(meant) => format!("; did you mean `{meant}`?"),
                 None if known.is_empty() => String::new(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::codes::Code;
 use super::problem::Problem;
 
@@ -36,7 +38,7 @@ pub async fn done_in_task<T: 'static, E: 'static>(
 where
     Problem: From<E>,
 {
-    let changing = actix_web::rt::spawn(change);
+    let changing = actix_web::rt::spawn(change.boxed_local());
     done_within::<_, Problem>(limit, look, async { Ok(changing.await.map_err(Problem::internal)??) }).await
 }
 

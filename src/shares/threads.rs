@@ -1,5 +1,6 @@
 //! Threads and programs for long work, which stand back behind the threads that answer requests.
 
+use std::any::Any;
 use std::sync::{LazyLock, mpsc};
 
 use rustix::process::{Pid, nice, setpriority_process};
@@ -20,15 +21,27 @@ static FILES: LazyLock<Runtime> = LazyLock::new(|| threads(0));
 /// For work that requests wait for.
 static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
 
+/// A read with the type of its result left out: otherwise everything that the threads do would be built for each kind of list.
+type Read = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
+
 /// Reads for a request.
-pub fn read<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    USUAL.spawn_blocking(work)
+pub async fn read<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    USUAL.spawn_blocking(without_type(work)).await.map(with_type)
 }
 
 /// Reads for a request that stands back behind the others. A thread of the usual priority hands it over: the lock of the
 /// queue may be held by a thread that stands back and waits for a processor, and the caller's thread answers requests.
 pub async fn read_later<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-    USUAL.spawn_blocking(|| LONG_READS.spawn_blocking(work)).await?.await
+    let work = without_type(work);
+    USUAL.spawn_blocking(|| LONG_READS.spawn_blocking(work)).await?.await.map(with_type)
+}
+
+fn without_type<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Read {
+    Box::new(|| Box::new(work()))
+}
+
+fn with_type<T: 'static>(result: Box<dyn Any + Send>) -> T {
+    *result.downcast().expect("a read returns the result of its own work")
 }
 
 /// Reads the output of a step.

@@ -98,6 +98,12 @@ pub fn walk(
     to: &[u8],
     mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
 ) -> Result<(), StoreError> {
+    walk_all(store, from, to, &mut visit)
+}
+
+type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+
+fn walk_all(store: &dyn Store, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
     let mut from = from.to_vec();
     loop {
         let pairs = store.scan(&from, to, WALK_PAIRS)?;

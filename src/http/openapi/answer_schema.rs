@@ -18,11 +18,20 @@ pub enum Missing {
 
 /// The schema of a type, with those it refers to.
 pub fn of_type<T: ToSchema>(missing: Missing) -> Map<String, Value> {
-    let mut found = Vec::new();
-    T::schemas(&mut found);
-    let mut schemas = completed(found.clone(), Missing::Null);
-    found.push((T::name().into_owned(), T::schema()));
-    schemas.extend(completed(found, missing).remove_entry(&*T::name()));
+    let mut others = Vec::new();
+    T::schemas(&mut others);
+    with_others(T::name().into_owned(), T::schema(), others, missing)
+}
+
+fn with_others(
+    name: String,
+    schema: RefOr<Schema>,
+    mut others: Vec<(String, RefOr<Schema>)>,
+    missing: Missing,
+) -> Map<String, Value> {
+    let mut schemas = completed(others.clone(), Missing::Null);
+    others.push((name.clone(), schema));
+    schemas.extend(completed(others, missing).remove_entry(&name));
     schemas
 }
 

@@ -149,11 +149,14 @@ impl Operation {
         let mut reader = Reader::new(Spelling::Camel);
         T::read(&Element::empty_object(), &mut reader);
         let schema = T::schema(&mut self.schemas);
+        self.body_of(schema, reader.has_faults())
+    }
+
+    fn body_of(mut self, schema: Value, is_required: bool) -> Self {
         let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
         let form = self.schemas.0.get(name).cloned().unwrap_or_default();
         let content = json!({ "application/json": { "schema": schema, "example": form["examples"][0] } });
-        self.body =
-            Some(json!({ "required": reader.has_faults(), "description": form["description"], "content": content }));
+        self.body = Some(json!({ "required": is_required, "description": form["description"], "content": content }));
         self.fails(&BODY_CODES).writes()
     }
 
@@ -208,13 +211,17 @@ impl Operation {
     /// One record.
     pub fn answers<T: ToSchema>(mut self, status: u16, description: &str, headers: &[&str]) -> Self {
         let data = self.include::<T>();
+        self.answers_one(status, description, &T::name(), data, headers)
+    }
+
+    fn answers_one(self, status: u16, description: &str, record: &str, data: Value, headers: &[&str]) -> Self {
         let schema = json!({
             "type": "object",
-            "description": format!("An answer with one `{}`.", T::name()),
+            "description": format!("An answer with one `{record}`."),
             "required": ["data"],
             "properties": { "data": data },
         });
-        self.answers_named(status, description, &format!("{}Answer", T::name()), schema, headers)
+        self.answers_named(status, description, &format!("{record}Answer"), schema, headers)
     }
 
     /// One record that stands alone, as a standard has it.
@@ -225,15 +232,21 @@ impl Operation {
 
     /// A list of records.
     pub fn answers_list<T: ToSchema, P: ToSchema>(mut self, description: &str) -> Self {
-        let (record, pagination) = (T::name(), P::name());
+        let (record, pagination) = ((T::name(), self.include::<T>()), (P::name(), self.include::<P>()));
+        self.answers_many(description, (&record.0, record.1), (&pagination.0, pagination.1))
+    }
+
+    /// The names and schemas of a record and of the pagination.
+    fn answers_many(self, description: &str, record: (&str, Value), pagination: (&str, Value)) -> Self {
+        let ((record, item), (pagination, part)) = (record, pagination);
         let kind = pagination.strip_suffix("Pagination").filter(|kind| !kind.is_empty()).unwrap_or("List");
         let schema = json!({
             "type": "object",
             "description": format!("A part of a list, each entry a `{record}`."),
             "required": ["data", "pagination"],
             "properties": {
-                "data": { "type": "array", "items": self.include::<T>(), "description": "The entries of this part." },
-                "pagination": self.include::<P>(),
+                "data": { "type": "array", "items": item, "description": "The entries of this part." },
+                "pagination": part,
             },
         });
         // An entry is named after its list where it has less than the record itself.
