@@ -1,11 +1,13 @@
 //! The list of a pipeline's environments: a slice, or all of it, in bounded memory.
 
+use std::sync::Arc;
+
 use actix_web::web::Bytes;
 use futures_util::stream;
 
 use crate::actors::ListFilter;
 use crate::auth::Permission;
-use crate::domain::{Identifier, LABELS_MAX, LabelValue, LockStatus, Malformed, PipelineKey, TextRule};
+use crate::domain::{Environment, Identifier, LABELS_MAX, LabelValue, LockStatus, Malformed, PipelineKey, TextRule};
 use crate::forms::{Text, id_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
@@ -17,7 +19,9 @@ use crate::http::response::Response;
 use crate::http::{answer, json, paging};
 
 /// How many environments are in memory at once while all are listed.
-const PIECE: usize = 1_000;
+const PIECE: usize = 250;
+/// About as long as one is in the answer.
+const ITEM_BYTES: usize = 400;
 /// How many names a request may list: as many as fit on a page.
 pub const NAMES_MAX: usize = 100;
 
@@ -65,23 +69,17 @@ impl Reader {
     async fn next_piece(&mut self) -> Result<Bytes, Problem> {
         let environments = self.access.realm.environments.clone();
         let (pipeline, filter, after) = (self.pipeline.clone(), self.filter.clone(), self.after.clone());
-        let read = move || environments.list_after(&pipeline, &filter, after.as_ref(), PIECE);
-        let found = self.access.read_list(read).await?;
-
-        let mut text = Vec::new();
-        if self.after.is_none() {
-            text.extend_from_slice(br#"{"data":["#);
-        }
-        for (name, environment) in &found {
-            if self.written > 0 {
-                text.push(b',');
-            }
-            let view = EnvironmentListItem::new(self.pipeline.pipeline.as_str(), name.as_str(), environment);
-            json::write(&view, &mut text).map_err(Problem::internal)?;
-            self.written += 1;
-        }
-        self.done = found.len() < PIECE;
-        self.after = found.into_iter().last().map(|(name, _)| name);
+        let is_first = self.written == 0;
+        // Written where it is read: so many at once would keep the other requests of the caller's thread waiting.
+        let read = move || {
+            let found = environments.list_after(&pipeline, &filter, after.as_ref(), PIECE)?;
+            let text = written(&pipeline, &found, is_first)?;
+            Ok::<_, Problem>((text, found.len(), found.into_iter().last().map(|(name, _)| name)))
+        };
+        let (mut text, count, last) = self.access.read_list(read).await?;
+        self.written += count as u64;
+        self.done = count < PIECE;
+        self.after = last;
         if self.done {
             let pagination = SlicePagination::whole(self.written);
             text.extend_from_slice(br#"],"pagination":"#);
@@ -90,6 +88,25 @@ impl Reader {
         }
         Ok(text.into())
     }
+}
+
+fn written(
+    pipeline: &PipelineKey,
+    found: &[(Identifier, Arc<Environment>)],
+    is_first: bool,
+) -> Result<Vec<u8>, Problem> {
+    let mut text = Vec::with_capacity(found.len() * ITEM_BYTES);
+    if is_first {
+        text.extend_from_slice(br#"{"data":["#);
+    }
+    for (place, (name, environment)) in found.iter().enumerate() {
+        if place > 0 || !is_first {
+            text.push(b',');
+        }
+        let view = EnvironmentListItem::new(pipeline.pipeline.as_str(), name.as_str(), environment);
+        json::write(&view, &mut text).map_err(Problem::internal)?;
+    }
+    Ok(text)
 }
 
 /// A label that an environment must have: `key:value`.
