@@ -104,7 +104,7 @@ impl Command for Delete {
         }
         decision.touch();
         decision.outcome.forgotten.extend(decision.next.last_reset.map(|reset| reset.id));
-        decision.next = Environment {
+        *decision.next = Environment {
             configuration_revision: decision.next.configuration_revision + 1,
             revision: decision.next.revision,
             fencing_token: decision.next.fencing_token,

@@ -11,7 +11,7 @@ use super::{
 /// What commands work on. Nothing takes effect before the decision is finished.
 pub struct Decision<'a> {
     pub(super) now: Now,
-    pub(super) next: Environment,
+    pub(super) next: &'a mut Environment,
     pub(super) surroundings: &'a mut dyn Surroundings,
     pub(super) outcome: Outcome,
     touched: bool,
@@ -54,14 +54,15 @@ pub struct GrantedWaiter {
 /// The result of a command. Becomes durable as a whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition<Reply> {
-    pub next: Environment,
+    pub next: Arc<Environment>,
     pub outcome: Outcome,
     pub reply: Reply,
 }
 
 impl<'a> Decision<'a> {
-    pub(super) fn new(environment: &Environment, now: Now, surroundings: &'a mut dyn Surroundings) -> Self {
-        Self { now, next: environment.clone(), surroundings, outcome: Outcome::default(), touched: false }
+    /// `next` is still as the environment was.
+    pub(super) fn new(next: &'a mut Environment, now: Now, surroundings: &'a mut dyn Surroundings) -> Self {
+        Self { now, next, surroundings, outcome: Outcome::default(), touched: false }
     }
 
     /// The environment itself changes, not only its queue.
@@ -121,9 +122,5 @@ impl<'a> Decision<'a> {
         let waiter = self.next.queue.remove(ticket)?;
         self.outcome.dequeued.push(waiter.clone());
         Some(waiter)
-    }
-
-    pub(super) fn finish<Reply>(self, reply: Reply) -> Transition<Reply> {
-        Transition { next: self.next, outcome: self.outcome, reply }
     }
 }

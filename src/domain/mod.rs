@@ -48,6 +48,8 @@ mod time;
 mod uses;
 mod utilisation;
 
+use std::sync::Arc;
+
 pub use bounded::{
     CommitId, Context, Description, Identifier, LabelValue, NAME, REVISION, VariableName, VariableValue,
 };
@@ -121,18 +123,20 @@ pub trait Command: Send + 'static {
 
 /// The only way a command changes an environment.
 pub fn decide<C: Command>(
-    environment: &Environment,
+    environment: &Arc<Environment>,
     command: C,
     now: Now,
     surroundings: &mut dyn Surroundings,
 ) -> Result<Transition<C::Reply>, Rejection> {
-    let mut decision = Decision::new(environment, now, surroundings);
-    let reply = command.decide(&mut decision)?;
+    // A copy, changed in the place where it stays: it is large.
+    let mut next = environment.clone();
+    let mut decision = Decision::new(Arc::make_mut(&mut next), now, surroundings);
+    let mut reply = command.decide(&mut decision)?;
     queue::hand_over(&mut decision, None);
     deploy::advance(&mut decision);
-    let mut transition = decision.finish(reply);
-    C::complete(&mut transition.reply, &transition.next);
-    debug_assert_eq!(invariants::check(&transition.next), Ok(()));
-    debug_assert_eq!(invariants::check_step(environment, &transition.next), Ok(()));
-    Ok(transition)
+    let outcome = decision.outcome;
+    C::complete(&mut reply, &next);
+    debug_assert_eq!(invariants::check(&next), Ok(()));
+    debug_assert_eq!(invariants::check_step(environment, &next), Ok(()));
+    Ok(Transition { next, outcome, reply })
 }

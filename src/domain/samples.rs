@@ -132,8 +132,9 @@ impl Subject {
 
     /// Decides at that moment, and keeps the next state.
     pub fn run<C: Command>(&mut self, millis: i64, command: C) -> Result<(C::Reply, Outcome), Rejection> {
-        let transition = decide(&self.environment, command, at(millis), &mut self.surroundings)?;
-        self.environment = transition.next;
+        let before = Arc::new(self.environment.clone());
+        let transition = decide(&before, command, at(millis), &mut self.surroundings)?;
+        self.environment = Arc::unwrap_or_clone(transition.next);
         Ok((transition.reply, transition.outcome))
     }
 

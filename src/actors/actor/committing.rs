@@ -47,7 +47,7 @@ impl EnvironmentActor {
 
         match self.hand_in(&next, &outcome, by, now, |batch| record(&reply, batch, now.at)) {
             Ok(committed) => {
-                let settlement = self.accept(Arc::new(next), outcome, committed, now);
+                let settlement = self.accept(next, outcome, committed, now);
                 Ok(Executed { reply, settlement })
             }
             Err(error) => {

@@ -105,7 +105,7 @@ impl World {
             let known = self.sessions.iter().find(|s| s.id == subject.id && s.ended.is_some());
             subject.ended = known.cloned();
         }
-        let before = self.environment.clone();
+        let before = Arc::new(self.environment.clone());
         let first = self.first_in_line();
         let transition = decide(&before, command, self.now, &mut self.clients)?;
         assert_eq!(invariants::check(&transition.next), Ok(()));
@@ -114,7 +114,7 @@ impl World {
         let granted = transition.outcome.granted.as_ref();
         assert!(granted.is_none_or(|granted| self.clients.is_there(&granted.waiter)), "it was granted to nobody");
         self.write_down(&transition.outcome);
-        self.environment = transition.next;
+        self.environment = Arc::unwrap_or_clone(transition.next);
         self.check_grant(&before, first, &transition.outcome);
         self.check_sessions();
         Ok(transition.reply)

@@ -59,7 +59,7 @@ impl World {
 
     /// Decides, hands the batch to the log, and prepares the answers for when it is durable.
     pub fn run<C: Command>(&mut self, index: usize, mut command: C, cause: Cause) -> Result<C::Reply, Rejection> {
-        let before = self.server.environments[index].clone();
+        let before = Arc::new(self.server.environments[index].clone());
         if let Some(subject) = command.subject()
             && before.session(subject.id).is_none()
         {
@@ -85,7 +85,7 @@ impl World {
         let outsider = outcome.granted.iter().filter(|granted| granted.outsider).map(|granted| &granted.waiter);
         let key = told.and_then(|request| self.plan(request)?.key);
         let batch = Batch {
-            environment: (next.revision != before.revision).then(|| (index, next.clone())),
+            environment: (next.revision != before.revision).then(|| (index, Environment::clone(&next))),
             arrived: outcome
                 .enqueued
                 .iter()
@@ -112,7 +112,7 @@ impl World {
                 self.reply(index, request, Answer::Granted(index, granted.session));
             }
         }
-        self.server.environments[index] = next;
+        self.server.environments[index] = Arc::unwrap_or_clone(next);
         self.server.unreported.insert(index);
         Ok(reply)
     }

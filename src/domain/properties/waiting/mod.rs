@@ -140,8 +140,9 @@ impl Harness {
     fn run<C: Command>(&mut self, room: usize, command: C) -> Result<(C::Reply, Outcome), Rejection> {
         let mut surroundings =
             TestSurroundings { pool: &mut self.pool, presence: &self.presence, numbers: &mut self.numbers };
-        let transition = decide(&self.environments[room], command, self.now, &mut surroundings)?;
-        let next = transition.next;
+        let before = Arc::new(self.environments[room].clone());
+        let transition = decide(&before, command, self.now, &mut surroundings)?;
+        let next = Arc::unwrap_or_clone(transition.next);
         self.pool.report(&self.names[room], next.availability());
         self.environments[room] = next;
         Ok((transition.reply, transition.outcome))
