@@ -78,7 +78,7 @@ impl Directory {
         key: &EnvironmentKey,
         command: C,
         keyed: Option<Keyed<C::Reply>>,
-        by: Option<Arc<Initiator>>,
+        by: Option<Initiator>,
     ) -> Result<C::Reply, Failure> {
         let (reply, answer) = oneshot::channel();
         self.send(key, Ask { command, reply, keyed, by })?;
@@ -90,7 +90,7 @@ impl Directory {
         &self,
         key: &EnvironmentKey,
         command: C,
-        by: Option<Arc<Initiator>>,
+        by: Option<Initiator>,
     ) -> Result<C::Reply, Failure> {
         let (reply, answer) = oneshot::channel();
         self.start_and_send(key, Ask { command, reply, keyed: None, by })?;

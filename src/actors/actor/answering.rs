@@ -94,7 +94,7 @@ impl EnvironmentActor {
                 keyed.record(batch, outcome, now);
             }
         };
-        match self.execute(command, by.as_deref(), record) {
+        match self.execute(command, by.as_ref(), record) {
             Ok(Executed { reply: outcome, settlement }) => {
                 let granted = C::grants(&outcome);
                 let undelivered = granted.map(|session| Signal::Undelivered { session, keyed: keyed.is_some() });

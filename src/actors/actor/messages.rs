@@ -1,7 +1,5 @@
 //! The messages of an environment's actor.
 
-use std::sync::Arc;
-
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
@@ -15,7 +13,7 @@ pub struct Ask<C: Command> {
     pub reply: oneshot::Sender<Result<C::Reply, Failure>>,
     pub keyed: Option<Keyed<C::Reply>>,
     /// The caller.
-    pub by: Option<Arc<Initiator>>,
+    pub by: Option<Initiator>,
 }
 
 impl<C: Command> Message for Ask<C> {

@@ -34,7 +34,7 @@ const SIGNALLED_AT_ONCE: usize = 64;
 pub struct Environments {
     directory: Arc<Directory>,
     /// The caller in whose name it asks.
-    by: Option<Arc<Initiator>>,
+    by: Option<Initiator>,
 }
 
 impl Environments {
@@ -70,7 +70,7 @@ impl Environments {
 
     /// The same environments, asked in the name of a caller, to whom the audit attributes the outcome.
     pub fn by(&self, initiator: Initiator) -> Self {
-        Self { directory: self.directory.clone(), by: Some(Arc::new(initiator)) }
+        Self { directory: self.directory.clone(), by: Some(initiator) }
     }
 
     /// Executes a command on an environment that must exist. Claims go through [`Self::claim`] and [`Self::force_claim`].

@@ -65,7 +65,7 @@ impl Environments {
         let (services, pool) = (self.services(), self.directory.pools.get(pipeline));
         let mut watch = self.watch_session(id);
         loop {
-            let released = pool.release(services, id, by, any, self.by.as_deref())?;
+            let released = pool.release(services, id, by, any, self.by.as_ref())?;
             if let Some((session, sequence)) = released {
                 durable_up_to(services.store(), sequence).await;
                 // A read after this answer shows the session as ended.
