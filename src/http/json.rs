@@ -53,8 +53,7 @@ impl<'a> Writer<'a> {
 
     /// Opens an object whose only name is the variant's.
     fn variant(self, variant: &'static str) -> Writer<'a> {
-        self.out.extend_from_slice(b"{");
-        name(self.out, variant);
+        name(self.out, b'{', variant);
         self
     }
 }
@@ -72,8 +71,7 @@ impl Elements<'_> {
 
     #[inline]
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
-        self.next();
-        name(self.out, key);
+        name(self.out, std::mem::replace(&mut self.before, b','), key);
         write(value, self.out)
     }
 
@@ -87,12 +85,11 @@ impl Elements<'_> {
     }
 }
 
-/// The name of a field or variant: letters of ours, with nothing to escape.
+/// The name of a field or variant, behind a bracket or a comma: letters of ours, with nothing to escape.
 #[inline]
-fn name(out: &mut Vec<u8>, name: &'static str) {
+fn name(out: &mut Vec<u8>, before: u8, name: &'static str) {
     debug_assert!(is_plain(name.as_bytes()));
-    out.reserve(name.len() + 3);
-    out.push(b'"');
+    out.extend_from_slice(&[before, b'"']);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
 }

@@ -7,7 +7,7 @@ use super::deployment::DeploymentBrief;
 use super::environment::LockView;
 use super::values::{Time, UserView, Written};
 use crate::actors::{ListedSession, Queued, Waiting};
-use crate::domain::{EndedHow, Expiry, ForceClaimed, Identifier, KeptBy, Session, SessionId, SessionStatus};
+use crate::domain::{EndedHow, Expiry, ForceClaimed, Identifier, KeptBy, Session, SessionId, SessionStatus, UserId};
 
 /// One claim from beginning to end.
 #[derive(Debug, Serialize, ToSchema)]
@@ -75,8 +75,12 @@ const ENDLESS_WAIT: &str = "the lock that this session waits for has no TTL and 
 #[serde(rename_all = "camelCase")]
 #[schema(as = EndedBy)]
 pub struct EndedByView<'a> {
-    #[serde(flatten)]
-    user: UserView<'a>,
+    // Not a flattened `UserView`, whose names would be looked at for something to escape.
+    #[schema(value_type = UserId)]
+    user_id: Written<UserId>,
+    /// Unique in the organization.
+    #[schema(example = "ana")]
+    name: &'a str,
     /// The session that took over, or null.
     #[schema(value_type = Option<SessionId>)]
     session_id: Option<Written<SessionId>>,
@@ -158,7 +162,8 @@ impl<'a> EndedByView<'a> {
             EndedHow::Released | EndedHow::Expired(_) => None,
             EndedHow::Overridden(by) => Some(Written(by)),
         };
-        Some(Self { user: UserView::from(ended.by.as_ref()?), session_id })
+        let by = ended.by.as_ref()?;
+        Some(Self { user_id: Written(by.id), name: &by.name, session_id })
     }
 }
 
