@@ -3,7 +3,7 @@
 
 use std::mem::MaybeUninit;
 
-use actix_web::http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use actix_web::http::header::HeaderName;
 use actix_web::http::{Method, Uri, Version};
 
 #[cfg(test)]
@@ -139,18 +139,18 @@ impl Framing {
         let (mut hosts, mut length, mut encoding, mut asked) = (0, None, None, None);
         let (mut is_websocket, mut expects_continue) = (false, false);
         for (name, value) in headers.iter() {
-            let is = |known: HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
-            if is(HOST) {
+            let is = |known: &str| is_named(name, known);
+            if is("host") {
                 hosts += 1;
-            } else if is(CONTENT_LENGTH) {
+            } else if is("content-length") {
                 refuse_second(length.replace(read_length(value).ok_or(Refused::Malformed)?))?;
-            } else if is(TRANSFER_ENCODING) {
+            } else if is("transfer-encoding") {
                 refuse_second(encoding.replace(value))?;
-            } else if is(CONNECTION) {
+            } else if is("connection") {
                 asked = options(value).fold(asked, AfterAnswer::asked);
-            } else if is(UPGRADE) {
+            } else if is("upgrade") {
                 is_websocket |= value.trim_ascii().eq_ignore_ascii_case(b"websocket");
-            } else if is(EXPECT) {
+            } else if is("expect") {
                 expects_continue |= is_1_1 && options(value).any(|option| option.eq_ignore_ascii_case(b"100-continue"));
             }
         }
@@ -219,11 +219,12 @@ impl Headers {
 
     /// The values of a header that was sent several times.
     pub fn get_all(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-        self.fields.iter().filter(move |field| self.is_named(field, &name)).map(|field| self.value(field))
+        self.fields.iter().filter(move |field| is_named(self.name(field), name.as_str())).map(|field| self.value(field))
     }
 
     pub fn get(&self, name: &HeaderName) -> Option<&[u8]> {
-        self.fields.iter().find(|field| self.is_named(field, name)).map(|field| self.value(field))
+        let name = name.as_str();
+        self.fields.iter().find(|field| is_named(self.name(field), name)).map(|field| self.value(field))
     }
 
     pub fn contains(&self, name: &HeaderName) -> bool {
@@ -252,12 +253,14 @@ impl Headers {
     fn value(&self, field: &Field) -> &[u8] {
         &self.text[field.name_end..field.value_end]
     }
+}
 
-    /// Most names differ in their lengths already.
-    fn is_named(&self, field: &Field, name: &HeaderName) -> bool {
-        let name = name.as_str().as_bytes();
-        field.name_end - field.start == name.len() && self.name(field).eq_ignore_ascii_case(name)
-    }
+/// Whether a name that was sent, in either case, is this one, in lower case. Most differ in their lengths already; the others
+/// are compared without a branch for each byte.
+#[inline]
+fn is_named(sent: &[u8], name: &str) -> bool {
+    let is_same = |(sent, known): (&u8, u8)| sent.to_ascii_lowercase() == known;
+    sent.len() == name.len() && sent.iter().zip(name.bytes()).fold(true, |all, pair| all & is_same(pair))
 }
 
 /// The value of a header as text.
