@@ -56,19 +56,12 @@ fn value<'r>(
 /// In one pass, since every handler needs most of them.
 fn find(path: &str, parameters: &PathParameters) -> [Range<usize>; PARAMETERS_MAX] {
     let mut found = [const { 0..0 }; PARAMETERS_MAX];
-    let mut wanted = parameters.iter().zip(&mut found).peekable();
     let (mut start, mut number) = (0, 0);
-    // Segments are short: looking for each slash by itself would take longer.
-    for (end, byte) in path.bytes().chain([b'/']).enumerate() {
-        if byte != b'/' {
-            continue;
-        }
-        match wanted.peek() {
-            Some(((_, position), _)) if *position != number => {}
-            Some(_) => wanted.by_ref().take(1).for_each(|(_, found)| *found = start..end),
-            None => break,
-        }
-        (start, number) = (end + 1, number + 1);
+    let ends = memchr::memchr_iter(b'/', path.as_bytes()).chain([path.len()]);
+    let mut segments = ends.map(|end| std::mem::replace(&mut start, end + 1)..end);
+    for ((_, position), found) in parameters.iter().zip(&mut found) {
+        *found = segments.nth(position - number).unwrap_or_default();
+        number = position + 1;
     }
     found
 }
