@@ -43,7 +43,7 @@ impl Command for Configure {
     type Reply = Configured;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Configured, Rejection> {
-        check(&decision.next, self.expected.as_ref())?;
+        check(decision.next, self.expected.as_ref())?;
         let created = !decision.next.exists();
         if decision.next.configuration.as_deref() != Some(&self.configuration) {
             decision.touch();

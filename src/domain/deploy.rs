@@ -32,7 +32,7 @@ impl Command for Deploy {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
-        let session = release::find_holder(&decision.next, &self.session, &self.by, self.fencing_token)?;
+        let session = release::find_holder(decision.next, &self.session, &self.by, self.fencing_token)?;
         check_queue(session)?;
         decision.touch();
         let now = decision.now;

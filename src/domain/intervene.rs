@@ -37,7 +37,7 @@ impl Command for CancelStage {
             };
         };
         check_owner(session.map(|session| &session.user), &self.by, self.any)?;
-        let owner = Owner::of_deployment(session, &decision.next);
+        let owner = Owner::of_deployment(session, decision.next);
         let waiting = present.status == DeploymentStatus::Queued;
         let status = match &present.run {
             Some(run) => run.stages[run.stage_named(self.stage.as_str()).ok_or(Rejection::StageNotFound)?].status,
@@ -115,7 +115,7 @@ impl Command for RetryStage {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
-        let session = release::find(&decision.next, &self.session)?;
+        let session = release::find(decision.next, &self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
             return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });

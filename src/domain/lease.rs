@@ -45,7 +45,7 @@ impl Command for Heartbeat {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
-        release::find_holder(&decision.next, &self.session, &self.by, self.fencing_token)?;
+        release::find_holder(decision.next, &self.session, &self.by, self.fencing_token)?;
         decision.touch();
         let now = decision.now;
         let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;

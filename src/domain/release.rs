@@ -21,7 +21,7 @@ impl Command for Release {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
-        let session = find(&decision.next, &self.session)?;
+        let session = find(decision.next, &self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
             // Releasing twice, or after a force-claim, is no error: the answer says how the session ended.

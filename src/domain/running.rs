@@ -118,7 +118,7 @@ impl Command for Recover {
             match stage.status {
                 // A stage in this state has executed nothing.
                 StageStatus::Queued => {
-                    let owner = Owner::of_deployment(session, &decision.next);
+                    let owner = Owner::of_deployment(session, decision.next);
                     let deployment = deployment.clone();
                     stages::order(&deployment, &owner, &mut decision.context(), index);
                 }
