@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::process::nice;
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::tenant::Tenant;
@@ -16,6 +19,9 @@ use crate::wire::connection::Connection;
 /// After an answer. The load generator shares the machine's processors with the server: without a pause, what the neighbour
 /// takes of those would hide what it takes of everything else.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Of the neighbour's clients, for the same reason. They would be on other machines; here each answer wakes one of them, which
+/// then would take the processor from the server's thread that still has others to answer.
+const LOWEST_PRIORITY: i32 = 19;
 /// A stream or a log that is followed is left after this long, and taken again.
 const HELD: Duration = Duration::from_secs(5);
 const UNDER_WAY_LIMIT: Duration = Duration::from_secs(60);
@@ -70,19 +76,45 @@ impl Attack {
 /// Attacks under way; dropped, they end.
 pub struct Attacking {
     attacks: Vec<Attack>,
-    attackers: JoinSet<Result<(), Fault>>,
+    thread: JoinHandle<()>,
+    /// Dropped, it ends the thread.
+    stop: oneshot::Sender<()>,
+    faults: mpsc::UnboundedReceiver<Fault>,
     seen: Arc<Mutex<BTreeMap<String, u64>>>,
     tenant: Arc<Tenant>,
 }
 
-pub fn begin(tenant: &Arc<Tenant>, attacks: &[Attack], each: u32) -> Attacking {
+pub fn begin(tenant: &Arc<Tenant>, attacks: &[Attack], each: u32) -> Result<Attacking, Fault> {
     let seen: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
-    let mut attackers = JoinSet::new();
-    for &attack in attacks {
-        let (tenant, seen) = (tenant.clone(), seen.clone());
-        attackers.spawn(async move { Attacker { tenant, seen, attack }.all(each).await });
+    let attackers = attacks.iter().map(|&attack| Attacker { tenant: tenant.clone(), seen: seen.clone(), attack });
+    let attackers: Vec<_> = attackers.collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Fault::Neighbour(error.to_string()))?;
+    let ((stop, stopped), (tell, faults)) = (oneshot::channel(), mpsc::unbounded_channel());
+    let thread = std::thread::Builder::new().name("neighbour".to_owned()).spawn(move || {
+        nice(LOWEST_PRIORITY).ok();
+        runtime.block_on(until(stopped, attackers, each, tell));
+    });
+    let thread = thread.map_err(|error| Fault::Neighbour(error.to_string()))?;
+    Ok(Attacking { attacks: attacks.to_vec(), thread, stop, faults, seen, tenant: tenant.clone() })
+}
+
+async fn until(
+    mut stopped: oneshot::Receiver<()>,
+    attackers: Vec<Attacker>,
+    each: u32,
+    tell: mpsc::UnboundedSender<Fault>,
+) {
+    let mut attacking: JoinSet<_> = attackers.into_iter().map(|attacker| attacker.all(each)).collect();
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            Some(ended) = attacking.join_next() => if let Ok(Err(fault)) = ended {
+                tell.send(fault).ok();
+            },
+        }
     }
-    Attacking { attacks: attacks.to_vec(), attackers, seen, tenant: tenant.clone() }
+    attacking.shutdown().await;
 }
 
 impl Attacking {
@@ -90,7 +122,7 @@ impl Attacking {
     pub async fn is_under_way(&mut self) -> Result<(), Fault> {
         let under_way = async {
             while self.missing().is_some() {
-                if let Some(Ok(Err(fault))) = self.attackers.try_join_next() {
+                if let Ok(fault) = self.faults.try_recv() {
                     return Err(fault);
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -111,10 +143,12 @@ impl Attacking {
 
     /// Ends them, and waits until nothing of them runs any more. What each attack was told, by its kind and code.
     pub async fn end(mut self) -> Result<BTreeMap<String, u64>, Fault> {
-        if let Some(Ok(Err(fault))) = self.attackers.try_join_next() {
+        if let Ok(fault) = self.faults.try_recv() {
             return Err(fault);
         }
-        self.attackers.shutdown().await;
+        drop(self.stop);
+        let ended = tokio::task::spawn_blocking(|| self.thread.join()).await;
+        ended.expect("joining a thread does not panic").expect("the neighbour does not panic");
         self.tenant.rest().await?;
         Ok(std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner)))
     }

@@ -88,7 +88,7 @@ impl Settings {
         tenant: Option<&Arc<Tenant>>,
     ) -> Result<Vec<(&'static str, f64)>, Fault> {
         let phase = if tenant.is_some() { BESIDE } else { ALONE };
-        let mut attacking = tenant.map(|tenant| attacks::begin(tenant, &self.attacks, self.each));
+        let mut attacking = tenant.map(|tenant| attacks::begin(tenant, &self.attacks, self.each)).transpose()?;
         if let Some(attacking) = &mut attacking {
             attacking.is_under_way().await?;
         }
