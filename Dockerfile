@@ -10,7 +10,7 @@ RUN cargo build --profile dist --locked --bin lockkeeper && strip target/dist/lo
 FROM rust:1.95-slim-bookworm AS build-client
 WORKDIR /src
 COPY . .
-RUN cargo build --profile small --no-default-features --locked --bin lockkeeper
+RUN cargo build --package lockkeeper --profile small --no-default-features --locked --bin lockkeeper
 
 FROM debian:bookworm-slim AS client
 RUN apt-get update \

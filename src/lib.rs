@@ -60,120 +60,41 @@
 //! 17. A command under `lockkeeper run` that goes on without its lock, or counts as successful without it: `tests/client/run/losing.rs`,
 //!     `tests/client/run/signals.rs::a_killed_client_leaves_no_command_and_no_lock`, and, many at once, `tests/client/run/crowd.rs`.
 
+#[cfg(not(feature = "server"))]
+pub use lockkeeper_client::run_alone as run;
 #[cfg(feature = "server")]
-mod actors;
-#[cfg(feature = "server")]
-mod analysis;
-#[cfg(feature = "server")]
-mod app;
-#[cfg(feature = "server")]
-mod archive;
-#[cfg(feature = "server")]
-mod auth;
-#[cfg(feature = "server")]
-mod backup;
-mod cli;
-#[cfg(feature = "server")]
-mod cluster;
-#[cfg(feature = "server")]
-mod config;
-#[cfg(feature = "server")]
-mod dashboard;
-#[cfg(feature = "server")]
-mod doctor;
-#[cfg(feature = "server")]
-mod domain;
-#[cfg(feature = "server")]
-mod entropy;
-#[cfg(feature = "server")]
-mod events;
-#[cfg(feature = "server")]
-mod fixes;
-#[cfg(feature = "server")]
-mod forms;
-#[cfg(all(test, feature = "server"))]
-mod fuzz;
-#[cfg(feature = "server")]
-mod git;
-#[cfg(feature = "server")]
-mod http;
-#[cfg(feature = "server")]
-mod idempotency;
-#[cfg(feature = "server")]
-mod identities;
-#[cfg(feature = "server")]
-mod logs;
-#[cfg(feature = "server")]
-mod moving;
-#[cfg(feature = "server")]
-mod nearest;
-#[cfg(feature = "server")]
-mod outbound;
-#[cfg(feature = "server")]
-mod peers;
-#[cfg(feature = "server")]
-mod pipelines;
-#[cfg(feature = "server")]
-mod registries;
-#[cfg(feature = "server")]
-mod runner;
-#[cfg(feature = "server")]
-mod secrets;
-#[cfg(feature = "server")]
-mod shares;
-#[cfg(feature = "server")]
-mod sso;
-#[cfg(feature = "server")]
-mod steady_clock;
-#[cfg(feature = "server")]
-mod store;
-#[cfg(feature = "server")]
-mod stored;
-#[cfg(feature = "server")]
-mod telemetry;
-#[cfg(feature = "server")]
-mod tls;
-#[cfg(feature = "server")]
-mod webhooks;
+pub use lockkeeper_server::run;
 
-// Parts that are crates of their own: the compiler builds them beside the rest.
-use lockkeeper_client as client;
-#[cfg(feature = "server")]
-use lockkeeper_processes as processes;
-
-pub use cli::run;
-
-/// The parts that integration tests and examples use directly. The rooms themselves are private, so that the compiler notices
-/// what nobody uses, and does not build it.
+/// The parts that integration tests and examples use directly.
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub mod parts {
     pub mod analysis {
-        pub use crate::analysis::{
+        pub use lockkeeper_services::analysis::{
             ALTERNATIVES_MAX, Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX,
             Engine, EngineName, Evidence, Finding, SUMMARY_CHARACTERS_MAX, Success, WithFallback, builtin, llm,
         };
     }
     pub mod domain {
-        pub use crate::domain::{
+        pub use lockkeeper_core::domain::{
             Action, ApprovalRule, Blueprint, CommitId, Configuration, DeploymentId, EnvironmentKey, EventData,
             EventType, HttpCall, IdSeed, Identifier, Origin, PipelineKey, SessionId, Stage, StageEnd, StageOrder,
             StageStatus, Step, StepRun, StepStatus, Timestamp,
         };
     }
     pub mod events {
-        pub use crate::events::{Cause, Events, NewEvent, record};
+        pub use lockkeeper_core::events::{Cause, Events, NewEvent, record};
     }
     pub mod logs {
-        pub use crate::logs::{LogId, Logs, Section};
+        pub use lockkeeper_services::logs::{LogId, Logs, Section};
     }
     pub mod outbound {
-        pub use crate::outbound::{Destination, Policy};
+        pub use lockkeeper_services::outbound::{Destination, Policy};
     }
     pub mod runner {
-        pub use crate::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
+        pub use lockkeeper_services::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
     }
     pub mod store {
-        pub use crate::store::{Batch, LoggedStore, Options, Store, StoreError, journal};
+        pub use lockkeeper_core::store::{Batch, LoggedStore, Options, Store, StoreError, journal};
     }
 }

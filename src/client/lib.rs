@@ -11,6 +11,7 @@ pub mod failure;
 pub mod output;
 
 mod acquire;
+mod alone;
 mod deploying;
 mod feed;
 mod holders;
@@ -29,6 +30,7 @@ mod watch;
 
 use std::process::ExitCode;
 
+pub use alone::run as run_alone;
 pub use commands::Command;
 pub use failure::Failure;
 pub use run::hidden;

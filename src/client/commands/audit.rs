@@ -1,8 +1,11 @@
 //! `lockkeeper audit verify` against a running server, and the words for what an audit found: those of a stopped server's data
 //! directory are the same.
 
+use std::process::ExitCode;
+
 use serde_json::{Value, json};
 
+use super::connected::Connected;
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::output::text::harmless;
@@ -13,7 +16,6 @@ pub const EXIT_BROKEN: u8 = 1;
 /// The verification was not possible, or not in full.
 pub const EXIT_CANNOT: u8 = 2;
 
-#[cfg(not(feature = "server"))]
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Find events that were changed, removed, inserted or moved, as an admin
@@ -23,10 +25,9 @@ pub enum Command {
                             Exit codes: 0 intact, 1 broken, 2 verification not possible, or not in full.\n\n\
                             Examples:\n  lockkeeper audit verify\n  lockkeeper audit verify --expect 1233:9f86d081…"
     )]
-    Verify(super::connected::Connected<Verify>),
+    Verify(Connected<Verify>),
 }
 
-#[cfg(not(feature = "server"))]
 #[derive(clap::Args)]
 pub struct Verify {
     /// A head printed by an earlier run, which must still be part of the chain; may be repeated
@@ -34,9 +35,8 @@ pub struct Verify {
     expect: Vec<String>,
 }
 
-#[cfg(not(feature = "server"))]
-pub async fn run(command: Command) -> Result<std::process::ExitCode, Failure> {
-    let Command::Verify(super::connected::Connected { args, options }) = command;
+pub async fn run(command: Command) -> Result<ExitCode, Failure> {
+    let Command::Verify(Connected { args, options }) = command;
     let verified = async { verify(&Api::connect(&options).await?, &args.expect).await };
     let report = match verified.await {
         Ok(report) => report,

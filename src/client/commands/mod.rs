@@ -97,11 +97,11 @@ pub enum Command {
     Tokens(Connected<tokens::Args>),
     #[command(flatten)]
     Delivery(delivery::Command),
-    /// Manage the secrets of deployments: list, set, delete
-    // The whole program has more commands of this name, and puts them together.
-    #[cfg_attr(feature = "server", command(skip))]
-    #[cfg_attr(not(feature = "server"), command(subcommand))]
+    // The whole program has more commands of these two names, so each program puts them together itself.
+    #[command(skip)]
     Secrets(secrets::Command),
+    #[command(skip)]
+    Audit(audit::Command),
     /// Log in to a server: check a token and keep it in a profile
     #[command(after_help = client_help!(
         "The profile file is $XDG_CONFIG_HOME/lockkeeper/profiles.toml, or ~/.config/lockkeeper/profiles.toml, readable by you \
@@ -124,11 +124,6 @@ pub enum Command {
     /// Tell whose token this is: organization, user, role
     #[command(after_help = client_help!("Examples:\n  lockkeeper whoami\n  lockkeeper whoami --json | jq -r .role"))]
     Whoami(Connected<whoami::Args>),
-    /// Verify the recorded events
-    // The whole program has a command that can also read a data directory.
-    #[cfg(not(feature = "server"))]
-    #[command(subcommand)]
-    Audit(audit::Command),
     /// Print the script that completes commands and options in a shell
     #[command(after_help = client_help!(
         "Examples:\n  lockkeeper completions bash > ~/.local/share/bash-completion/completions/lockkeeper\n  \
@@ -160,7 +155,6 @@ pub async fn run(command: Command, program: clap::Command) -> Result<ExitCode, F
         Command::Logout(arguments) => login::logout(arguments).await.map(done),
         Command::Run(command) => command.run(run_command).await,
         Command::Whoami(command) => command.run(whoami::run).await,
-        #[cfg(not(feature = "server"))]
         Command::Audit(command) => audit::run(command).await,
         Command::Completions(arguments) => pages::completions(&arguments, program).map(done),
         Command::Man(arguments) => pages::manual(&arguments, program).map(done),

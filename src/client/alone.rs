@@ -1,0 +1,47 @@
+//! The program without the server: the commands of the client alone.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::commands::{self, audit, secrets};
+
+#[derive(Parser)]
+#[command(
+    name = "lockkeeper",
+    version,
+    about = "Claims ephemeral environments from a Lockkeeper server, and deploys to them",
+    after_help = "This is the client alone. Examples:\n  lockkeeper login --url https://lockkeeper.example\n  \
+                  lockkeeper envs --pipeline web"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+// There is one, and it is read once.
+#[allow(clippy::large_enum_variant)]
+enum Command {
+    #[command(flatten)]
+    Plain(commands::Command),
+    /// Manage the secrets of deployments: list, set, delete
+    #[command(subcommand)]
+    Secrets(secrets::Command),
+    /// Verify the recorded events
+    #[command(subcommand)]
+    Audit(audit::Command),
+}
+
+pub fn run() -> ExitCode {
+    // Not commands for users.
+    if let Some(code) = crate::hidden() {
+        return code;
+    }
+    let command = match Arguments::parse().command {
+        Command::Plain(command) => command,
+        Command::Secrets(command) => commands::Command::Secrets(command),
+        Command::Audit(command) => commands::Command::Audit(command),
+    };
+    crate::run(command, Arguments::command())
+}

@@ -1,0 +1,415 @@
+//! The stored forms of members, their credentials, tokens and sign-ins.
+
+use serde::{Deserialize, Serialize};
+
+use super::credentials::{Credentials, Invitation};
+use super::exchange_records::{EXCHANGED, encode_exchanged};
+use super::member::{Declaration, Member, ProviderLink};
+use super::password::PasswordHash;
+use super::token::{SignInOrigin, Token, TokenKind, Usage};
+use super::token_text::TokenHash;
+use crate::domain::{Email, IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
+use crate::store::record::{self, Record, RecordError, encode, records};
+use crate::stored::{self, RoleV1, Stored, stored, stored_as};
+
+records! {
+    TokenV1<'a> = "token",
+    SignInV1<'a> = "sign-in",
+    CredentialsV1<'a> = "credentials",
+    ProviderLinkV1<'a> = "provider link",
+    RevokedV1 = "revoked bootstrap token",
+}
+
+pub const TOKENS: &[u8] = b"t/";
+pub const MEMBERS: &[u8] = b"u/";
+pub const DECLARATIONS: &[u8] = b"UD/";
+pub const SIGN_INS: &[u8] = b"TS/";
+pub const CREDENTIALS: &[u8] = b"UC/";
+pub const LINKS: &[u8] = b"UL/";
+const REVOKED: &[u8] = b"TR/";
+
+/// Keeps one batch well below the store's limit, also where all names are as long as they may be.
+pub const RECORDS_AT_ONCE: usize = 256;
+/// Tokens revoked in one batch, each with its event: with names as long as they may be, half of what a batch takes.
+pub const REVOKED_AT_ONCE: usize = 1_000;
+
+/// `t/{organization}/{token}`, or `TS/{organization}/{token}` for a sign-in, `TX/…` for a job.
+pub fn token_key(token: &Token) -> Vec<u8> {
+    let kind = match token.kind {
+        TokenKind::Api => TOKENS,
+        TokenKind::SignIn(_) => SIGN_INS,
+        TokenKind::Exchanged => EXCHANGED,
+    };
+    [kind, token.organization.as_str().as_bytes(), b"/", &token.id.0.0].concat()
+}
+
+/// `TR/{hash}`: a bootstrap token that was revoked, and must not be made again by the next start.
+pub fn revoked_key(hash: TokenHash) -> Vec<u8> {
+    [REVOKED, &hash.0].concat()
+}
+
+/// `u/{organization}/{name}`
+pub fn member_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    path(MEMBERS, organization, name)
+}
+
+/// `UC/{organization}/{name}`
+pub fn credentials_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    path(CREDENTIALS, organization, name)
+}
+
+/// `UL/{organization}/{name}`: who a member is at a provider.
+pub fn link_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    path(LINKS, organization, name)
+}
+
+/// `UD/{organization}/{name}`: what a file last declared of a member.
+pub fn declaration_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    path(DECLARATIONS, organization, name)
+}
+
+fn path(kind: &[u8], organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    [kind, organization.as_str().as_bytes(), b"/", name.as_str().as_bytes()].concat()
+}
+
+fn parse_path(kind: &[u8], key: &[u8]) -> Option<(Identifier, Identifier)> {
+    let (organization, name) = std::str::from_utf8(key.strip_prefix(kind)?).ok()?.split_once('/')?;
+    Some((Identifier::parse(organization).ok()?, Identifier::parse(name).ok()?))
+}
+
+#[derive(Serialize, Deserialize)]
+struct MemberV1 {
+    id: [u8; 12],
+    role: RoleV1,
+    created_at: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MemberV2<'a> {
+    before: MemberV1,
+    #[serde(borrow)]
+    email: Option<&'a str>,
+    disabled: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MemberV3<'a> {
+    #[serde(borrow)]
+    before: MemberV2<'a>,
+    for_jobs: bool,
+}
+
+impl<'a> Record<'a> for MemberV3<'a> {
+    const KIND: &'static str = "member";
+    const VERSION: u8 = 3;
+
+    fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let before = match version {
+            2 => record::decode_form::<Self, _>(form)?,
+            _ => MemberV2 { before: record::decode_form::<Self, _>(form)?, email: None, disabled: false },
+        };
+        Ok(Self { before, for_jobs: false })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct DeclarationV1(RoleV1);
+
+#[derive(Serialize, Deserialize)]
+struct DeclarationV2<'a> {
+    before: DeclarationV1,
+    #[serde(borrow)]
+    email: Option<&'a str>,
+}
+
+impl<'a> Record<'a> for DeclarationV2<'a> {
+    const KIND: &'static str = "member declaration";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { before: record::decode_form::<Self, _>(form)?, email: None })
+    }
+}
+
+/// When it was revoked.
+#[derive(Serialize, Deserialize)]
+struct RevokedV1(i64);
+
+pub fn encode_revoked(at: Timestamp) -> Vec<u8> {
+    encode(&RevokedV1(at.as_millis()))
+}
+
+pub fn decode_revoked(bytes: &[u8]) -> Result<Timestamp, RecordError> {
+    let RevokedV1(at) = record::decode(bytes)?;
+    Ok(Timestamp::from_millis(at))
+}
+
+pub fn encode_member(member: &Member) -> Vec<u8> {
+    let before = MemberV1 { id: member.id.0.0, role: member.role.to_form(), created_at: member.created_at.as_millis() };
+    let before = MemberV2 { before, email: member.email.as_ref().map(Email::as_str), disabled: member.disabled };
+    encode(&MemberV3 { before, for_jobs: member.for_jobs })
+}
+
+pub fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
+    let MemberV3 { before: MemberV2 { before, email, disabled }, for_jobs } = record::decode(bytes)?;
+    let (organization, name) = parse_path(MEMBERS, key).ok_or_else(record::misplaced::<MemberV3<'_>>)?;
+    Ok(Member {
+        organization,
+        id: UserId(IdSeed(before.id)),
+        name,
+        role: Role::from_form(before.role).map_err(record::invalid::<MemberV3<'_>>)?,
+        created_at: Timestamp::from_millis(before.created_at),
+        email: Option::from_form(email).map_err(record::invalid::<MemberV3<'_>>)?,
+        disabled,
+        link: None,
+        for_jobs,
+    })
+}
+
+pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
+    let before = DeclarationV1(declaration.role.to_form());
+    encode(&DeclarationV2 { before, email: declaration.email.as_ref().map(Email::as_str) })
+}
+
+/// Organization and name of a member, and what a file last declared.
+pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Declaration), RecordError> {
+    let DeclarationV2 { before: DeclarationV1(role), email } = record::decode(bytes)?;
+    let member = parse_path(DECLARATIONS, key).ok_or_else(record::misplaced::<DeclarationV2<'_>>)?;
+    let role = Role::from_form(role).map_err(record::invalid::<DeclarationV2<'_>>)?;
+    let email = Option::from_form(email).map_err(record::invalid::<DeclarationV2<'_>>)?;
+    Ok((member, Declaration { role, email }))
+}
+
+stored! {
+    struct TokenV1 of Token {
+        organization: Identifier,
+        id: TokenId,
+        hash: TokenHash,
+        user: UserId,
+        created_by: UserId,
+        name: String,
+        last_four: String,
+        created_at: Timestamp,
+        expires_at: Option<Timestamp>,
+        usage: Usage,
+        bootstrap: bool,
+    }
+    not stored { kind: TokenKind::Api }
+}
+
+#[derive(Serialize, Deserialize)]
+struct SignInV1<'a> {
+    organization: &'a str,
+    id: [u8; 12],
+    hash: [u8; 32],
+    user: [u8; 12],
+    last_four: &'a str,
+    created_at: i64,
+    expires_at: Option<i64>,
+    last_used_at: Option<i64>,
+    client: &'a str,
+    by: Option<[u8; 12]>,
+}
+
+stored! { struct CredentialsV1 of Credentials {
+    password: Option<PasswordHash>,
+    invitation: Option<Invitation>,
+    last_sign_in_at: Option<Timestamp>,
+} }
+stored! { struct ProviderLinkV1 of ProviderLink { provider: Identifier, subject: String } }
+stored! { struct InvitationV1 of Invitation { hash: TokenHash, expires_at: Timestamp } }
+stored! { struct PasswordHashV1 of PasswordHash {
+    memory_kib: u32,
+    passes: u32,
+    lanes: u32,
+    salt: [u8; 16],
+    hash: [u8; 32],
+} }
+
+stored_as!([u8; 32]: |hash| hash.0, |bytes| Ok(Self(bytes)); TokenHash);
+stored_as!(
+    Option<i64>: |usage| usage.last_used_at().to_form(), |form| Ok(Self::since(Stored::from_form(form)?)); Usage
+);
+
+pub fn encode_token(token: &Token) -> Vec<u8> {
+    match &token.kind {
+        TokenKind::Api => encode(&token.to_form()),
+        TokenKind::SignIn(origin) => encode(&SignInV1 {
+            organization: token.organization.as_str(),
+            id: token.id.0.0,
+            hash: token.hash.0,
+            user: token.user.0.0,
+            last_four: &token.last_four,
+            created_at: token.created_at.as_millis(),
+            expires_at: token.expires_at.to_form(),
+            last_used_at: token.usage.to_form(),
+            client: &origin.client,
+            by: origin.by.to_form(),
+        }),
+        TokenKind::Exchanged => encode_exchanged(token),
+    }
+}
+
+pub fn decode_sign_in(bytes: &[u8]) -> Result<Token, RecordError> {
+    let form: SignInV1<'_> = record::decode(bytes)?;
+    let user = UserId(IdSeed(form.user));
+    let by = form.by.map(|id| TokenId(IdSeed(id)));
+    Ok(Token {
+        kind: TokenKind::SignIn(SignInOrigin { client: form.client.to_owned(), by }),
+        organization: Identifier::parse(form.organization).map_err(record::invalid::<SignInV1<'_>>)?,
+        id: TokenId(IdSeed(form.id)),
+        hash: TokenHash(form.hash),
+        user,
+        created_by: user,
+        name: String::new(),
+        last_four: form.last_four.to_owned(),
+        created_at: Timestamp::from_millis(form.created_at),
+        expires_at: form.expires_at.map(Timestamp::from_millis),
+        usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
+        bootstrap: false,
+    })
+}
+
+pub fn encode_credentials(credentials: &Credentials) -> Vec<u8> {
+    encode(&credentials.to_form())
+}
+
+/// Organization and name of a member, and their credentials.
+pub fn decode_credentials(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Credentials), RecordError> {
+    let member = parse_path(CREDENTIALS, key).ok_or_else(record::misplaced::<CredentialsV1<'_>>)?;
+    Ok((member, stored::read(bytes)?))
+}
+
+pub fn encode_link(link: &ProviderLink) -> Vec<u8> {
+    encode(&link.to_form())
+}
+
+/// Organization and name of a member, and who they are at a provider.
+pub fn decode_link(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), ProviderLink), RecordError> {
+    let member = parse_path(LINKS, key).ok_or_else(record::misplaced::<ProviderLinkV1<'_>>)?;
+    Ok((member, stored::read(bytes)?))
+}
+
+pub fn decode_token(bytes: &[u8]) -> Result<Token, RecordError> {
+    stored::read(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::format_4::{assert_written_as_format_4, format_4};
+    use crate::fuzz::fuzz_record;
+
+    fn identifier(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    #[test]
+    fn members_and_tokens_of_format_4_are_read() {
+        let member = Member {
+            organization: identifier("acme"),
+            id: UserId(IdSeed([1; 12])),
+            name: identifier("ana"),
+            role: Role::Maintainer,
+            created_at: Timestamp::from_millis(1_794_735_000_123),
+            email: None,
+            disabled: false,
+            link: None,
+            for_jobs: false,
+        };
+        let key = member_key(&member.organization, &member.name);
+        assert_eq!(decode_member(&key, &format_4("member")).unwrap(), member);
+        let email = Some(Email::parse("ana@acme.example").unwrap());
+        let newer = Member { email: email.clone(), disabled: true, for_jobs: true, ..member.clone() };
+        assert_eq!(decode_member(&key, &encode_member(&newer)).unwrap(), newer);
+        let before = MemberV1 { id: [1; 12], role: member.role.to_form(), created_at: member.created_at.as_millis() };
+        let second = MemberV2 { before, email: Some("ana@acme.example"), disabled: true };
+        let second = decode_member(&key, &record::append(&second, vec![2])).unwrap();
+        assert_eq!(second, Member { for_jobs: false, ..newer });
+
+        let key = declaration_key(&member.organization, &member.name);
+        let (name, declared) = decode_declaration(&key, &format_4("member declaration")).unwrap();
+        let declaration = Declaration { role: Role::Admin, email: None };
+        assert_eq!((name, &declared), ((member.organization, member.name), &declaration));
+        let newer = Declaration { email, ..declaration };
+        assert_eq!(decode_declaration(&key, &encode_declaration(&newer)).unwrap().1, newer);
+
+        let token = Token {
+            kind: TokenKind::Api,
+            organization: identifier("acme"),
+            id: TokenId(IdSeed([2; 12])),
+            hash: TokenHash([3; 32]),
+            user: UserId(IdSeed([1; 12])),
+            created_by: UserId(IdSeed([4; 12])),
+            name: "laptop".to_owned(),
+            last_four: "aZ09".to_owned(),
+            created_at: Timestamp::from_millis(1),
+            expires_at: Some(Timestamp::from_millis(2)),
+            bootstrap: true,
+            usage: Usage::since(Some(Timestamp::from_millis(3))),
+        };
+        assert_written_as_format_4("token", &encode_token(&token));
+        let read = decode_token(&format_4("token")).unwrap();
+        assert_eq!((read.organization, read.id, read.hash), (token.organization, token.id, token.hash));
+        assert_eq!((read.user, read.created_by, read.bootstrap), (token.user, token.created_by, token.bootstrap));
+        assert_eq!((read.name, read.last_four), (token.name, token.last_four));
+        assert_eq!((read.created_at, read.expires_at), (token.created_at, token.expires_at));
+        assert_eq!(read.usage.last_used_millis.into_inner(), 3);
+    }
+
+    fn sign_in() -> Token {
+        Token {
+            kind: TokenKind::SignIn(SignInOrigin { client: "Firefox".to_owned(), by: Some(TokenId(IdSeed([5; 12]))) }),
+            name: String::new(),
+            bootstrap: false,
+            created_by: UserId(IdSeed([1; 12])),
+            ..decode_token(&format_4("token")).unwrap()
+        }
+    }
+
+    fn credentials() -> Credentials {
+        let password = PasswordHash { salt: [1; 16], hash: [2; 32], ..PasswordHash::NOBODY };
+        let invitation = Invitation { hash: TokenHash([3; 32]), expires_at: Timestamp::from_millis(4) };
+        let last_sign_in_at = Some(Timestamp::from_millis(5));
+        Credentials { password: Some(password), invitation: Some(invitation), last_sign_in_at }
+    }
+
+    #[test]
+    fn a_sign_in_and_credentials_are_read_as_they_were_written() {
+        let (written, read) = (sign_in(), decode_sign_in(&encode_token(&sign_in())).unwrap());
+        assert_eq!((read.kind, read.organization, read.id), (written.kind, written.organization, written.id));
+        assert_eq!((read.hash, read.user, read.expires_at), (written.hash, written.user, written.expires_at));
+        assert_eq!((read.created_at, read.last_four), (written.created_at, written.last_four));
+        assert_eq!(read.usage.last_used_at(), written.usage.last_used_at());
+        let key = credentials_key(&identifier("acme"), &identifier("ana"));
+        let (of, read) = decode_credentials(&key, &encode_credentials(&credentials())).unwrap();
+        assert_eq!((of, read), ((identifier("acme"), identifier("ana")), credentials()));
+    }
+
+    #[test]
+    fn fuzzed_members_and_tokens_are_read_or_refused() {
+        let key = member_key(&identifier("acme"), &identifier("ana"));
+        let member = decode_member(&key, &format_4("member")).unwrap();
+        let member = Member { email: Some(Email::parse("ana@acme.example").unwrap()), ..member };
+        fuzz_record([encode_member(&member)], |bytes| decode_member(&key, bytes), encode_member);
+        let key = declaration_key(&identifier("acme"), &identifier("ana"));
+        let decode = |bytes: &[u8]| decode_declaration(&key, bytes);
+        let declaration = Declaration { role: Role::Admin, email: member.email };
+        fuzz_record([encode_declaration(&declaration)], decode, |(_, declaration)| encode_declaration(declaration));
+        fuzz_record([format_4("token")], decode_token, encode_token);
+        fuzz_record([encode_token(&sign_in())], decode_sign_in, encode_token);
+        let key = credentials_key(&identifier("acme"), &identifier("ana"));
+        let decode = |bytes: &[u8]| decode_credentials(&key, bytes);
+        fuzz_record([encode_credentials(&credentials())], decode, |(_, credentials)| encode_credentials(credentials));
+        let key = link_key(&identifier("acme"), &identifier("ana"));
+        let link = ProviderLink { provider: identifier("keycloak"), subject: "id-1".to_owned() };
+        assert_eq!(
+            decode_link(&key, &encode_link(&link)).unwrap(),
+            ((identifier("acme"), identifier("ana")), link.clone())
+        );
+        fuzz_record([encode_link(&link)], |bytes| decode_link(&key, bytes), |(_, link)| encode_link(link));
+        fuzz_record([encode_revoked(Timestamp::from_millis(7))], decode_revoked, |at| encode_revoked(*at));
+    }
+}

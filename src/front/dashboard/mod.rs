@@ -1,0 +1,155 @@
+//! The dashboard's files, embedded in the program: one page, its styles and scripts, each with its type, and one version
+//! for all of them. Nothing of how they are served.
+
+use std::sync::LazyLock;
+
+use include_dir::{Dir, File, include_dir};
+use sha2::{Digest, Sha256};
+
+/// Everything below `web` belongs to it: a new file needs no line here.
+static WEB: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/dashboard/web");
+
+/// The page that every address of the dashboard shows. It names the version of the others, so it is not one of them.
+const SHELL: &str = "index.html";
+/// Where the page names the version.
+const VERSION_MARK: &str = "{{version}}";
+/// Of 64 hexadecimal digits: enough that two builds never share a version by chance.
+const VERSION_DIGITS: usize = 16;
+
+pub struct Asset {
+    pub media_type: &'static str,
+    pub bytes: &'static [u8],
+}
+
+/// A file by its path below `web`, like `lib/dom.js`.
+pub fn asset(path: &str) -> Option<Asset> {
+    let file = WEB.get_file(path).filter(|_| path != SHELL)?;
+    Some(Asset { media_type: media_type(path)?, bytes: file.contents() })
+}
+
+/// The page, with the version in it.
+pub fn shell() -> &'static str {
+    static PAGE: LazyLock<String> = LazyLock::new(|| {
+        let page = WEB.get_file(SHELL).and_then(File::contents_utf8);
+        page.unwrap_or_default().replace(VERSION_MARK, version())
+    });
+    &PAGE
+}
+
+/// Changes with every change of any file, so that browsers may keep what they have loaded under it.
+pub fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let mut every = files(&WEB);
+        every.sort_by_key(|file| file.path());
+        let mut hash = Sha256::new();
+        for file in every {
+            // With the lengths, so that no two sets of files are the same bytes.
+            let path = file.path().to_string_lossy();
+            hash.update((path.len() as u64).to_be_bytes());
+            hash.update(path.as_bytes());
+            hash.update((file.contents().len() as u64).to_be_bytes());
+            hash.update(file.contents());
+        }
+        let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        digits.chars().take(VERSION_DIGITS).collect()
+    });
+    &VERSION
+}
+
+fn files(dir: &'static Dir<'static>) -> Vec<&'static File<'static>> {
+    dir.files().chain(dir.dirs().flat_map(files)).collect()
+}
+
+fn media_type(path: &str) -> Option<&'static str> {
+    let (_, ending) = path.rsplit_once('.')?;
+    match ending {
+        "html" => Some("text/html; charset=utf-8"),
+        "css" => Some("text/css; charset=utf-8"),
+        "js" => Some("text/javascript; charset=utf-8"),
+        "svg" => Some("image/svg+xml"),
+        "png" => Some("image/png"),
+        "webmanifest" => Some("application/manifest+json"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    /// What a browser loads to show the board, so that it is there at once also over a slow line.
+    const BOARD_BYTES_MAX: usize = 120 * 1024;
+    /// All files together. The other pages are loaded when they are opened.
+    const BYTES_MAX: usize = 290 * 1024;
+
+    #[test]
+    fn every_file_is_embedded_as_it_lies_there_and_has_a_type() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("dashboard/web");
+        let found = below(&folder);
+        assert_eq!(found.len(), files(&WEB).len(), "a file was added or removed without a new build");
+        for file in found {
+            let path = file.strip_prefix(&folder).unwrap().to_str().unwrap();
+            assert_eq!(WEB.get_file(path).unwrap().contents(), std::fs::read(&file).unwrap(), "{path}");
+            assert!(media_type(path).is_some(), "{path} has an unknown type");
+        }
+    }
+
+    #[test]
+    fn it_stays_within_its_budgets() {
+        let bytes: usize = files(&WEB).iter().map(|file| file.contents().len()).sum();
+        assert!(bytes <= BYTES_MAX, "{bytes} bytes, {} too many", bytes - BYTES_MAX);
+        let board = loaded_for(&["main.js", "pages/board.js", "styles/board.css"]);
+        let bytes: usize = board.iter().map(|path| text(path).len()).sum();
+        assert!(bytes <= BOARD_BYTES_MAX, "{bytes} bytes for the board, {} too many", bytes - BOARD_BYTES_MAX);
+    }
+
+    /// The page, what it names itself, and these files with all that they import at once.
+    fn loaded_for(wanted: &[&str]) -> BTreeSet<String> {
+        let named = text(SHELL).split('"').filter_map(|part| part.strip_prefix("/assets/{{version}}/"));
+        let mut open: Vec<String> = named.chain(wanted.iter().copied()).map(str::to_owned).collect();
+        let mut loaded = BTreeSet::from([SHELL.to_owned()]);
+        while let Some(path) = open.pop() {
+            if loaded.insert(path.clone()) {
+                open.extend(imports(&path));
+            }
+        }
+        loaded
+    }
+
+    /// The modules that one imports, as paths below `web`.
+    fn imports(path: &str) -> Vec<String> {
+        let names = text(path).split("from '").skip(1).filter_map(|rest| rest.split('\'').next());
+        let folder = Path::new(path).parent().unwrap();
+        let resolved = names.filter(|name| name.starts_with('.')).map(|name| match name.strip_prefix("../") {
+            Some(rest) => folder.parent().unwrap().join(rest),
+            None => folder.join(name.trim_start_matches("./")),
+        });
+        resolved.map(|path| path.to_str().unwrap().to_owned()).collect()
+    }
+
+    fn text(path: &str) -> &'static str {
+        WEB.get_file(path).and_then(File::contents_utf8).unwrap()
+    }
+
+    #[test]
+    fn the_page_names_the_version_and_is_no_asset_itself() {
+        assert!(shell().contains(version()) && !shell().contains(VERSION_MARK));
+        assert!(version().len() == VERSION_DIGITS && asset(SHELL).is_none());
+    }
+
+    #[test]
+    fn nothing_outside_the_folder_is_an_asset() {
+        for path in ["", ".", "..", "../mod.rs", "/etc/passwd", "lib", "styles/../../mod.rs", "nothing.js"] {
+            assert!(asset(path).is_none(), "{path}");
+        }
+    }
+
+    fn below(folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
+    }
+}

@@ -1,0 +1,17 @@
+//! The command line: commands, help and exit codes.
+//!
+//! From top to bottom: `full` → `serve`, `secrets`, `audit`, `cluster`, `doctor` → `moving` → `backup` → `operator_socket`, `environment`, `output`.
+
+mod audit;
+mod backup;
+mod cluster;
+mod doctor;
+mod environment;
+mod full;
+mod moving;
+mod operator_socket;
+mod output;
+mod secrets;
+mod serve;
+
+pub use full::run;

@@ -1,0 +1,204 @@
+//! Logs and metrics. Never a token, a secret or a body.
+
+mod process;
+
+use std::sync::OnceLock;
+
+use metrics::{Counter, Unit};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Log, LogFormat};
+use crate::domain::EventType;
+use crate::events;
+
+#[derive(Debug, thiserror::Error)]
+#[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
+pub struct BadFilter(String);
+
+/// Suppresses the web server's messages about its lifecycle, and sled's dumps of every record. The operator's filter follows
+/// and can enable them again.
+const QUIET: &str = "actix_server=warn,sled=info";
+
+/// The crates that log. A filter names a part as `lockkeeper::store`, whichever crate it belongs to.
+const CRATES: [&str; 4] = ["lockkeeper_core", "lockkeeper_services", "lockkeeper_front", "lockkeeper_server"];
+
+fn in_all_crates(filter: &str) -> String {
+    let in_all = |part: &str| CRATES.map(|name| format!("{name}::{part}")).join(",");
+    let directives =
+        filter.split(',').map(|one| one.strip_prefix("lockkeeper::").map_or_else(|| one.to_owned(), in_all));
+    directives.collect::<Vec<_>>().join(",")
+}
+
+/// Logs go to stderr, so that stdout has only the output of commands.
+pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
+    let filter = EnvFilter::try_new(format!("{QUIET},{}", in_all_crates(&log.filter)))
+        .map_err(|error| BadFilter(error.to_string()))?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Reporting a failed log line on a full stderr would panic.
+    let subscriber = subscriber.log_internal_errors(false);
+    match log.format {
+        LogFormat::Text => subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+/// Buckets that show both an idle disk (a tenth of a millisecond) and a server in trouble.
+const SYNC_SECONDS: [f64; 12] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0];
+/// Few, since each route in use has them: what is answered at once, what waits for the disk, what waits for others.
+const REQUEST_SECONDS: [f64; 8] = [0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 10.0];
+/// From a claim that is served at once to one that takes a working day.
+const WAIT_SECONDS: [f64; 9] = [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 28_800.0];
+/// From a quick check to an environment that somebody has kept for a week.
+const HOLD_SECONDS: [f64; 9] = [1.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0];
+const BUCKETS: [(&str, &[f64]); 4] = [
+    ("lockkeeper_log_sync_seconds", &SYNC_SECONDS),
+    ("lockkeeper_http_request_seconds", &REQUEST_SECONDS),
+    ("lockkeeper_wait_seconds", &WAIT_SECONDS),
+    ("lockkeeper_hold_seconds", &HOLD_SECONDS),
+];
+
+/// The process's metrics, from the first call on.
+pub fn metrics() -> PrometheusHandle {
+    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+    HANDLE
+        .get_or_init(|| {
+            process::started();
+            let with_buckets = |builder: PrometheusBuilder, (name, buckets): (&str, &[f64])| {
+                let named = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets);
+                named.expect("the list of buckets is not empty")
+            };
+            let recorder = BUCKETS.into_iter().fold(PrometheusBuilder::new(), with_buckets).build_recorder();
+            let handle = recorder.handle();
+            if metrics::set_global_recorder(recorder).is_err() {
+                tracing::warn!("another recorder is installed for the metrics of this process");
+            }
+            describe();
+            handle
+        })
+        .clone()
+}
+
+/// All metrics in Prometheus' text format.
+pub fn render(metrics: &PrometheusHandle) -> String {
+    let mut text = metrics.render();
+    process::render(&mut text);
+    text
+}
+
+fn describe() {
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
+    describe_counter!("lockkeeper_http_requests_total", "Answered requests, by route, method and status class");
+    describe_histogram!("lockkeeper_http_request_seconds", Unit::Seconds, "From a request's head to its answer");
+    describe_gauge!("lockkeeper_connections", "Open connections");
+    describe_counter!(
+        "lockkeeper_connections_cut_off_total",
+        "Connections shut down: silent, unread (its answer), or crowded (for another one)"
+    );
+    describe_counter!(
+        "lockkeeper_tls_handshakes_total",
+        "TLS handshakes: anonymous, certified (with a client certificate), failed, or timed_out"
+    );
+    describe_counter!("lockkeeper_tls_reloads_total", "Changed TLS files that were used (replaced) or refused");
+    describe_gauge!(
+        "lockkeeper_tls_certificate_expires_timestamp_seconds",
+        "When the server's certificate expires, in seconds since 1970"
+    );
+    describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
+    describe_counter!("lockkeeper_events_total", "Durable events, by type");
+    describe_counter!(
+        "lockkeeper_token_exchanges_total",
+        "Identity tokens of jobs that were exchanged (granted), refused, or could not be checked (unavailable)"
+    );
+    describe_gauge!("lockkeeper_event_subscribers", "Clients that stream events");
+    describe_counter!("lockkeeper_deployments_total", "Deployments that ended, by result");
+    describe_gauge!("lockkeeper_environments", "Environments, by status");
+    describe_gauge!("lockkeeper_oldest_lock_age_seconds", Unit::Seconds, "How long the oldest lock has been held");
+    describe_gauge!(
+        "lockkeeper_oldest_waiter_age_seconds",
+        Unit::Seconds,
+        "How long the oldest claim has been waiting"
+    );
+    describe_histogram!("lockkeeper_wait_seconds", Unit::Seconds, "From a claim to its lock, of those that got it");
+    describe_histogram!("lockkeeper_hold_seconds", Unit::Seconds, "How long a lock was held, of those that ended");
+    describe_gauge!("lockkeeper_environment_actors", "Environments in memory");
+    describe_gauge!("lockkeeper_waiting", "Waiting claims, for a named or for any environment");
+    describe_gauge!("lockkeeper_stages", "Stages of deployments that run, or wait for capacity");
+    describe_gauge!("lockkeeper_share_used", "Places of an organization that has nearly all it may, by resource");
+    describe_counter!(
+        "lockkeeper_share_refused_total",
+        "Refusals since an organization or the server was at its bound"
+    );
+    describe_counter!("lockkeeper_webhook_attempts_total", "Attempts to deliver to a webhook, by outcome");
+    describe_counter!("lockkeeper_log_uploads_total", "Logs uploaded to the store of a cluster, by outcome");
+    describe_gauge!("lockkeeper_log_uploads_waiting", "Logs that wait to be uploaded, or are being so");
+    describe_gauge!("lockkeeper_webhook_deliveries_pending", "Deliveries that are neither completed nor given up");
+    describe_counter!("lockkeeper_analyses_total", "Analyses of failed deployments that ended, by outcome");
+    describe_counter!("lockkeeper_fix_pull_requests_total", "Fixes proposed as pull requests");
+    describe_counter!("lockkeeper_log_groups_total", "Groups of commits made durable, one fdatasync each");
+    describe_counter!("lockkeeper_log_batches_total", "Commits made durable");
+    describe_counter!("lockkeeper_log_bytes_total", "Bytes written to the redo log");
+    describe_histogram!("lockkeeper_log_sync_seconds", Unit::Seconds, "One write and fdatasync of the redo log");
+    describe_gauge!("lockkeeper_storage_refusing_writes", "1 while the disk is too full to accept writes");
+    describe_gauge!("lockkeeper_overlay_bytes", "Durable changes that are not in the database yet");
+    describe_counter!("lockkeeper_checkpoints_total", "Times the database was updated from the log and synced");
+    describe_gauge!("lockkeeper_build_info", "1, with the version of this server");
+    metrics::gauge!("lockkeeper_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+}
+
+/// Counts the events of all organizations, and logs them at debug level.
+pub struct EventCounter {
+    /// By type, each from its first event on: most servers never have most of them.
+    by_type: Vec<OnceLock<Counter>>,
+    deployments: [(EventType, Counter); 3],
+}
+
+impl EventCounter {
+    pub fn new() -> Self {
+        let results = [
+            (EventType::DeploymentSucceeded, "succeeded"),
+            (EventType::DeploymentFailed, "failed"),
+            (EventType::DeploymentCancelled, "cancelled"),
+        ];
+        let counter = |result| metrics::counter!("lockkeeper_deployments_total", "result" => result);
+        Self {
+            by_type: EventType::ALL.iter().map(|_| OnceLock::new()).collect(),
+            deployments: results.map(|(event_type, result)| (event_type, counter(result))),
+        }
+    }
+
+    /// Called when an event is durable.
+    pub fn count(&self, organization: &str, event: &[u8]) {
+        let Some(event_type) = events::notice_of(event) else { return };
+        let counter = || metrics::counter!("lockkeeper_events_total", "type" => event_type.as_str());
+        if let Some(of_type) = self.by_type.get(event_type as usize) {
+            of_type.get_or_init(counter).increment(1);
+        }
+        if let Some((_, ended)) = self.deployments.iter().find(|(ended, _)| *ended == event_type) {
+            ended.increment(1);
+        }
+        tracing::debug!(organization, "{}", event_type.as_str());
+    }
+}
+
+impl Default for EventCounter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_all_crates;
+
+    #[test]
+    fn a_filter_names_a_part_and_not_its_crate() {
+        let stores = "lockkeeper_core::store=debug,lockkeeper_services::store=debug,lockkeeper_front::store=debug,\
+                      lockkeeper_server::store=debug";
+        assert_eq!(in_all_crates("info,lockkeeper::store=debug,sled=warn"), format!("info,{stores},sled=warn"));
+        for whole in ["info", "lockkeeper=debug", "[request{id=7,user=ana}]=trace", ""] {
+            assert_eq!(in_all_crates(whole), whole);
+        }
+    }
+}
