@@ -3,12 +3,13 @@
 //!
 //! From the bottom: `capacity` has the rule for places, `level` the one for what is kept, `turns` the order of those who wait
 //! (pure, for whoever keeps its own queue), `meter` the metrics, `places` the handle that others acquire a place from;
-//! `limited` has places with one fixed bound for each holder. `threads` has those that stand back behind all others.
+//! `limited` has places with one fixed bound for each holder. `pace` bounds the processor time of long work, `threads` has those that stand back behind all others.
 
 mod capacity;
 mod level;
 mod limited;
 mod meter;
+mod pace;
 mod places;
 mod threads;
 mod turns;
@@ -17,6 +18,7 @@ pub use capacity::{Capacity, Refused};
 pub use level::{level, may_grow};
 pub use limited::{LimitReached, Limited, LimitedPlace};
 pub use meter::ShareMeter;
+pub use pace::Paces;
 pub use places::{Place, Places};
 pub use threads::{LAST, at_usual_priority, read, read_later, read_output, stand_back};
 pub use turns::Turns;

@@ -2,19 +2,17 @@
 //! organization. More of them wait, up to a bound, and further ones are refused. The long read of a list lets other
 //! organizations go first between two pieces.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 
 use super::problem::Problem;
 use crate::domain::Identifier;
-use crate::shares::{self, Capacity, Place, Places};
+use crate::shares::{self, Capacity, Paces, Place, Places};
 use crate::store;
 
 /// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
@@ -24,38 +22,11 @@ const WAITING_MAX: usize = 4_096;
 static AT_ONCE: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)));
 
-/// A read that took more of a processor's time is followed by a rest of so many times its length.
-const SHORT: Duration = Duration::from_millis(1);
-const RESTS: u32 = 3;
-const REST_MAX: Duration = Duration::from_secs(1);
-
 pub struct Scans {
     places: Places,
     what: &'static str,
-    /// Whether there are others whose requests need the processors too.
-    rests: bool,
-    readers: Arc<LongReaders>,
-}
-
-/// Organizations whose last read was long.
-#[derive(Default)]
-struct LongReaders(Mutex<HashSet<Identifier>>);
-
-impl LongReaders {
-    fn includes(&self, organization: &Identifier) -> bool {
-        self.0.lock().contains(organization)
-    }
-
-    /// After a read that took so long: for how long its place is to rest.
-    fn note(&self, organization: &Identifier, took: Duration) -> Option<Duration> {
-        let is_long = took > SHORT;
-        if is_long {
-            self.0.lock().insert(organization.clone());
-        } else {
-            self.0.lock().remove(organization);
-        }
-        is_long.then(|| (RESTS * took).min(REST_MAX))
-    }
+    /// `None` if there are no others whose requests need the processors too.
+    paces: Option<Arc<Paces>>,
 }
 
 impl Scans {
@@ -70,19 +41,16 @@ impl Scans {
     }
 
     fn new(resource: &'static str, what: &'static str, at_once: usize, organizations: usize) -> Self {
+        let paces = (organizations > 1).then(|| Arc::new(Paces::new(at_once)));
         let (at_once, waiting) = (Capacity::turns(at_once), Capacity::turns(WAITING_MAX));
-        Self {
-            places: Places::new(resource, at_once.among(organizations), waiting.among(organizations)),
-            what,
-            rests: organizations > 1,
-            readers: Arc::default(),
-        }
+        let places = Places::new(resource, at_once.among(organizations), waiting.among(organizations));
+        Self { places, what, paces }
     }
 
     /// Runs a long read of the store for an organization, on a thread that may block, and that stands back behind the
-    /// others if the organization's last read was long. The place is held until the read has
-    /// really ended, even if the caller has gone; then it ends after its current piece. After a long one it is held for a
-    /// rest: lists of one organization, one after the other, leave three quarters of a processor to the requests of others.
+    /// others if the organization has read much lately. The place is held until the read has really ended, even if the
+    /// caller has gone; then it ends after its current piece. After too much it is held for a rest, so that the requests of
+    /// other organizations find most of the processors.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
         &self,
         organization: &Identifier,
@@ -94,12 +62,12 @@ impl Scans {
         let place = self.places.acquire(organization).await;
         let place = place
             .map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
-        let stands_back = self.readers.includes(organization);
+        let stands_back = self.paces.as_ref().is_some_and(|paces| paces.is_busy(organization));
         let mut place = RestingPlace {
             place: Some(place),
             began: None,
             organization: organization.clone(),
-            readers: self.rests.then(|| self.readers.clone()),
+            paces: self.paces.clone(),
             on: Handle::current(),
         };
         let caller = Caller::default();
@@ -124,7 +92,7 @@ struct RestingPlace {
     began: Option<Duration>,
     organization: Identifier,
     /// `None` if it need not rest.
-    readers: Option<Arc<LongReaders>>,
+    paces: Option<Arc<Paces>>,
     on: Handle,
 }
 
@@ -140,7 +108,7 @@ impl Drop for RestingPlace {
     fn drop(&mut self) {
         let (place, Some(began)) = (self.place.take(), self.began) else { return };
         let took = time_of_this_thread().saturating_sub(began);
-        let rest = self.readers.as_ref().and_then(|readers| readers.note(&self.organization, took));
+        let rest = self.paces.as_ref().and_then(|paces| paces.note(&self.organization, took));
         if let Some(rest) = rest {
             self.on.spawn(async move {
                 tokio::time::sleep(rest).await;
@@ -302,47 +270,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_long_read_its_place_rests() {
-        let scans = scans(1);
-        let long = || {
+    async fn after_too_much_its_place_rests() {
+        let (scans, acme) = (scans(1), organization("acme"));
+        let paces = scans.paces.as_ref().unwrap();
+        while paces.note(&acme, Duration::from_millis(1)).is_none() {}
+        // A blocking task that runs keeps the paused clock from advancing.
+        let (end, ended) = mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || ended.recv());
+        let reads_for_a_moment = || {
             let began = time_of_this_thread();
-            while time_of_this_thread() - began <= SHORT {
+            while time_of_this_thread() == began {
                 std::hint::spin_loop();
             }
             Ok::<_, StoreError>(())
         };
-        // A blocking task that runs keeps the paused clock from advancing.
-        let (end, ended) = mpsc::channel::<()>();
-        let busy = tokio::task::spawn_blocking(move || ended.recv());
-        scans.read(&organization("acme"), long).await.unwrap();
+        scans.read(&acme, reads_for_a_moment).await.unwrap();
         assert_eq!(scans.places.used(), 1);
-        assert!(scans.readers.includes(&organization("acme")));
         drop(end);
         busy.await.unwrap().unwrap_err();
-        tokio::time::sleep(2 * REST_MAX).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(scans.places.used(), 0);
-    }
-
-    #[test]
-    fn only_after_a_long_read_others_go_first() {
-        let (readers, acme) = (LongReaders::default(), organization("acme"));
-        assert_eq!(readers.note(&acme, SHORT), None);
-        assert!(!readers.includes(&acme));
-        assert_eq!(readers.note(&acme, SHORT * 2), Some(SHORT * 2 * RESTS));
-        assert!(readers.includes(&acme) && !readers.includes(&organization("other")));
-        assert_eq!(readers.note(&acme, REST_MAX), Some(REST_MAX), "not for ever");
-        assert_eq!(readers.note(&acme, SHORT), None);
-        assert!(!readers.includes(&acme), "a short one is no reason to stand back");
     }
 
     #[actix::test]
     async fn a_refusal_says_whose_bound_it_is() {
-        let scans = Scans {
-            places: Places::without_queue("test", Capacity::turns(1)),
-            what: "lists",
-            rests: true,
-            readers: Arc::default(),
-        };
+        let scans = Scans { places: Places::without_queue("test", Capacity::turns(1)), what: "lists", paces: None };
         let problem = scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap_err();
         assert_eq!(problem.code(), Code::Overloaded);
         assert!(problem.to_string().contains("all 0 of this server are in use"), "{problem}");
