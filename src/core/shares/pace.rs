@@ -1,9 +1,12 @@
 //! How much of the processors the work of one organization may take over time.
 
 use std::collections::HashMap;
+use std::num::NonZero;
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 use crate::domain::Identifier;
@@ -16,30 +19,40 @@ const REST_MAX: Duration = Duration::from_secs(1);
 
 /// The pace of each organization's work. All of it counts, however small its pieces.
 pub struct Paces {
-    pace: Pace,
+    /// `None` if there is nobody else who needs the processors.
+    pace: Option<Pace>,
     /// When each will have earned the time that it has used.
     earned: Mutex<HashMap<Identifier, Instant>>,
 }
 
 impl Paces {
-    pub fn new(processors: usize) -> Self {
-        Self { pace: Pace::of(processors), earned: Mutex::default() }
+    /// Of one kind of work, on a server with so many organizations.
+    pub fn among(organizations: usize) -> Self {
+        let pace = (organizations > 1).then(|| Pace::of(thread::available_parallelism().map_or(1, NonZero::get)));
+        Self { pace, earned: Mutex::default() }
     }
 
     /// After work that used so much of a processor's time: for how long the organization is to rest, if at all.
     pub fn note(&self, organization: &Identifier, used: Duration) -> Option<Duration> {
+        let pace = self.pace?;
         let (now, mut earned) = (Instant::now(), self.earned.lock());
         // Those who owe nothing are forgotten.
         earned.retain(|_, earned| *earned > now);
-        let owed = self.pace.owed_after(owed(earned.get(organization), now), used);
+        let owed = pace.owed_after(owed(earned.get(organization), now), used);
         earned.insert(organization.clone(), now + owed);
-        self.pace.rest(owed)
+        pace.rest(owed)
     }
 
     /// Whether it has used so much that its work should stand back behind that of others.
     pub fn is_busy(&self, organization: &Identifier) -> bool {
-        self.pace.is_busy(owed(self.earned.lock().get(organization), Instant::now()))
+        self.pace.is_some_and(|pace| pace.is_busy(owed(self.earned.lock().get(organization), Instant::now())))
     }
+}
+
+/// The processor time that this thread has used. By the time on the wall all work is long on a busy machine, and would then
+/// make room for whatever keeps it busy.
+pub fn time_of_this_thread() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 fn owed(earned: Option<&Instant>, now: Instant) -> Duration {
@@ -82,6 +95,11 @@ mod tests {
 
     const MILLI: Duration = Duration::from_millis(1);
 
+    /// Those of a server with two processors.
+    fn paces() -> Paces {
+        Paces { pace: Some(Pace::of(2)), earned: Mutex::default() }
+    }
+
     #[test]
     fn an_organization_may_take_an_eighth_of_all_processors() {
         for (processors, price) in [(1, 8.0), (2, 4.0), (8, 1.0), (64, 0.125), (0, 8.0)] {
@@ -101,7 +119,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_short_ones_count_as_much_as_a_long_one() {
-        let (paces, acme) = (Paces::new(2), Identifier::parse("acme").unwrap());
+        let (paces, acme) = (paces(), Identifier::parse("acme").unwrap());
         for _ in 0..1_000 {
             assert_eq!(paces.note(&acme, AT_ONCE / 1_000), None);
         }
@@ -112,7 +130,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn with_rests_it_takes_its_part_for_long_and_no_more() {
-        let (paces, acme) = (Paces::new(2), Identifier::parse("acme").unwrap());
+        let (paces, acme) = (paces(), Identifier::parse("acme").unwrap());
         let (began, mut used) = (Instant::now(), Duration::ZERO);
         while began.elapsed() < Duration::from_secs(60) {
             used += MILLI;
@@ -122,9 +140,17 @@ mod tests {
         assert!((part..part + AT_ONCE + 10 * MILLI).contains(&used), "{used:?} of {part:?}");
     }
 
+    #[test]
+    fn the_only_organization_of_a_server_never_rests() {
+        let (paces, acme) = (Paces::among(1), Identifier::parse("acme").unwrap());
+        assert_eq!(paces.note(&acme, 100 * AT_ONCE), None);
+        assert!(!paces.is_busy(&acme));
+        assert!(Paces::among(2).note(&acme, 100 * AT_ONCE).is_some());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_is_earned_again_is_forgotten() {
-        let (paces, acme) = (Paces::new(2), Identifier::parse("acme").unwrap());
+        let (paces, acme) = (paces(), Identifier::parse("acme").unwrap());
         paces.note(&acme, AT_ONCE);
         tokio::time::sleep(AT_ONCE * 4).await;
         assert!(!paces.is_busy(&acme));

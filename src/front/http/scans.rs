@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 
 use super::problem::Problem;
 use crate::domain::Identifier;
-use crate::shares::{self, Capacity, Paces, Place, Places};
+use crate::shares::{self, Capacity, Paces, Place, Places, time_of_this_thread};
 use crate::store;
 
 /// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
@@ -25,8 +24,7 @@ static AT_ONCE: LazyLock<usize> =
 pub struct Scans {
     places: Places,
     what: &'static str,
-    /// `None` if there are no others whose requests need the processors too.
-    paces: Option<Arc<Paces>>,
+    paces: Arc<Paces>,
 }
 
 impl Scans {
@@ -41,7 +39,7 @@ impl Scans {
     }
 
     fn new(resource: &'static str, what: &'static str, at_once: usize, organizations: usize) -> Self {
-        let paces = (organizations > 1).then(|| Arc::new(Paces::new(at_once)));
+        let paces = Arc::new(Paces::among(organizations));
         let (at_once, waiting) = (Capacity::turns(at_once), Capacity::turns(WAITING_MAX));
         let places = Places::new(resource, at_once.among(organizations), waiting.among(organizations));
         Self { places, what, paces }
@@ -62,7 +60,7 @@ impl Scans {
         let place = self.places.acquire(organization).await;
         let place = place
             .map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
-        let stands_back = self.paces.as_ref().is_some_and(|paces| paces.is_busy(organization));
+        let stands_back = self.paces.is_busy(organization);
         let mut place = RestingPlace {
             place: Some(place),
             began: None,
@@ -91,8 +89,7 @@ struct RestingPlace {
     /// By the clock of the thread that reads; `None` until it does.
     began: Option<Duration>,
     organization: Identifier,
-    /// `None` if it need not rest.
-    paces: Option<Arc<Paces>>,
+    paces: Arc<Paces>,
     on: Handle,
 }
 
@@ -108,20 +105,13 @@ impl Drop for RestingPlace {
     fn drop(&mut self) {
         let (place, Some(began)) = (self.place.take(), self.began) else { return };
         let took = time_of_this_thread().saturating_sub(began);
-        let rest = self.paces.as_ref().and_then(|paces| paces.note(&self.organization, took));
-        if let Some(rest) = rest {
+        if let Some(rest) = self.paces.note(&self.organization, took) {
             self.on.spawn(async move {
                 tokio::time::sleep(rest).await;
                 drop(place);
             });
         }
     }
-}
-
-/// The processor time that it has used. By the time on the wall every read is long on a busy machine, and would then make
-/// room for those that keep it busy.
-fn time_of_this_thread() -> Duration {
-    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 /// Notes when it is dropped: whoever awaited the read, or the read has ended.
@@ -272,8 +262,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_too_much_its_place_rests() {
         let (scans, acme) = (scans(1), organization("acme"));
-        let paces = scans.paces.as_ref().unwrap();
-        while paces.note(&acme, Duration::from_millis(1)).is_none() {}
+        while scans.paces.note(&acme, Duration::from_millis(1)).is_none() {}
         // A blocking task that runs keeps the paused clock from advancing.
         let (end, ended) = mpsc::channel::<()>();
         let busy = tokio::task::spawn_blocking(move || ended.recv());
@@ -294,7 +283,11 @@ mod tests {
 
     #[actix::test]
     async fn a_refusal_says_whose_bound_it_is() {
-        let scans = Scans { places: Places::without_queue("test", Capacity::turns(1)), what: "lists", paces: None };
+        let scans = Scans {
+            places: Places::without_queue("test", Capacity::turns(1)),
+            what: "lists",
+            paces: Arc::new(Paces::among(1)),
+        };
         let problem = scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap_err();
         assert_eq!(problem.code(), Code::Overloaded);
         assert!(problem.to_string().contains("all 0 of this server are in use"), "{problem}");

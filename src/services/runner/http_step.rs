@@ -166,6 +166,7 @@ async fn read_body(response: &mut Response, text: &mut Vec<u8>) -> reqwest::Resu
 
 async fn write(mut output: StepOutput, bytes: Vec<u8>) -> StepOutput {
     let written = tokio::task::spawn_blocking(move || {
+        // So little is read of a response that there is no need to rest.
         output.write(&bytes);
         output
     });

@@ -20,7 +20,7 @@ use super::work_dirs;
 use crate::domain::{DeploymentId, EnvironmentKey, Identifier, StageEnd, StepRun, StepStatus};
 use crate::logs::Logs;
 use crate::outbound::GuardedClient;
-use crate::shares::{Capacity, Places, ShareMeter};
+use crate::shares::{Capacity, Paces, Places, ShareMeter};
 
 /// The time that killed processes have to disappear before the server ends without them. A process that is stuck in the
 /// kernel may never disappear; its supervisor stays with it, and the next start waits for both.
@@ -82,8 +82,9 @@ impl Runner {
             accepts_jobs: true,
         };
         let http = GuardedClient::new(options.policy.clone());
+        let output_paces = Arc::new(Paces::among(options.organizations));
         let inner = Inner {
-            services: StageServices { options, logs, host, http },
+            services: StageServices { options, logs, host, http, output_paces },
             runtime: Handle::current(),
             state: Mutex::new(state),
             activity: watch::channel(Activity::default()).0,

@@ -4,7 +4,7 @@ use std::io::{PipeReader, Read};
 use std::num::NonZero;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use tokio::task::JoinHandle;
 
 use super::host::Host;
 use super::mask::{Mask, Masker};
-use crate::domain::Timestamp;
+use crate::domain::{Identifier, Timestamp};
 use crate::logs::{LogWriter, StepLog};
-use crate::shares::{at_usual_priority, read_output};
+use crate::shares::{Paces, at_usual_priority, read_output, time_of_this_thread};
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
@@ -32,6 +32,13 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// What programs say when the system refuses them a file, whatever they say around it.
 const DENIED: &[u8] = b"ermission denied";
 
+/// Bounds the processor time that masking takes for one organization.
+#[derive(Clone)]
+pub(super) struct OutputPace {
+    pub paces: Arc<Paces>,
+    pub organization: Identifier,
+}
+
 /// The masked output of one step. Blocking.
 pub(super) struct StepOutput {
     /// `None` while another thread writes.
@@ -39,6 +46,7 @@ pub(super) struct StepOutput {
     masker: Masker,
     mask: Mask,
     host: Arc<dyn Host>,
+    pace: OutputPace,
     masked: Vec<u8>,
     is_idle: bool,
     /// Whether a program has complained that it was refused something.
@@ -46,22 +54,26 @@ pub(super) struct StepOutput {
 }
 
 impl StepOutput {
-    pub fn new(log: StepLog, mask: Mask, host: Arc<dyn Host>) -> Self {
+    pub fn new(log: StepLog, mask: Mask, host: Arc<dyn Host>, pace: OutputPace) -> Self {
         let masker = mask.stream();
-        Self { log: Some(log), masker, mask, host, masked: Vec::new(), is_idle: true, was_denied: false }
+        Self { log: Some(log), masker, mask, host, pace, masked: Vec::new(), is_idle: true, was_denied: false }
     }
 
     pub fn was_denied(&self) -> bool {
         self.was_denied
     }
 
-    pub fn write(&mut self, bytes: &[u8]) {
+    /// Says for how long no more should be read, if its organization writes too much.
+    pub fn write(&mut self, bytes: &[u8]) -> Option<Duration> {
         let turn = MASKING.turn();
+        let began = time_of_this_thread();
         self.was_denied = self.was_denied || memmem::find(bytes, DENIED).is_some();
         self.masker.push(bytes, &mut self.masked);
+        let used = time_of_this_thread().saturating_sub(began);
         drop(turn);
         self.forward();
         self.is_idle = false;
+        self.pace.paces.note(&self.pace.organization, used)
     }
 
     /// Ends the output with the server's own remarks.
@@ -131,22 +143,27 @@ impl Drop for Turn<'_> {
 /// Reads a step's output on its own thread, so that neither a flood of output nor a slow disk delays others.
 pub(super) struct OutputReader {
     cancelled: Arc<AtomicBool>,
+    /// While it is there, the reader rests if its organization writes too much, and the step waits.
+    may_rest: Option<mpsc::Sender<()>>,
     output: JoinHandle<StepOutput>,
 }
 
 impl OutputReader {
     pub fn start(source: PipeReader, mut output: StepOutput) -> Self {
         let cancelled = Arc::new(AtomicBool::new(false));
+        let (may_rest, resting) = mpsc::channel();
         let is_cancelled = cancelled.clone();
         let output = read_output(move || {
-            read(source, &mut output, &is_cancelled);
+            read(source, &mut output, &is_cancelled, &resting);
             output
         });
-        Self { cancelled, output }
+        Self { cancelled, may_rest: Some(may_rest), output }
     }
 
     /// To be called when every process that could write is gone.
     pub async fn finish(mut self) -> StepOutput {
+        // No more than the pipe holds is left.
+        self.may_rest = None;
         if let Ok(output) = tokio::time::timeout(END_WITHIN, &mut self.output).await {
             return output.expect("reading output does not panic");
         }
@@ -161,7 +178,7 @@ impl Drop for OutputReader {
     }
 }
 
-fn read(mut source: PipeReader, output: &mut StepOutput, cancelled: &AtomicBool) {
+fn read(mut source: PipeReader, output: &mut StepOutput, cancelled: &AtomicBool, resting: &mpsc::Receiver<()>) {
     let mut buffer = vec![0; READ_BYTES];
     while !cancelled.load(Ordering::Relaxed) {
         let timeout = if output.is_idle { &CHECK_CANCELLED_AFTER } else { &IDLE_AFTER };
@@ -177,7 +194,12 @@ fn read(mut source: PipeReader, output: &mut StepOutput, cancelled: &AtomicBool)
         }
         match source.read(&mut buffer) {
             Ok(0) => return,
-            Ok(count) => output.write(&buffer[..count]),
+            Ok(count) => {
+                if let Some(rest) = output.write(&buffer[..count]) {
+                    // Ends at once when there is nothing to rest for any more.
+                    resting.recv_timeout(rest).ok();
+                }
+            }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }

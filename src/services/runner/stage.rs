@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::host::{Host, Options, StageJob, StepInputs, Variable};
-use super::output::StepOutput;
+use super::output::{OutputPace, StepOutput};
 use super::ownership::Ownership;
 use super::process_tree::DEPLOYMENT_VARIABLE;
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
@@ -19,6 +19,7 @@ use super::{http_step, process_step, work_dirs};
 use crate::domain::{Action, Stage, StageEnd, Step, StepRun, StepStatus};
 use crate::logs::{LogWriter, Logs, Section};
 use crate::outbound::GuardedClient;
+use crate::shares::Paces;
 
 /// The reason of a failure is kept with its deployment for ever.
 const REASON_BYTES_MAX: usize = 250;
@@ -29,6 +30,7 @@ pub(super) struct StageServices {
     pub logs: Logs,
     pub host: Arc<dyn Host>,
     pub http: GuardedClient,
+    pub output_paces: Arc<Paces>,
 }
 
 pub(super) enum StageOutcome {
@@ -205,7 +207,11 @@ impl StageRunner<'_> {
             Section { stage: self.stage.name.shared(), step: step.name.shared(), attempt: self.job.order.attempt };
         let options = &self.services.options;
         let log = log.step(section, options.log_bytes_per_step);
-        let output = StepOutput::new(log, self.context.mask.clone(), self.services.host.clone());
+        let pace = OutputPace {
+            paces: self.services.output_paces.clone(),
+            organization: self.job.environment.pipeline.organization.clone(),
+        };
+        let output = StepOutput::new(log, self.context.mask.clone(), self.services.host.clone(), pace);
         let context = self.context.with(&step.inputs);
         let (mut ended, output) = match self.limits.until_startable().await {
             Ok(owned_at) => self.act(step, &context, owned_at, output).await,

@@ -79,3 +79,14 @@ async fn a_step_that_has_stopped_itself_ends_too() {
     assert_eq!(harness.end().await.1, StageEnd::Cancelled);
     assert!(!harness.text(1).contains("never"));
 }
+
+#[tokio::test]
+async fn the_output_of_an_organization_that_has_to_rest_is_complete() {
+    let mut harness = Harness::shared(16 << 20);
+    harness.set_variables(&[("TOKEN", "hunter2-and-more", true)]);
+    let (end, _) = harness.run(job(1, vec![sh("seq 400000; echo $TOKEN")])).await;
+    assert_eq!(end, StageEnd::Succeeded);
+    let mut expected: String = (1..=400_000).map(|number| format!("{number}\n")).collect();
+    expected.push_str("***\n");
+    assert!(harness.text(1) == expected, "its log differs from its output");
+}

@@ -113,15 +113,26 @@ impl Harness {
     }
 
     pub fn with(max_running: usize, grace: Duration, log_bytes_per_step: u64) -> Self {
-        Self::open(max_running, grace, log_bytes_per_step, None)
+        Self::open(max_running, grace, log_bytes_per_step, None, 1)
     }
 
     /// As on a node of a cluster: the processes of steps need a sign that the host still owns their environment.
     pub fn leased(step_lease: Duration) -> Self {
-        Self::open(1, FOR_EVER, 1 << 20, Some(step_lease))
+        Self::open(1, FOR_EVER, 1 << 20, Some(step_lease), 1)
     }
 
-    fn open(max_running: usize, grace: Duration, log_bytes_per_step: u64, step_lease: Option<Duration>) -> Self {
+    /// As on a server with a second organization, which keeps so much output of a step.
+    pub fn shared(log_bytes_per_step: u64) -> Self {
+        Self::open(1, FOR_EVER, log_bytes_per_step, None, 2)
+    }
+
+    fn open(
+        max_running: usize,
+        grace: Duration,
+        log_bytes_per_step: u64,
+        step_lease: Option<Duration>,
+        organizations: usize,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let logs = Logs::open(&dir.path().join("logs"), u64::MAX).unwrap();
         let (sender, reports) = mpsc::unbounded_channel();
@@ -138,7 +149,7 @@ impl Harness {
             umask: 0o022,
             policy: Policy::new(vec![Destination::parse("127.0.0.0/8").unwrap()]),
             max_running,
-            organizations: 1,
+            organizations,
             grace,
             path: PATH.to_owned(),
             work_dir: work_dir.clone(),
