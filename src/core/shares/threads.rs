@@ -4,6 +4,9 @@ use std::any::Any;
 use std::sync::{LazyLock, mpsc};
 
 use rustix::process::{Pid, nice, setpriority_process};
+use thread_priority::{
+    NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinHandle};
 
@@ -13,13 +16,13 @@ pub const LAST: i32 = 19;
 const LATER: i32 = 10;
 
 /// For the output of steps.
-static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(LAST));
+static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(only_when_idle));
 /// For long reads of the store.
-static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
+static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(|| _ = nice(LATER)));
 /// For files of threads that stand back, which those hand in and wait for.
-static FILES: LazyLock<Runtime> = LazyLock::new(|| threads(0));
+static FILES: LazyLock<Runtime> = LazyLock::new(|| threads(|| ()));
 /// For work that requests wait for.
-static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
+static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(|| ()));
 
 /// A read with the type of its result left out: otherwise everything that the threads do would be built for each kind of list.
 type Read = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
@@ -65,8 +68,17 @@ pub fn at_usual_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
     told.recv().expect("writing a file does not panic")
 }
 
+/// Runs this thread where no other wants to. The kernel takes a processor with nothing else to do for an idle one, and moves
+/// threads there that wake up; with the lowest niceness instead, they would wait behind the thread that woke them.
+fn only_when_idle() {
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    if set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle).is_err() {
+        nice(LAST).ok();
+    }
+}
+
 /// A runtime that is used for its threads alone. If the system refuses them another priority, they have the usual one.
-fn threads(niceness: i32) -> Runtime {
-    let threads = Builder::new_current_thread().on_thread_start(move || _ = nice(niceness)).build();
+fn threads(begin: fn()) -> Runtime {
+    let threads = Builder::new_current_thread().on_thread_start(begin).build();
     threads.expect("a runtime that drives nothing opens nothing that could be missing")
 }
