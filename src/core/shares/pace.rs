@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::domain::Identifier;
 
 /// The part of all processors that one organization may take for long: one in so many.
-const PART: u32 = 8;
+const PART: u32 = 16;
 /// Processor time that it may use at once, beyond that part.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(1);
@@ -101,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn an_organization_may_take_an_eighth_of_all_processors() {
-        for (processors, price) in [(1, 8.0), (2, 4.0), (8, 1.0), (64, 0.125), (0, 8.0)] {
+    fn an_organization_may_take_a_sixteenth_of_all_processors() {
+        for (processors, price) in [(1, 16.0), (2, 8.0), (16, 1.0), (64, 0.25), (0, 16.0)] {
             assert_eq!(Pace::of(processors).price, price, "{processors} processors");
         }
     }
@@ -112,7 +112,7 @@ mod tests {
         let pace = Pace::of(2);
         let allowed = pace.owed_after(Duration::ZERO, AT_ONCE);
         assert_eq!(pace.rest(allowed), None);
-        assert_eq!(pace.rest(pace.owed_after(allowed, MILLI)), Some(4 * MILLI));
+        assert_eq!(pace.rest(pace.owed_after(allowed, MILLI)), Some(8 * MILLI));
         assert_eq!(pace.rest(pace.owed_after(allowed, Duration::from_secs(60))), Some(REST_MAX));
         assert!(!pace.is_busy(allowed / 2) && pace.is_busy(allowed));
     }
@@ -125,7 +125,7 @@ mod tests {
         }
         assert!(paces.is_busy(&acme));
         assert!(!paces.is_busy(&Identifier::parse("other").unwrap()));
-        assert_eq!(paces.note(&acme, AT_ONCE / 1_000), Some(AT_ONCE / 250));
+        assert_eq!(paces.note(&acme, AT_ONCE / 1_000), Some(AT_ONCE / 125));
     }
 
     #[tokio::test(start_paused = true)]
@@ -136,7 +136,7 @@ mod tests {
             used += MILLI;
             tokio::time::sleep(paces.note(&acme, MILLI).unwrap_or(MILLI)).await;
         }
-        let part = began.elapsed() / 4;
+        let part = began.elapsed() / 8;
         assert!((part..part + AT_ONCE + 10 * MILLI).contains(&used), "{used:?} of {part:?}");
     }
 
@@ -152,7 +152,7 @@ mod tests {
     async fn what_is_earned_again_is_forgotten() {
         let (paces, acme) = (paces(), Identifier::parse("acme").unwrap());
         paces.note(&acme, AT_ONCE);
-        tokio::time::sleep(AT_ONCE * 4).await;
+        tokio::time::sleep(AT_ONCE * 8).await;
         assert!(!paces.is_busy(&acme));
         assert_eq!(paces.note(&Identifier::parse("other").unwrap(), MILLI), None);
         assert_eq!(paces.earned.lock().len(), 1);
