@@ -1,20 +1,21 @@
 //! The keys of environments in the store. Identifiers contain no `/`, so no key is a prefix of another.
 
 use crate::domain::{ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Ticket};
+use crate::store::{Key, key_of};
 
 /// `e/{organization}/{pipeline}/{environment}`
-pub fn environment(key: &EnvironmentKey) -> Vec<u8> {
+pub fn environment(key: &EnvironmentKey) -> Key {
     path(b"e/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
 /// The prefix of all environments of a pipeline.
-pub fn environments_of(pipeline: &PipelineKey) -> Vec<u8> {
+pub fn environments_of(pipeline: &PipelineKey) -> Key {
     path(b"e/", pipeline, &[b""])
 }
 
 /// The prefix of all environments of an organization.
-pub fn environments_in(organization: &Identifier) -> Vec<u8> {
-    [ENVIRONMENTS, organization.as_str().as_bytes(), b"/"].concat()
+pub fn environments_in(organization: &Identifier) -> Key {
+    key_of(&[ENVIRONMENTS, organization.as_str().as_bytes(), b"/"])
 }
 
 /// The prefix of all environments.
@@ -24,22 +25,22 @@ pub const ENVIRONMENTS: &[u8] = b"e/";
 pub const NEW_ENVIRONMENTS: &[u8] = b"en";
 
 /// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
-pub fn declaration(key: &EnvironmentKey) -> Vec<u8> {
+pub fn declaration(key: &EnvironmentKey) -> Key {
     path(b"d/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
 /// `h/{organization}/{pipeline}/{environment}/{page, big-endian}`: pages of the history, in order.
-pub fn page(key: &EnvironmentKey, number: u64) -> Vec<u8> {
+pub fn page(key: &EnvironmentKey, number: u64) -> Key {
     path(b"h/", &key.pipeline, &[key.name.as_str().as_bytes(), &number.to_be_bytes()])
 }
 
 /// `q/{organization}/{pipeline}/{environment}/{ticket}`: a waiter for this environment.
-pub fn waiter(key: &EnvironmentKey, ticket: Ticket) -> Vec<u8> {
+pub fn waiter(key: &EnvironmentKey, ticket: Ticket) -> Key {
     path(b"q/", &key.pipeline, &[key.name.as_str().as_bytes(), &ticket.0.to_be_bytes()])
 }
 
 /// The prefix of all waiters for an environment.
-pub fn waiters_of(key: &EnvironmentKey) -> Vec<u8> {
+pub fn waiters_of(key: &EnvironmentKey) -> Key {
     path(b"q/", &key.pipeline, &[key.name.as_str().as_bytes(), b""])
 }
 
@@ -47,7 +48,7 @@ pub fn waiters_of(key: &EnvironmentKey) -> Vec<u8> {
 pub const WAITERS: &[u8] = b"q/";
 
 /// `p/{organization}/{pipeline}/{ticket}`: a waiter for any environment of a pipeline.
-pub fn outsider(pipeline: &PipelineKey, ticket: Ticket) -> Vec<u8> {
+pub fn outsider(pipeline: &PipelineKey, ticket: Ticket) -> Key {
     path(b"p/", pipeline, &[&ticket.0.to_be_bytes()])
 }
 
@@ -55,20 +56,20 @@ pub fn outsider(pipeline: &PipelineKey, ticket: Ticket) -> Vec<u8> {
 pub const OUTSIDERS: &[u8] = b"p/";
 
 /// `i/{ticket}`: points to the record of the session that was queued under this ticket.
-pub fn pointer(ticket: Ticket) -> Vec<u8> {
-    [b"i/".as_slice(), &ticket.0.to_be_bytes()].concat()
+pub fn pointer(ticket: Ticket) -> Key {
+    key_of(&[b"i/", &ticket.0.to_be_bytes()])
 }
 
 /// `g/{ticket}`: a session that ended in a queue.
-pub fn left(ticket: Ticket) -> Vec<u8> {
-    [LEFT, &ticket.0.to_be_bytes()].concat()
+pub fn left(ticket: Ticket) -> Key {
+    key_of(&[LEFT, &ticket.0.to_be_bytes()])
 }
 
 /// The prefix of all sessions that ended in a queue.
 pub const LEFT: &[u8] = b"g/";
 
 /// `l/{organization}/{pipeline}/{environment}`: when its lock expires by itself.
-pub fn wake(key: &EnvironmentKey) -> Vec<u8> {
+pub fn wake(key: &EnvironmentKey) -> Key {
     path(b"l/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
@@ -76,7 +77,7 @@ pub fn wake(key: &EnvironmentKey) -> Vec<u8> {
 pub const WAKES: &[u8] = b"l/";
 
 /// `D/{organization}/{seed, inverted}`: a deployment, newest first.
-pub fn deployment(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+pub fn deployment(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(DEPLOYMENTS, organization, newest_first(id.0))
 }
 
@@ -90,37 +91,37 @@ pub fn organization_of_deployment(key: &[u8]) -> Option<Identifier> {
 }
 
 /// The prefix of all deployments of an organization.
-pub fn deployments_of(organization: &Identifier) -> Vec<u8> {
-    [DEPLOYMENTS, organization.as_str().as_bytes(), b"/"].concat()
+pub fn deployments_of(organization: &Identifier) -> Key {
+    key_of(&[DEPLOYMENTS, organization.as_str().as_bytes(), b"/"])
 }
 
 /// `b/{organization}/{seed}`: the blueprint of a deployment: what its stages do.
-pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(b"b/", organization, id.0)
 }
 
 /// `A/{organization}/{seed, inverted}`: an approval, newest first.
-pub fn approval(organization: &Identifier, id: ApprovalId) -> Vec<u8> {
+pub fn approval(organization: &Identifier, id: ApprovalId) -> Key {
     seeded(b"A/", organization, newest_first(id.0))
 }
 
 /// The prefix of all approvals of an organization.
-pub fn approvals_of(organization: &Identifier) -> Vec<u8> {
-    [b"A/", organization.as_str().as_bytes(), b"/"].concat()
+pub fn approvals_of(organization: &Identifier) -> Key {
+    key_of(&[b"A/", organization.as_str().as_bytes(), b"/"])
 }
 
 /// `a/{organization}/{seed}`: the ids of a deployment's approvals.
-pub fn approvals_of_deployment(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+pub fn approvals_of_deployment(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(b"a/", organization, id.0)
 }
 
 /// `n/{organization}/{seed}`: the parts of a deployment's log, in a cluster.
-pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(b"n/", organization, id.0)
 }
 
 /// `nd/{organization}/{seed}`: the same of a deployment that is no longer kept, until the store of logs has nothing of it.
-pub fn dropped_log(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+pub fn dropped_log(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(DROPPED_LOGS, organization, id.0)
 }
 
@@ -135,7 +136,7 @@ pub fn parse_dropped_log(key: &[u8]) -> Option<(Identifier, DeploymentId)> {
 }
 
 /// `r/{organization}/{pipeline}/{environment}`: marks that a deployment here is unfinished.
-pub fn unfinished(key: &EnvironmentKey) -> Vec<u8> {
+pub fn unfinished(key: &EnvironmentKey) -> Key {
     path(b"r/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
@@ -162,18 +163,13 @@ fn newest_first(seed: IdSeed) -> IdSeed {
     IdSeed(seed.0.map(|byte| !byte))
 }
 
-fn seeded(kind: &[u8], organization: &Identifier, seed: IdSeed) -> Vec<u8> {
-    [kind, organization.as_str().as_bytes(), b"/", &seed.0].concat()
+fn seeded(kind: &[u8], organization: &Identifier, seed: IdSeed) -> Key {
+    key_of(&[kind, organization.as_str().as_bytes(), b"/", &seed.0])
 }
 
-fn path(kind: &[u8], pipeline: &PipelineKey, rest: &[&[u8]]) -> Vec<u8> {
+fn path(kind: &[u8], pipeline: &PipelineKey, rest: &[&[u8]]) -> Key {
     let (organization, pipeline) = (pipeline.organization.as_str(), pipeline.pipeline.as_str());
-    let length = kind.len() + organization.len() + 1 + pipeline.len() + rest.iter().map(|p| p.len() + 1).sum::<usize>();
-    let mut key = Vec::with_capacity(length);
-    key.extend_from_slice(kind);
-    key.extend_from_slice(organization.as_bytes());
-    key.push(b'/');
-    key.extend_from_slice(pipeline.as_bytes());
+    let mut key = key_of(&[kind, organization.as_bytes(), b"/", pipeline.as_bytes()]);
     for part in rest {
         key.push(b'/');
         key.extend_from_slice(part);

@@ -22,7 +22,7 @@ pub fn skip_fencing_tokens(
     // A walk goes on after the last key it has read, so each is raised once.
     walk(store, keys::ENVIRONMENTS, &end_of_prefix(keys::ENVIRONMENTS), |key, record| {
         let raised = stored::skip_tokens(record, count).map_err(|error| error.under(key))?;
-        batch.put(key.to_vec(), raised);
+        batch.put(key, raised);
         environments += 1;
         if batch.changes().len() >= AT_ONCE {
             commit(std::mem::take(&mut batch))?;
@@ -31,7 +31,7 @@ pub fn skip_fencing_tokens(
     })?;
     let before = store.get(keys::NEW_ENVIRONMENTS)?;
     let before = before.map_or(Ok(0), |record| stored::decode_new_environments(&record))?;
-    batch.put(keys::NEW_ENVIRONMENTS.to_vec(), stored::encode_new_environments(before.saturating_add(count)));
+    batch.put(keys::NEW_ENVIRONMENTS, stored::encode_new_environments(before.saturating_add(count)));
     commit(batch)?;
     Ok(environments)
 }

@@ -326,7 +326,9 @@ mod tests {
         assert_eq!(decode_member(&key, &encode_member(&newer)).unwrap(), newer);
         let before = MemberV1 { id: [1; 12], role: member.role.to_form(), created_at: member.created_at.as_millis() };
         let second = MemberV2 { before, email: Some("ana@acme.example"), disabled: true };
-        let second = decode_member(&key, &record::append(&second, vec![2])).unwrap();
+        let mut bytes = vec![2];
+        record::append(&second, &mut bytes);
+        let second = decode_member(&key, &bytes).unwrap();
         assert_eq!(second, Member { for_jobs: false, ..newer });
 
         let key = declaration_key(&member.organization, &member.name);

@@ -70,7 +70,7 @@ enum SessionV1 {
 
 stored_enum!(DatumV1<'a> of EventValue { Text(text: Arc<str>), Number(number: u64), Flag(flag: bool) });
 
-pub fn encode(happening: &NewEvent<'_>) -> Vec<u8> {
+pub fn write(happening: &NewEvent<'_>, out: &mut Vec<u8>) {
     let beginning = BeginningV1 {
         event_type: happening.event_type.to_form(),
         at: happening.at.to_form(),
@@ -84,7 +84,7 @@ pub fn encode(happening: &NewEvent<'_>) -> Vec<u8> {
         person: happening.by.map(|initiator| initiator.person.to_form()),
     };
     let via = happening.by.and_then(|initiator| initiator.via.to_form());
-    record::encode(&EventV1 { beginning, via, data: DataV1(happening.data) })
+    record::write(&EventV1 { beginning, via, data: DataV1(happening.data) }, out);
 }
 
 /// The type of the event, without reading the rest.

@@ -54,5 +54,5 @@ impl<'a> NewEvent<'a> {
 
 /// Adds the event to the organization's journal.
 pub fn record(batch: &mut Batch, organization: &Identifier, event: &NewEvent<'_>) {
-    batch.append(organization.shared(), form::encode(event));
+    batch.append_with(organization.as_str(), |out| form::write(event, out));
 }

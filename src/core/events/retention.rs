@@ -175,7 +175,7 @@ impl Events {
             page += 1;
         }
         let first = page * PAGE_ENTRIES;
-        batch.put(first_key(organization), first.to_be_bytes().to_vec());
+        batch.put(first_key(organization), first.to_be_bytes());
         self.drop_seals(organization, first, &mut batch)?;
         for (class, events) in archived {
             self.add_to_archive(organization, class, &events, &mut batch)?;

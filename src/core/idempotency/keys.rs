@@ -138,8 +138,8 @@ impl Pending {
             inner.too_many.notify_one();
         }
         let record_key = &self.guard.record_key;
-        batch.put(record_key.to_vec(), stored::encode(now, inner.steady.now(), number, self.fingerprint, answer));
-        batch.put(stored::index_key(&self.ledger.index, number), record_key.to_vec());
+        batch.put(record_key, stored::encode(now, inner.steady.now(), number, self.fingerprint, answer));
+        batch.put(stored::index_key(&self.ledger.index, number), record_key);
     }
 
     /// The same, returning what must be held until then.

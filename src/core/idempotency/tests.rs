@@ -112,9 +112,9 @@ fn the_answer_is_in_the_batch_of_its_effect() {
     assert_eq!(pending.fingerprint(), REQUEST);
     let record_key = pending.record_key().to_vec();
     let mut batch = Batch::default();
-    batch.put(b"effect".to_vec(), b"done".to_vec());
+    batch.put(b"effect", b"done");
     drop(pending.keep(&mut batch, &answer("first"), NOW));
-    assert!(batch.changes().iter().any(|change| change.key == record_key));
+    assert!(batch.changes().any(|change| change.key == record_key));
     store.commit(batch).unwrap();
     assert!(store.get(&record_key).unwrap().is_some() && store.get(b"effect").unwrap().is_some());
 }
@@ -357,7 +357,7 @@ fn the_end_of_the_index_is_found_wherever_it_is() {
         let keys = Keys::open(store.clone(), usize::MAX, steady()).unwrap();
         let mut batch = Batch::default();
         drop(fresh(&keys, "a", NOW).keep(&mut batch, &answer("x"), NOW));
-        assert_eq!(stored::number_of(&index, &batch.changes()[1].key), Some(newest + 1));
+        assert_eq!(stored::number_of(&index, batch.changes().nth(1).unwrap().key), Some(newest + 1));
     }
 }
 

@@ -101,7 +101,7 @@ async fn additions_to_the_batch_of_a_stop_are_durable_with_it_and_held_until_the
     pipelines.put(&web(), named("one"), None, &mia(), NOW).await.unwrap();
     let held = Arc::new(());
     let beside = |_: &Pipeline, batch: &mut Batch| {
-        batch.put(b"beside".to_vec(), Vec::new());
+        batch.put(b"beside", Vec::new());
         held.clone()
     };
     store.hold();
@@ -114,7 +114,7 @@ async fn additions_to_the_batch_of_a_stop_are_durable_with_it_and_held_until_the
     let crashed = Arc::new(store.crash());
     assert!(open(&crashed, &[]).await.get(&acme(), "web").unwrap().stopped.is_some());
 
-    let beside = |_: &Pipeline, batch: &mut Batch| batch.put(b"again".to_vec(), Vec::new());
+    let beside = |_: &Pipeline, batch: &mut Batch| batch.put(b"again", Vec::new());
     pipelines.stop(&web(), reason("again"), &mia(), NOW, beside).await.unwrap();
     assert!(store.get(b"again").unwrap().is_some(), "an answer is kept also where nothing changed");
 }

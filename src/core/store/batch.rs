@@ -1,7 +1,10 @@
-//! A batch: changes that become durable together or not at all.
+//! A batch: changes that become durable together or not at all. It is made in the form that the log has, so that it is handed
+//! in by one copy, and everybody after that reads the same bytes.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 /// The position of a batch in the one order of all commits. The first is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -11,63 +14,309 @@ pub struct Sequence(pub u64);
 /// earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    pub(super) changes: Vec<Change>,
-    pub(super) appends: Vec<Append>,
+    changes: Pieces,
+    appends: Pieces,
+}
+
+/// A batch where it lies: being made, or in the payload of a group.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchRef<'a> {
+    changes: PiecesRef<'a>,
+    appends: PiecesRef<'a>,
 }
 
 /// One key with its new value, or `None` if it is deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    pub key: Vec<u8>,
-    pub value: Option<Vec<u8>>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change<'a> {
+    pub key: &'a [u8],
+    pub value: Option<&'a [u8]>,
+}
+
+/// An entry for a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Append<'a> {
+    /// Its name has no slash.
+    pub journal: &'a str,
+    pub body: &'a [u8],
 }
 
 /// Changes of which each key has one: its last.
 pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// An entry for a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Append {
-    /// Its name has no slash.
-    pub journal: Arc<str>,
-    pub body: Vec<u8>,
-}
-
 /// A key and its value, as a scan finds them.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
+/// A key that is being made: an ordinary one needs no allocation.
+pub type Key = SmallVec<[u8; 64]>;
+
+/// A key of parts.
+pub fn key_of(parts: &[&[u8]]) -> Key {
+    let mut key = Key::new();
+    parts.iter().for_each(|part| key.extend_from_slice(part));
+    key
+}
+
+/// The room that a thread keeps for its next batch.
+const KEPT_BYTES: usize = 16 * 1024;
+
+thread_local! {
+    static SPARE: Cell<Batch> = const { Cell::new(Batch { changes: Pieces::NONE, appends: Pieces::NONE }) };
+}
+
 impl Batch {
-    /// With room for so many puts and deletes.
-    pub fn with_capacity(changes: usize) -> Self {
-        Self { changes: Vec::with_capacity(changes), appends: Vec::new() }
+    /// An empty one, with the room of one that this thread has handed in before.
+    pub fn with_room() -> Self {
+        SPARE.take()
     }
 
-    pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.changes.push(Change { key, value: Some(value) });
+    /// It has been handed in: this thread makes its next one in the same place.
+    pub(super) fn leave_room(mut self) {
+        if self.changes.bytes.capacity() + self.appends.bytes.capacity() <= KEPT_BYTES {
+            self.clear();
+            SPARE.set(self);
+        }
     }
 
-    pub fn delete(&mut self, key: Vec<u8>) {
-        self.changes.push(Change { key, value: None });
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.put_with(key, |out| out.extend_from_slice(value.as_ref()));
+    }
+
+    /// The value is what `write` appends.
+    pub fn put_with(&mut self, key: impl AsRef<[u8]>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.changes.push_with(key.as_ref(), write);
+    }
+
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) {
+        self.changes.push_none(key.as_ref());
     }
 
     /// Appends to a journal, in the order of all batches. The name of a journal has no slash.
-    pub fn append(&mut self, journal: Arc<str>, body: Vec<u8>) {
-        self.appends.push(Append { journal, body });
+    pub fn append(&mut self, journal: &str, body: impl AsRef<[u8]>) {
+        self.append_with(journal, |out| out.extend_from_slice(body.as_ref()));
     }
 
-    pub fn appends(&self) -> &[Append] {
-        &self.appends
+    /// The body is what `write` appends.
+    pub fn append_with(&mut self, journal: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.appends.push_with(journal.as_bytes(), write);
     }
 
-    pub fn changes(&self) -> &[Change] {
-        &self.changes
+    pub fn as_ref(&self) -> BatchRef<'_> {
+        BatchRef { changes: self.changes.as_ref(), appends: self.appends.as_ref() }
+    }
+
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
+        self.as_ref().changes()
+    }
+
+    pub fn appends(&self) -> impl Iterator<Item = Append<'_>> {
+        self.as_ref().appends()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.appends.is_empty()
+        self.changes.count == 0 && self.appends.count == 0
     }
 
-    pub fn into_changes(self) -> Vec<Change> {
-        self.changes
+    pub(super) fn clear(&mut self) {
+        self.changes.clear();
+        self.appends.clear();
+    }
+
+    /// The bytes that it takes in a payload.
+    pub(super) fn encoded_len(&self) -> usize {
+        2 * COUNT_BYTES + self.changes.bytes.len() + self.appends.bytes.len()
+    }
+
+    /// Appends it to a payload. Its length was checked, so every length in it fits.
+    pub(super) fn encode(&self, payload: &mut Vec<u8>) -> Place {
+        let start = payload.len();
+        self.changes.encode(payload);
+        let middle = payload.len();
+        self.appends.encode(payload);
+        Place { start, middle, end: payload.len() }
+    }
+}
+
+/// Where a batch lies in a payload: its changes, then its appends.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    start: usize,
+    middle: usize,
+    end: usize,
+}
+
+impl Place {
+    /// The batch that was put there.
+    pub fn of(self, payload: &[u8]) -> BatchRef<'_> {
+        let changes = PiecesRef::encoded(&payload[self.start..self.middle]);
+        BatchRef { changes, appends: PiecesRef::encoded(&payload[self.middle..self.end]) }
+    }
+}
+
+impl<'a> BatchRef<'a> {
+    /// Takes a batch from the front of a payload that may be anything, and looks at all of it.
+    pub(super) fn take(payload: &mut &'a [u8]) -> Option<Self> {
+        let changes = PiecesRef::take(payload, |_, _| true)?;
+        let is_append = |name: &[u8], body: Option<&[u8]>| body.is_some() && str::from_utf8(name).is_ok();
+        Some(Self { changes, appends: PiecesRef::take(payload, is_append)? })
+    }
+
+    pub fn changes(self) -> impl ExactSizeIterator<Item = Change<'a>> {
+        self.changes.map(|(key, value)| Change { key, value })
+    }
+
+    /// All have names and bodies: they were made so, or looked at by [`Self::take`].
+    pub fn appends(self) -> impl Iterator<Item = Append<'a>> {
+        self.appends.filter_map(|(name, body)| Some(Append { journal: str::from_utf8(name).ok()?, body: body? }))
+    }
+
+    pub fn append_count(self) -> usize {
+        self.appends.len()
+    }
+
+    pub fn to_owned(self) -> Batch {
+        Batch { changes: self.changes.to_owned(), appends: self.appends.to_owned() }
+    }
+}
+
+const COUNT_BYTES: usize = 4;
+const LENGTH_BYTES: usize = 4;
+const NO_CONTENT: u32 = u32::MAX;
+
+/// Names with contents in the form of the log: both lengths, then both. What has no content has a length that none can have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Pieces {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PiecesRef<'a> {
+    bytes: &'a [u8],
+    count: u32,
+}
+
+impl Pieces {
+    const NONE: Self = Self { bytes: Vec::new(), count: 0 };
+
+    fn push_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        let length_at = self.begin(name);
+        let content_at = self.bytes.len();
+        write(&mut self.bytes);
+        let length = (self.bytes.len() - content_at) as u32;
+        self.bytes[length_at..][..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    }
+
+    fn push_none(&mut self, name: &[u8]) {
+        self.begin(name);
+    }
+
+    /// A name without content. Says where the length of the content is.
+    fn begin(&mut self, name: &[u8]) -> usize {
+        self.count += 1;
+        self.bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
+        let length_at = self.bytes.len();
+        self.bytes.extend_from_slice(&NO_CONTENT.to_le_bytes());
+        self.bytes.extend_from_slice(name);
+        length_at
+    }
+
+    fn as_ref(&self) -> PiecesRef<'_> {
+        PiecesRef { bytes: &self.bytes, count: self.count }
+    }
+
+    fn encode(&self, payload: &mut Vec<u8>) {
+        payload.extend_from_slice(&self.count.to_le_bytes());
+        payload.extend_from_slice(&self.bytes);
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+    }
+}
+
+impl<'a> PiecesRef<'a> {
+    /// What [`Pieces::encode`] has written.
+    fn encoded(mut bytes: &'a [u8]) -> Self {
+        let count = take_u32(&mut bytes).unwrap_or_default();
+        Self { bytes, count }
+    }
+
+    /// The same from bytes that may be anything: `None` if they do not begin with such pieces.
+    fn take(bytes: &mut &'a [u8], is_right: impl Fn(&[u8], Option<&[u8]>) -> bool) -> Option<Self> {
+        let count = take_u32(bytes)?;
+        let all = *bytes;
+        for _ in 0..count {
+            let (name, content) = take_piece(bytes)?;
+            if !is_right(name, content) {
+                return None;
+            }
+        }
+        Some(Self { bytes: &all[..all.len() - bytes.len()], count })
+    }
+
+    fn to_owned(self) -> Pieces {
+        Pieces { bytes: self.bytes.to_vec(), count: self.count }
+    }
+}
+
+impl<'a> Iterator for PiecesRef<'a> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.count = self.count.checked_sub(1)?;
+        take_piece(&mut self.bytes)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.count as usize, Some(self.count as usize))
+    }
+}
+
+impl ExactSizeIterator for PiecesRef<'_> {}
+
+fn take_piece<'a>(bytes: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+    let (name_len, content_len) = (take_u32(bytes)?, take_u32(bytes)?);
+    let name = bytes.split_off(..name_len as usize)?;
+    Some(match content_len {
+        NO_CONTENT => (name, None),
+        length => (name, Some(bytes.split_off(..length as usize)?)),
+    })
+}
+
+fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*taken))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_in_the_room_of_another_has_nothing_of_it() {
+        let mut first = Batch::with_room();
+        first.put("a", "1");
+        first.delete("b");
+        first.append("acme", "event");
+        let read: Vec<_> =
+            first.changes().map(|change| (change.key.to_vec(), change.value.map(<[u8]>::to_vec))).collect();
+        assert_eq!(read, [(b"a".to_vec(), Some(b"1".to_vec())), (b"b".to_vec(), None)]);
+        assert_eq!(first.appends().collect::<Vec<_>>(), [Append { journal: "acme", body: b"event" }]);
+        let room = first.changes.bytes.as_ptr();
+        first.leave_room();
+        let second = Batch::with_room();
+        assert_eq!((second.is_empty(), second.changes.bytes.as_ptr()), (true, room));
+        assert_eq!(second, Batch::default());
+        assert!(Batch::with_room().changes.bytes.capacity() == 0, "it is in use");
+    }
+
+    #[test]
+    fn the_room_of_a_large_batch_is_not_kept() {
+        let mut large = Batch::default();
+        large.put("a", vec![0; KEPT_BYTES]);
+        large.leave_room();
+        assert_eq!(Batch::with_room().changes.bytes.capacity(), 0);
     }
 }

@@ -56,13 +56,13 @@ pub fn wait_for(store: &impl Store, sequence: Sequence) {
 
 pub fn put(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Batch {
     let mut batch = Batch::default();
-    batch.put(key.as_ref().to_vec(), value.as_ref().to_vec());
+    batch.put(key.as_ref(), value.as_ref());
     batch
 }
 
 fn delete(key: &str) -> Batch {
     let mut batch = Batch::default();
-    batch.delete(key.as_bytes().to_vec());
+    batch.delete(key.as_bytes());
     batch
 }
 
@@ -124,11 +124,11 @@ pub fn a_later_change_wins(harness: &mut impl Harness) {
 pub fn a_later_change_in_one_batch_wins(harness: &mut impl Harness) {
     let store = harness.open();
     let mut batch = put("a", "1");
-    batch.put(b"a".to_vec(), b"2".to_vec());
-    batch.put(b"b".to_vec(), b"1".to_vec());
-    batch.delete(b"b".to_vec());
-    batch.delete(b"c".to_vec());
-    batch.put(b"c".to_vec(), b"1".to_vec());
+    batch.put(b"a", b"2");
+    batch.put(b"b", b"1");
+    batch.delete(b"b");
+    batch.delete(b"c");
+    batch.put(b"c", b"1");
     commit_durably(&store, batch);
     assert_eq!(store.get(b"a").unwrap().unwrap(), b"2");
     assert_eq!(keys(&store, "", "z", 9), ["a", "c"]);
@@ -244,8 +244,8 @@ pub fn a_scan_never_shows_half_a_batch(harness: &mut impl Harness) {
         threads.spawn(|| {
             for n in 0..300u32 {
                 let mut batch = put("a", n.to_be_bytes());
-                batch.put(b"b".to_vec(), n.to_be_bytes().to_vec());
-                batch.put(format!("c{n:04}").into_bytes(), n.to_be_bytes().to_vec());
+                batch.put(b"b", n.to_be_bytes());
+                batch.put(format!("c{n:04}").into_bytes(), n.to_be_bytes());
                 commit_durably(&store, batch);
             }
         });
@@ -292,7 +292,7 @@ pub fn a_journal_goes_on_where_it_ended(harness: &mut impl Harness) {
     let mut store = harness.open();
     for number in 0..ENTRIES {
         let mut batch = put("a", "1");
-        batch.append("acme".into(), number.to_be_bytes().to_vec());
+        batch.append("acme", number.to_be_bytes());
         commit_durably(&store, batch);
         store = match number % 40 {
             11 => harness.reopen(store),

@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use ring::digest;
 use sha2::{Digest, Sha256};
 
-use super::batch::{Append, Batch, Pair};
+use super::batch::{Append, Batch, BatchRef, Key, Pair, key_of};
 use super::contract::{StoreError, end_of_prefix};
 
 /// Enough that a page is rarely rewritten per entry, few enough that rewriting it is quick.
@@ -68,13 +69,13 @@ pub struct Head {
 }
 
 /// `E/{journal}/{page, inverted}`: the newest comes first.
-pub fn page_key(journal: &str, page: u64) -> Vec<u8> {
-    [&pages_of(journal), (u64::MAX - page).to_be_bytes().as_slice()].concat()
+pub fn page_key(journal: &str, page: u64) -> Key {
+    key_of(&[PAGES, journal.as_bytes(), b"/", &(u64::MAX - page).to_be_bytes()])
 }
 
 /// The prefix of the keys of all pages of a journal.
-pub fn pages_of(journal: &str) -> Vec<u8> {
-    [PAGES, journal.as_bytes(), b"/"].concat()
+pub fn pages_of(journal: &str) -> Key {
+    key_of(&[PAGES, journal.as_bytes(), b"/"])
 }
 
 /// The number of the page with this key.
@@ -84,8 +85,8 @@ pub fn page_of(key: &[u8]) -> Option<u64> {
 }
 
 /// `EH/{journal}`
-pub fn head_key(journal: &str) -> Vec<u8> {
-    [HEADS, journal.as_bytes()].concat()
+pub fn head_key(journal: &str) -> Key {
+    key_of(&[HEADS, journal.as_bytes()])
 }
 
 /// The hash before a journal's first entry. It differs per journal, so that no entry fits into another one.
@@ -154,8 +155,11 @@ impl Head {
         bytes.is_empty().then_some(head)
     }
 
-    pub fn encode(&self) -> Vec<u8> {
-        [self.next.to_be_bytes().as_slice(), &self.hash].concat()
+    pub fn encode(&self) -> [u8; 8 + HASH_BYTES] {
+        let mut bytes = [0; 8 + HASH_BYTES];
+        bytes[..8].copy_from_slice(&self.next.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.hash);
+        bytes
     }
 }
 
@@ -173,12 +177,16 @@ pub type Appended = Arc<dyn Fn(&str, &[u8]) + Send + Sync>;
 /// The durable state of all journals.
 #[derive(Default)]
 pub struct Journals {
-    known: HashMap<Arc<str>, Journal>,
+    known: HashMap<Arc<str>, Journal, RandomState>,
     appended: Option<Appended>,
+    /// The journals that have got entries, and their changed pages: kept for their room.
+    changed: Vec<Arc<str>>,
+    pages: Batch,
 }
 
 #[derive(Debug)]
 struct Journal {
+    name: Arc<str>,
     head: Head,
     /// The stored bytes of the page that the next entry belongs to; empty for a new page.
     page: Vec<u8>,
@@ -206,13 +214,13 @@ impl Journals {
             let name = name.ok_or_else(|| unreadable("the key of a page of a journal"))?;
             let page = Page::decode(&value).ok_or_else(|| unreadable("a page of a journal"))?;
             let found = page.entries.len();
-            match page.ending_by(applied) {
+            match page.ending_by(name, applied) {
                 Some((journal, kept)) => {
                     if kept < found {
-                        surplus.put(key.clone(), journal.page.clone());
+                        surplus.put(&key, &journal.page);
                     }
                     from = end_of_prefix(&pages_of(name));
-                    journals.known.insert(Arc::from(name), journal);
+                    journals.known.insert(journal.name.clone(), journal);
                 }
                 // All of this page is newer, so the journal ends in an older one, or is new itself.
                 None => {
@@ -230,45 +238,46 @@ impl Journals {
     }
 
     /// Appends the entries of batches, the first of which has the sequence `first`. Returns the changed pages.
-    pub fn extend<'a>(&mut self, first: u64, batches: impl Iterator<Item = &'a Batch>) -> Batch {
-        let mut pages = Batch::default();
-        let mut changed = Vec::new();
+    pub fn extend<'a>(&mut self, first: u64, batches: impl Iterator<Item = BatchRef<'a>>) -> BatchRef<'_> {
+        let Self { known, appended, changed, pages } = self;
+        pages.clear();
         for (batch, sequence) in batches.zip(first..) {
             for Append { journal: name, body } in batch.appends() {
-                let journal = match self.known.get_mut(name) {
+                let journal = match known.get_mut(name) {
                     Some(journal) => journal,
-                    None => self.known.entry(name.clone()).or_insert_with(|| Journal::new(name)),
+                    None => known.entry(name.into()).or_insert_with_key(Journal::new),
                 };
                 if !std::mem::replace(&mut journal.changed, true) {
-                    changed.push(name.clone());
+                    changed.push(journal.name.clone());
                 }
-                if let Some((page, full)) = journal.append(sequence, body) {
-                    pages.put(page_key(name, page), full);
+                if let Some(page) = journal.append(sequence, body) {
+                    pages.put(page_key(name, page), &journal.page);
+                    journal.page.clear();
                 }
-                if let Some(appended) = &self.appended {
+                if let Some(appended) = appended {
                     appended(name, body);
                 }
             }
         }
-        for name in changed {
-            let Some(journal) = self.known.get_mut(&name) else { continue };
+        for name in changed.drain(..) {
+            let Some(journal) = known.get_mut(&name) else { continue };
             journal.changed = false;
             if !journal.page.is_empty() {
-                pages.put(page_key(&name, journal.head.next / PAGE_ENTRIES), journal.page.clone());
+                pages.put(page_key(&name, journal.head.next / PAGE_ENTRIES), &journal.page);
             }
             pages.put(head_key(&name), journal.head.encode());
         }
-        pages
+        pages.as_ref()
     }
 }
 
 impl Journal {
-    fn new(name: &str) -> Journal {
-        Journal { head: Head { next: 0, hash: origin(name) }, page: Vec::new(), changed: false }
+    fn new(name: &Arc<str>) -> Journal {
+        Journal { name: name.clone(), head: Head { next: 0, hash: origin(name) }, page: Vec::new(), changed: false }
     }
 
-    /// Returns the page if it is full now.
-    fn append(&mut self, sequence: u64, body: &[u8]) -> Option<(u64, Vec<u8>)> {
+    /// Returns the number of the page if it is full now.
+    fn append(&mut self, sequence: u64, body: &[u8]) -> Option<u64> {
         let Head { next: number, hash: before } = self.head;
         let hash = chained(&before, number, body);
         if self.page.is_empty() {
@@ -276,14 +285,14 @@ impl Journal {
         }
         write_entry(&mut self.page, sequence, &hash, body);
         self.head = Head { next: number + 1, hash };
-        let full = self.head.next.is_multiple_of(PAGE_ENTRIES);
-        full.then(|| (number / PAGE_ENTRIES, std::mem::take(&mut self.page)))
+        self.head.next.is_multiple_of(PAGE_ENTRIES).then_some(number / PAGE_ENTRIES)
     }
 
     fn begin_page(&mut self) {
         /// Room for a page of ordinary entries, so that it seldom grows.
         const USUAL_BYTES: usize = 8 * 1024;
-        self.page = Vec::with_capacity(USUAL_BYTES);
+        self.page.shrink_to(USUAL_BYTES);
+        self.page.reserve(USUAL_BYTES);
         begin_page(&mut self.page, self.head.next, &self.head.hash);
     }
 }
@@ -303,12 +312,12 @@ fn write_entry(page: &mut Vec<u8>, sequence: u64, hash: &Hash, body: &[u8]) {
 
 impl Page {
     /// The journal as it ended in this page at that sequence, and its number of entries in it; `None` if it ended before.
-    fn ending_by(mut self, applied: u64) -> Option<(Journal, usize)> {
+    fn ending_by(mut self, name: &str, applied: u64) -> Option<(Journal, usize)> {
         self.entries.retain(|entry| entry.sequence <= applied);
         let last = self.entries.last()?;
         let head = Head { next: self.first.saturating_add(self.entries.len() as u64), hash: last.hash };
-        let mut journal =
-            Journal { head: Head { next: self.first, hash: self.before }, page: Vec::new(), changed: false };
+        let beginning = Head { next: self.first, hash: self.before };
+        let mut journal = Journal { name: name.into(), head: beginning, page: Vec::new(), changed: false };
         if !head.next.is_multiple_of(PAGE_ENTRIES) {
             journal.begin_page();
             for entry in &self.entries {
@@ -336,11 +345,11 @@ mod tests {
 
     type EventData = BTreeMap<Vec<u8>, Vec<u8>>;
 
-    fn apply(data: &mut EventData, batch: Batch) {
-        for change in batch.into_changes() {
+    fn apply(data: &mut EventData, batch: BatchRef<'_>) {
+        for change in batch.changes() {
             match change.value {
-                Some(value) => data.insert(change.key, value),
-                None => data.remove(&change.key),
+                Some(value) => data.insert(change.key.to_vec(), value.to_vec()),
+                None => data.remove(change.key),
             };
         }
     }
@@ -351,14 +360,14 @@ mod tests {
             Ok(range.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
         };
         let (journals, surplus) = Journals::load(applied, scan).unwrap();
-        apply(data, surplus);
+        apply(data, surplus.as_ref());
         journals
     }
 
     fn batch(appends: &[(u8, Vec<u8>)]) -> Batch {
         let mut batch = Batch::default();
         for (journal, body) in appends {
-            batch.append(Arc::from(format!("journal-{journal}")), body.clone());
+            batch.append(&format!("journal-{journal}"), body);
         }
         batch
     }
@@ -369,14 +378,14 @@ mod tests {
         let mut journals = Journals::default();
         for number in 0..PAGE_ENTRIES + 3 {
             let appended = batch(&[(1, vec![number as u8]), (2, vec![0])]);
-            apply(&mut data, journals.extend(number + 1, [&appended].into_iter()));
+            apply(&mut data, journals.extend(number + 1, [appended.as_ref()].into_iter()));
         }
-        let head = Head::decode(&data[&head_key("journal-1")]).unwrap();
+        let head = Head::decode(&data[&*head_key("journal-1")]).unwrap();
         assert_eq!(head.next, PAGE_ENTRIES + 3);
         let mut before = origin("journal-1");
         let mut number = 0;
         for page in 0..2 {
-            let found = Page::decode(&data[&page_key("journal-1", page)]).unwrap();
+            let found = Page::decode(&data[&*page_key("journal-1", page)]).unwrap();
             assert_eq!((found.first, found.before), (number, before));
             for entry in found.entries {
                 assert_eq!((entry.sequence, &entry.body), (number + 1, &vec![number as u8]));
@@ -386,7 +395,7 @@ mod tests {
             }
         }
         assert_eq!((number, before), (head.next, head.hash));
-        let newest = data.range(pages_of("journal-1")..).next().unwrap().0;
+        let newest = data.range(pages_of("journal-1").to_vec()..).next().unwrap().0;
         assert_eq!(page_of(newest), Some(1), "the newest page comes first");
     }
 
@@ -409,7 +418,7 @@ mod tests {
                 if place == applied {
                     database = whole.clone();
                 }
-                apply(&mut whole, journals.extend(place as u64 + 1, [batch].into_iter()));
+                apply(&mut whole, journals.extend(place as u64 + 1, [batch.as_ref()].into_iter()));
             }
             let before = database.clone();
             // Of what was being written when the power went, any part is there.
@@ -422,7 +431,7 @@ mod tests {
             let pages = |data: &EventData| data.iter().filter(|(key, _)| key.starts_with(PAGES)).count();
             let kept = database.iter().filter(|(key, _)| key.starts_with(PAGES)).all(|pair| before.get(pair.0) == Some(pair.1));
             prop_assert!(kept && pages(&database) == pages(&before), "what is beyond that is not there");
-            apply(&mut database, journals.extend(applied as u64 + 1, batches[applied..].iter()));
+            apply(&mut database, journals.extend(applied as u64 + 1, batches[applied..].iter().map(Batch::as_ref)));
             prop_assert_eq!(database, whole);
         }
 

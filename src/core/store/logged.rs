@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::batch::{Batch, Pair, Sequence};
+use super::batch::{Batch, BatchRef, Pair, Sequence};
 use super::contained::contained;
 use super::contract::{Store, StoreError};
 use super::data_dir::{DataDir, OpenError, create_for_owner};
@@ -94,7 +94,7 @@ impl LoggedStore {
         let scan = |from: &[u8], to: &[u8], limit| database.range(from, to).take(limit).collect();
         let (journals, surplus) = Journals::load(applied, scan)
             .map_err(|error| OpenError::Database { path: dir.database(), reason: error.to_string() })?;
-        overlay.fold(applied, std::iter::once(surplus));
+        overlay.fold(applied, std::iter::once(surplus.as_ref()));
         let (recovered, mut journals) = recover(&dir, applied, &options, &overlay, journals)?;
         journals.on_append(options.appended.clone());
         let last = recovered.last;
@@ -245,8 +245,8 @@ fn recover(
 ) -> Result<(Recovered, Journals), OpenError> {
     let (log, database) = (&*dir.log(), &*dir.database());
     let on_damage = if options.discard_damaged_log { OnDamage::Discard } else { OnDamage::Refuse };
-    let replay = |sequence, batch| {
-        let pages = journals.extend(sequence, std::iter::once(&batch));
+    let replay = |sequence, batch: BatchRef<'_>| {
+        let pages = journals.extend(sequence, std::iter::once(batch));
         overlay.fold(sequence, [batch, pages].into_iter());
     };
     let recovered = recovery::recover(&LogDir::new(log), applied, on_damage, replay).map_err(|fault| match fault {

@@ -6,10 +6,10 @@ use std::ops::Bound;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::batch::{Batch, Pair, Sequence};
+use super::batch::{Batch, Change, Pair, Sequence};
 use super::contract::{Store, StoreError};
 use super::journal::Journals;
-use super::log::format::{MAX_BATCH_BYTES, encoded_len};
+use super::log::format::MAX_BATCH_BYTES;
 
 #[derive(Default)]
 pub struct MemoryStore {
@@ -77,11 +77,12 @@ impl MemoryStore {
             return false;
         };
         let sequence = state.last - state.waiting.len() as u64;
-        let pages = state.journals.extend(sequence, std::iter::once(&batch));
-        for change in batch.into_changes().into_iter().chain(pages.into_changes()) {
-            match change.value {
-                Some(value) => state.data.insert(change.key, value),
-                None => state.data.remove(&change.key),
+        let State { journals, data, .. } = state;
+        let pages = journals.extend(sequence, std::iter::once(batch.as_ref()));
+        for Change { key, value } in batch.changes().chain(pages.changes()) {
+            match value {
+                Some(value) => data.insert(key.to_vec(), value.to_vec()),
+                None => data.remove(key),
             };
         }
         // Under the lock, so that reads find what is published as durable.
@@ -96,7 +97,7 @@ impl Store for MemoryStore {
         if let Some(refusal) = &state.refusal {
             return Err(refusal.clone());
         }
-        let bytes = encoded_len(&batch);
+        let bytes = batch.encoded_len();
         if bytes > MAX_BATCH_BYTES {
             return Err(StoreError::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES });
         }

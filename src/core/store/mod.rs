@@ -37,8 +37,7 @@ mod logged_tests;
 #[cfg(test)]
 mod published_tests;
 
-pub use batch::Pair;
-pub use batch::{Batch, Changes, Sequence};
+pub use batch::{Batch, Changes, Key, Pair, Sequence, key_of};
 pub use contract::{
     Store, StoreError, commit_durably, durable_up_to, end_of_prefix, for_each, in_pieces, next_piece, walk,
 };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::batch::{Batch, Changes, Pair};
+use super::batch::{BatchRef, Change, Changes, Pair};
 
 /// Above this size new batches are refused, until the database has caught up.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -78,18 +78,23 @@ impl Overlay {
     }
 
     /// Adds durable batches, in order, the last with the sequence `last`.
-    pub fn fold(&self, last: u64, batches: impl Iterator<Item = Batch>) {
+    pub fn fold<'a>(&self, last: u64, batches: impl Iterator<Item = BatchRef<'a>>) {
         let mut layers = self.layers.write();
         let was_clean = layers.dirty.is_empty();
         let before = layers.dirty_bytes;
-        for change in batches.flat_map(Batch::into_changes) {
-            let key_bytes = change.key.len() + ENTRY_BYTES;
-            let added = change.value.as_ref().map_or(0, Vec::len);
-            match layers.dirty.insert(change.key, change.value) {
-                Some(old) => layers.dirty_bytes -= old.map_or(0, |value| value.len()),
-                None => layers.dirty_bytes += key_bytes,
+        for Change { key, value } in batches.flat_map(BatchRef::changes) {
+            match layers.dirty.get_mut(key) {
+                Some(kept) => {
+                    let replaced = kept.as_ref().map_or(0, Vec::len);
+                    replace(kept, value);
+                    layers.dirty_bytes -= replaced;
+                }
+                None => {
+                    layers.dirty.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+                    layers.dirty_bytes += key.len() + ENTRY_BYTES;
+                }
             }
-            layers.dirty_bytes += added;
+            layers.dirty_bytes += value.map_or(0, <[u8]>::len);
         }
         layers.last = last;
         let (is_clean, after) = (layers.dirty.is_empty(), layers.dirty_bytes);
@@ -188,6 +193,17 @@ impl Overlay {
     }
 }
 
+/// In the same place if it fits, and does not leave most of it empty.
+fn replace(kept: &mut Option<Vec<u8>>, value: Option<&[u8]>) {
+    match (kept, value) {
+        (Some(kept), Some(value)) if (value.len()..=2 * value.len()).contains(&kept.capacity()) => {
+            kept.clear();
+            kept.extend_from_slice(value);
+        }
+        (kept, value) => *kept = value.map(<[u8]>::to_vec),
+    }
+}
+
 impl Layers {
     fn slice(&self, from: &[u8], to: &[u8], limit: usize) -> Slice {
         let generation = self.generation;
@@ -250,13 +266,14 @@ impl Slice {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::store::batch::Batch;
 
     fn batch(changes: &[(&str, Option<&str>)]) -> Batch {
         let mut batch = Batch::default();
         for (key, value) in changes {
             match value {
-                Some(value) => batch.put(key.as_bytes().to_vec(), value.as_bytes().to_vec()),
-                None => batch.delete(key.as_bytes().to_vec()),
+                Some(value) => batch.put(key.as_bytes(), value.as_bytes()),
+                None => batch.delete(key.as_bytes()),
             }
         }
         batch
@@ -269,10 +286,10 @@ mod tests {
     #[test]
     fn newer_layers_hide_older_ones() {
         let overlay = Overlay::starting_after(0);
-        overlay.fold(1, [batch(&[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))])].into_iter());
+        overlay.fold(1, [batch(&[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]).as_ref()].into_iter());
         overlay.close();
         let generation = overlay.next_generation().unwrap();
-        overlay.fold(2, [batch(&[("b", None), ("d", Some("2"))])].into_iter());
+        overlay.fold(2, [batch(&[("b", None), ("d", Some("2"))]).as_ref()].into_iter());
         assert_eq!(overlay.get(b"a"), Some(Some(b"1".to_vec())));
         assert_eq!(overlay.get(b"b"), Some(None));
         let database = [pair("0", "0"), pair("b", "0"), pair("c", "0"), pair("e", "0")];
@@ -287,9 +304,9 @@ mod tests {
     #[test]
     fn a_slice_is_current_until_the_next_generation_begins() {
         let overlay = Overlay::starting_after(0);
-        overlay.fold(1, [batch(&[("a", Some("1"))])].into_iter());
+        overlay.fold(1, [batch(&[("a", Some("1"))]).as_ref()].into_iter());
         let slice = overlay.slice(b"", b"z", 10);
-        overlay.fold(2, [batch(&[("b", Some("1"))])].into_iter());
+        overlay.fold(2, [batch(&[("b", Some("1"))]).as_ref()].into_iter());
         assert!(overlay.is_current(&slice));
         overlay.close();
         let generation = overlay.next_generation().unwrap();
@@ -298,10 +315,25 @@ mod tests {
     }
 
     #[test]
+    fn a_value_stays_in_its_place_unless_that_would_be_too_small_or_mostly_empty() {
+        let mut kept = Some(vec![1; 100]);
+        for (length, moves) in [(100, false), (60, false), (100, false), (49, true), (50, true), (40, false)] {
+            let before = kept.as_deref().unwrap().as_ptr();
+            replace(&mut kept, Some(&vec![2; length]));
+            assert_eq!(kept.as_deref(), Some(vec![2; length].as_slice()));
+            assert!(moves || kept.as_deref().unwrap().as_ptr() == before, "{length}");
+            assert!(kept.as_ref().unwrap().capacity() <= 2 * length, "{length}");
+        }
+        replace(&mut kept, None);
+        assert_eq!(kept, None);
+    }
+
+    #[test]
     fn the_count_of_bytes_returns_to_zero() {
         let overlay = Overlay::starting_after(0);
-        overlay.fold(1, [batch(&[("a", Some("1")), ("a", Some("333")), ("b", Some("1")), ("b", None)])].into_iter());
-        overlay.fold(2, [batch(&[("a", Some("22"))])].into_iter());
+        let first = batch(&[("a", Some("1")), ("a", Some("333")), ("b", Some("1")), ("b", None)]);
+        overlay.fold(1, [first.as_ref()].into_iter());
+        overlay.fold(2, [batch(&[("a", Some("22"))]).as_ref()].into_iter());
         overlay.close();
         let generation = overlay.next_generation().unwrap();
         overlay.applied(generation);

@@ -120,7 +120,7 @@ async fn a_batch_that_the_store_refuses_changes_nothing_and_is_reported_at_once(
 async fn a_batch_that_changes_no_record_is_committed_too() {
     let (store, names) = open();
     let kept = names.change(|_, batch| {
-        batch.put(b"answer".to_vec(), Vec::new());
+        batch.put(b"answer", Vec::new());
         Ok::<_, Refusal>((None, ()))
     });
     kept.await.unwrap();
@@ -163,7 +163,7 @@ async fn a_deleted_record_is_gone_once_that_is_durable_and_groups_are_apart() {
 async fn revisions_rise_whatever_the_clock_says() {
     let store = Arc::new(MemoryStore::new());
     let mut batch = Batch::default();
-    batch.put(b"1".to_vec(), b"one".to_vec());
+    batch.put(b"1", b"one");
     store.commit(batch).unwrap();
     let one = RecordChange { group: "group", key: 1, value: Some(Arc::new("one".to_owned())) };
     let names = Names::load(store, b"1", |_| Ok((one.clone(), 7))).unwrap();
@@ -181,7 +181,7 @@ async fn an_ordered_state_waits_for_its_last_change_and_an_error_of_the_store_do
     let count = Ordered::new(store.clone(), 0);
     let add = |count: &mut i32, committer: &mut Committer<'_>| {
         let mut batch = Batch::default();
-        batch.put(b"count".to_vec(), Vec::new());
+        batch.put(b"count", Vec::new());
         committer.commit(batch)?;
         *count += 1;
         Ok::<_, Refusal>(*count)
@@ -230,7 +230,7 @@ fn decide(names: &Names, key: u8, name: &str) -> Result<(), Refusal> {
 }
 
 fn put(batch: &mut Batch, key: u8, name: &str) -> RecordChange<&'static str, u8, String> {
-    batch.put(vec![b'0' + key], name.as_bytes().to_vec());
+    batch.put(vec![b'0' + key], name.as_bytes());
     RecordChange { group: "group", key, value: Some(Arc::new(name.to_owned())) }
 }
 

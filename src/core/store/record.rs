@@ -56,23 +56,30 @@ pub enum Fault {
 }
 
 pub fn encode<'a, R: Record<'a> + Serialize>(record: &R) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(record.usual_bytes());
-    bytes.push(R::VERSION);
-    append(record, bytes)
+    let mut bytes = Vec::new();
+    write(record, &mut bytes);
+    bytes
+}
+
+/// Appends the record, to a batch for example.
+pub fn write<'a, R: Record<'a> + Serialize>(record: &R, out: &mut Vec<u8>) {
+    out.reserve(record.usual_bytes());
+    out.push(R::VERSION);
+    append(record, out);
 }
 
 /// Appends a piece to a record that is made of pieces.
-pub fn append(piece: &impl Serialize, bytes: Vec<u8>) -> Vec<u8> {
-    postcard::serialize_with_flavor(piece, Appending(bytes))
-        .expect("stored forms have no maps of unknown length, and memory does not fail")
+pub fn append(piece: &impl Serialize, out: &mut Vec<u8>) {
+    postcard::serialize_with_flavor(piece, Appending(out))
+        .expect("stored forms have no maps of unknown length, and memory does not fail");
 }
 
 /// Where postcard writes to. Its own flavors for this extend a vector by an iterator over bytes, which is a slow loop
 /// unless the compiler sees through it.
-struct Appending(Vec<u8>);
+struct Appending<'a>(&'a mut Vec<u8>);
 
-impl Flavor for Appending {
-    type Output = Vec<u8>;
+impl Flavor for Appending<'_> {
+    type Output = ();
 
     #[inline]
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
@@ -90,8 +97,8 @@ impl Flavor for Appending {
         Ok(())
     }
 
-    fn finalize(self) -> postcard::Result<Vec<u8>> {
-        Ok(self.0)
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
     }
 }
 
@@ -278,7 +285,8 @@ mod tests {
         };
         for number in [0, 1, 127, 128, 16_383, 16_384, u64::MAX] {
             for length in [0, 1, 127, 128, 300] {
-                let bytes = append(&(number, vec![7_u8; length]), Vec::new());
+                let mut bytes = Vec::new();
+                append(&(number, vec![7_u8; length]), &mut bytes);
                 assert!(same(&[&bytes[..], &[9]].concat()), "something comes after it");
                 assert!((0..bytes.len()).all(|cut| !same(&bytes[..cut])), "some of it is missing");
             }

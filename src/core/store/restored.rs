@@ -97,7 +97,7 @@ impl LoggedStore {
             if sequence != expected {
                 return Err(ReplayError::OutOfOrder { found: sequence, expected });
             }
-            self.commit_patiently(batch)?;
+            self.commit_patiently(batch.to_owned())?;
         }
         Ok(())
     }

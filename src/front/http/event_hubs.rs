@@ -342,7 +342,7 @@ mod tests {
         // It found its first position just before a sweep.
         let mut batch = Batch::default();
         (0..2).for_each(|page| batch.delete(crate::store::journal::page_key("acme", page)));
-        batch.put(b"EF/acme".to_vec(), 64_u64.to_be_bytes().to_vec());
+        batch.put(b"EF/acme", 64_u64.to_be_bytes());
         store.commit(batch).unwrap();
         hub.catch_up(&events).unwrap();
         let open = Filter::default();

@@ -151,7 +151,7 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         for number in 0..1_200_u32 {
             let mut batch = Batch::default();
-            batch.put(number.to_be_bytes().to_vec(), Vec::new());
+            batch.put(number.to_be_bytes(), Vec::new());
             store.commit(batch).unwrap();
         }
         store

@@ -197,7 +197,7 @@ fn change(number: u64) -> Batch {
         0 => batch.delete(key),
         _ => batch.put(key, format!("{number:0>200}").into_bytes()),
     }
-    batch.append(Arc::from(["acme", "beta"][(number % 2) as usize]), number.to_le_bytes().to_vec());
+    batch.append(["acme", "beta"][(number % 2) as usize], number.to_le_bytes());
     batch
 }
 

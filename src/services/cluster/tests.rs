@@ -62,7 +62,7 @@ impl Node {
 
 fn put(key: &str, value: &str) -> Batch {
     let mut batch = Batch::default();
-    batch.put(key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    batch.put(key.as_bytes(), value.as_bytes());
     batch
 }
 

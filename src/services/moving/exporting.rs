@@ -186,7 +186,8 @@ impl Merging {
             return Ok(Changes::new());
         }
         let batch = Events::new(shard.clone()).with_key(own).resealed(common)?;
-        Ok(batch.into_changes().into_iter().map(|change| (change.key, change.value)).collect())
+        let changes = batch.changes();
+        Ok(changes.map(|change| (change.key.to_vec(), change.value.map(<[u8]>::to_vec))).collect())
     }
 
     fn finish(mut self) -> Result<(Filling, Exported), ExportError> {

@@ -44,12 +44,12 @@ async fn source() -> MemoryStore {
         let mut batch = Batch::default();
         for organization in ORGANIZATIONS {
             batch.put(format!("P/{organization}/{number}").into_bytes(), number.to_be_bytes().repeat(50));
-            batch.append(organization.into(), number.to_be_bytes().to_vec());
+            batch.append(organization, number.to_be_bytes());
         }
         commit_durably(&store, batch).await.unwrap();
     }
     let mut batch = Batch::default();
-    batch.put([&b"TR/"[..], &[7; 32]].concat(), b"revoked".to_vec());
+    batch.put([&b"TR/"[..], &[7; 32]].concat(), b"revoked");
     commit_durably(&store, batch).await.unwrap();
     secrets::audit_key(&store, &master()).await.unwrap();
     store
@@ -114,7 +114,7 @@ async fn everything_arrives_in_any_number_of_shards_and_comes_back_whatever_answ
         assert_eq!(back.handed_in(), last);
         // The next event continues the journal.
         let mut batch = Batch::default();
-        batch.append("acme".into(), b"more".to_vec());
+        batch.append("acme", b"more");
         commit_durably(&back, batch).await.unwrap();
         (expected, last) = (all(&back), back.handed_in());
         source = Box::new(back);
@@ -373,7 +373,7 @@ fn every_sentence_says_what_to_do() {
 async fn a_record_of_an_unknown_kind_is_not_moved_and_its_cluster_not_whole() {
     let store = source().await;
     let mut batch = Batch::default();
-    batch.put(b"zz/acme/1".to_vec(), b"new".to_vec());
+    batch.put(b"zz/acme/1", b"new");
     commit_durably(&store, batch).await.unwrap();
     let engine = engine(&Arc::new(Cluster::default()), Faults::default());
     let refused = import(&target(&engine, 4, 1), &store, |_| ()).await.unwrap_err();
@@ -392,7 +392,7 @@ async fn sealed_shard(engine: &Arc<MemoryEngine>, number: u16, organization: &st
     let mut sealer = Sealer::new(Events::new(store.clone()).with_key(key)).unwrap();
     for number in 0..100u32 {
         let mut batch = Batch::default();
-        batch.append(organization.into(), number.to_be_bytes().to_vec());
+        batch.append(organization, number.to_be_bytes());
         commit_durably(&*store, batch).await.unwrap();
         if number % 9 == 0 {
             sealer.seal().await.unwrap();

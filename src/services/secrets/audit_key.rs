@@ -83,7 +83,7 @@ pub(super) async fn rewrap(store: &dyn Store, old: &MasterKey, new: &MasterKey) 
 
 async fn put(store: &dyn Store, key: &AuditKey, master: &MasterKey) -> Result<(), StoreError> {
     let mut batch = Batch::default();
-    batch.put(RECORD.to_vec(), master.key.seal(&AuditKeyIdentity, key.reveal()));
+    batch.put(RECORD, master.key.seal(&AuditKeyIdentity, key.reveal()));
     commit_durably(store, batch).await
 }
 

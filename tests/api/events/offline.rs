@@ -43,7 +43,7 @@ pub fn drop_pages(home: &Path, pages: u64) {
     for page in 0..pages {
         batch.delete(journal::page_key("acme", page));
     }
-    batch.put(b"EF/acme".to_vec(), (pages * PAGE_ENTRIES).to_be_bytes().to_vec());
+    batch.put(b"EF/acme", (pages * PAGE_ENTRIES).to_be_bytes());
     store.commit(batch).unwrap();
     store.close();
 }

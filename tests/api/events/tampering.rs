@@ -120,7 +120,7 @@ fn kinds() -> Vec<Kind> {
         ),
         (
             "the note of the beginning",
-            |_, b, _| b.put(b"EF/acme".to_vec(), 32_u64.to_be_bytes().to_vec()),
+            |_, b, _| b.put(b"EF/acme", 32_u64.to_be_bytes()),
             |_| 0,
             "outside the stored beginning and end",
         ),

@@ -320,8 +320,8 @@ async fn an_environment_called_sessions_by_an_older_version_can_be_used_up_and_d
     let options = Options { segment_bytes: 4 << 20, min_free_bytes: 0, ..Options::default() };
     let store = LoggedStore::open(&server.data_dir(), options).unwrap();
     let mut batch = Batch::default();
-    batch.put(b"e/acme/web/sessions".to_vec(), store.get(b"e/acme/web/old").unwrap().unwrap());
-    batch.delete(b"e/acme/web/old".to_vec());
+    batch.put(b"e/acme/web/sessions", store.get(b"e/acme/web/old").unwrap().unwrap());
+    batch.delete(b"e/acme/web/old");
     store.commit(batch).unwrap();
     store.close();
     drop(store);

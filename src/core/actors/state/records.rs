@@ -13,7 +13,7 @@ use crate::domain::{
     LogPart, Origin, PipelineKey, Session, SessionId, SkippedTokens, Ticket,
 };
 use crate::store::record::RecordError;
-use crate::store::{Store, StoreError, end_of_prefix, walk};
+use crate::store::{Store, StoreError, end_of_prefix, key_of, walk};
 
 pub struct Records {
     store: Arc<dyn Store>,
@@ -119,7 +119,7 @@ impl Records {
     ) -> Result<(), StoreError> {
         let prefix = keys::environments_of(pipeline);
         let from = match after {
-            Some(name) => [prefix.as_slice(), name.as_str().as_bytes(), &[0]].concat(),
+            Some(name) => key_of(&[&prefix, name.as_str().as_bytes(), &[0]]),
             None => prefix.clone(),
         };
         walk(self.store(), &from, &end_of_prefix(&prefix), |key, record| {

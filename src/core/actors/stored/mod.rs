@@ -40,7 +40,7 @@ pub struct Run {
     pub started: Now,
 }
 
-pub fn encode_environment(environment: &Environment, keeping: Keeping, run: Run) -> Vec<u8> {
+pub fn write_environment(environment: &Environment, keeping: Keeping, run: Run, out: &mut Vec<u8>) {
     let form = EnvironmentV1 {
         configuration: environment.configuration.to_form(),
         configuration_revision: environment.configuration_revision,
@@ -60,16 +60,23 @@ pub fn encode_environment(environment: &Environment, keeping: Keeping, run: Run)
         deployed: keeping.deployed,
     };
     let form = EnvironmentV2 { environment: form, boot: Some(run.boot.0) };
-    encode_skipping(form, &environment.skipped_tokens)
+    write_skipping(form, &environment.skipped_tokens, out);
+}
+
+#[cfg(test)]
+fn encode_environment(environment: &Environment, keeping: Keeping, run: Run) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_environment(environment, keeping, run, &mut bytes);
+    bytes
 }
 
 /// A program that does not know of skipped tokens reads every environment that has none.
-fn encode_skipping(form: EnvironmentV2<'_>, skipped: &SkippedTokens) -> Vec<u8> {
+fn write_skipping(form: EnvironmentV2<'_>, skipped: &SkippedTokens, out: &mut Vec<u8>) {
     if skipped.is_empty() {
-        return encode(&form);
+        return record::write(&form, out);
     }
     let skipped = skipped.runs().iter().map(|run| (run.after, run.count)).collect();
-    encode(&EnvironmentV3 { environment: form, skipped })
+    record::write(&EnvironmentV3 { environment: form, skipped }, out);
 }
 
 /// The same environment, which skips so many tokens from now on. Everything else stays as it was written.
@@ -81,7 +88,9 @@ pub fn skip_tokens(bytes: &[u8], count: u64) -> Result<Vec<u8>, RecordError> {
     if let Some(uncounted) = skipped.skip(form.environment.fencing_token, count) {
         form.environment.first_session = form.environment.first_session.max(uncounted + 1);
     }
-    Ok(encode_skipping(form, &skipped))
+    let mut raised = Vec::new();
+    write_skipping(form, &skipped, &mut raised);
+    Ok(raised)
 }
 
 pub fn encode_new_environments(skipped: u64) -> Vec<u8> {

@@ -82,7 +82,7 @@ impl Page {
         let mut record = Vec::with_capacity(self.record.len() - replaced.len() + HEAD_BYTES + session.len());
         record.extend_from_slice(&self.record[..replaced.start]);
         record.extend_from_slice(&self.record[replaced.end..]);
-        let mut record = record::append(&(number, session.len()), record);
+        record::append(&(number, session.len()), &mut record);
         record.extend_from_slice(&session);
         Ok(Self { record })
     }

@@ -195,7 +195,7 @@ async fn additions_to_the_batch_of_a_new_member_are_durable_with_it_or_not_at_al
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     for key in [b"first", b"again"] {
-        let beside = |_: &Member, batch: &mut Batch| batch.put(key.to_vec(), Vec::new());
+        let beside = |_: &Member, batch: &mut Batch| batch.put(key, Vec::new());
         accounts.add_member(member("ana"), START, beside).await.ok();
     }
     assert!(store.get(b"first").unwrap().is_some() && store.get(b"again").unwrap().is_none());

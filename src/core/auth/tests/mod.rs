@@ -183,7 +183,7 @@ async fn additions_to_the_batch_of_a_new_token_are_durable_with_it_and_held_unti
     store.hold();
     let held = Arc::new(());
     let beside = |_: &Token, batch: &mut Batch| {
-        batch.put(b"beside".to_vec(), Vec::new());
+        batch.put(b"beside", Vec::new());
         held.clone()
     };
     let mut making = pin!(accounts.create_token(new(&accounts, "admin"), START, beside));

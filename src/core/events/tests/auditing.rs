@@ -142,9 +142,9 @@ fn a_page_of_another_organization_or_of_no_form_is_found() {
 #[test]
 fn a_note_of_the_beginning_or_the_end_that_is_changed_is_found() {
     let store = recorded();
-    commit(&store, |batch| batch.put(b"EF/acme".to_vec(), 32_u64.to_be_bytes().to_vec()));
+    commit(&store, |batch| batch.put(b"EF/acme", 32_u64.to_be_bytes()));
     assert_eq!(fault(&store), Some((0, FaultKind::BeyondTheNotes)), "what is there before it was not dropped");
-    commit(&store, |batch| batch.put(b"EF/acme".to_vec(), 7_u64.to_be_bytes().to_vec()));
+    commit(&store, |batch| batch.put(b"EF/acme", 7_u64.to_be_bytes()));
     assert_eq!(fault(&store), Some((7, FaultKind::BeyondTheNotes)));
     let store = recorded();
     let head = journal::Head { next: EVENTS, hash: [3; 32] };

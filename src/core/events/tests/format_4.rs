@@ -52,7 +52,7 @@ fn notes_beside_journals_of_format_4_are_read() {
     assert_written_as_format_4("first event kept", &32u64.to_be_bytes());
     let store = Arc::new(MemoryStore::new());
     let mut batch = Batch::default();
-    batch.put(b"EF/acme".to_vec(), format_4("first event kept"));
+    batch.put(b"EF/acme", format_4("first event kept"));
     batch.put([b"EL/acme/".as_slice(), &40u64.to_be_bytes()].concat(), format_4("lost journal head"));
     store.commit(batch).unwrap();
     let events = Events::new(store);

@@ -46,7 +46,7 @@ async fn a_request_that_changes_nothing_records_no_event() {
     let before = told(&store);
     put(&pipelines, "one", None).await.unwrap();
     // The answer that goes beside it is kept all the same.
-    stop(&pipelines, "again", |_, batch| batch.put(b"beside".to_vec(), Vec::new())).await.unwrap();
+    stop(&pipelines, "again", |_, batch| batch.put(b"beside", Vec::new())).await.unwrap();
     put(&pipelines, "x", Some(Expected::Absent)).await.unwrap_err();
     open(&store, &[("web", named("one"))]).await;
     assert_eq!((told(&store), before.len()), (before, 2));

@@ -73,7 +73,7 @@ impl<E: Engine> Committer<E> {
     pub fn run(mut self, runtime: &Runtime) {
         loop {
             let done = match self.queue.take_within(self.beat_every) {
-                Taken::Group(mut group) => runtime.block_on(self.commit(&mut group)).map(|()| self.queue.finish(group)),
+                Taken::Group(group) => runtime.block_on(self.commit(&group)).map(|()| self.queue.finish(group)),
                 Taken::Nothing => runtime.block_on(self.beat()),
                 Taken::Closed => return runtime.block_on(self.leave()),
             };
@@ -105,11 +105,11 @@ impl<E: Engine> Committer<E> {
     }
 
     /// Sends a group as one transaction, or as several if it does not fit into one.
-    async fn commit(&mut self, group: &mut Group) -> Result<(), End> {
+    async fn commit(&mut self, group: &Group) -> Result<(), End> {
         let limits = self.engine.limits();
         let mut gathered = Gathered::default();
-        for (batch, sequence) in group.batches.drain(..).zip(group.first..) {
-            let pages = self.journals.extend(sequence, std::iter::once(&batch));
+        for (batch, sequence) in group.batches().zip(group.first..) {
+            let pages = self.journals.extend(sequence, std::iter::once(batch));
             if let Err(next) = gathered.add(sequence, batch, pages, &limits) {
                 self.commit_gathered(std::mem::replace(&mut gathered, next)).await?;
             }

@@ -58,8 +58,8 @@ impl Default for Metrics {
 impl Committer {
     pub fn run(mut self) {
         let mut pages = Aligned::default();
-        while let Some(mut group) = self.queue.take() {
-            let count = group.batches.len() as u64;
+        while let Some(group) = self.queue.take() {
+            let count = group.len() as u64;
             match self.write(&group, &mut pages) {
                 Ok(Written::Durable { bytes }) => self.metrics.bytes.increment(bytes as u64),
                 Ok(Written::NoRoom) => {
@@ -76,8 +76,8 @@ impl Committer {
                 }
             }
             let last = group.first + count - 1;
-            let pages = self.journals.extend(group.first, group.batches.iter());
-            self.overlay.fold(last, group.batches.drain(..).chain([pages]));
+            let pages = self.journals.extend(group.first, group.batches());
+            self.overlay.fold(last, group.batches().chain([pages]));
             self.durable.send_replace(Sequence(last));
             self.queue.finish(group);
             self.metrics.groups.increment(1);
@@ -87,7 +87,7 @@ impl Committer {
 
     fn write(&mut self, group: &Group, pages: &mut Aligned) -> io::Result<Written> {
         let pages = pages.room(format::extent(group.payload.len()));
-        format::seal(group.first, group.batches.len() as u32, &group.payload, pages);
+        format::seal(group.first, group.len() as u32, &group.payload, pages);
         if self.current.offset + pages.len() > self.current.room {
             let Some(file) = self.segments.next(group.first)? else {
                 return Ok(Written::NoRoom);
@@ -130,7 +130,7 @@ mod tests {
         let (durable, receiver) = watch::channel(Sequence(0));
         let overlay = Arc::new(Overlay::starting_after(0));
         let mut batch = Batch::default();
-        batch.put(b"a".to_vec(), b"1".to_vec());
+        batch.put(b"a", b"1");
         queue.push(batch).unwrap();
         Committer {
             queue: queue.clone(),

@@ -5,9 +5,7 @@
 //! wholly or in part, has a zero there; a flipped bit cannot produce one. The group's bytes are:
 //! `magic, payload length, first sequence, count of batches, payload CRC, header CRC`, then the payload, then zeros.
 
-use std::sync::Arc;
-
-use crate::store::batch::{Append, Batch, Change};
+use crate::store::batch::BatchRef;
 
 pub const PAGE: usize = 4096;
 pub const SECTOR: usize = 512;
@@ -28,70 +26,19 @@ pub const MAX_BATCH_BYTES: usize = 1920 * 1024;
 pub const MAX_GROUP_BYTES: usize = MAX_BATCH_BYTES;
 const _: () = assert!(FULL_GROUP_BYTES <= MAX_GROUP_BYTES);
 
-const NO_VALUE: u32 = u32::MAX;
-const COUNT_BYTES: usize = 4;
-const LENGTHS_BYTES: usize = 8;
-
 /// The bytes that a group with this payload takes on the disk.
 pub fn extent(payload: usize) -> usize {
     ((HEADER + payload).div_ceil(SECTOR_DATA) * SECTOR).next_multiple_of(PAGE)
 }
 
-/// The bytes that the batch takes in a payload.
-pub fn encoded_len(batch: &Batch) -> usize {
-    let changes = batch.changes().iter().map(|c| c.key.len() + c.value.as_ref().map_or(0, Vec::len));
-    let appends = batch.appends().iter().map(|append| append.journal.len() + append.body.len());
-    2 * COUNT_BYTES + changes.chain(appends).map(|bytes| LENGTHS_BYTES + bytes).sum::<usize>()
-}
-
-/// Appends the batch to a payload. Its length was checked against [`MAX_BATCH_BYTES`], so every length fits.
-pub fn encode(batch: &Batch, payload: &mut Vec<u8>) {
-    payload.extend_from_slice(&(batch.changes().len() as u32).to_le_bytes());
-    for change in batch.changes() {
-        let value_len = change.value.as_ref().map_or(NO_VALUE, |value| value.len() as u32);
-        payload.extend_from_slice(&(change.key.len() as u32).to_le_bytes());
-        payload.extend_from_slice(&value_len.to_le_bytes());
-        payload.extend_from_slice(&change.key);
-        payload.extend_from_slice(change.value.as_deref().unwrap_or_default());
-    }
-    payload.extend_from_slice(&(batch.appends().len() as u32).to_le_bytes());
-    for append in batch.appends() {
-        payload.extend_from_slice(&(append.journal.len() as u32).to_le_bytes());
-        payload.extend_from_slice(&(append.body.len() as u32).to_le_bytes());
-        payload.extend_from_slice(append.journal.as_bytes());
-        payload.extend_from_slice(&append.body);
-    }
-}
-
 /// The batches of a payload, or `None` where it does not hold exactly `count` of them.
-pub fn decode(mut payload: &[u8], count: u32) -> Option<Vec<Batch>> {
+pub fn decode(mut payload: &[u8], count: u32) -> Option<Vec<BatchRef<'_>>> {
+    // Without room for what the count says: it may be anything.
     let mut batches = Vec::new();
     for _ in 0..count {
-        let changes = take_u32(&mut payload)?;
-        let mut batch = Batch::default();
-        for _ in 0..changes {
-            let key_len = take_u32(&mut payload)? as usize;
-            let value_len = take_u32(&mut payload)?;
-            let key = payload.split_off(..key_len)?.to_vec();
-            let value = match value_len {
-                NO_VALUE => None,
-                len => Some(payload.split_off(..len as usize)?.to_vec()),
-            };
-            batch.changes.push(Change { key, value });
-        }
-        for _ in 0..take_u32(&mut payload)? {
-            let (name_len, body_len) = (take_u32(&mut payload)? as usize, take_u32(&mut payload)? as usize);
-            let journal = Arc::from(std::str::from_utf8(payload.split_off(..name_len)?).ok()?);
-            let body = payload.split_off(..body_len)?.to_vec();
-            batch.appends.push(Append { journal, body });
-        }
-        batches.push(batch);
+        batches.push(BatchRef::take(&mut payload)?);
     }
     payload.is_empty().then_some(batches)
-}
-
-fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.split_off(..4)?.try_into().ok()?))
 }
 
 /// Lays the group out in `out`, which is as long as its [`extent`], as it is written to the disk.
@@ -223,6 +170,7 @@ pub fn is_zero(bytes: &[u8]) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::store::batch::Batch;
     use proptest::prelude::*;
 
     fn batch() -> impl Strategy<Value = Batch> {
@@ -235,9 +183,16 @@ mod tests {
         );
         let append = ("[a-z]{0,9}", prop::collection::vec(any::<u8>(), 0..300));
         let changes = prop::collection::vec(change, 0..6);
-        (changes, prop::collection::vec(append, 0..3)).prop_map(|(changes, appends)| Batch {
-            changes: changes.into_iter().map(|(key, value)| Change { key, value }).collect(),
-            appends: appends.into_iter().map(|(name, body)| Append { journal: name.into(), body }).collect(),
+        (changes, prop::collection::vec(append, 0..3)).prop_map(|(changes, appends)| {
+            let mut batch = Batch::default();
+            for (key, value) in changes {
+                match value {
+                    Some(value) => batch.put(key, value),
+                    None => batch.delete(key),
+                }
+            }
+            appends.iter().for_each(|(name, body)| batch.append(name, body));
+            batch
         })
     }
 
@@ -247,8 +202,9 @@ mod tests {
             let mut payload = Vec::new();
             for batch in &batches {
                 let before = payload.len();
-                encode(batch, &mut payload);
-                prop_assert_eq!(payload.len() - before, encoded_len(batch));
+                let place = batch.encode(&mut payload);
+                prop_assert_eq!(payload.len() - before, batch.encoded_len());
+                prop_assert_eq!(&place.of(&payload).to_owned(), batch);
             }
             let mut pages = vec![1; extent(payload.len())];
             seal(first, batches.len() as u32, &payload, &mut pages);
@@ -256,7 +212,8 @@ mod tests {
             prop_assert_eq!(pages.len() % PAGE, 0);
             let Found::Group(group) = examine(&pages) else { panic!("not a group") };
             prop_assert_eq!(group.first, first);
-            prop_assert_eq!(decode(&group.payload, group.count).unwrap(), batches);
+            let read = decode(&group.payload, group.count).unwrap();
+            prop_assert_eq!(read.into_iter().map(BatchRef::to_owned).collect::<Vec<_>>(), batches);
         }
 
         #[test]

@@ -12,7 +12,7 @@ use super::Random;
 use super::disk::Disk;
 use super::format::{self, END_PAGE, PAGE, SECTOR};
 use super::recovery::{Damage, Fault, OnDamage, Recovered, Tail, recover};
-use crate::store::Batch;
+use crate::store::batch::{Batch, BatchRef};
 
 /// Small, so that a crash point costs little, and groups of all sizes still meet its end.
 const SEGMENT: usize = 16 * PAGE;
@@ -82,7 +82,7 @@ struct Unsynced {
 impl SimLog {
     fn begin(&mut self, batches: Vec<Batch>) -> Unsynced {
         let mut payload = Vec::new();
-        batches.iter().for_each(|batch| format::encode(batch, &mut payload));
+        batches.iter().for_each(|batch| _ = batch.encode(&mut payload));
         let mut pages = vec![0; format::extent(payload.len())];
         let first = self.batches.len() as u64 + 1;
         format::seal(first, batches.len() as u32, &payload, &mut pages);
@@ -118,9 +118,9 @@ impl SimLog {
 
     fn recover_after(&self, applied: u64, on_damage: OnDamage) -> Result<(Recovered, Vec<Batch>), Damage> {
         let mut found = Vec::new();
-        let replay = |sequence, batch| {
+        let replay = |sequence, batch: BatchRef<'_>| {
             assert_eq!(sequence, applied + found.len() as u64 + 1);
-            found.push(batch);
+            found.push(batch.to_owned());
         };
         match recover(&self.disk, applied, on_damage, replay) {
             Ok(recovered) => Ok((recovered, found)),
@@ -171,7 +171,7 @@ fn random_group(random: &mut Random, max_value: u64) -> Vec<Batch> {
                 0 => batch.delete(key),
                 // Long runs of zeros look like sectors that were never written.
                 1 => batch.put(key, vec![0; len]),
-                _ => batch.put(key, (0..len).map(|_| random.next() as u8).collect()),
+                _ => batch.put(key, (0..len).map(|_| random.next() as u8).collect::<Vec<_>>()),
             }
         }
         group.push(batch);
@@ -271,7 +271,7 @@ fn no_single_flipped_bit_goes_unseen() {
 fn every_bit_of_the_last_synced_group_is_covered() {
     let mut log = SimLog::default();
     let mut zeros = Batch::default();
-    zeros.put(b"zeros".to_vec(), vec![0; 1500]);
+    zeros.put(b"zeros", vec![0; 1500]);
     log.append(vec![small_batch(1)]);
     log.append(vec![zeros, small_batch(2)]);
     let tail = log.tail.unwrap();
@@ -339,7 +339,7 @@ fn what_no_unfinished_group_can_leave_is_damage() {
     let mut log = SimLog::default();
     log.append(vec![small_batch(1)]);
     let mut large = Batch::default();
-    large.put(b"large".to_vec(), vec![7; 6000]);
+    large.put(b"large", vec![7; 6000]);
     let group = log.begin(vec![large]);
     log.write(&group, 0..2 * SECTOR);
     assert!(log.clone().recover().is_ok());

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::format::{self, FULL_GROUP_BYTES, MAX_BATCH_BYTES};
-use crate::store::batch::{Batch, Sequence};
+use super::format::{FULL_GROUP_BYTES, MAX_BATCH_BYTES};
+use crate::store::batch::{Batch, BatchRef, Place, Sequence};
 use crate::store::contract::StoreError;
 
 /// About a tenth of a second of a slow disk; beyond it, callers are refused.
@@ -51,7 +51,17 @@ pub enum Taken {
 pub struct Group {
     pub first: u64,
     pub payload: Vec<u8>,
-    pub batches: Vec<Batch>,
+    places: Vec<Place>,
+}
+
+impl Group {
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn batches(&self) -> impl Iterator<Item = BatchRef<'_>> {
+        self.places.iter().map(|place| place.of(&self.payload))
+    }
 }
 
 impl Queue {
@@ -62,7 +72,7 @@ impl Queue {
     }
 
     pub fn push(&self, batch: Batch) -> Result<Sequence, StoreError> {
-        let bytes = format::encoded_len(&batch);
+        let bytes = batch.encoded_len();
         if bytes > MAX_BATCH_BYTES {
             return Err(StoreError::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES });
         }
@@ -83,14 +93,14 @@ impl Queue {
             state.groups.push_back(group);
         }
         if let Some(group) = state.groups.back_mut() {
-            format::encode(&batch, &mut group.payload);
-            group.batches.push(batch);
+            group.places.push(batch.encode(&mut group.payload));
         }
         let wake = std::mem::take(&mut state.committer_waits);
         drop(guard);
         if wake {
             self.work.notify_one();
         }
+        batch.leave_room();
         Ok(Sequence(sequence))
     }
 
@@ -143,7 +153,7 @@ impl Queue {
         state.bytes -= group.payload.len();
         if state.buffers.len() < KEPT_BUFFERS {
             group.payload.clear();
-            group.batches.clear();
+            group.places.clear();
             state.buffers.push(group);
         }
     }

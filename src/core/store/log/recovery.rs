@@ -7,7 +7,7 @@ use std::io;
 
 use super::disk::Disk;
 use super::format::{self, Found, MAX_GROUP_BYTES, Marks, PAGE};
-use crate::store::batch::Batch;
+use crate::store::batch::BatchRef;
 
 /// The state of the log after recovery.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub fn recover(
     disk: &impl Disk,
     applied: u64,
     on_damage: OnDamage,
-    mut replay: impl FnMut(u64, Batch),
+    mut replay: impl FnMut(u64, BatchRef<'_>),
 ) -> Result<Recovered, Fault> {
     let segments = disk.segments().map_err(|source| Fault::Io { segment: None, source })?;
     // Segments that the database covers entirely are only waiting to be deleted.
@@ -92,7 +92,7 @@ struct Walk<'a, D> {
     cut: usize,
     /// Segments that were read to their end.
     read: usize,
-    replay: &'a mut dyn FnMut(u64, Batch),
+    replay: &'a mut dyn FnMut(u64, BatchRef<'_>),
 }
 
 impl<D: Disk> Walk<'_, D> {

@@ -189,7 +189,7 @@ async fn additions_to_the_batch_of_a_secret_are_durable_with_it_or_not_at_all() 
     let store = Arc::new(MemoryStore::new());
     let vault = vault(&store);
     for key in [b"first", b"again"] {
-        let keep = |secret: &Secret, batch: &mut Batch| batch.put(key.to_vec(), secret.name.to_string().into_bytes());
+        let keep = |secret: &Secret, batch: &mut Batch| batch.put(key, secret.name.to_string().into_bytes());
         vault.create(&id("acme"), new(None, "TOKEN", "s3cret"), MADE, keep).await.ok();
     }
     assert_eq!(store.get(b"first").unwrap().unwrap(), b"TOKEN");

@@ -95,7 +95,7 @@ async fn events_that_are_dropped_before_they_are_captured_are_counted() {
     assert_eq!(bench.webhooks.floor(&acme()), None, "one that is disabled keeps nothing from going");
     bench.happen(EventType::SessionClaimed, 100);
     let mut batch = Batch::default();
-    batch.put(b"EF/acme".to_vec(), 64_u64.to_be_bytes().to_vec());
+    batch.put(b"EF/acme", 64_u64.to_be_bytes());
     bench.store.commit(batch).unwrap();
     bench.set_enabled(id, true).await;
     bench.capture();
@@ -131,7 +131,7 @@ async fn an_organization_whose_events_cannot_be_read_holds_up_no_other() {
     bench.make(&[]).await;
     let other = Identifier::parse("beta").unwrap();
     let mut batch = Batch::default();
-    batch.put(b"EF/acme".to_vec(), b"?".to_vec());
+    batch.put(b"EF/acme", b"?");
     bench.store.commit(batch).unwrap();
     let id = bench.make_in(&other, &["session.claimed"]).await;
     let webhooks = bench.webhooks.clone();

@@ -17,9 +17,6 @@ use crate::domain::{
 use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
 
-/// Room for the changes of an ordinary decision, so that its batch does not grow.
-const USUAL_CHANGES: usize = 8;
-
 /// What one decision changes in the store.
 pub struct Change<'a> {
     records: &'a Records,
@@ -37,7 +34,7 @@ pub struct Change<'a> {
 
 impl<'a> Change<'a> {
     pub fn new(records: &'a Records, key: &'a EnvironmentKey, loaded: &'a Loaded) -> Self {
-        let (batch, pages, keeping) = (Batch::with_capacity(USUAL_CHANGES), BTreeMap::new(), loaded.keeping);
+        let (batch, pages, keeping) = (Batch::with_room(), BTreeMap::new(), loaded.keeping);
         Self { records, key, loaded, batch, pages, keeping, updates: BTreeMap::new(), trim_on: false }
     }
 
@@ -73,8 +70,9 @@ impl<'a> Change<'a> {
     }
 
     pub fn put_environment(&mut self, next: &Environment) {
-        let record = stored::encode_environment(next, self.keeping, self.records.run);
-        self.batch.put(keys::environment(self.key), record);
+        let (keeping, run) = (self.keeping, self.records.run);
+        let write = |out: &mut Vec<u8>| stored::write_environment(next, keeping, run, out);
+        self.batch.put_with(keys::environment(self.key), write);
     }
 
     /// Waiters that joined or left the queue.
@@ -111,7 +109,7 @@ impl<'a> Change<'a> {
         let Self { records, key, loaded, mut batch, pages, keeping, updates, trim_on } = self;
         for (number, page) in &pages {
             match page.record() {
-                Some(record) => batch.put(keys::page(key, *number), record.to_vec()),
+                Some(record) => batch.put(keys::page(key, *number), record),
                 None => batch.delete(keys::page(key, *number)),
             }
         }

@@ -97,14 +97,14 @@ async fn on_one_machine_nothing_is_recorded_of_parts() {
 #[actix::test]
 async fn an_entry_of_a_dropped_log_that_cannot_be_read_hides_no_other() {
     let bench = Bench::with_environment().await;
-    let good = |seed| keys::dropped_log(&pipeline().organization, DeploymentId(IdSeed([seed; 12])));
+    let good = |seed| keys::dropped_log(&pipeline().organization, DeploymentId(IdSeed([seed; 12]))).to_vec();
     let part = LogPart { number: 0, node: "n1".into(), in_store: true };
     let mut batch = Batch::default();
     let entries = [good(1), good(2), b"nd/acme/short".to_vec(), good(3)];
     for key in &entries {
         batch.put(key.clone(), stored::encode_log_parts(std::slice::from_ref(&part)));
     }
-    batch.put(good(2), b"not a record".to_vec());
+    batch.put(good(2), b"not a record");
     bench.store.commit(batch).unwrap();
     let mut found = Vec::new();
     while let Some(entry) =

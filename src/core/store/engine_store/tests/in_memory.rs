@@ -120,7 +120,7 @@ fn batches_that_waited_for_the_engine_share_a_transaction() {
     engine.set_faults(Faults { is_away: true, ..Faults::default() });
     for n in 0..200u8 {
         let mut batch = put("a", [n]);
-        batch.append("acme".into(), vec![n]);
+        batch.append("acme", vec![n]);
         store.commit(batch).unwrap();
     }
     assert!(told.lock().is_empty(), "nothing has happened yet");
@@ -142,8 +142,8 @@ fn a_group_that_is_too_large_becomes_several_transactions_in_order() {
     for n in 0..50u8 {
         let mut batch = put([b'a', n], [n]);
         batch.put(vec![b'b', n], vec![n]);
-        batch.put(b"last".to_vec(), vec![n]);
-        batch.append("acme".into(), vec![n]);
+        batch.put(b"last", vec![n]);
+        batch.append("acme", vec![n]);
         store.commit(batch).unwrap();
     }
     engine.set_faults(Faults::default());
@@ -211,7 +211,7 @@ fn no_crash_and_no_lost_answer_loses_or_reorders_a_batch() {
             assert_eq!(store.get(b"last").unwrap(), (found > 0).then(|| found.to_be_bytes().to_vec()));
             for n in found + 1..=found + 1 + random.below(30) {
                 let mut batch = put(n.to_be_bytes(), n.to_be_bytes());
-                batch.put(b"last".to_vec(), n.to_be_bytes().to_vec());
+                batch.put(b"last", n.to_be_bytes());
                 assert_eq!(store.commit(batch).unwrap(), Sequence(n));
                 if random.below(4) == 0 {
                     wait_for(&store, Sequence(n));
@@ -252,7 +252,7 @@ fn what_can_never_fit_is_refused_before_it_is_handed_in() {
     let cluster = Arc::new(Cluster::default());
     let store = open(&node(&cluster, Faults::default()), &owner(1), &steady());
     let mut batch = Batch::default();
-    (0..5000u32).for_each(|n| batch.delete(n.to_be_bytes().to_vec()));
+    (0..5000u32).for_each(|n| batch.delete(n.to_be_bytes()));
     assert!(matches!(store.commit(batch), Err(StoreError::TooManyChanges { changes: 5000, limit: 4095 })));
     assert_eq!(store.handed_in(), Sequence(0));
 }

@@ -275,7 +275,7 @@ fn a_copy_is_of_one_moment<E: Engine>(node: impl Fn() -> Arc<E>) {
             while !is_over.load(Ordering::Relaxed) {
                 let next = (store.handed_in().0 + 1).to_string();
                 let mut batch = put("one", &*next);
-                batch.put(b"other".to_vec(), next.into_bytes());
+                batch.put(b"other", next.into_bytes());
                 commit_durably(&store, batch);
             }
         });
@@ -322,7 +322,7 @@ fn commit_during<E: Engine>(engine: &Arc<E>, disturb: impl FnOnce(&dyn Fn())) ->
     let committing = std::thread::spawn(move || {
         for n in 1u64.. {
             let mut batch = put(n.to_be_bytes(), n.to_be_bytes());
-            batch.put(b"last".to_vec(), n.to_be_bytes().to_vec());
+            batch.put(b"last", n.to_be_bytes());
             assert_eq!(committing.commit(batch).unwrap(), Sequence(n));
             // Some share a transaction.
             if n % 4 == 0 {
