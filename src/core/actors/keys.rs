@@ -5,12 +5,12 @@ use crate::store::{Key, key_of};
 
 /// `e/{organization}/{pipeline}/{environment}`
 pub fn environment(key: &EnvironmentKey) -> Key {
-    path(b"e/", &key.pipeline, &[key.name.as_str().as_bytes()])
+    of_environment(b"e/", key)
 }
 
 /// The prefix of all environments of a pipeline.
 pub fn environments_of(pipeline: &PipelineKey) -> Key {
-    path(b"e/", pipeline, &[b""])
+    in_pipeline(b"e/", pipeline, b"")
 }
 
 /// The prefix of all environments of an organization.
@@ -26,22 +26,22 @@ pub const NEW_ENVIRONMENTS: &[u8] = b"en";
 
 /// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
 pub fn declaration(key: &EnvironmentKey) -> Key {
-    path(b"d/", &key.pipeline, &[key.name.as_str().as_bytes()])
+    of_environment(b"d/", key)
 }
 
 /// `h/{organization}/{pipeline}/{environment}/{page, big-endian}`: pages of the history, in order.
 pub fn page(key: &EnvironmentKey, number: u64) -> Key {
-    path(b"h/", &key.pipeline, &[key.name.as_str().as_bytes(), &number.to_be_bytes()])
+    in_environment(b"h/", key, &number.to_be_bytes())
 }
 
 /// `q/{organization}/{pipeline}/{environment}/{ticket}`: a waiter for this environment.
 pub fn waiter(key: &EnvironmentKey, ticket: Ticket) -> Key {
-    path(b"q/", &key.pipeline, &[key.name.as_str().as_bytes(), &ticket.0.to_be_bytes()])
+    in_environment(b"q/", key, &ticket.0.to_be_bytes())
 }
 
 /// The prefix of all waiters for an environment.
 pub fn waiters_of(key: &EnvironmentKey) -> Key {
-    path(b"q/", &key.pipeline, &[key.name.as_str().as_bytes(), b""])
+    in_environment(b"q/", key, b"")
 }
 
 /// The prefix of all waiters for environments by name.
@@ -49,7 +49,7 @@ pub const WAITERS: &[u8] = b"q/";
 
 /// `p/{organization}/{pipeline}/{ticket}`: a waiter for any environment of a pipeline.
 pub fn outsider(pipeline: &PipelineKey, ticket: Ticket) -> Key {
-    path(b"p/", pipeline, &[&ticket.0.to_be_bytes()])
+    in_pipeline(b"p/", pipeline, &ticket.0.to_be_bytes())
 }
 
 /// The prefix of all waiters for any environment.
@@ -70,7 +70,7 @@ pub const LEFT: &[u8] = b"g/";
 
 /// `l/{organization}/{pipeline}/{environment}`: when its lock expires by itself.
 pub fn wake(key: &EnvironmentKey) -> Key {
-    path(b"l/", &key.pipeline, &[key.name.as_str().as_bytes()])
+    of_environment(b"l/", key)
 }
 
 /// The prefix of all such wake records.
@@ -137,7 +137,7 @@ pub fn parse_dropped_log(key: &[u8]) -> Option<(Identifier, DeploymentId)> {
 
 /// `r/{organization}/{pipeline}/{environment}`: marks that a deployment here is unfinished.
 pub fn unfinished(key: &EnvironmentKey) -> Key {
-    path(b"r/", &key.pipeline, &[key.name.as_str().as_bytes()])
+    of_environment(b"r/", key)
 }
 
 /// The prefix of all such marks.
@@ -167,12 +167,16 @@ fn seeded(kind: &[u8], organization: &Identifier, seed: IdSeed) -> Key {
     key_of(&[kind, organization.as_str().as_bytes(), b"/", &seed.0])
 }
 
-fn path(kind: &[u8], pipeline: &PipelineKey, rest: &[&[u8]]) -> Key {
-    let (organization, pipeline) = (pipeline.organization.as_str(), pipeline.pipeline.as_str());
-    let mut key = key_of(&[kind, organization.as_bytes(), b"/", pipeline.as_bytes()]);
-    for part in rest {
-        key.push(b'/');
-        key.extend_from_slice(part);
-    }
-    key
+fn in_pipeline(kind: &[u8], PipelineKey { organization, pipeline }: &PipelineKey, last: &[u8]) -> Key {
+    key_of(&[kind, organization.as_str().as_bytes(), b"/", pipeline.as_str().as_bytes(), b"/", last])
+}
+
+fn of_environment(kind: &[u8], key: &EnvironmentKey) -> Key {
+    in_pipeline(kind, &key.pipeline, key.name.as_str().as_bytes())
+}
+
+fn in_environment(kind: &[u8], EnvironmentKey { pipeline, name }: &EnvironmentKey, last: &[u8]) -> Key {
+    let PipelineKey { organization, pipeline } = pipeline;
+    let (organization, pipeline, name) = (organization.as_str(), pipeline.as_str(), name.as_str());
+    key_of(&[kind, organization.as_bytes(), b"/", pipeline.as_bytes(), b"/", name.as_bytes(), b"/", last])
 }

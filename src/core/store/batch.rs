@@ -47,13 +47,21 @@ pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// A key that is being made: an ordinary one needs no allocation.
-pub type Key = SmallVec<[u8; 64]>;
+pub type Key = SmallVec<[u8; KEY_BYTES]>;
+const KEY_BYTES: usize = 64;
 
 /// A key of parts.
 pub fn key_of(parts: &[&[u8]]) -> Key {
-    let mut key = Key::new();
-    parts.iter().for_each(|part| key.extend_from_slice(part));
-    key
+    let mut key = [0; KEY_BYTES];
+    let mut length = 0;
+    for part in parts {
+        match key.get_mut(length..length + part.len()) {
+            Some(place) => place.copy_from_slice(part),
+            None => return parts.concat().into(),
+        }
+        length += part.len();
+    }
+    Key::from_buf_and_len(key, length)
 }
 
 /// The room that a thread keeps for its next batch.
@@ -310,6 +318,14 @@ mod tests {
         assert_eq!((second.is_empty(), second.changes.bytes.as_ptr()), (true, room));
         assert_eq!(second, Batch::default());
         assert!(Batch::with_room().changes.bytes.capacity() == 0, "it is in use");
+    }
+
+    #[test]
+    fn a_key_may_be_of_any_length() {
+        for length in [0, 1, KEY_BYTES - 3, KEY_BYTES - 2, KEY_BYTES - 1, 1000] {
+            let part = vec![7; length];
+            assert_eq!(key_of(&[b"e/", &part]).as_slice(), [b"e/".as_slice(), &part].concat());
+        }
     }
 
     #[test]

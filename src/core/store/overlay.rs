@@ -3,6 +3,7 @@
 //! Two layers: `dirty` collects, `applying` is being written to the database by the applier. A read looks in `dirty`, then
 //! in `applying`, then in the database; a layer is dropped only when the database has all of it.
 
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,19 +83,20 @@ impl Overlay {
         let mut layers = self.layers.write();
         let was_clean = layers.dirty.is_empty();
         let before = layers.dirty_bytes;
+        let Layers { dirty, dirty_bytes, .. } = &mut *layers;
         for Change { key, value } in batches.flat_map(BatchRef::changes) {
-            match layers.dirty.get_mut(key) {
-                Some(kept) => {
-                    let replaced = kept.as_ref().map_or(0, Vec::len);
-                    replace(kept, value);
-                    layers.dirty_bytes -= replaced;
+            // A copy of the key costs less than to look for it twice.
+            match dirty.entry(key.to_vec()) {
+                Entry::Occupied(mut known) => {
+                    *dirty_bytes -= known.get().as_ref().map_or(0, Vec::len);
+                    replace(known.get_mut(), value);
                 }
-                None => {
-                    layers.dirty.insert(key.to_vec(), value.map(<[u8]>::to_vec));
-                    layers.dirty_bytes += key.len() + ENTRY_BYTES;
+                Entry::Vacant(new) => {
+                    new.insert(value.map(<[u8]>::to_vec));
+                    *dirty_bytes += key.len() + ENTRY_BYTES;
                 }
             }
-            layers.dirty_bytes += value.map_or(0, <[u8]>::len);
+            *dirty_bytes += value.map_or(0, <[u8]>::len);
         }
         layers.last = last;
         let (is_clean, after) = (layers.dirty.is_empty(), layers.dirty_bytes);
