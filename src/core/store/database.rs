@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
-use super::batch::{Changes, Pair};
+use super::batch::{Change, Pair};
 use super::blobs::Blobs;
 use super::contained::panic_text;
 use super::contract::StoreError;
@@ -76,15 +76,15 @@ impl Database {
     /// Writes the changes and then, once they are durable, the applied sequence `last`.
     ///
     /// One by one, since a sled batch would block readers; after a crash in between, the log is replayed.
-    pub fn apply(&self, changes: &Changes, last: u64) -> Result<(), String> {
+    pub fn apply<'a>(&self, changes: impl Iterator<Item = Change<'a>>, last: u64) -> Result<(), String> {
         let mut pace = Pace { step: MAX_STEP_CHANGES, in_step: 0, unsynced: 0 };
-        for (key, value) in changes {
+        for Change { key, value } in changes {
             match value {
-                Some(value) => self.data.insert(key, value.as_slice()),
+                Some(value) => self.data.insert(key, value),
                 None => self.data.remove(key),
             }
             .map_err(|error| error_text(&error))?;
-            if pace.ends_step(value.as_ref().map_or(0, Vec::len)) {
+            if pace.ends_step(value.map_or(0, <[u8]>::len)) {
                 let flushed = self.db.flush().map_err(|error| error_text(&error))?;
                 if pace.wants_sync(flushed) {
                     self.sync()?;

@@ -326,7 +326,7 @@ impl Applier {
 
     fn checkpoint(&self, generation: Generation) -> Result<(), String> {
         let last = generation.last;
-        self.database.apply(&generation.changes, last)?;
+        self.database.apply(generation.changes.iter(), last)?;
         self.overlay.applied(generation);
         self.applied.store(last, Ordering::Release);
         self.checkpoints.increment(1);

@@ -1,7 +1,7 @@
 //! Where bytes become durable: batches of puts and deletes under keys, committed atomically and in order.
 //!
 //! The store knows keys and bytes, and nothing of locks. From the bottom up: `batch` and `contract` (the types and the trait),
-//! `record` (versions of records), `journal` (append-only lists), `overlay` and `log` (the redo log, which makes a group of
+//! `record` (versions of records), `journal` (append-only lists), `layer`, `overlay` and `log` (the redo log, which makes a group of
 //! batches durable with one `fdatasync`), `data_dir` and `database` (sled), `engine` (a database of several machines), and the
 //! stores: [`LoggedStore`] has a data directory, [`EngineStore`] a shard of an engine, [`MemoryStore`] keeps the same contract
 //! without either and can be told to fail. All pass `conformance`. On top, `copying` reads a whole store while it is written,
@@ -18,6 +18,7 @@ mod descriptors;
 pub mod engine;
 mod engine_store;
 pub mod journal;
+mod layer;
 mod log;
 mod logged;
 mod memory;

@@ -3,15 +3,14 @@
 //! Two layers: `dirty` collects, `applying` is being written to the database by the applier. A read looks in `dirty`, then
 //! in `applying`, then in the database; a layer is dropped only when the database has all of it.
 
-use std::collections::btree_map::Entry;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::batch::{BatchRef, Change, Changes, Pair};
+use super::batch::{BatchRef, Change, Pair};
+use super::layer::Layer;
 
 /// Above this size new batches are refused, until the database has caught up.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -19,8 +18,6 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 const BIG_BYTES: usize = 8 * 1024 * 1024;
 /// A smaller one waits this long, so that a key that changes a thousand times is written once. A start replays as much.
 const MAX_AGE: Duration = Duration::from_secs(2);
-/// The cost of an entry besides its bytes: two vectors and its share of a tree node.
-const ENTRY_BYTES: usize = 64;
 
 pub struct Overlay {
     layers: RwLock<Layers>,
@@ -32,9 +29,8 @@ pub struct Overlay {
 
 #[derive(Default)]
 struct Layers {
-    dirty: Changes,
-    dirty_bytes: usize,
-    applying: Arc<Changes>,
+    dirty: Layer,
+    applying: Arc<Layer>,
     /// Counts the generations, so that a scan notices that the database has changed under it.
     generation: u64,
     /// The sequence of the last batch that was folded in.
@@ -52,9 +48,8 @@ struct WakeUp {
 
 /// Changes for the database; with them it has every batch up to `last`.
 pub struct Generation {
-    pub changes: Arc<Changes>,
+    pub changes: Arc<Layer>,
     pub last: u64,
-    bytes: usize,
 }
 
 /// The part of the overlay that a scan needs, in key order.
@@ -82,24 +77,10 @@ impl Overlay {
     pub fn fold<'a>(&self, last: u64, batches: impl Iterator<Item = BatchRef<'a>>) {
         let mut layers = self.layers.write();
         let was_clean = layers.dirty.is_empty();
-        let before = layers.dirty_bytes;
-        let Layers { dirty, dirty_bytes, .. } = &mut *layers;
-        for Change { key, value } in batches.flat_map(BatchRef::changes) {
-            // A copy of the key costs less than to look for it twice.
-            match dirty.entry(key.to_vec()) {
-                Entry::Occupied(mut known) => {
-                    *dirty_bytes -= known.get().as_ref().map_or(0, Vec::len);
-                    replace(known.get_mut(), value);
-                }
-                Entry::Vacant(new) => {
-                    new.insert(value.map(<[u8]>::to_vec));
-                    *dirty_bytes += key.len() + ENTRY_BYTES;
-                }
-            }
-            *dirty_bytes += value.map_or(0, <[u8]>::len);
-        }
+        let before = layers.dirty.bytes();
+        batches.flat_map(BatchRef::changes).for_each(|change| layers.dirty.put(change));
         layers.last = last;
-        let (is_clean, after) = (layers.dirty.is_empty(), layers.dirty_bytes);
+        let (is_clean, after) = (layers.dirty.is_empty(), layers.dirty.bytes());
         // Under the lock, so that the layer cannot be applied and subtracted before it was added.
         self.bytes.fetch_add(after, Ordering::Relaxed);
         self.bytes.fetch_sub(before, Ordering::Relaxed);
@@ -118,7 +99,8 @@ impl Overlay {
     /// The value of the key or its deletion, or `None` if the overlay does not have it.
     pub fn get(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let layers = self.layers.read();
-        layers.dirty.get(key).or_else(|| layers.applying.get(key)).cloned()
+        let found = layers.dirty.get(key).or_else(|| layers.applying.get(key));
+        found.map(|value| value.map(<[u8]>::to_vec))
     }
 
     /// The changes with `from <= key < to`, up to the one that brings the number of values to `limit`.
@@ -145,9 +127,8 @@ impl Overlay {
             if !layers.dirty.is_empty() {
                 layers.applying = Arc::new(std::mem::take(&mut layers.dirty));
                 layers.generation += 1;
-                let bytes = std::mem::take(&mut layers.dirty_bytes);
                 self.bytes_gauge.set(self.bytes.load(Ordering::Relaxed) as f64);
-                return Some(Generation { changes: layers.applying.clone(), last: layers.last, bytes });
+                return Some(Generation { changes: layers.applying.clone(), last: layers.last });
             }
             if closed {
                 return None;
@@ -178,8 +159,9 @@ impl Overlay {
     /// The database has the whole generation: reads find it there.
     pub fn applied(&self, generation: Generation) {
         self.layers.write().applying = Arc::default();
-        let before = self.bytes.fetch_sub(generation.bytes, Ordering::Relaxed);
-        self.bytes_gauge.set((before - generation.bytes) as f64);
+        let bytes = generation.changes.bytes();
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes_gauge.set((before - bytes) as f64);
     }
 
     /// No more batches come; those that are there are still applied.
@@ -195,17 +177,6 @@ impl Overlay {
     }
 }
 
-/// In the same place if it fits, and does not leave most of it empty.
-fn replace(kept: &mut Option<Vec<u8>>, value: Option<&[u8]>) {
-    match (kept, value) {
-        (Some(kept), Some(value)) if (value.len()..=2 * value.len()).contains(&kept.capacity()) => {
-            kept.clear();
-            kept.extend_from_slice(value);
-        }
-        (kept, value) => *kept = value.map(<[u8]>::to_vec),
-    }
-}
-
 impl Layers {
     fn slice(&self, from: &[u8], to: &[u8], limit: usize) -> Slice {
         let generation = self.generation;
@@ -213,24 +184,22 @@ impl Layers {
         if from >= to || limit == 0 {
             return Slice { changes, generation };
         }
-        let bounds = (Bound::Included(from), Bound::Excluded(to));
-        let mut dirty = self.dirty.range::<[u8], _>(bounds).peekable();
-        let mut applying = self.applying.range::<[u8], _>(bounds).peekable();
+        let mut dirty = self.dirty.range(from, to).peekable();
+        let mut applying = self.applying.range(from, to).peekable();
         let mut values = 0;
         while values < limit {
-            let (key, value) = match (dirty.peek(), applying.peek()) {
-                (Some((newer, _)), Some((older, _))) if newer > older => applying.next(),
-                (Some((newer, _)), Some((older, _))) if newer == older => {
+            let next = match (dirty.peek(), applying.peek()) {
+                (Some(newer), Some(older)) if newer.key > older.key => applying.next(),
+                (Some(newer), Some(older)) if newer.key == older.key => {
                     applying.next();
                     dirty.next()
                 }
                 (Some(_), _) => dirty.next(),
                 (None, _) => applying.next(),
-            }
-            .map_or((None, None), |(key, value)| (Some(key), Some(value)));
-            let (Some(key), Some(value)) = (key, value) else { break };
+            };
+            let Some(Change { key, value }) = next else { break };
             values += usize::from(value.is_some());
-            changes.push((key.clone(), value.clone()));
+            changes.push((key.to_vec(), value.map(<[u8]>::to_vec)));
         }
         Slice { changes, generation }
     }
@@ -314,20 +283,6 @@ mod tests {
         let generation = overlay.next_generation().unwrap();
         assert_eq!(generation.last, 2);
         assert!(!overlay.is_current(&slice));
-    }
-
-    #[test]
-    fn a_value_stays_in_its_place_unless_that_would_be_too_small_or_mostly_empty() {
-        let mut kept = Some(vec![1; 100]);
-        for (length, moves) in [(100, false), (60, false), (100, false), (49, true), (50, true), (40, false)] {
-            let before = kept.as_deref().unwrap().as_ptr();
-            replace(&mut kept, Some(&vec![2; length]));
-            assert_eq!(kept.as_deref(), Some(vec![2; length].as_slice()));
-            assert!(moves || kept.as_deref().unwrap().as_ptr() == before, "{length}");
-            assert!(kept.as_ref().unwrap().capacity() <= 2 * length, "{length}");
-        }
-        replace(&mut kept, None);
-        assert_eq!(kept, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::batch::{Batch, Changes, Sequence};
+use super::batch::{Batch, Change, Changes, Sequence};
 use super::contract::{Store, StoreError};
 use super::copying::LoggedBatches;
 use super::data_dir::{DataDir, OpenError, create_for_owner};
@@ -56,7 +56,8 @@ impl Filling {
     }
 
     fn write(&mut self) -> Result<(), OpenError> {
-        let applied = self.database.apply(&self.changes, self.from.0).map_err(io::Error::other);
+        let changes = self.changes.iter().map(|(key, value)| Change { key, value: value.as_deref() });
+        let applied = self.database.apply(changes, self.from.0).map_err(io::Error::other);
         applied.map_err(OpenError::io("write the database in", self.dir.path()))?;
         (self.changes, self.bytes) = (Changes::new(), 0);
         Ok(())
