@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::stages::{ChangeContext, Owner};
 use super::{
     ApprovalRecord, Blueprint, Deployment, DeploymentId, DeploymentRecord, Effect, Environment, Event, Now, Rejection,
@@ -17,11 +19,11 @@ pub struct Decision<'a> {
     touched: bool,
 }
 
-/// What follows from a decision, besides the next state.
+/// What follows from a decision, besides the next state. It has room for one event, since nearly every command has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Sessions that had the lock and have ended, for the history. Once more if a deployment outlived its session.
-    pub ended: Vec<Arc<Session>>,
+    pub ended: SmallVec<[Arc<Session>; 1]>,
     /// Sessions that have ended in the queue.
     pub left: Vec<Arc<Session>>,
     pub enqueued: Option<Arc<Waiter>>,
@@ -31,7 +33,7 @@ pub struct Outcome {
     pub dequeued: Vec<Arc<Waiter>>,
     /// The waiter that got the lock.
     pub granted: Option<GrantedWaiter>,
-    pub events: Vec<Event>,
+    pub events: SmallVec<[Event; 1]>,
     /// Deployments that have changed, each once, in their new state.
     pub deployments: Vec<DeploymentRecord>,
     /// Of the deployments that have started.

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::named::named_enum;
 use super::{DeploymentId, Identifier, Person, SessionId, TokenId};
 
@@ -32,9 +34,9 @@ pub struct RequestRef {
     pub request: Arc<str>,
 }
 
-/// The details of an event, by the names that clients see.
+/// The details of an event, by the names that clients see. Most events have one or two.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EventData(pub Vec<(Cow<'static, str>, EventValue)>);
+pub struct EventData(pub SmallVec<[(Cow<'static, str>, EventValue); 2]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventValue {
@@ -147,19 +149,21 @@ impl Event {
     }
 
     pub(super) fn with(mut self, name: &'static str, datum: impl Into<EventValue>) -> Self {
-        self.data = self.data.with(name, datum);
+        self.data.add(name, datum);
         self
     }
 
     pub(super) fn with_some(mut self, name: &'static str, datum: Option<impl Into<EventValue>>) -> Self {
-        self.data = self.data.with_some(name, datum);
+        if let Some(datum) = datum {
+            self.data.add(name, datum);
+        }
         self
     }
 }
 
 impl EventData {
     pub fn with(mut self, name: &'static str, datum: impl Into<EventValue>) -> Self {
-        self.0.push((Cow::Borrowed(name), datum.into()));
+        self.add(name, datum);
         self
     }
 
@@ -168,6 +172,10 @@ impl EventData {
             Some(datum) => self.with(name, datum),
             None => self,
         }
+    }
+
+    fn add(&mut self, name: &'static str, datum: impl Into<EventValue>) {
+        self.0.push((Cow::Borrowed(name), datum.into()));
     }
 }
 

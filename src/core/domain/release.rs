@@ -101,7 +101,9 @@ pub(super) fn find_holder<'a>(
 /// Ends the holder's session, and begins the reset if the environment has one.
 pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Session>> {
     let session = end_session(decision, ended)?;
-    decision.outcome.events.extend(session.end_event());
+    if let Some(event) = session.end_event() {
+        decision.outcome.events.push(event);
+    }
     reset::begin(decision);
     Some(session)
 }
