@@ -7,7 +7,7 @@ use super::queue::ASK_WITHIN_MILLIS;
 use super::{
     Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Event, EventType,
     IdSeed, Initiator, KeptBy, Lease, Now, Origin, Person, Presence, Priority, Rejection, RequestRef, Session,
-    SessionId, Ticket, Waiter, deploy, queue,
+    SessionId, Ticket, Turn, Waiter, deploy, queue,
 };
 
 /// What a caller asks for, by force or not. Becomes part of the session.
@@ -54,22 +54,22 @@ impl Command for Claim {
     fn decide(self, decision: &mut Decision<'_>) -> Result<ClaimReply, Rejection> {
         let configuration = decision.next.available()?.clone();
         self.request.check(&configuration)?;
-        let waits = self.waits.clone();
-        let waiter = self.into_waiter(decision.now);
         // Earlier arrivals go first, including waiters of the pool and clients that have just come back.
-        queue::hand_over(decision, Some(waiter.turn()));
+        queue::hand_over(decision, Some(Turn::new(self.request.priority, self.ticket)));
         if decision.next.is_vacant() {
-            return Ok(ClaimReply::Granted(grant(decision, waiter.session)));
+            let id = self.session_id();
+            let session = self.request.into_session(id, decision.now);
+            return Ok(ClaimReply::Granted(grant(decision, session)));
         }
         let limit = configuration.max_queue_length as usize;
-        let Some(kept_by) = waits else {
+        if self.waits.is_none() {
             return Ok(ClaimReply::Refused(decision.next.occupied()));
-        };
+        }
         if decision.next.queue.len() >= limit {
             return Ok(ClaimReply::Refused(Rejection::QueueFull { limit }));
         }
-        let waiter = decision.enqueue(waiter);
-        if kept_by != KeptBy::Polling {
+        let waiter = decision.enqueue(self.into_waiter(decision.now));
+        if waiter.kept_by != KeptBy::Polling {
             return Ok(ClaimReply::Waiting);
         }
         let position = decision.next.queue.position(&waiter);
@@ -82,9 +82,15 @@ impl Command for Claim {
 
 impl Claim {
     pub fn into_waiter(self, now: Now) -> Waiter {
-        let Claim { request, seed, ticket, waits, known, via } = self;
-        let session = request.into_session(SessionId { seed, origin: Origin::Queued(ticket) }, now);
+        let id = self.session_id();
+        let Claim { request, ticket, waits, known, via, .. } = self;
+        let session = request.into_session(id, now);
         Waiter { ticket, kept_by: waits.unwrap_or(KeptBy::Connection), known, session, via }
+    }
+
+    /// Unless it gets the lock at once.
+    fn session_id(&self) -> SessionId {
+        SessionId { seed: self.seed, origin: Origin::Queued(self.ticket) }
     }
 }
 

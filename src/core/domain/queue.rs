@@ -44,6 +44,12 @@ pub struct Turn {
     pub ticket: Ticket,
 }
 
+impl Turn {
+    pub fn new(priority: Priority, ticket: Ticket) -> Self {
+        Self { priority: Reverse(priority), ticket }
+    }
+}
+
 /// A session that waits for its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
@@ -142,7 +148,7 @@ pub struct PipelineNow {
 
 impl Waiter {
     pub fn turn(&self) -> Turn {
-        Turn { priority: Reverse(self.session.priority), ticket: self.ticket }
+        Turn::new(self.session.priority, self.ticket)
     }
 
     /// Whether its place survives a restart.
