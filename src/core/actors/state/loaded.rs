@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::page_list::PageList;
 use super::recent::{DeploymentUpdate, RecentDepartures, RecentDeployments, RecentPages};
 use super::records::Records;
 use crate::actors::stored::{Keeping, Page, StoredEnvironment};
@@ -34,7 +35,7 @@ pub struct Loaded {
 pub struct Committed {
     /// The change is durable when the store is durable up to here.
     pub sequence: Sequence,
-    pub pages: BTreeMap<u64, Page>,
+    pub pages: PageList<Page>,
     pub keeping: Keeping,
     pub deployments: BTreeMap<DeploymentId, DeploymentUpdate>,
     /// Whether more of the history is to be dropped.

@@ -3,5 +3,6 @@
 
 pub mod change;
 pub mod loaded;
+mod page_list;
 pub mod recent;
 pub mod records;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::page_list::PageList;
 use super::records::readable;
 use crate::actors::stored::Page;
 use crate::domain::{ApprovalId, Blueprint, DeploymentId, DeploymentRecord, Origin, Session, SessionId};
@@ -12,7 +13,7 @@ use crate::store::{Sequence, StoreError};
 /// the next session to end goes into it. The store has every other page as it is.
 #[derive(Default)]
 pub struct RecentPages {
-    pages: BTreeMap<u64, RecentPage>,
+    pages: PageList<RecentPage>,
 }
 
 struct RecentPage {
@@ -22,16 +23,16 @@ struct RecentPage {
 
 impl RecentPages {
     /// Adds the pages handed in, and drops those that are durable.
-    pub fn advance(&mut self, written: BTreeMap<u64, Page>, sequence: Sequence, settled: impl Fn(Sequence) -> bool) {
+    pub fn advance(&mut self, written: PageList<Page>, sequence: Sequence, settled: impl Fn(Sequence) -> bool) {
         for (number, page) in written {
             self.pages.insert(number, RecentPage { page, written: sequence });
         }
-        let newest = self.pages.last_key_value().map(|(number, _)| *number);
-        self.pages.retain(|number, recent| Some(*number) == newest || !settled(recent.written));
+        let newest = self.pages.last_number();
+        self.pages.retain(|number, recent| Some(number) == newest || !settled(recent.written));
     }
 
     pub fn get(&self, number: u64) -> Option<&Page> {
-        self.pages.get(&number).map(|recent| &recent.page)
+        self.pages.get(number).map(|recent| &recent.page)
     }
 
     pub fn session(&self, id: SessionId) -> Result<Option<Session>, StoreError> {
@@ -39,7 +40,8 @@ impl RecentPages {
             Origin::Granted(number) => number..=number,
             Origin::Queued(_) => 0..=u64::MAX,
         };
-        for (_, recent) in self.pages.range(Page::of(*numbers.start())..=Page::of(*numbers.end())) {
+        let pages = Page::of(*numbers.start())..=Page::of(*numbers.end());
+        for (_, recent) in self.pages.iter().filter(|(number, _)| pages.contains(number)) {
             let sessions = readable(recent.page.sessions(numbers.clone()))?;
             if let Some(session) = sessions.into_iter().find(|session| session.id == id) {
                 return Ok(Some(session));

@@ -41,25 +41,27 @@ pub struct Run {
 }
 
 pub fn write_environment(environment: &Environment, keeping: Keeping, run: Run, out: &mut Vec<u8>) {
-    let form = EnvironmentV1 {
-        configuration: environment.configuration.to_form(),
-        configuration_revision: environment.configuration_revision,
-        revision: environment.revision,
-        fencing_token: environment.fencing_token,
-        first_session: environment.first_session,
-        kept_from: keeping.from,
-        pointers: keeping.pointers,
-        run: run.id,
-        lock: environment.lock.to_form(),
-        leaving: environment.leaving.to_form(),
-        reset: environment.reset.to_form(),
-        disabled_reason: environment.disabled_reason.to_form(),
-        last_used: environment.last_used.to_form(),
-        last_deployment: environment.last_deployment.to_form(),
-        last_reset: environment.last_reset.to_form(),
-        deployed: keeping.deployed,
+    let form = EnvironmentV2 {
+        environment: EnvironmentV1 {
+            configuration: environment.configuration.to_form(),
+            configuration_revision: environment.configuration_revision,
+            revision: environment.revision,
+            fencing_token: environment.fencing_token,
+            first_session: environment.first_session,
+            kept_from: keeping.from,
+            pointers: keeping.pointers,
+            run: run.id,
+            lock: environment.lock.to_form(),
+            leaving: environment.leaving.to_form(),
+            reset: environment.reset.to_form(),
+            disabled_reason: environment.disabled_reason.to_form(),
+            last_used: environment.last_used.to_form(),
+            last_deployment: environment.last_deployment.to_form(),
+            last_reset: environment.last_reset.to_form(),
+            deployed: keeping.deployed,
+        },
+        boot: Some(run.boot.0),
     };
-    let form = EnvironmentV2 { environment: form, boot: Some(run.boot.0) };
     write_skipping(form, &environment.skipped_tokens, out);
 }
 
@@ -136,8 +138,9 @@ pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
     encode(&configuration.to_form())
 }
 
-fn encode_session(session: &Session) -> Vec<u8> {
-    encode(&session.to_form())
+/// Appends the record of a session to a record that is made of several.
+fn write_session(session: &Session, out: &mut Vec<u8>) {
+    record::write(&session.to_form(), out);
 }
 
 fn decode_session(bytes: &[u8]) -> Result<Session, RecordError> {

@@ -6,7 +6,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use super::{decode_session, encode_session};
+use super::{decode_session, write_session};
 use crate::domain::Session;
 use crate::store::record::{self, Record, RecordError};
 
@@ -17,6 +17,8 @@ pub const PAGE_SESSIONS: u64 = 8;
 
 /// What a number and a length take at most.
 const HEAD_BYTES: usize = 20;
+/// Room for an ordinary session, so that it is written without growing.
+const USUAL_SESSION_BYTES: usize = 384;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
@@ -78,12 +80,16 @@ impl Page {
                 replaced = entry.place;
             }
         }
-        let session = encode_session(session);
-        let mut record = Vec::with_capacity(self.record.len() - replaced.len() + HEAD_BYTES + session.len());
+        let kept = self.record.len() - replaced.len();
+        let mut record = Vec::with_capacity(kept + HEAD_BYTES + USUAL_SESSION_BYTES);
         record.extend_from_slice(&self.record[..replaced.start]);
         record.extend_from_slice(&self.record[replaced.end..]);
-        record::append(&(number, session.len()), &mut record);
-        record.extend_from_slice(&session);
+        write_session(session, &mut record);
+        // The length is known when the session is written, so both are written behind it and then moved before it.
+        let end = record.len();
+        record::append(&(number, end - kept), &mut record);
+        let head = record.len() - end;
+        record[kept..].rotate_right(head);
         Ok(Self { record })
     }
 
@@ -178,7 +184,9 @@ mod tests {
         }
         let fault = |record| Page::read(record).unwrap_err().fault;
         assert_eq!(fault(vec![255, 1]), Fault::Newer { found: 255, newest: 2 });
-        assert_eq!(fault(encode_session(&session(1))), Fault::Older { found: 1, oldest: 2 });
+        let mut one_session = Vec::new();
+        write_session(&session(1), &mut one_session);
+        assert_eq!(fault(one_session), Fault::Older { found: 1, oldest: 2 });
         assert_eq!(fault(Vec::new()), Fault::Empty);
     }
 }

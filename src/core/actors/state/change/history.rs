@@ -104,7 +104,7 @@ impl Change<'_> {
 
     /// A page after everything handed in and after this change.
     fn page(&self, number: u64) -> Result<Cow<'_, Page>, StoreError> {
-        match self.pages.get(&number).or_else(|| self.loaded.pages.get(number)) {
+        match self.pages.get(number).or_else(|| self.loaded.pages.get(number)) {
             Some(page) => Ok(Cow::Borrowed(page)),
             None => self.records.page(self.key, number).map(Cow::Owned),
         }

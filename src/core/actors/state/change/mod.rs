@@ -6,6 +6,7 @@ mod history;
 use std::collections::BTreeMap;
 
 use super::loaded::{Committed, Loaded};
+use super::page_list::PageList;
 use super::recent::DeploymentUpdate;
 use super::records::Records;
 use crate::actors::keys;
@@ -24,7 +25,7 @@ pub struct Change<'a> {
     loaded: &'a Loaded,
     batch: Batch,
     /// Changed pages of the history.
-    pages: BTreeMap<u64, Page>,
+    pages: PageList<Page>,
     keeping: Keeping,
     /// Changes to deployments besides their records.
     updates: BTreeMap<DeploymentId, DeploymentUpdate>,
@@ -34,7 +35,7 @@ pub struct Change<'a> {
 
 impl<'a> Change<'a> {
     pub fn new(records: &'a Records, key: &'a EnvironmentKey, loaded: &'a Loaded) -> Self {
-        let (batch, pages, keeping) = (Batch::with_room(), BTreeMap::new(), loaded.keeping);
+        let (batch, pages, keeping) = (Batch::with_room(), PageList::default(), loaded.keeping);
         Self { records, key, loaded, batch, pages, keeping, updates: BTreeMap::new(), trim_on: false }
     }
 
@@ -107,10 +108,10 @@ impl<'a> Change<'a> {
     /// Hands the batch to the store, unless it is empty.
     pub fn commit(self) -> Result<Committed, StoreError> {
         let Self { records, key, loaded, mut batch, pages, keeping, updates, trim_on } = self;
-        for (number, page) in &pages {
+        for (number, page) in pages.iter() {
             match page.record() {
-                Some(record) => batch.put(keys::page(key, *number), record),
-                None => batch.delete(keys::page(key, *number)),
+                Some(record) => batch.put(keys::page(key, number), record),
+                None => batch.delete(keys::page(key, number)),
             }
         }
         let sequence = if batch.is_empty() { loaded.handed_in } else { records.store().commit(batch)? };
