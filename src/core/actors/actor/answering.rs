@@ -2,9 +2,9 @@
 
 use actix::prelude::*;
 
-use super::EnvironmentActor;
 use super::messages::{Ask, AskClaim, Attach, Leave, Nudge};
 use super::settling::Executed;
+use super::{ActorLinks, EnvironmentActor};
 use crate::actors::services::clients::ClaimOutcome;
 use crate::actors::services::signals::Signal;
 use crate::domain::{ClaimReply, Command, HandOver, Initiator};
@@ -96,19 +96,17 @@ impl EnvironmentActor {
         };
         match self.execute(command, by.as_ref(), record) {
             Ok(Executed { reply: outcome, settlement }) => {
-                let granted = C::grants(&outcome);
-                let undelivered = granted.map(|session| Signal::Undelivered { session, keyed: keyed.is_some() });
-                let links = self.links.clone();
-                self.settle(settlement, context, move || {
+                self.settle(settlement, context, move |links| {
+                    let (granted, has_key) = (C::grants(&outcome), keyed.is_some());
                     drop(keyed);
                     if reply.send(Ok(outcome)).is_err()
-                        && let Some(undelivered) = undelivered
+                        && let Some(session) = granted
                     {
-                        links.services.signal(&links.key, undelivered);
+                        links.services.signal(&links.key, Signal::Undelivered { session, keyed: has_key });
                     }
                 });
             }
-            Err(failure) => self.refuse(context, move || {
+            Err(failure) => self.refuse(context, move |_| {
                 drop(keyed);
                 reply.send(Err(failure)).ok();
             }),
@@ -132,7 +130,7 @@ impl EnvironmentActor {
         let by = Initiator { person: claim.request.user.clone(), via: claim.via.clone() };
         let Executed { reply, settlement } = match self.execute(claim, Some(&by), record) {
             Ok(executed) => executed,
-            Err(failure) => return self.refuse(context, move || client.refuse(failure)),
+            Err(failure) => return self.refuse(context, move |_| client.refuse(failure)),
         };
         let queued = matches!(reply, ClaimReply::Queued { .. });
         if queued {
@@ -140,18 +138,18 @@ impl EnvironmentActor {
             self.services().waiters.keep(ticket, client.place.take());
         }
         if let ClaimReply::Refused(rejection) = reply {
-            return self.settle(settlement, context, move || client.refuse(rejection));
+            return self.settle(settlement, context, move |_| client.refuse(rejection));
         }
         match ClaimOutcome::of(reply, &links.key).filter(|_| !(queued && hold)) {
-            Some(outcome) => self.settle(settlement, context, move || links.services.deliver(client, outcome)),
+            Some(outcome) => self.settle(settlement, context, move |links| links.services.deliver(client, outcome)),
             None => {
                 self.held.insert(ticket, client);
-                self.settle(settlement, context, || {});
+                self.settle(settlement, context, |_| {});
             }
         }
     }
 
-    fn refuse(&mut self, context: &mut Context<Self>, answer: impl FnOnce() + 'static) {
+    fn refuse(&mut self, context: &mut Context<Self>, answer: impl FnOnce(&ActorLinks) + 'static) {
         // A refusal also describes a state, and that state could still be lost.
         self.when_settled(answer);
         if self.loaded.is_err() {
@@ -160,10 +158,10 @@ impl EnvironmentActor {
     }
 
     /// Answers when everything handed in so far is durable.
-    pub(super) fn when_settled(&self, answer: impl FnOnce() + 'static) {
+    pub(super) fn when_settled(&self, answer: impl FnOnce(&ActorLinks) + 'static) {
         match &self.loaded {
             Ok(loaded) if !self.links.has_settled(loaded.handed_in) => self.when_durable(loaded.handed_in, answer),
-            Ok(_) | Err(_) => answer(),
+            Ok(_) | Err(_) => answer(&self.links),
         }
     }
 

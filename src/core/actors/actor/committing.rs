@@ -104,7 +104,7 @@ impl EnvironmentActor {
             let ticket = granted.waiter.ticket;
             let client = if granted.outsider { pool.granted(ticket) } else { self.held.remove(&ticket) };
             services.waiters.forget(&granted.waiter);
-            Granted { ticket, client, session: granted.session, outsider: granted.outsider }
+            Box::new(Granted { ticket, client, session: granted.session, outsider: granted.outsider })
         });
         // Somebody may have released a queued session whose client still waits on its connection.
         let client_of = |session: &Arc<Session>| match session.id.origin {
@@ -180,6 +180,6 @@ impl Handler<Trim> for EnvironmentActor {
         change.put_environment(&next);
         let Ok(committed) = change.commit() else { return };
         let settlement = self.accept(next, Outcome::default(), committed, now);
-        self.settle(settlement, context, || {});
+        self.settle(settlement, context, |_| {});
     }
 }

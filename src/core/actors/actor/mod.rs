@@ -66,9 +66,9 @@ impl ActorLinks {
 
     /// Shows readers a state that has been durable since `sequence`. The view first: whoever turns on the index reads the
     /// views afterwards.
-    fn publish(&self, environment: Arc<Environment>, sequence: Sequence) {
+    fn publish(&self, environment: &Arc<Environment>, sequence: Sequence) {
         self.view.publish(environment.clone(), sequence);
-        self.session_index.published(&self.key, &environment, sequence);
+        self.session_index.published(&self.key, environment, sequence);
     }
 }
 
@@ -102,7 +102,7 @@ impl Actor for EnvironmentActor {
             Ok((stored, settled)) => {
                 let ActorLinks { key, services, .. } = &*actor.links;
                 let loaded = Loaded::new(stored, settled, services.tick());
-                actor.links.publish(loaded.environment.clone(), settled);
+                actor.links.publish(&loaded.environment, settled);
                 services.records.queue_loaded(key);
                 services.waiters.joined(loaded.environment.queue.len());
                 actor.loaded = Ok(loaded);

@@ -7,7 +7,8 @@ use actix::prelude::*;
 use super::messages::Trim;
 use super::{ActorLinks, EnvironmentActor};
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
-use crate::domain::{DeploymentId, Effect, Environment, Rejection, Session, SessionId, Ticket};
+use crate::actors::state::loaded::ChangedSessions;
+use crate::domain::{DeploymentId, Effect, Environment, Rejection, Session, Ticket};
 use crate::store::Sequence;
 
 /// A command that was decided and handed in.
@@ -20,10 +21,11 @@ pub struct Executed<R> {
 pub struct Settlement {
     pub sequence: Sequence,
     pub view: Option<Arc<Environment>>,
-    pub sessions: Vec<SessionId>,
+    pub sessions: ChangedSessions,
     pub deployments: Vec<DeploymentId>,
     pub effects: Vec<Effect>,
-    pub granted: Option<Granted>,
+    /// In a box, since it is large and most settlements have none.
+    pub granted: Option<Box<Granted>>,
     /// Clients that waited on their connection under a session that has ended.
     pub sent_away: Vec<(HeldClient, Arc<Session>)>,
     pub trim_on: bool,
@@ -44,20 +46,19 @@ impl EnvironmentActor {
         &mut self,
         settlement: Settlement,
         context: &mut Context<Self>,
-        answer: impl FnOnce() + 'static,
+        answer: impl FnOnce(&ActorLinks) + 'static,
     ) {
         let sequence = settlement.sequence;
         let trim_on = settlement.trim_on.then(|| context.address());
-        let links = self.links.clone();
-        let already_durable = links.has_settled(sequence);
-        let settle = move || {
+        let already_durable = self.links.has_settled(sequence);
+        let settle = move |links: &ActorLinks| {
             match &settlement.view {
-                Some(view) => links.publish(view.clone(), sequence),
+                Some(view) => links.publish(view, sequence),
                 None if already_durable => {}
                 None => links.view.settle(sequence),
             }
-            settlement.happen(&links);
-            answer();
+            settlement.happen(links);
+            answer(links);
             // A long history is dropped piece by piece, each when the last is durable, so that it does not crowd out
             // other work. A full mailbox has more urgent things in it; the next commit trims on.
             if let Some(actor) = trim_on {
@@ -65,7 +66,7 @@ impl EnvironmentActor {
             }
         };
         if already_durable {
-            settle();
+            settle(&self.links);
         } else {
             self.when_durable(sequence, settle);
         }
@@ -74,12 +75,12 @@ impl EnvironmentActor {
 
 impl EnvironmentActor {
     /// Runs `settle` when the store is durable up to `sequence`, and after every settlement of this environment that waits.
-    pub(super) fn when_durable(&self, sequence: Sequence, settle: impl FnOnce() + 'static) {
+    pub(super) fn when_durable(&self, sequence: Sequence, settle: impl FnOnce(&ActorLinks) + 'static) {
         let links = self.links.clone();
         links.pending.update(|pending| pending + 1);
         let in_turn = move || {
             links.pending.update(|pending| pending - 1);
-            settle();
+            settle(&links);
         };
         self.services().settlements.when_durable(sequence, Box::new(in_turn));
     }
@@ -96,7 +97,7 @@ impl Settlement {
             services.watchers.environments.changed(key);
         }
         for session in self.sessions {
-            services.watchers.sessions.changed(&session.seed);
+            services.watchers.sessions.changed(&session);
         }
         for deployment in self.deployments {
             services.watchers.deployments.changed(&deployment);
@@ -107,7 +108,9 @@ impl Settlement {
         for (client, session) in self.sent_away {
             client.refuse(Rejection::SessionEnded { session });
         }
-        if let Some(Granted { client: Some(client), session, .. }) = self.granted {
+        if let Some(granted) = self.granted
+            && let Granted { client: Some(client), session, .. } = *granted
+        {
             services.deliver(client, ClaimOutcome::Granted { environment: key.clone(), session });
         }
     }

@@ -65,7 +65,7 @@ impl EnvironmentActor {
     pub(super) fn perform<C: Command>(&mut self, command: C, context: &mut Context<Self>) -> bool {
         match self.execute(command, None, |_, _, _| {}) {
             Ok(Executed { settlement, .. }) => {
-                self.settle(settlement, context, || {});
+                self.settle(settlement, context, |_| {});
                 true
             }
             Err(Failure::Store(error)) => {
@@ -91,7 +91,7 @@ impl EnvironmentActor {
                 if let Ok(loaded) = &mut self.loaded {
                     loaded.queue_due = queue_due;
                 }
-                self.settle(settlement, context, || {});
+                self.settle(settlement, context, |_| {});
                 // `disarmed` has cleared the time of their next try.
                 if !self.undone.is_empty() {
                     self.retry();
@@ -139,7 +139,7 @@ impl EnvironmentActor {
         match self.execute(StopWaiting { ticket }, None, |_, _, _| {}) {
             Ok(Executed { reply, settlement }) => {
                 let client = self.held.remove(&ticket);
-                self.settle(settlement, context, move || {
+                self.settle(settlement, context, move |_| {
                     if let (Some(client), Some(rejection)) = (client, reply) {
                         client.refuse(rejection);
                     }
@@ -167,13 +167,11 @@ impl EnvironmentActor {
         let record = |_: &(), batch: &mut _, now| client.record(batch, &outcome, now);
         match self.execute(MakeKnown { ticket }, None, record) {
             Ok(Executed { settlement, .. }) => {
-                let links = self.links.clone();
-                self.settle(settlement, context, move || links.services.deliver(client, outcome));
+                self.settle(settlement, context, move |links| links.services.deliver(client, outcome));
             }
             // Its key has led to the session since it was queued, so this answer is true whether it is stored or not.
             Err(Failure::Store(_)) if client.keyed.is_some() => {
-                let links = self.links.clone();
-                self.when_settled(move || links.services.deliver(client, outcome));
+                self.when_settled(move |links| links.services.deliver(client, outcome));
             }
             Err(failure) => {
                 client.refuse(failure);

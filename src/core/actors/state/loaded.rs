@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::page_list::PageList;
 use super::recent::{DeploymentUpdate, RecentDepartures, RecentDeployments, RecentPages};
 use super::records::Records;
 use crate::actors::stored::{Keeping, Page, StoredEnvironment};
 use crate::domain::{
-    ASK_WITHIN_MILLIS, DeploymentId, EndedDeployment, Environment, EnvironmentKey, Now, Outcome, Session, SessionId,
-    Tick,
+    ASK_WITHIN_MILLIS, DeploymentId, EndedDeployment, Environment, EnvironmentKey, IdSeed, Now, Outcome, Session,
+    SessionId, Tick,
 };
 use crate::store::{Sequence, StoreError};
 
@@ -42,11 +44,14 @@ pub struct Committed {
     pub trim_on: bool,
 }
 
+/// The seeds of their ids: a command changes one session, and a force-claim two.
+pub type ChangedSessions = SmallVec<[IdSeed; 2]>;
+
 /// What a decision changed for readers.
 pub struct Advance {
     /// The new state, if readers see a difference.
     pub view: Option<Arc<Environment>>,
-    pub sessions: Vec<SessionId>,
+    pub sessions: ChangedSessions,
     pub deployments: Vec<DeploymentId>,
     pub was_held_back: bool,
 }
@@ -88,11 +93,11 @@ impl Loaded {
         let Committed { sequence, pages, keeping, deployments: updates, trim_on: _ } = committed;
         let before = std::mem::replace(&mut self.environment, next);
         let next = &self.environment;
-        let mut sessions: Vec<_> = ended.iter().chain(&left).map(|session| session.id).collect();
+        let mut sessions: ChangedSessions = ended.iter().chain(&left).map(|session| session.id.seed).collect();
         if let Some(lock) = &next.lock
             && before.lock.as_ref().is_none_or(|old| (old.id, old.revision) != (lock.id, lock.revision))
         {
-            sessions.push(lock.id);
+            sessions.push(lock.id.seed);
         }
         let moved = before.revision != next.revision || enqueued.is_some() || !dequeued.is_empty();
         self.has_wake_record = expires(next);
