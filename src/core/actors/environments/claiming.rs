@@ -10,7 +10,7 @@ use crate::actors::actor::messages::{AskClaim, Attach};
 use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::actors::services::signals::Signal;
-use crate::actors::services::waiters::{KeptPlace, QueueKey};
+use crate::actors::services::waiters::{KeptPlace, QueueRef};
 use crate::actors::services::waiting_places::WaitingPlace;
 use crate::actors::time_limit;
 use crate::domain::{
@@ -46,9 +46,8 @@ impl Environments {
         patience: Patience,
         keyed: Option<Keyed<ClaimOutcome>>,
     ) -> Result<ClaimOutcome, Failure> {
-        let queue = QueueKey::Environment(key.clone());
         let send = |claim, hold, client| self.directory.send(key, AskClaim { claim, hold, client });
-        self.claim_in(queue, request, patience, keyed, send).await
+        self.claim_in(QueueRef::Environment(key), request, patience, keyed, send).await
     }
 
     /// Claims any environment of the pipeline that has these labels, in the same way.
@@ -64,13 +63,13 @@ impl Environments {
         pool.learn(services).await?;
         let labels = Arc::new(labels);
         let join = |claim, hold, client| pool.join(services, ClaimAny { claim, labels, hold }, client);
-        self.claim_in(QueueKey::Pool(pipeline.clone()), request, patience, keyed, join).await
+        self.claim_in(QueueRef::Pool(pipeline), request, patience, keyed, join).await
     }
 
     /// `send` hands the claim to the queue; its second argument says whether the caller waits on its connection.
     async fn claim_in(
         &self,
-        queue: QueueKey,
+        queue: QueueRef<'_>,
         request: ClaimRequest,
         patience: Patience,
         keyed: Option<Keyed<ClaimOutcome>>,
@@ -80,7 +79,7 @@ impl Environments {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
-        let place = patience.waits().then(|| self.place(&queue));
+        let place = patience.waits().then(|| self.place(queue));
         let (place, refused) = match place.transpose() {
             Ok(place) => (place, None),
             Err(refused) => (None, Some(refused)),
@@ -124,17 +123,18 @@ impl Environments {
         if fingerprint != keyed.pending.fingerprint().0 {
             return Resumed::Outcome(Err(Failure::KeyReused));
         }
-        let place = self.place(&queue).ok();
-        let (client, call) = self.call(queue.clone(), ticket, Some(keyed), place);
-        let attached = match &queue {
-            QueueKey::Environment(key) => {
+        let queue = queue.borrowed();
+        let place = self.place(queue).ok();
+        let (client, call) = self.call(queue, ticket, Some(keyed), place);
+        let attached = match queue {
+            QueueRef::Environment(key) => {
                 let (reply, attached) = oneshot::channel();
                 match self.directory.send(key, Attach { ticket, client, reply }) {
                     Ok(()) => attached.await.unwrap_or(Err(None)),
                     Err(failure) => return Resumed::Outcome(Err(call.defused(failure))),
                 }
             }
-            QueueKey::Pool(pipeline) => self.directory.pools.get(pipeline).attach(self.services(), ticket, client),
+            QueueRef::Pool(pipeline) => self.directory.pools.get(pipeline).attach(self.services(), ticket, client),
         };
         match attached {
             Ok(()) => Resumed::Outcome(call.wait(patience).await),
@@ -148,7 +148,7 @@ impl Environments {
     }
 
     /// A place in the name of the caller.
-    fn place(&self, queue: &QueueKey) -> Result<WaitingPlace, Failure> {
+    fn place(&self, queue: QueueRef<'_>) -> Result<WaitingPlace, Failure> {
         self.services().waiters.place(queue, self.by.as_ref().and_then(|initiator| initiator.via.as_ref()))
     }
 
@@ -169,16 +169,16 @@ impl Environments {
         Claim { request, seed: entropy::id_seed(), ticket, waits, known, via }
     }
 
-    fn call(
-        &self,
-        queue: QueueKey,
+    fn call<'a>(
+        &'a self,
+        queue: QueueRef<'a>,
         ticket: Ticket,
         keyed: Option<Keyed<ClaimOutcome>>,
         place: Option<WaitingPlace>,
-    ) -> (HeldClient, Call) {
+    ) -> (HeldClient, Call<'a>) {
         let (reply, answers) = oneshot::channel();
         let has_key = keyed.is_some();
-        let call = Call { environments: self.clone(), queue, ticket, has_key, answers: Some(answers) };
+        let call = Call { environments: self, queue, ticket, has_key, answers: Some(answers) };
         (HeldClient { reply, keyed, place }, call)
     }
 }
@@ -190,15 +190,15 @@ enum Resumed {
 }
 
 /// A claim under way. It withdraws when dropped before its answer has come.
-struct Call {
-    environments: Environments,
-    queue: QueueKey,
+struct Call<'a> {
+    environments: &'a Environments,
+    queue: QueueRef<'a>,
     ticket: Ticket,
     has_key: bool,
     answers: Option<Answers>,
 }
 
-impl Call {
+impl Call<'_> {
     async fn wait(mut self, patience: Patience) -> Result<ClaimOutcome, Failure> {
         if !patience.wait.is_zero() {
             let closing = tokio::select! {
@@ -229,9 +229,9 @@ impl Call {
     /// It has waited long enough: the actor or pool with its place answers it now.
     fn give_up(&self) {
         let (services, pools) = (self.environments.services(), &self.environments.directory.pools);
-        match &self.queue {
-            QueueKey::Environment(key) => _ = services.signal(key, Signal::WaitedEnough(self.ticket)),
-            QueueKey::Pool(pipeline) => pools.get(pipeline).give_up(services, self.ticket),
+        match self.queue {
+            QueueRef::Environment(key) => _ = services.signal(key, Signal::WaitedEnough(self.ticket)),
+            QueueRef::Pool(pipeline) => pools.get(pipeline).give_up(services, self.ticket),
         }
     }
 
@@ -253,7 +253,7 @@ async fn answer(answers: &mut Option<Answers>) -> Result<ClaimOutcome, Failure> 
     }
 }
 
-impl Drop for Call {
+impl Drop for Call<'_> {
     fn drop(&mut self) {
         let Some(mut answers) = self.answers.take() else { return };
         let (services, pools) = (self.environments.services(), &self.environments.directory.pools);
@@ -263,9 +263,9 @@ impl Drop for Call {
                 services.signal(&environment, Signal::Undelivered { session: session.id, keyed: self.has_key });
             }
             Ok(_) => {}
-            Err(_) => match &self.queue {
-                QueueKey::Environment(key) => _ = services.signal(key, Signal::HungUp(self.ticket)),
-                QueueKey::Pool(pipeline) => pools.get(pipeline).hang_up(services, self.ticket),
+            Err(_) => match self.queue {
+                QueueRef::Environment(key) => _ = services.signal(key, Signal::HungUp(self.ticket)),
+                QueueRef::Pool(pipeline) => pools.get(pipeline).hang_up(services, self.ticket),
             },
         }
     }

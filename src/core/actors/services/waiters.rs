@@ -44,7 +44,23 @@ pub enum QueueKey {
     Pool(PipelineKey),
 }
 
+/// The same, borrowed: a claim that does not wait needs no key of its own.
+#[derive(Debug, Clone, Copy)]
+pub enum QueueRef<'a> {
+    Environment(&'a EnvironmentKey),
+    Pool(&'a PipelineKey),
+}
+
 impl QueueKey {
+    pub fn borrowed(&self) -> QueueRef<'_> {
+        match self {
+            Self::Environment(key) => QueueRef::Environment(key),
+            Self::Pool(pipeline) => QueueRef::Pool(pipeline),
+        }
+    }
+}
+
+impl QueueRef<'_> {
     fn organization(&self) -> &Identifier {
         match self {
             Self::Environment(key) => &key.pipeline.organization,
@@ -85,7 +101,7 @@ impl WaiterRegistry {
     }
 
     /// A place for a claim that may have to wait.
-    pub fn place(&self, queue: &QueueKey, via: Option<&RequestRef>) -> Result<WaitingPlace, Failure> {
+    pub fn place(&self, queue: QueueRef<'_>, via: Option<&RequestRef>) -> Result<WaitingPlace, Failure> {
         self.places.take(queue.organization(), via)
     }
 
@@ -100,7 +116,7 @@ impl WaiterRegistry {
             }
             KeptBy::Polling => {
                 self.start_polling(waiter.ticket, self.started);
-                self.keep(waiter.ticket, self.place(&queue, waiter.via.as_ref()).ok());
+                self.keep(waiter.ticket, self.place(queue.borrowed(), waiter.via.as_ref()).ok());
             }
         }
     }
