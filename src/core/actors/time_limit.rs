@@ -44,8 +44,12 @@ pub async fn within<F: Future>(limit: Duration, answer: F) -> Result<F::Output, 
         if let Poll::Ready(answer) = answer.as_mut().poll(context) {
             return Poll::Ready(Ok(answer));
         }
-        let place = place.get_or_insert_with(|| Place::new(limit, context));
-        if place.is_past(context) { Poll::Ready(Err(Elapsed)) } else { Poll::Pending }
+        match &place {
+            None => place = Some(Place::new(limit, context)),
+            Some(place) if place.is_past(context) => return Poll::Ready(Err(Elapsed)),
+            Some(_) => {}
+        }
+        Poll::Pending
     })
     .await
 }
