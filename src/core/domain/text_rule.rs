@@ -41,7 +41,7 @@ pub enum Reserved {
 pub struct CharClass {
     text: &'static str,
     /// Which of the characters up to `\u00ff` are in it.
-    low: [u128; 2],
+    low: [u64; 4],
     /// Whether all characters above are.
     high: bool,
 }
@@ -164,7 +164,7 @@ impl CharClass {
     pub const fn new(text: &'static str) -> Self {
         let bytes = text.as_bytes();
         let inverted = !bytes.is_empty() && bytes[0] == b'^';
-        let mut low = [0_u128; 2];
+        let mut low = [0_u64; 4];
         let mut at = if inverted { 1 } else { 0 };
         while at < bytes.len() {
             let (first, after) = read_character(bytes, at);
@@ -176,20 +176,20 @@ impl CharClass {
             assert!(first <= last, "a range goes upward");
             let mut code = first as usize;
             while code <= last as usize {
-                low[code / 128] |= 1 << (code % 128);
+                low[code / 64] |= 1 << (code % 64);
                 code += 1;
             }
             at = after;
         }
         if inverted {
-            low = [!low[0], !low[1]];
+            low = [!low[0], !low[1], !low[2], !low[3]];
         }
         Self { text, low, high: inverted }
     }
 
     pub const fn contains(&self, character: char) -> bool {
         let code = character as usize;
-        if code < 256 { self.low[code / 128] >> (code % 128) & 1 == 1 } else { self.high }
+        if code < 256 { self.low[code / 64] >> (code % 64) & 1 == 1 } else { self.high }
     }
 }
 
