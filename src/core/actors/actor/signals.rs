@@ -24,9 +24,13 @@ impl EnvironmentActor {
         if self.loaded.is_err() {
             return self.drop_signals();
         }
+        let signals = self.links.inbox.take_signals();
+        if signals.is_empty() && self.undone.is_empty() {
+            return;
+        }
         let mut gone = Vec::new();
         let undone = std::mem::take(&mut self.undone);
-        for signal in undone.into_iter().chain(self.links.inbox.take_signals()) {
+        for signal in undone.into_iter().chain(signals) {
             match signal {
                 Signal::HungUp(ticket) => gone.push(ticket),
                 Signal::WaitedEnough(ticket) => self.stop_waiting(ticket, context),
