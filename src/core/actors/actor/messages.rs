@@ -37,7 +37,7 @@ pub struct Attach {
     pub ticket: Ticket,
     pub client: HeldClient,
     /// Gives the key back if there is no such place.
-    pub reply: oneshot::Sender<Result<(), Option<Keyed<ClaimOutcome>>>>,
+    pub reply: oneshot::Sender<Result<(), Option<Box<Keyed<ClaimOutcome>>>>>,
 }
 
 /// Read your signals.

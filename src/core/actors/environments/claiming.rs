@@ -75,7 +75,7 @@ impl Environments {
         keyed: Option<Keyed<ClaimOutcome>>,
         send: impl FnOnce(Claim, bool, HeldClient) -> Result<(), Failure>,
     ) -> Result<ClaimOutcome, Failure> {
-        let keyed = match self.resume(keyed, patience).await {
+        let keyed = match self.resume(keyed.map(Box::new), patience).await {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
@@ -86,7 +86,7 @@ impl Environments {
         };
         // Without a place it does not wait, and still gets a lock that is free.
         let patience = if refused.is_some() { Patience::NONE } else { patience };
-        let claim = self.new_claim(request, patience, keyed.as_ref());
+        let claim = self.new_claim(request, patience, keyed.as_deref());
         let (client, call) = self.call(queue, claim.ticket, keyed, place);
         let outcome = match send(claim, !patience.wait.is_zero(), client) {
             Ok(()) => call.wait(patience).await,
@@ -116,7 +116,7 @@ impl Environments {
     }
 
     /// Attaches a client that comes back with its key after a restart to its kept place in the queue.
-    async fn resume(&self, keyed: Option<Keyed<ClaimOutcome>>, patience: Patience) -> Resumed {
+    async fn resume(&self, keyed: Option<Box<Keyed<ClaimOutcome>>>, patience: Patience) -> Resumed {
         let Some(keyed) = keyed else { return Resumed::Anew(None) };
         let kept = self.services().waiters.kept_place(keyed.pending.record_key());
         let Some(KeptPlace { queue, ticket, fingerprint }) = kept else { return Resumed::Anew(Some(keyed)) };
@@ -173,7 +173,7 @@ impl Environments {
         &'a self,
         queue: QueueRef<'a>,
         ticket: Ticket,
-        keyed: Option<Keyed<ClaimOutcome>>,
+        keyed: Option<Box<Keyed<ClaimOutcome>>>,
         place: Option<WaitingPlace>,
     ) -> (HeldClient, Call<'a>) {
         let (reply, answers) = oneshot::channel();
@@ -186,7 +186,7 @@ impl Environments {
 enum Resumed {
     Outcome(Result<ClaimOutcome, Failure>),
     /// No place is kept for it.
-    Anew(Option<Keyed<ClaimOutcome>>),
+    Anew(Option<Box<Keyed<ClaimOutcome>>>),
 }
 
 /// A claim under way. It withdraws when dropped before its answer has come.

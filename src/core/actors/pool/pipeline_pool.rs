@@ -209,7 +209,7 @@ impl PipelinePool {
         services: &Arc<Services>,
         ticket: Ticket,
         client: HeldClient,
-    ) -> Result<(), Option<Keyed<ClaimOutcome>>> {
+    ) -> Result<(), Option<Box<Keyed<ClaimOutcome>>>> {
         let mut inner = self.inner.lock();
         if inner.pool.get(ticket).is_none() {
             return Err(client.keyed);

@@ -60,7 +60,8 @@ impl<R> Keyed<R> {
 /// A client that holds its connection open until its turn comes.
 pub struct HeldClient {
     pub reply: oneshot::Sender<Result<ClaimOutcome, Failure>>,
-    pub keyed: Option<Keyed<ClaimOutcome>>,
+    /// In a box, since it is large and most claims have none.
+    pub keyed: Option<Box<Keyed<ClaimOutcome>>>,
     /// Its place among all claims that wait, unless it does not wait.
     pub place: Option<WaitingPlace>,
 }
