@@ -15,7 +15,7 @@ pub struct Decision<'a> {
     pub(super) now: Now,
     pub(super) next: &'a mut Environment,
     pub(super) surroundings: &'a mut dyn Surroundings,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: &'a mut Outcome,
     touched: bool,
 }
 
@@ -53,18 +53,22 @@ pub struct GrantedWaiter {
     pub outsider: bool,
 }
 
-/// The result of a command. Becomes durable as a whole or not at all.
+/// The result of a command. Becomes durable together with its [`Outcome`] or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition<Reply> {
     pub next: Arc<Environment>,
-    pub outcome: Outcome,
     pub reply: Reply,
 }
 
 impl<'a> Decision<'a> {
-    /// `next` is still as the environment was.
-    pub(super) fn new(next: &'a mut Environment, now: Now, surroundings: &'a mut dyn Surroundings) -> Self {
-        Self { now, next, surroundings, outcome: Outcome::default(), touched: false }
+    /// `next` is still as the environment was, and `outcome` is empty.
+    pub(super) fn new(
+        next: &'a mut Environment,
+        outcome: &'a mut Outcome,
+        now: Now,
+        surroundings: &'a mut dyn Surroundings,
+    ) -> Self {
+        Self { now, next, surroundings, outcome, touched: false }
     }
 
     /// The environment itself changes, not only its queue.
@@ -79,7 +83,7 @@ impl<'a> Decision<'a> {
     pub(super) fn context(&mut self) -> ChangeContext<'_> {
         ChangeContext {
             at: self.now.at,
-            outcome: &mut self.outcome,
+            outcome: &mut *self.outcome,
             surroundings: &mut *self.surroundings,
             configuration: &self.next.configuration,
             last: &mut self.next.last_deployment,

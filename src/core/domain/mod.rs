@@ -121,22 +121,23 @@ pub trait Command: Send + 'static {
     fn complete(_reply: &mut Self::Reply, _next: &Environment) {}
 }
 
-/// The only way a command changes an environment.
+/// The only way a command changes an environment. The outcome is empty before; if the command is refused, it is to be
+/// dropped. The caller has the place for it, since it is large: it would be copied several times on its way back.
 pub fn decide<C: Command>(
     environment: &Arc<Environment>,
     command: C,
     now: Now,
     surroundings: &mut dyn Surroundings,
+    outcome: &mut Outcome,
 ) -> Result<Transition<C::Reply>, Rejection> {
     // A copy, changed in the place where it stays: it is large.
     let mut next = environment.clone();
-    let mut decision = Decision::new(Arc::make_mut(&mut next), now, surroundings);
+    let mut decision = Decision::new(Arc::make_mut(&mut next), outcome, now, surroundings);
     let mut reply = command.decide(&mut decision)?;
     queue::hand_over(&mut decision, None);
     deploy::advance(&mut decision);
-    let outcome = decision.outcome;
     C::complete(&mut reply, &next);
     debug_assert_eq!(invariants::check(&next), Ok(()));
     debug_assert_eq!(invariants::check_step(environment, &next), Ok(()));
-    Ok(Transition { next, outcome, reply })
+    Ok(Transition { next, reply })
 }

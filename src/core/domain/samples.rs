@@ -133,9 +133,10 @@ impl Subject {
     /// Decides at that moment, and keeps the next state.
     pub fn run<C: Command>(&mut self, millis: i64, command: C) -> Result<(C::Reply, Outcome), Rejection> {
         let before = Arc::new(self.environment.clone());
-        let transition = decide(&before, command, at(millis), &mut self.surroundings)?;
+        let mut outcome = Outcome::default();
+        let transition = decide(&before, command, at(millis), &mut self.surroundings, &mut outcome)?;
         self.environment = Arc::unwrap_or_clone(transition.next);
-        Ok((transition.reply, transition.outcome))
+        Ok((transition.reply, outcome))
     }
 
     /// Which claim has the lock.

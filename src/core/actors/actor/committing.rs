@@ -43,11 +43,12 @@ impl EnvironmentActor {
         }
         let now = services.now();
         let mut context = DecisionContext { links: &links, held: &self.held, now: now.tick, taken: None };
-        let Transition { next, outcome, reply } = domain::decide(&loaded.environment, command, now, &mut context)?;
+        let mut outcome = Outcome::default();
+        let Transition { next, reply } = domain::decide(&loaded.environment, command, now, &mut context, &mut outcome)?;
 
         match self.hand_in(&next, &outcome, by, now, |batch| record(&reply, batch, now.at)) {
             Ok(committed) => {
-                let settlement = self.accept(next, outcome, committed, now);
+                let settlement = self.accept(next, &mut outcome, committed, now);
                 Ok(Executed { reply, settlement })
             }
             Err(error) => {
@@ -97,8 +98,8 @@ impl EnvironmentActor {
         }
     }
 
-    /// The environment is in the decided state from now on.
-    fn accept(&mut self, next: Arc<Environment>, mut outcome: Outcome, committed: Committed, now: Now) -> Settlement {
+    /// The environment is in the decided state from now on. Takes from the outcome what is still needed of it.
+    fn accept(&mut self, next: Arc<Environment>, outcome: &mut Outcome, committed: Committed, now: Now) -> Settlement {
         let ActorLinks { services, pool, view, .. } = &*self.links;
         let granted = outcome.granted.take().map(|granted| {
             let ticket = granted.waiter.ticket;
@@ -179,7 +180,7 @@ impl Handler<Trim> for EnvironmentActor {
         let Ok(()) = change.trim(&next) else { return };
         change.put_environment(&next);
         let Ok(committed) = change.commit() else { return };
-        let settlement = self.accept(next, Outcome::default(), committed, now);
+        let settlement = self.accept(next, &mut Outcome::default(), committed, now);
         self.settle(settlement, context, |_| {});
     }
 }

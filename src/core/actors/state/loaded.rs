@@ -1,6 +1,7 @@
 //! What an actor holds in memory: the environment after its last decision, durable or not.
 
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -84,7 +85,7 @@ impl Loaded {
     pub fn advance(
         &mut self,
         next: Arc<Environment>,
-        outcome: Outcome,
+        outcome: &mut Outcome,
         committed: Committed,
         now: Now,
         settled: impl Fn(Sequence) -> bool,
@@ -93,7 +94,7 @@ impl Loaded {
         let Committed { sequence, pages, keeping, deployments: updates, trim_on: _ } = committed;
         let before = std::mem::replace(&mut self.environment, next);
         let next = &self.environment;
-        let mut sessions: ChangedSessions = ended.iter().chain(&left).map(|session| session.id.seed).collect();
+        let mut sessions: ChangedSessions = ended.iter().chain(&*left).map(|session| session.id.seed).collect();
         if let Some(lock) = &next.lock
             && before.lock.as_ref().is_none_or(|old| (old.id, old.revision) != (lock.id, lock.revision))
         {
@@ -104,13 +105,13 @@ impl Loaded {
         self.has_unfinished_record = is_unfinished(next);
         self.keeping = keeping;
         self.handed_in = sequence;
-        if enqueued.is_some_and(|waiter| waiter.is_durable()) && self.queue_due.is_none() {
+        if enqueued.as_ref().is_some_and(|waiter| waiter.is_durable()) && self.queue_due.is_none() {
             self.queue_due = Some(now.tick.plus(ASK_WITHIN_MILLIS));
         }
         self.pages.advance(pages, sequence, &settled);
-        self.departures.advance(left, sequence, &settled);
+        self.departures.advance(take(left), sequence, &settled);
         let deployments = records.iter().map(|record| record.deployment.id).collect();
-        self.deployments.advance(records, blueprints, updates, sequence, settled);
+        self.deployments.advance(take(records), take(blueprints), updates, sequence, settled);
         let view = moved.then(|| self.environment.clone());
         Advance { view, sessions, deployments, was_held_back: before.held_back }
     }

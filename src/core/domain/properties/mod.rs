@@ -107,15 +107,16 @@ impl World {
         }
         let before = Arc::new(self.environment.clone());
         let first = self.first_in_line();
-        let transition = decide(&before, command, self.now, &mut self.clients)?;
+        let mut outcome = Outcome::default();
+        let transition = decide(&before, command, self.now, &mut self.clients, &mut outcome)?;
         assert_eq!(invariants::check(&transition.next), Ok(()));
         assert_eq!(invariants::check_step(&before, &transition.next), Ok(()));
-        self.check_queue(&before.queue, &transition.next.queue, &transition.outcome);
-        let granted = transition.outcome.granted.as_ref();
+        self.check_queue(&before.queue, &transition.next.queue, &outcome);
+        let granted = outcome.granted.as_ref();
         assert!(granted.is_none_or(|granted| self.clients.is_there(&granted.waiter)), "it was granted to nobody");
-        self.write_down(&transition.outcome);
+        self.write_down(&outcome);
         self.environment = Arc::unwrap_or_clone(transition.next);
-        self.check_grant(&before, first, &transition.outcome);
+        self.check_grant(&before, first, &outcome);
         self.check_sessions();
         Ok(transition.reply)
     }

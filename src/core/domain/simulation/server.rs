@@ -73,7 +73,8 @@ impl World {
             requests: &self.requests,
             last_number: &mut server.last_number,
         };
-        let Transition { next, outcome, reply } = decide(&before, command, self.now, &mut surroundings)?;
+        let mut outcome = Outcome::default();
+        let Transition { next, reply } = decide(&before, command, self.now, &mut surroundings, &mut outcome)?;
         self.check_decision(index, &before, &next, &outcome, cause);
 
         let holder = next.lock.as_deref().filter(|holder| before.lock.as_ref().map(|lock| lock.id) != Some(holder.id));

@@ -141,11 +141,12 @@ impl Harness {
         let mut surroundings =
             TestSurroundings { pool: &mut self.pool, presence: &self.presence, numbers: &mut self.numbers };
         let before = Arc::new(self.environments[room].clone());
-        let transition = decide(&before, command, self.now, &mut surroundings)?;
+        let mut outcome = Outcome::default();
+        let transition = decide(&before, command, self.now, &mut surroundings, &mut outcome)?;
         let next = Arc::unwrap_or_clone(transition.next);
         self.pool.report(&self.names[room], next.availability());
         self.environments[room] = next;
-        Ok((transition.reply, transition.outcome))
+        Ok((transition.reply, outcome))
     }
 
     fn play(&mut self, step: Step) {
