@@ -174,7 +174,7 @@ fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session
     let session = next.lock.insert(Arc::new(session));
     if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {
         let session = Arc::make_mut(session);
-        deploy::enqueue(session, Deployment::new(DeploymentId(seed), commit, now.at), &mut decision.outcome);
+        deploy::enqueue(session, Deployment::new(DeploymentId(seed), commit, now.at), decision.outcome);
         deploy::advance(decision);
     }
     decision.next.lock.clone().expect("the lock was given a few lines above")

@@ -39,7 +39,7 @@ impl Command for Deploy {
         let holder = decision.next.lock.as_mut().map(Arc::make_mut).ok_or(Rejection::SessionNotFound)?;
         holder.renew(now);
         let id = DeploymentId(self.seed);
-        enqueue(holder, Deployment::new(id, self.commit, now.at), &mut decision.outcome);
+        enqueue(holder, Deployment::new(id, self.commit, now.at), decision.outcome);
         advance(decision);
         decision.outcome.deployment(id)
     }

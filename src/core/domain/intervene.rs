@@ -158,9 +158,9 @@ impl Command for RetryStage {
         deployment.finished_at = None;
         deployment.error = None;
         let again = StageRun { attempt: run.stages[index].attempt + 1, ..run.stages[index].clone() };
-        stages::tell(&mut decision.outcome, EventType::StageRetried, &Owner::of(holder), id, &again);
+        stages::tell(decision.outcome, EventType::StageRetried, &Owner::of(holder), id, &again);
         deployment.run = Some(Arc::new(run));
-        deploy::push(holder, deployment, &mut decision.outcome);
+        deploy::push(holder, deployment, decision.outcome);
         deploy::advance(decision);
         decision.outcome.deployment(id)
     }

@@ -19,7 +19,7 @@ pub(super) fn begin(decision: &mut Decision<'_>) {
     decision.outcome.events.push(deployment.event(EventType::DeploymentQueued, None));
     let last = LastReset { id: deployment.id, fencing_token: decision.next.fencing_token };
     decision.outcome.forgotten.extend(decision.next.last_reset.replace(last).map(|previous| previous.id));
-    stages::record(&mut deployment, &Owner::system(Some(last)), &mut decision.outcome);
+    stages::record(&mut deployment, &Owner::system(Some(last)), decision.outcome);
     decision.next.reset = Some(deployment);
     deploy::advance(decision);
 }
