@@ -1,7 +1,8 @@
-//! The head of a request: its parts in two buffers of its own, read in one pass. A head that two readers could understand
-//! differently, so that one of them takes the body for the next request, is refused.
+//! The head of a request: its parts, in buffers that the next head of the connection can use again. A head that two readers
+//! could understand differently, so that one of them takes the body for the next request, is refused.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use actix_web::http::header::HeaderName;
 use actix_web::http::{Method, Uri, Version};
@@ -24,7 +25,7 @@ pub struct Head {
     pub next: AfterAnswer,
     /// The client waits to be told that it may send the body.
     pub expects_continue: bool,
-    target: Box<str>,
+    target: String,
     path_length: usize,
 }
 
@@ -52,22 +53,36 @@ pub enum Refused {
 /// The headers of a request, as they were sent. A request has a dozen of them, so they are searched one by one.
 #[derive(Default)]
 pub struct Headers {
-    /// Name and value of each, one after the other.
-    text: Vec<u8>,
+    /// The whole head as it was sent.
+    sent: Vec<u8>,
     fields: Vec<Field>,
 }
 
-/// A header's place in the text.
-#[derive(Clone, Copy)]
+/// A header's place in what was sent.
 struct Field {
-    start: usize,
-    name_end: usize,
-    value_end: usize,
+    name: Range<usize>,
+    value: Range<usize>,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self {
+            method: Method::GET,
+            version: Version::HTTP_11,
+            headers: Headers::default(),
+            body: BodyLength::Bytes(0),
+            next: AfterAnswer::KeepAlive,
+            expects_continue: false,
+            target: String::new(),
+            path_length: 0,
+        }
+    }
 }
 
 impl Head {
-    /// The head at the beginning of these bytes, and its length; `None` if it has not come to its end.
-    pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, Refused> {
+    /// Becomes the head at the beginning of these bytes, and returns its length; `None` if it has not come to its end, which
+    /// changes nothing. A head that is refused is not to be used.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
         let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);
         let length = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
@@ -77,12 +92,32 @@ impl Head {
             Err(_) => return Err(Refused::Malformed),
         };
         let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
-        let method = method.map_err(|_| Refused::Malformed)?;
-        let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-        let (target, path_length) = read_target(parsed.path.unwrap_or_default())?;
-        let headers = Headers::of(parsed.headers.iter().map(|field| (field.name, field.value)), length);
-        let Framing { body, next, expects_continue } = Framing::of(&headers, &method, version)?;
-        Ok(Some((Self { method, version, headers, body, next, expects_continue, target, path_length }, length)))
+        self.method = method.map_err(|_| Refused::Malformed)?;
+        self.version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
+        self.read_target(parsed.path.unwrap_or_default())?;
+        self.headers.read(&bytes[..length], parsed.headers);
+        let framing = Framing::of(parsed.headers, &self.method, self.version)?;
+        Framing { body: self.body, next: self.next, expects_continue: self.expects_continue } = framing;
+        Ok(Some(length))
+    }
+
+    /// The path with its query, and the length of the path alone.
+    fn read_target(&mut self, target: &str) -> Result<(), Refused> {
+        let is_plain = target.starts_with('/') && target.len() <= PLAIN_TARGET_MAX && are_plain(target.as_bytes());
+        self.target.clear();
+        if is_plain {
+            self.target.push_str(target);
+        } else {
+            self.target.push_str(&read_unusual_target(target)?);
+        }
+        self.path_length = memchr::memchr(b'?', self.target.as_bytes()).unwrap_or(self.target.len());
+        Ok(())
+    }
+
+    /// The size of its buffers.
+    pub fn capacity(&self) -> usize {
+        let Headers { sent, fields } = &self.headers;
+        sent.capacity() + fields.capacity() * size_of::<Field>() + self.target.capacity()
     }
 
     /// The path as it was sent.
@@ -99,14 +134,6 @@ impl Head {
     }
 }
 
-/// The path with its query, and the length of the path alone.
-fn read_target(target: &str) -> Result<(Box<str>, usize), Refused> {
-    let is_plain = target.starts_with('/') && target.len() <= PLAIN_TARGET_MAX && are_plain(target.as_bytes());
-    let target = if is_plain { Box::from(target) } else { read_unusual_target(target)? };
-    let path_length = memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len());
-    Ok((target, path_length))
-}
-
 /// Whether the bytes may stand anywhere in a target, and mean nothing but themselves there, or begin the query. Without a
 /// branch for each, so that several are looked at together.
 fn are_plain(bytes: &[u8]) -> bool {
@@ -118,11 +145,11 @@ fn are_plain(bytes: &[u8]) -> bool {
 }
 
 /// With a host before the path, a fragment behind it, or characters that belong in neither.
-fn read_unusual_target(target: &str) -> Result<Box<str>, Refused> {
+fn read_unusual_target(target: &str) -> Result<String, Refused> {
     let uri = Uri::try_from(target).map_err(|_| Refused::Malformed)?;
     Ok(match uri.query() {
-        Some(query) => format!("{}?{query}", uri.path()).into(),
-        None => uri.path().into(),
+        Some(query) => format!("{}?{query}", uri.path()),
+        None => uri.path().to_owned(),
     })
 }
 
@@ -134,18 +161,18 @@ struct Framing {
 }
 
 impl Framing {
-    fn of(headers: &Headers, method: &Method, version: Version) -> Result<Self, Refused> {
+    fn of(headers: &[httparse::Header<'_>], method: &Method, version: Version) -> Result<Self, Refused> {
         let is_1_1 = version == Version::HTTP_11;
         let (mut hosts, mut length, mut encoding, mut asked) = (0, None, None, None);
         let (mut is_websocket, mut expects_continue) = (false, false);
-        for (name, value) in headers.iter() {
-            let is = |known: &str| is_named(name, known);
+        for httparse::Header { name, value } in headers {
+            let is = |known: &str| is_named(name.as_bytes(), known);
             if is("host") {
                 hosts += 1;
             } else if is("content-length") {
                 refuse_second(length.replace(read_length(value).ok_or(Refused::Malformed)?))?;
             } else if is("transfer-encoding") {
-                refuse_second(encoding.replace(value))?;
+                refuse_second(encoding.replace(*value))?;
             } else if is("connection") {
                 asked = options(value).fold(asked, AfterAnswer::asked);
             } else if is("upgrade") {
@@ -205,26 +232,27 @@ impl AfterAnswer {
 }
 
 impl Headers {
-    fn of<'f>(fields: impl ExactSizeIterator<Item = (&'f str, &'f [u8])>, bytes_max: usize) -> Self {
-        let mut headers = Self { text: Vec::with_capacity(bytes_max), fields: Vec::with_capacity(fields.len()) };
-        for (name, value) in fields {
-            let start = headers.text.len();
-            headers.text.extend_from_slice(name.as_bytes());
-            let name_end = headers.text.len();
-            headers.text.extend_from_slice(value);
-            headers.fields.push(Field { start, name_end, value_end: headers.text.len() });
-        }
-        headers
+    /// Becomes those of the head that was sent.
+    fn read(&mut self, sent: &[u8], parsed: &[httparse::Header<'_>]) {
+        let place = |part: &[u8]| {
+            let start = part.first().and_then(|first| sent.element_offset(first)).unwrap_or(0);
+            start..start + part.len()
+        };
+        self.sent.clear();
+        self.sent.extend_from_slice(sent);
+        self.fields.clear();
+        let fields = parsed.iter().map(|field| Field { name: place(field.name.as_bytes()), value: place(field.value) });
+        self.fields.extend(fields);
     }
 
     /// The values of a header that was sent several times.
     pub fn get_all(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-        self.fields.iter().filter(move |field| is_named(self.name(field), name.as_str())).map(|field| self.value(field))
+        self.fields.iter().filter(move |field| self.is_named(field, name.as_str())).map(|field| self.value(field))
     }
 
     pub fn get(&self, name: &HeaderName) -> Option<&[u8]> {
         let name = name.as_str();
-        self.fields.iter().find(|field| is_named(self.name(field), name)).map(|field| self.value(field))
+        self.fields.iter().find(|field| self.is_named(field, name)).map(|field| self.value(field))
     }
 
     pub fn contains(&self, name: &HeaderName) -> bool {
@@ -246,12 +274,16 @@ impl Headers {
         self.fields.iter().map(|field| (self.name(field), self.value(field)))
     }
 
+    fn is_named(&self, field: &Field, name: &str) -> bool {
+        field.name.len() == name.len() && is_named(self.name(field), name)
+    }
+
     fn name(&self, field: &Field) -> &[u8] {
-        &self.text[field.start..field.name_end]
+        &self.sent[field.name.clone()]
     }
 
     fn value(&self, field: &Field) -> &[u8] {
-        &self.text[field.name_end..field.value_end]
+        &self.sent[field.value.clone()]
     }
 }
 
@@ -271,7 +303,14 @@ pub fn ascii(value: &[u8]) -> Option<&str> {
 #[cfg(test)]
 impl FromIterator<(HeaderName, &'static str)> for Headers {
     fn from_iter<I: IntoIterator<Item = (HeaderName, &'static str)>>(fields: I) -> Self {
-        let fields: Vec<_> = fields.into_iter().collect();
-        Self::of(fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())), 0)
+        let mut headers = Self::default();
+        for (name, value) in fields {
+            let start = headers.sent.len();
+            headers.sent.extend_from_slice(name.as_str().as_bytes());
+            let name = start..headers.sent.len();
+            headers.sent.extend_from_slice(value.as_bytes());
+            headers.fields.push(Field { value: name.end..headers.sent.len(), name });
+        }
+        headers
     }
 }

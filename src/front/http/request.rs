@@ -1,5 +1,6 @@
 //! A request, as its handler sees it. Cheap to clone.
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,8 +9,11 @@ use actix_web::dev::Url;
 use actix_web::http::{Method, Uri};
 
 use super::connection::Connection;
-use super::head::{BodyLength, Head, Headers};
+use super::head::{BodyLength, Head, Headers, Refused};
 use crate::peers::Via;
+
+/// Larger buffers are not kept for the next request of a connection.
+const KEPT_BYTES: usize = 8 * 1024;
 
 #[derive(Clone)]
 pub struct Request(Rc<Parts>);
@@ -20,15 +24,40 @@ struct Parts {
     decoded: Option<Url>,
     connection: Option<Arc<Connection>>,
     /// How another node has passed it on.
-    via: Option<Via>,
+    via: OnceCell<Via>,
 }
 
 impl Request {
-    /// `connection` is what it came on, unless that is the operator's socket.
-    pub fn new(head: Head, connection: Option<Arc<Connection>>) -> Self {
-        let is_encoded = memchr::memchr(b'%', head.path().as_bytes()).is_some();
-        let decoded = if is_encoded { Uri::try_from(head.path()).ok().map(Url::new) } else { None };
-        Self(Rc::new(Parts { head, decoded, connection, via: None }))
+    /// For the requests of this connection; of the operator's socket if there is none.
+    pub fn unread(connection: Option<Arc<Connection>>) -> Self {
+        Self(Rc::new(Parts { head: Head::default(), decoded: None, connection, via: OnceCell::new() }))
+    }
+
+    /// Becomes the request whose head is at the beginning of these bytes, and returns the length of the head; `None` if that
+    /// has not come to its end. The buffers of the request before are used again. Whoever still holds that one keeps it as
+    /// it was, with its buffers.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
+        if Rc::strong_count(&self.0) > 1 {
+            *self = Self::unread(self.0.connection.clone());
+        }
+        let parts = Rc::get_mut(&mut self.0).expect("nobody else holds it, as was just made sure");
+        let Some(length) = parts.head.read(bytes)? else { return Ok(None) };
+        let path = parts.head.path();
+        let is_encoded = memchr::memchr(b'%', path.as_bytes()).is_some();
+        parts.decoded = if is_encoded { Uri::try_from(path).ok().map(Url::new) } else { None };
+        parts.via = OnceCell::new();
+        Ok(Some(length))
+    }
+
+    /// Lets go of large buffers, for a connection that waits for its next request.
+    pub fn let_go_of_large(&mut self) {
+        if self.0.head.capacity() > KEPT_BYTES {
+            *self = Self::unread(self.0.connection.clone());
+        }
+    }
+
+    pub fn head(&self) -> &Head {
+        &self.0.head
     }
 
     pub fn method(&self) -> &Method {
@@ -70,20 +99,18 @@ impl Request {
     }
 
     pub fn via(&self) -> Option<&Via> {
-        self.0.via.as_ref()
+        self.0.via.get()
     }
 
-    /// The same request, which another node has passed on. Nothing has used it yet.
-    pub fn passed_on(mut self, via: Option<Via>) -> Self {
-        if let Some(parts) = Rc::get_mut(&mut self.0) {
-            parts.via = via;
-        }
+    /// The same request, which another node has passed on.
+    pub fn passed_on(self, via: Via) -> Self {
+        self.0.via.get_or_init(|| via);
         self
     }
 
     /// The address of the client.
     pub fn client_address(&self) -> Option<IpAddr> {
-        match &self.0.via {
+        match self.via() {
             Some(via) => via.client,
             None => Some(self.connection()?.socket.peer?.ip()),
         }
@@ -94,9 +121,10 @@ impl Request {
 impl Request {
     /// A `GET` of this target, for tests; `None` if it is none.
     pub fn get(target: &str) -> Option<Self> {
+        let mut request = Self::unread(None);
         let head = format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n");
-        let (head, _) = Head::read(head.as_bytes()).ok()??;
-        Some(Self::new(head, None))
+        request.read(head.as_bytes()).ok()??;
+        Some(request)
     }
 }
 
@@ -111,6 +139,52 @@ mod tests {
             [("/a/b", "/a/b"), ("/%61/b%20c?x=%61", "/a/b c"), ("/a%2Fb%2f%25", "/a%2Fb%2f%25"), ("/a%", "/a%")]
         {
             assert_eq!(Request::get(sent).unwrap().decoded_path(), decoded, "{sent}");
+        }
+    }
+    fn next(request: &mut Request, head: &str) {
+        assert_eq!(request.read(head.as_bytes()).unwrap(), Some(head.len()));
+    }
+
+    #[test]
+    fn a_request_has_nothing_of_the_one_before_it() {
+        let mut request = Request::unread(None);
+        next(&mut request, "POST /%61?b=c HTTP/1.0\r\nhost: x\r\nx-a: 1\r\ncontent-length: 7\r\n\r\n");
+        let via = Via { node: "a".to_owned(), client: None, encrypted: true };
+        assert_eq!(request.clone().passed_on(via.clone()).via(), Some(&via));
+        let buffers = Rc::as_ptr(&request.0);
+        next(&mut request, "GET /d HTTP/1.1\r\nHost: y\r\n\r\n");
+        assert_eq!(Rc::as_ptr(&request.0), buffers);
+        assert_eq!((request.method(), request.path_and_query(), request.decoded_path()), (&Method::GET, "/d", "/d"));
+        assert_eq!((request.query_string(), request.body_length()), ("", 0));
+        assert_eq!(request.headers().iter().collect::<Vec<_>>(), [(&b"Host"[..], &b"y"[..])]);
+        assert!(request.via().is_none());
+    }
+
+    #[test]
+    fn a_request_that_is_held_stays_as_it_was_while_the_next_is_read() {
+        let mut request = Request::unread(None);
+        next(&mut request, "GET /a HTTP/1.1\r\nhost: x\r\n\r\n");
+        let held = request.clone();
+        assert_eq!(request.read(b"GET /b HTT"), Ok(None), "it has not come to its end");
+        next(&mut request, "GET /b HTTP/1.1\r\nhost: y\r\n\r\n");
+        assert_eq!((held.path(), held.headers().iter().collect::<Vec<_>>()), ("/a", vec![(&b"host"[..], &b"x"[..])]));
+        assert_eq!(request.path(), "/b");
+    }
+
+    #[test]
+    fn large_buffers_are_not_kept() {
+        let mut request = Request::unread(None);
+        next(&mut request, "GET /a HTTP/1.1\r\nhost: x\r\n\r\n");
+        let buffers = Rc::as_ptr(&request.0);
+        request.let_go_of_large();
+        assert_eq!(Rc::as_ptr(&request.0), buffers);
+        for large in [format!("/?{}", "x".repeat(KEPT_BYTES)), format!("/ HTTP/1.1\r\nx-a: {}", "x".repeat(KEPT_BYTES))]
+        {
+            let head = format!("GET {large} HTTP/1.1\r\nhost: x\r\n\r\n");
+            next(&mut request, &head);
+            assert!(request.head().capacity() > KEPT_BYTES);
+            request.let_go_of_large();
+            assert_eq!(request.head().capacity(), 0);
         }
     }
 }

@@ -37,8 +37,10 @@ const WAY: HeaderName = HeaderName::from_static(VIA);
 /// A request with its way, if another node has passed it on.
 pub fn arrived(cluster: &Cluster, request: Request) -> Request {
     let Some(header) = request.headers().text(&WAY) else { return request };
-    let way = cluster.client.way(header, (request.method().as_str(), request.path_and_query()));
-    request.passed_on(way)
+    match cluster.client.way(header, (request.method().as_str(), request.path_and_query())) {
+        Some(way) => request.passed_on(way),
+        None => request,
+    }
 }
 
 pub async fn route(cluster: &Cluster, handling: &Handling<'_>, mut incoming: Incoming) -> Answered {

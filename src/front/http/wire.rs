@@ -86,8 +86,8 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>
     let mut next = first.unwrap_or(Ok(Next::Refused(StatusCode::REQUEST_TIMEOUT)))?;
     loop {
         match next {
-            Next::Request(head) => {
-                if !wire.exchange(head, &answer).await? {
+            Next::Request => {
+                if !wire.exchange(&answer).await? {
                     break;
                 }
             }
@@ -106,7 +106,7 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>
 
 /// The next event on a connection.
 enum Next {
-    Request(Head),
+    Request,
     /// The bytes are not HTTP, or the head is too large or too slow.
     Refused(StatusCode),
     End,
@@ -132,6 +132,8 @@ struct Wire<'r, T> {
     /// `None` for the operator's socket.
     connection: Option<Arc<Connection>>,
     rules: &'r Rules,
+    /// The current request, or the last one, whose buffers are used again.
+    request: Request,
     body: Body,
     /// Read, and not yet used.
     read: BytesMut,
@@ -147,9 +149,10 @@ struct Wire<'r, T> {
 
 impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
     fn new(transport: T, connection: Option<Arc<Connection>>, rules: &'r Rules) -> Self {
-        let (read, write, body) = (BytesMut::new(), BytesMut::new(), Body::Bytes(0));
+        let (request, body) = (Request::unread(connection.clone()), Body::Bytes(0));
+        let (read, write) = (BytesMut::new(), BytesMut::new());
         let (is_unflushed, ended, is_out_of_step) = (false, false, false);
-        Self { transport, connection, rules, body, read, write, is_unflushed, ended, is_out_of_step }
+        Self { transport, connection, rules, request, body, read, write, is_unflushed, ended, is_out_of_step }
     }
 
     /// Waits for a head. Answers that are still to be written go first, and nothing is read before the client has taken them.
@@ -157,10 +160,10 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         poll_fn(|context| {
             loop {
                 if !self.read.is_empty() {
-                    match Head::read(&self.read) {
-                        Ok(Some((head, length))) => {
+                    match self.request.read(&self.read) {
+                        Ok(Some(length)) => {
                             self.read.advance(length);
-                            return Poll::Ready(Ok(Next::Request(head)));
+                            return Poll::Ready(Ok(Next::Request));
                         }
                         Ok(None) => self.note_head(),
                         Err(refused) => return Poll::Ready(Ok(Next::Refused(refused.status()))),
@@ -179,21 +182,21 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         .await
     }
 
-    /// Has a request answered. False if it was the last of the connection.
+    /// Has the request answered. False if it was the last of the connection.
     async fn exchange<F: Future<Output = Reply>>(
         &mut self,
-        head: Head,
         answer: &impl Fn(Request, Incoming) -> F,
     ) -> io::Result<bool> {
-        let (version, is_head, next) = (head.version, head.method == Method::HEAD, head.next);
+        let Head { version, ref method, body, next, expects_continue, .. } = *self.request.head();
+        let is_head = *method == Method::HEAD;
         // We never upgrade, and the bytes after such a request are not HTTP.
         self.is_out_of_step = next == AfterAnswer::Upgrade;
-        let (incoming, feed) = self.body(head.body);
-        if feed.is_some() && head.expects_continue {
+        let (incoming, feed) = self.body(body);
+        if feed.is_some() && expects_continue {
             self.write.extend_from_slice(CONTINUE);
         }
-        let request = Request::new(head, self.connection.clone());
-        let reply = self.while_reading(feed.as_ref(), pin!(answer(request, incoming))).await?;
+        let reply = self.while_reading(feed.as_ref(), pin!(answer(self.request.clone(), incoming))).await?;
+        self.request.let_go_of_large();
         self.is_out_of_step |= feed.is_some_and(|feed| !feed.is_complete());
         let end = BodyEnd::of(reply.response.status, reply.response.body.size(), version);
         let is_last = reply.is_last || self.is_out_of_step || next != AfterAnswer::KeepAlive || end == BodyEnd::Close;

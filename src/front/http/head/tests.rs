@@ -12,7 +12,12 @@ use tokio_util::codec::Decoder;
 use super::*;
 
 fn read(head: &str) -> Result<Option<(Head, usize)>, Refused> {
-    Head::read(head.as_bytes())
+    read_bytes(head.as_bytes())
+}
+
+fn read_bytes(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refused> {
+    let mut head = Head::default();
+    Ok(head.read(bytes)?.map(|length| (head, length)))
 }
 
 fn whole(head: &str) -> Head {
@@ -142,7 +147,7 @@ struct Understood {
 }
 
 fn by_us(head: &[u8]) -> Option<Understood> {
-    let (read, length) = Head::read(head).ok().flatten()?;
+    let (read, length) = read_bytes(head).ok().flatten()?;
     Some(Understood {
         method: read.method.to_string(),
         path: read.path().to_owned(),
