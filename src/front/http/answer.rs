@@ -1,13 +1,13 @@
 //! Successful answers, `{"data": …}`, and conditional requests.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use actix_web::http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use serde::Serialize;
 
 use super::head::Headers;
-use super::json;
 use super::problem::Problem;
 use super::response::Response;
+use super::{json, spare_buffer};
 use crate::domain::Expected;
 use crate::idempotency::StoredAnswer;
 
@@ -43,13 +43,20 @@ pub fn one<T: Serialize>(status: StatusCode, data: T) -> Response {
 }
 
 pub fn json<T: Serialize>(status: StatusCode, body: &T) -> Response {
-    Response::new(status).with(CONTENT_TYPE, JSON).body(written(body))
+    Response::new(status).of_type(JSON).rendered(rendered(body))
 }
 
+/// JSON for an answer: in the spare buffer of this thread.
+pub fn rendered<T: Serialize>(body: &T) -> Vec<u8> {
+    write(body, spare_buffer::take())
+}
+
+/// JSON for something else.
 pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
-    /// Room for a typical answer, so that the buffer does not grow.
-    const USUAL_BYTES: usize = 768;
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    write(body, Vec::with_capacity(spare_buffer::USUAL_BYTES))
+}
+
+fn write<T: Serialize>(body: &T, mut bytes: Vec<u8>) -> Vec<u8> {
     json::write(body, &mut bytes).expect("our views can be serialised: all their keys are strings");
     bytes
 }

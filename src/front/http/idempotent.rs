@@ -2,11 +2,11 @@
 //! are stored.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, HeaderName, LOCATION};
+use actix_web::http::header::HeaderName;
 use serde::Serialize;
 
 use super::access::{self, Access};
-use super::answer::{EarlyReturn, JSON, One, written};
+use super::answer::{EarlyReturn, JSON, One, rendered};
 use super::body::{Body, read_body};
 use super::call::Call;
 use super::codes::Code;
@@ -117,7 +117,7 @@ pub fn keep<R: ?Sized>(
 
 /// An answer as it is sent, and stored if the request has a key.
 pub fn answer<T: Serialize>(status: StatusCode, location: Option<String>, data: T) -> StoredAnswer {
-    StoredAnswer { status: status.as_u16(), location, body: written(&One { data }), subject: None }
+    StoredAnswer { status: status.as_u16(), location, body: rendered(&One { data }), subject: None }
 }
 
 /// The same for an answer of which a retry needs the subject.
@@ -127,9 +127,9 @@ pub fn answer_about<T: Serialize>(subject: Subject, status: StatusCode, location
 
 pub fn response(answer: StoredAnswer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
-    let response = Response::new(status).with(CONTENT_TYPE, JSON).body(answer.body);
+    let response = Response::new(status).of_type(JSON).rendered(answer.body);
     match answer.location {
-        Some(location) => response.with(LOCATION, location),
+        Some(location) => response.at(location),
         None => response,
     }
 }
@@ -177,8 +177,8 @@ mod tests {
         let answer = answer(StatusCode::ACCEPTED, Some("/there".to_owned()), "x");
         let response = response(answer.clone());
         assert_eq!(response.status, StatusCode::ACCEPTED);
-        assert_eq!(response.header_lines, b"content-type: application/json\r\nlocation: /there\r\n");
-        assert_eq!(to_bytes(response.body).await.unwrap(), answer.body);
+        assert_eq!((response.content_type, response.location.as_deref()), (Some(JSON), Some("/there")));
+        assert_eq!(to_bytes(response.body.boxed()).await.unwrap(), answer.body);
         assert_eq!(answer.body, br#"{"data":"x"}"#);
     }
 }

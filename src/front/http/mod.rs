@@ -2,7 +2,7 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - the wire: `codes`, `response`, `problem`, `json`, `answer`, `protection` (headers of every answer), `dto`, `refusals` (failures as
+//! - the wire: `codes`, `spare_buffer`, `response`, `problem`, `json`, `answer`, `protection` (headers of every answer), `dto`, `refusals` (failures as
 //!   problems), `paging` (queries and pages)
 //! - connections and limits: `head` and `incoming` (what a client sends), `request`, `request_id`, `reply` (what it gets), `wire`
 //!   (the loop of a connection), `socket`, `connection`, `transport` (plain or TLS), `connections`, `handshake`, `streaming`,
@@ -69,6 +69,7 @@ mod scans;
 mod server;
 mod shards;
 mod socket;
+mod spare_buffer;
 mod state;
 mod streaming;
 mod transport;

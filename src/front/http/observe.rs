@@ -26,7 +26,7 @@ use super::protection::{Content, TransportSecurity};
 use super::reply::{Common, Reply};
 use super::request::Request;
 use super::request_id::RequestId;
-use super::response::Response;
+use super::response::{Body, Response};
 use super::router::Router;
 use super::state::Node;
 use super::{idempotent, routing};
@@ -128,14 +128,14 @@ impl RequestInFlight {
     }
 
     /// A small answer fits in the socket's buffer; a larger one stays in flight until its last piece is written.
-    fn with(self, body: BoxBody) -> BoxBody {
+    fn with(self, body: Body) -> Body {
         match body.size() {
             BodySize::None => body,
             BodySize::Sized(size) if size <= PIECE_BYTES as u64 => body,
-            BodySize::Sized(_) | BodySize::Stream => match body.try_into_bytes() {
+            BodySize::Sized(_) | BodySize::Stream => Body::Other(match body.boxed().try_into_bytes() {
                 Ok(rest) => BoxBody::new(Pieces { rest, _in_flight: self }),
                 Err(stream) => BoxBody::new(Streamed { stream, _in_flight: self }),
-            },
+            }),
         }
     }
 }

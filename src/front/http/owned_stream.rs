@@ -8,7 +8,7 @@ use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::web::Bytes;
 
 use super::front::PerThread;
-use super::response::Response;
+use super::response::{Body, Response};
 use super::state::Realm;
 
 /// Answers of known length are complete already.
@@ -16,8 +16,8 @@ pub fn owned_stream(response: Response, realm: &PerThread<Realm>) -> Response {
     match response.body.size() {
         BodySize::None | BodySize::Sized(_) => response,
         BodySize::Stream => {
-            let body = OwnedStream { stream: response.body, realm: realm.clone() };
-            Response { body: BoxBody::new(body), ..response }
+            let body = OwnedStream { stream: response.body.boxed(), realm: realm.clone() };
+            Response { body: Body::Other(BoxBody::new(body)), ..response }
         }
     }
 }

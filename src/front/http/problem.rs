@@ -3,7 +3,7 @@
 use std::fmt;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -162,7 +162,7 @@ impl Problem {
             request_id,
             extra: &self.0.extra,
         };
-        let response = Response::new(status).with(CONTENT_TYPE, CONTENT_TYPE_PROBLEM);
+        let response = Response::new(status).of_type(CONTENT_TYPE_PROBLEM);
         let response =
             self.0.headers.iter().fold(response, |response, (name, value)| response.with(name.clone(), value));
         response.body(serde_json::to_vec(&wire).unwrap_or_default())

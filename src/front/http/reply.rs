@@ -77,6 +77,12 @@ impl Reply {
             false if !is_1_0 => put(out, &["connection: close\r\n"]),
             _ => {}
         }
+        if let Some(content_type) = self.response.content_type {
+            put(out, &["content-type: ", content_type, "\r\n"]);
+        }
+        if let Some(location) = &self.response.location {
+            put(out, &["location: ", location, "\r\n"]);
+        }
         out.extend_from_slice(&self.response.header_lines);
         if let Some(Common { content, id }) = &self.common {
             put(out, &[content.protection(), REQUEST_ID.as_str(), ": ", id, "\r\n"]);
@@ -130,7 +136,6 @@ impl DateLine {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use actix_web::body::MessageBody;
     use actix_web::http::header::ETAG;
 
     use super::*;
@@ -158,6 +163,8 @@ mod tests {
                 .starts_with("HTTP/1.0 201 Created\r\ncontent-length: 3\r\nconnection: keep-alive\r\n")
         );
         assert!(!head(&text, old, false).contains("connection"));
+        let made = Response::new(StatusCode::CREATED).of_type("a/b").with(ETAG, "\"1\"").at("/c".to_owned());
+        assert!(head(&reply(made), new, true).ends_with("content-type: a/b\r\nlocation: /c\r\netag: \"1\"\r\n"));
         for empty in [Response::no_content(), Response::new(StatusCode::NOT_MODIFIED)] {
             assert_eq!(head(&reply(empty), new, true).lines().count(), 1);
         }

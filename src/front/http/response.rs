@@ -2,27 +2,38 @@
 
 use std::error::Error;
 
-use actix_web::body::{BodyStream, BoxBody, MessageBody};
+use actix_web::body::{BodySize, BodyStream, BoxBody, MessageBody};
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, HeaderName};
+use actix_web::http::header::HeaderName;
 use actix_web::web::Bytes;
 use futures_util::Stream;
 
-/// Room for the headers of a usual answer.
+/// Room for the other headers of a usual answer.
 const HEADER_BYTES: usize = 256;
 
 pub struct Response {
     pub status: StatusCode,
-    pub body: BoxBody,
-    /// The headers as they are sent, line by line; without those that say where the body ends.
+    pub body: Body,
+    /// The media type of the body.
+    pub content_type: Option<&'static str>,
+    /// Set by [`Response::at`], which looks at it.
+    pub location: Option<String>,
+    /// The other headers as they are sent, line by line; without those that say where the body ends.
     pub header_lines: Vec<u8>,
     /// Another node has made it, with the headers that every answer has.
     pub is_passed_on: bool,
 }
 
+pub enum Body {
+    /// In a buffer of [`spare_buffer`](super::spare_buffer), which gets it back when the answer is sent.
+    Rendered(Vec<u8>),
+    Other(BoxBody),
+}
+
 impl Response {
     pub fn new(status: StatusCode) -> Self {
-        Self { status, body: BoxBody::new(()), header_lines: Vec::new(), is_passed_on: false }
+        let body = Body::Rendered(Vec::new());
+        Self { status, body, content_type: None, location: None, header_lines: Vec::new(), is_passed_on: false }
     }
 
     pub fn no_content() -> Self {
@@ -30,8 +41,17 @@ impl Response {
     }
 
     /// 200 with a body of this media type.
-    pub fn ok(content_type: &str) -> Self {
-        Self::new(StatusCode::OK).with(CONTENT_TYPE, content_type)
+    pub fn ok(content_type: &'static str) -> Self {
+        Self::new(StatusCode::OK).of_type(content_type)
+    }
+
+    pub fn of_type(self, content_type: &'static str) -> Self {
+        Self { content_type: Some(content_type), ..self }
+    }
+
+    /// With the address of what was made. One that would end its line is left out.
+    pub fn at(self, location: String) -> Self {
+        Self { location: Some(location).filter(|location| may_stand_in_a_header(location.as_bytes())), ..self }
     }
 
     /// With one more header. A value that would end its line is left out with its name.
@@ -48,8 +68,12 @@ impl Response {
         self
     }
 
+    pub fn rendered(self, body: Vec<u8>) -> Self {
+        Self { body: Body::Rendered(body), ..self }
+    }
+
     pub fn body(self, body: impl MessageBody + 'static) -> Self {
-        Self { body: BoxBody::new(body), ..self }
+        Self { body: Body::Other(BoxBody::new(body)), ..self }
     }
 
     pub fn streaming<E: Into<Box<dyn Error>> + 'static>(
@@ -57,6 +81,22 @@ impl Response {
         pieces: impl Stream<Item = Result<Bytes, E>> + 'static,
     ) -> Self {
         self.body(BodyStream::new(pieces))
+    }
+}
+
+impl Body {
+    pub fn size(&self) -> BodySize {
+        match self {
+            Self::Rendered(bytes) => bytes.size(),
+            Self::Other(body) => body.size(),
+        }
+    }
+
+    pub fn boxed(self) -> BoxBody {
+        match self {
+            Self::Rendered(bytes) => BoxBody::new(bytes),
+            Self::Other(body) => body,
+        }
     }
 }
 
@@ -74,15 +114,17 @@ mod tests {
     #[test]
     fn headers_are_kept_as_they_are_sent() {
         let response = Response::ok("text/plain").with(LOCATION, "/é\t~").with(ETAG, String::from("\"1\""));
-        let lines = "content-type: text/plain\r\nlocation: /é\t~\r\netag: \"1\"\r\n";
+        let lines = "location: /é\t~\r\netag: \"1\"\r\n";
         assert_eq!(response.header_lines, lines.as_bytes());
-        assert_eq!(response.status, StatusCode::OK);
+        assert_eq!((response.status, response.content_type), (StatusCode::OK, Some("text/plain")));
+        assert_eq!(response.at("/é\t~".to_owned()).location.as_deref(), Some("/é\t~"));
     }
 
     #[test]
     fn no_value_can_begin_a_header_of_its_own() {
         for value in ["/\r\nset-cookie: a", "\n", "\0", "\x7f", "\x1b[0m"] {
             assert!(Response::no_content().with(LOCATION, value).header_lines.is_empty(), "{value:?}");
+            assert_eq!(Response::no_content().at(value.to_owned()).location, None, "{value:?}");
         }
     }
 }

@@ -29,7 +29,8 @@ use super::head::{AfterAnswer, BodyLength, Head, Refused};
 use super::incoming::{Feed, Incoming};
 use super::reply::{BodyEnd, DateLine, Reply, put_chunk, put_last_chunk};
 use super::request::Request;
-use super::response::Response;
+use super::response::{self, Response};
+use super::spare_buffer;
 
 /// Bytes that are read ahead while a request is being answered.
 const AHEAD_MAX: usize = 16 * 1024;
@@ -325,13 +326,19 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         }
     }
 
-    async fn send_body(&mut self, body: BoxBody, end: BodyEnd) -> io::Result<()> {
+    async fn send_body(&mut self, body: response::Body, end: BodyEnd) -> io::Result<()> {
         if matches!(end, BodyEnd::NoBody | BodyEnd::Length(0)) {
             return Ok(());
         }
-        match body.try_into_bytes() {
-            Ok(bytes) => self.write.extend_from_slice(&bytes),
-            Err(body) => self.send_stream(body, end).await?,
+        match body {
+            response::Body::Rendered(bytes) => {
+                self.write.extend_from_slice(&bytes);
+                spare_buffer::give_back(bytes);
+            }
+            response::Body::Other(body) => match body.try_into_bytes() {
+                Ok(bytes) => self.write.extend_from_slice(&bytes),
+                Err(body) => self.send_stream(body, end).await?,
+            },
         }
         self.flush_if_much().await
     }
