@@ -38,5 +38,6 @@ pub async fn dispatch(
 }
 
 fn of_node(front: &Front, resource: &Resource, request: &Request, incoming: Incoming, id: &RequestId) -> Call<Front> {
-    Call::new(front.clone(), request.clone(), incoming, id.clone(), resource.parameters.clone())
+    let (app, request, id, parameters) = (front.clone(), request.clone(), id.clone(), resource.parameters.clone());
+    Call { app, request, incoming, id, parameters }
 }

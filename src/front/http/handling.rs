@@ -22,7 +22,13 @@ impl Handling<'_> {
     /// Answers it from this realm.
     pub async fn answer(&self, app: &App, incoming: Incoming) -> Answered {
         let (request, parameters) = (self.request, &self.resource.parameters);
-        let call = Call::new(app.clone(), request.clone(), incoming, self.id.clone(), parameters.clone());
+        let call = Call {
+            app: app.clone(),
+            request: request.clone(),
+            incoming,
+            id: self.id.clone(),
+            parameters: parameters.clone(),
+        };
         (self.handler)(call).await.map_err(|early| match early {
             EarlyReturn::Problem(problem) => hints::with_hint(problem, app, request, parameters).into(),
             replay @ EarlyReturn::Replay(_) => replay,

@@ -4,7 +4,7 @@
 //!
 //! - the wire: `codes`, `spare_buffer`, `response`, `problem`, `json`, `answer`, `protection` (headers of every answer), `dto`, `refusals` (failures as
 //!   problems), `paging` (queries and pages)
-//! - connections and limits: `head` and `incoming` (what a client sends), `request`, `request_id`, `reply` (what it gets), `wire`
+//! - connections and limits: `head` and `incoming` (what a client sends), `path`, `request`, `request_id`, `reply` (what it gets), `wire`
 //!   (the loop of a connection), `socket`, `connection`, `transport` (plain or TLS), `connections`, `handshake`, `streaming`,
 //!   `scans`, `rate_limit`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`); `overview`, `shards`: the nodes and the realms of a cluster; `front`: the handles that a
@@ -13,7 +13,7 @@
 //!   (what was probably meant)
 //! - `resources`: the handlers
 //! - `openapi`: descriptions of the operations
-//! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler in it
+//! - `routes`: the table of paths, handlers and descriptions; `patterns`: such paths in a tree; `router` finds a request's handler with it
 //! - `handling`: a request and its handler; `forwarding`: its way to another node; `owned_stream`; `routing`: which node answers it, in a
 //!   cluster
 //! - `dispatch`: gives a request to its handler, with its realm
@@ -53,6 +53,8 @@ mod overview;
 mod own_page;
 mod owned_stream;
 mod paging;
+mod path;
+mod patterns;
 mod problem;
 mod protection;
 mod rate_limit;

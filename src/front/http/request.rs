@@ -10,6 +10,7 @@ use actix_web::http::{Method, Uri};
 
 use super::connection::Connection;
 use super::head::{BodyLength, Head, Headers, Refused};
+use super::path::{Path, Segments};
 use crate::peers::Via;
 
 /// Larger buffers are not kept for the next request of a connection.
@@ -22,6 +23,8 @@ struct Parts {
     head: Head,
     /// The decoded path, if it is not as it was sent.
     decoded: Option<Url>,
+    /// Those of the decoded path.
+    segments: Segments,
     connection: Option<Arc<Connection>>,
     /// How another node has passed it on.
     via: OnceCell<Via>,
@@ -30,7 +33,8 @@ struct Parts {
 impl Request {
     /// For the requests of this connection; of the operator's socket if there is none.
     pub fn unread(connection: Option<Arc<Connection>>) -> Self {
-        Self(Rc::new(Parts { head: Head::default(), decoded: None, connection, via: OnceCell::new() }))
+        let (head, segments) = (Head::default(), Segments::default());
+        Self(Rc::new(Parts { head, decoded: None, segments, connection, via: OnceCell::new() }))
     }
 
     /// Becomes the request whose head is at the beginning of these bytes, and returns the length of the head; `None` if that
@@ -45,6 +49,7 @@ impl Request {
         let path = parts.head.path();
         let is_encoded = memchr::memchr(b'%', path.as_bytes()).is_some();
         parts.decoded = if is_encoded { Uri::try_from(path).ok().map(Url::new) } else { None };
+        parts.segments = Segments::of(parts.decoded_path());
         parts.via = OnceCell::new();
         Ok(Some(length))
     }
@@ -75,7 +80,12 @@ impl Request {
 
     /// The decoded path; encoded slashes stay encoded, since they would change its segments.
     pub fn decoded_path(&self) -> &str {
-        self.0.decoded.as_ref().map_or_else(|| self.path(), Url::path)
+        self.0.decoded_path()
+    }
+
+    /// The same in its segments.
+    pub fn segments(&self) -> Path<'_> {
+        Path::new(self.decoded_path(), &self.0.segments)
     }
 
     pub fn query_string(&self) -> &str {
@@ -114,6 +124,12 @@ impl Request {
             Some(via) => via.client,
             None => Some(self.connection()?.socket.peer?.ip()),
         }
+    }
+}
+
+impl Parts {
+    fn decoded_path(&self) -> &str {
+        self.decoded.as_ref().map_or_else(|| self.head.path(), Url::path)
     }
 }
 
@@ -158,6 +174,7 @@ mod tests {
         assert_eq!((request.query_string(), request.body_length()), ("", 0));
         assert_eq!(request.headers().iter().collect::<Vec<_>>(), [(&b"Host"[..], &b"y"[..])]);
         assert!(request.via().is_none());
+        assert_eq!((request.segments().segment(1), request.segments().segment(2)), (Some("d"), None));
     }
 
     #[test]

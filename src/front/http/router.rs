@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use actix_web::http::Method;
 
-use super::call::{PARAMETERS_MAX, PathParameters};
+use super::call::PathParameters;
 use super::meter::Meter;
+use super::patterns::Patterns;
 use super::problem::Problem;
 use super::protection::Content;
 use super::refusals;
@@ -16,7 +17,7 @@ use super::routes::{self, API, ENVIRONMENTS, Endpoint, Handler, ORGANIZATION, Ro
 
 /// Finds the resource of a request. One per worker thread.
 pub struct Router {
-    routes: matchit::Router<Rc<Resource>>,
+    routes: Patterns<Rc<Resource>>,
     /// The first segments of all routes.
     taken: BTreeSet<String>,
     dashboard: Resource,
@@ -36,7 +37,7 @@ pub struct Resource {
 impl Router {
     pub fn new() -> Self {
         let dashboard = Resource::new("", routes::dashboard_page());
-        let mut router = Self { routes: matchit::Router::new(), taken: BTreeSet::new(), dashboard };
+        let mut router = Self { routes: Patterns::new(), taken: BTreeSet::new(), dashboard };
         for base in [API, ""] {
             router.add(&format!("{base}{ENVIRONMENTS}"), routes::environment_routes());
         }
@@ -45,7 +46,7 @@ impl Router {
         router.add("", routes::operator_routes());
         router.add("", routes::sign_in_routes());
         for routes in routes::explorer_routes().into_iter().chain([routes::dashboard_files()]) {
-            router.insert(routes.pattern.to_owned(), Rc::new(Resource::new("", routes)));
+            router.insert(routes.pattern, Rc::new(Resource::new("", routes)));
         }
         router
     }
@@ -55,22 +56,22 @@ impl Router {
         for routes in table {
             let pattern = format!("{base}{}", routes.pattern);
             let resource = Rc::new(Resource::new(base, routes));
-            self.insert(format!("{pattern}/"), resource.clone());
-            self.insert(pattern, resource);
+            self.insert(&format!("{pattern}/"), resource.clone());
+            self.insert(&pattern, resource);
         }
     }
 
-    fn insert(&mut self, pattern: String, resource: Rc<Resource>) {
+    fn insert(&mut self, pattern: &str, resource: Rc<Resource>) {
         self.taken.extend(pattern.split('/').nth(1).map(str::to_owned));
-        self.routes.insert(pattern, resource).expect("the paths of the table do not clash");
+        self.routes.insert(pattern, resource);
     }
 
     pub fn find(&self, request: &Request) -> Result<&Resource, Problem> {
-        let path = request.decoded_path();
-        if let Ok(found) = self.routes.at(path) {
-            return Ok(found.value);
+        if let Some(found) = self.routes.find(request.segments()) {
+            return Ok(found);
         }
-        let is_page = dashboard::is_page(request.method(), path, request.headers(), |first| self.taken.contains(first));
+        let (method, path, headers) = (request.method(), request.decoded_path(), request.headers());
+        let is_page = dashboard::is_page(method, path, headers, |first| self.taken.contains(first));
         if is_page { Ok(&self.dashboard) } else { Err(refusals::route_not_found(request.path())) }
     }
 }
@@ -104,8 +105,5 @@ impl Resource {
 
 fn parameters(path: &str) -> Rc<PathParameters> {
     let name = |segment: &str| Some(segment.strip_prefix('{')?.strip_suffix('}')?.to_owned());
-    let parameters: Rc<PathParameters> =
-        path.split('/').enumerate().filter_map(|(number, segment)| Some((name(segment)?, number))).collect();
-    assert!(parameters.len() <= PARAMETERS_MAX, "{path} has more parameters than a call has room for");
-    parameters
+    path.split('/').enumerate().filter_map(|(number, segment)| Some((name(segment)?, number))).collect()
 }
