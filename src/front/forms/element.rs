@@ -5,8 +5,12 @@ use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
+use smallvec::SmallVec;
 
 use super::names;
+
+/// More fields than most bodies have.
+const USUAL_FIELDS: usize = 8;
 
 /// One value of the tree.
 #[derive(Debug)]
@@ -178,12 +182,17 @@ impl<'de> Visitor<'de> for JsonVisitor {
         while let Some(Name(name)) = map.next_key()? {
             entries.push(Entry { name, name_at: 0, element: map.next_value()? });
         }
-        let mut names: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(twice) => Err(de::Error::custom(format_args!("duplicate key `{}` in an object", twice[0]))),
-            None => Ok(Content::Object(entries)),
-        }
+        refuse_duplicates(&entries)?;
+        Ok(Content::Object(entries))
+    }
+}
+
+fn refuse_duplicates<E: de::Error>(entries: &[Entry<'_>]) -> Result<(), E> {
+    let mut names: SmallVec<[&str; USUAL_FIELDS]> = entries.iter().map(|entry| &*entry.name).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(E::custom(format_args!("duplicate key `{}` in an object", twice[0]))),
+        None => Ok(()),
     }
 }
 

@@ -2,11 +2,16 @@
 
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
+
 use super::element::{Content, Element, Object, Spelling};
 use super::names::shown;
 use super::{Form, ObjectForm};
 use crate::domain::Use;
 use crate::nearest::nearest;
+
+/// Deeper than the fields of most bodies.
+const USUAL_DEPTH: usize = 4;
 
 /// What is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +29,7 @@ pub struct FieldFault {
 #[derive(Debug)]
 pub struct Reader {
     spelling: Spelling,
-    path: Vec<Segment>,
+    path: SmallVec<[Segment; USUAL_DEPTH]>,
     faults: Vec<FieldFault>,
     uses: Vec<(String, Use)>,
 }
@@ -39,7 +44,7 @@ enum Segment {
 
 impl Reader {
     pub fn new(spelling: Spelling) -> Self {
-        Self { spelling, path: Vec::new(), faults: Vec::new(), uses: Vec::new() }
+        Self { spelling, path: SmallVec::new(), faults: Vec::new(), uses: Vec::new() }
     }
 
     pub fn has_faults(&self) -> bool {

@@ -45,9 +45,6 @@ const KEPT_BYTES: usize = 16 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A body of at most this size is copied out of the buffer, which can then be used again as it is.
-const COPIED_BYTES: usize = 4 * 1024;
-
 /// For the connections of one worker thread.
 pub struct Rules {
     head_timeout: Duration,
@@ -235,13 +232,8 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
             Body::Bytes(left) => {
                 let length = usize::try_from(*left).map_or(self.read.len(), |left| left.min(self.read.len()));
                 *left -= length as u64;
-                Piece::Bytes(if length > COPIED_BYTES {
-                    self.read.split_to(length).freeze()
-                } else {
-                    let copied = Bytes::copy_from_slice(&self.read[..length]);
-                    self.read.advance(length);
-                    copied
-                })
+                // Without a copy: the buffer is used again when nobody holds a piece of it any more.
+                Piece::Bytes(self.read.split_to(length).freeze())
             }
             Body::Chunks(codec) => match codec.decode(&mut self.read) {
                 Ok(Some(Message::Chunk(Some(bytes)))) => Piece::Bytes(bytes),

@@ -78,8 +78,8 @@ impl Body {
         &self.bytes
     }
 
-    /// The body as a form, or all its faults at once.
-    pub fn form<T: Form>(&self) -> Result<T, Problem> {
+    /// The body as a form, or all its faults at once. Its bytes are let go of, so that the connection can use their buffer again.
+    pub fn form<T: Form>(self) -> Result<T, Problem> {
         let mut reader = Reader::new(Spelling::Camel);
         let form = T::read(&self.element()?, &mut reader);
         finish(form, reader)

@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use actix_web::http::header::HeaderName;
 use futures_util::stream;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
@@ -66,6 +67,32 @@ async fn requests_that_come_together_are_answered_in_their_order() {
     let told = told(echo, &sent).await;
     let bodies = told.split("HTTP/1.1 200 OK").skip(1).map(|answer| answer.rsplit("\n\n").next().unwrap().trim());
     assert_eq!(bodies.collect::<Vec<_>>(), ["/one", "/toabc", "/two"], "{told}");
+}
+
+#[actix::test]
+async fn requests_and_bodies_that_are_held_stay_as_they_were_while_the_next_come() {
+    let held = RefCell::new(Vec::new());
+    let holding = async |request: Request, mut incoming: Incoming| {
+        held.borrow_mut().push((request, incoming.whole().unwrap()));
+        Response::no_content().into()
+    };
+    let sent: Vec<_> = (0..100).map(|number| (format!("/{number}"), number.to_string().repeat(100))).collect();
+    let client = async |mut wire: DuplexStream| {
+        for (path, body) in &sent {
+            let request = post(&format!("X-Path: {path}\r\nContent-Length: {}", body.len()), body).replace("/to", path);
+            wire.write_all(request.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        wire.shutdown().await.unwrap();
+        all_of(&mut wire).await
+    };
+    let (_, told) = talk(std::future::pending(), holding, client).await;
+    assert_eq!(told.matches("204 No Content").count(), sent.len());
+    for ((request, bytes), (path, body)) in held.into_inner().into_iter().zip(sent) {
+        assert_eq!((request.path(), &bytes[..]), (path.as_str(), body.as_bytes()));
+        let header = request.headers().text(&HeaderName::from_static("x-path"));
+        assert_eq!((header, request.segments().segment(1)), (Some(path.as_str()), path.strip_prefix('/')));
+    }
 }
 
 #[actix::test]
