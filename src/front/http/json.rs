@@ -69,7 +69,7 @@ impl Elements<'_> {
         write(value, self.out)
     }
 
-    #[inline]
+    #[inline(always)]
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
         name(self.out, std::mem::replace(&mut self.before, b','), key);
         write(value, self.out)
@@ -85,8 +85,9 @@ impl Elements<'_> {
     }
 }
 
-/// The name of a field or variant, behind a bracket or a comma: letters of ours, with nothing to escape.
-#[inline]
+/// The name of a field or variant, behind a bracket or a comma: letters of ours, with nothing to escape. Always inlined, so
+/// that it is copied as a constant.
+#[inline(always)]
 fn name(out: &mut Vec<u8>, before: u8, name: &'static str) {
     debug_assert!(is_plain(name.as_bytes()));
     out.extend_from_slice(&[before, b'"']);
@@ -356,6 +357,7 @@ macro_rules! fields {
             type Ok = ();
             type Error = Error;
 
+            #[inline(always)]
             fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
                 self.field(key, value)
             }
