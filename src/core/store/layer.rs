@@ -1,8 +1,6 @@
 //! A layer of the overlay: changes of which each key has one, its last. A key is found by its hash, since most changes are of
 //! keys that are there already; the order of the keys is for scans and for the database.
 
-use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ const ENTRY_BYTES: usize = 128;
 #[derive(Default)]
 pub struct Layer {
     values: HashMap<Arc<[u8]>, Option<Vec<u8>>, RandomState>,
-    order: BTreeSet<InOrder>,
+    order: BTreeSet<Arc<[u8]>>,
     bytes: usize,
 }
 
@@ -39,7 +37,7 @@ impl Layer {
             }
             None => {
                 let shared: Arc<[u8]> = key.into();
-                self.order.insert(InOrder(shared.clone()));
+                self.order.insert(shared.clone());
                 self.values.insert(shared, value.map(<[u8]>::to_vec));
                 self.bytes += key.len() + ENTRY_BYTES;
             }
@@ -55,54 +53,17 @@ impl Layer {
     /// The changes with `from <= key < to`, in the order of their keys. `from` is below `to`.
     pub fn range<'a>(&'a self, from: &[u8], to: &[u8]) -> impl Iterator<Item = Change<'a>> {
         let keys = self.order.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
-        keys.map(|InOrder(key)| self.change(key))
+        keys.map(|key| self.change(key))
     }
 
     /// All changes, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
-        self.order.iter().map(|InOrder(key)| self.change(key))
+        self.order.iter().map(|key| self.change(key))
     }
 
     fn change<'a>(&'a self, key: &'a [u8]) -> Change<'a> {
         Change { key, value: self.get(key).flatten() }
     }
-}
-
-/// A key in the order of its bytes. Keys are short and begin alike, so they are compared eight bytes at a time, in place: a call
-/// for each comparison takes longer.
-#[derive(PartialEq, Eq)]
-struct InOrder(Arc<[u8]>);
-
-impl Ord for InOrder {
-    fn cmp(&self, other: &Self) -> Ordering {
-        compare(&self.0, &other.0)
-    }
-}
-
-impl PartialOrd for InOrder {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Borrow<[u8]> for InOrder {
-    fn borrow(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-#[inline]
-fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    let common = a.len().min(b.len());
-    let ((words_a, rest_a), (words_b, rest_b)) = (a[..common].as_chunks(), b[..common].as_chunks());
-    let first = words_a.iter().zip(words_b).find(|(a, b)| a != b);
-    let (a_word, b_word) = match (first, a[..common].last_chunk(), b[..common].last_chunk()) {
-        (Some((a, b)), _, _) => (*a, *b),
-        // The last eight bytes, of which some have been compared already.
-        (None, Some(a), Some(b)) => (*a, *b),
-        (None, _, _) => return rest_a.cmp(rest_b).then(a.len().cmp(&b.len())),
-    };
-    u64::from_be_bytes(a_word).cmp(&u64::from_be_bytes(b_word)).then(a.len().cmp(&b.len()))
 }
 
 /// In the same place if it fits, and does not leave most of it empty.
@@ -141,17 +102,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn keys_are_in_the_order_of_their_bytes(
-            common in prop::collection::vec(any::<u8>(), 0..20),
-            a in prop::collection::vec(any::<u8>(), 0..20),
-            b in prop::collection::vec(any::<u8>(), 0..20),
-        ) {
-            let (a, b) = ([&*common, &*a].concat(), [&*common, &*b].concat());
-            prop_assert_eq!(compare(&a, &b), a.cmp(&b));
-            prop_assert_eq!(compare(&a, &a), Ordering::Equal);
-        }
-
         #[test]
         fn it_is_a_map_with_an_order(
             changes in prop::collection::vec(

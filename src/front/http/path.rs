@@ -21,16 +21,11 @@ pub struct Path<'p> {
 impl Segments {
     pub fn of(path: &str) -> Self {
         let mut segments = Self::default();
-        let (words, rest) = path.as_bytes().as_chunks();
-        for (number, word) in words.iter().enumerate() {
-            let mut slashes = slashes_in(*word);
-            while slashes != 0 {
-                segments.note(number * size_of_val(word) + slashes.trailing_zeros() as usize / 8);
-                slashes &= slashes - 1;
+        for (place, byte) in path.bytes().enumerate() {
+            if byte == b'/' {
+                segments.note(place);
             }
         }
-        let start = path.len() - rest.len();
-        (start..).zip(rest).filter(|(_, byte)| **byte == b'/').for_each(|(place, _)| segments.note(place));
         segments.note(path.len());
         segments
     }
@@ -41,14 +36,6 @@ impl Segments {
             self.count += 1;
         }
     }
-}
-
-/// The high bit of each byte that is a slash, of eight together.
-fn slashes_in(word: [u8; 8]) -> u64 {
-    const LOW: u64 = u64::from_ne_bytes([0x7f; 8]);
-    let differing = u64::from_le_bytes(word) ^ u64::from_ne_bytes([b'/'; 8]);
-    // A sum of seven bits reaches the eighth unless all are 0, and carries into no other byte.
-    !(((differing & LOW) + LOW) | differing | LOW)
 }
 
 impl<'p> Path<'p> {
@@ -71,8 +58,7 @@ mod tests {
     #[test]
     fn segments_are_what_is_between_slashes() {
         let many = "/a".repeat(SEGMENTS_MAX + 3);
-        for text in ["/", "", "*", "/a", "a/b", "/organizations/acme//", "/é/ü/.0", "\u{af}/////////", many.as_str()]
-        {
+        for text in ["/", "", "*", "/a", "a/b", "/organizations/acme//", "/é/ü", many.as_str()] {
             let segments = Segments::of(text);
             let path = Path::new(text, &segments);
             let expected: Vec<_> = text.split('/').take(SEGMENTS_MAX).collect();
