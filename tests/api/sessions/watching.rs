@@ -73,6 +73,9 @@ async fn who_does_not_say_what_it_has_waits_for_the_next_change() {
     let mut watching = Vec::new();
     for place in &places {
         let mut wire = Wire::open(&server).await;
+        // A connection is heard by the worker when it has been accepted, which another thread does.
+        wire.send(format!("{}\r\n", head("GET", &admin.path(place)))).await;
+        wire.answer().await.unwrap().ok();
         wire.send(format!("{}\r\n", head("GET", &admin.path(&format!("{place}?waitSeconds=300"))))).await;
         watching.push(wire);
     }
