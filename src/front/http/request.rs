@@ -157,6 +157,7 @@ mod tests {
             assert_eq!(Request::get(sent).unwrap().decoded_path(), decoded, "{sent}");
         }
     }
+
     fn next(request: &mut Request, head: &str) {
         assert_eq!(request.read(head.as_bytes()).unwrap(), Some(head.len()));
     }
