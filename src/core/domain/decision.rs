@@ -19,7 +19,7 @@ pub struct Decision<'a> {
     touched: bool,
 }
 
-/// What follows from a decision, besides the next state. It has room for one event, since nearly every command has one.
+/// The consequences of a decision, besides the next state. It has room for one event, since nearly every command has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Sessions that had the lock and have ended, for the history. Once more if a deployment outlived its session.

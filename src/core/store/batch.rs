@@ -186,11 +186,14 @@ impl<'a> BatchRef<'a> {
     }
 }
 
+/// More than the pages that the events of an ordinary group change.
+const ROOM_BYTES_MAX: usize = 1024 * 1024;
 const COUNT_BYTES: usize = 4;
 const LENGTH_BYTES: usize = 4;
 const NO_CONTENT: u32 = u32::MAX;
 
-/// Names with contents in the form of the log: both lengths, then both. What has no content has a length that none can have.
+/// Names with contents in the form of the log: both lengths, then both. A name without content has a length
+/// there that no content can have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Pieces {
     bytes: Vec<u8>,
@@ -237,14 +240,16 @@ impl Pieces {
         payload.extend_from_slice(&self.bytes);
     }
 
+    /// Keeps its room for others, unless that is large.
     fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(ROOM_BYTES_MAX);
         self.count = 0;
     }
 }
 
 impl<'a> PiecesRef<'a> {
-    /// What [`Pieces::encode`] has written.
+    /// From the bytes that [`Pieces::encode`] has written.
     fn encoded(mut bytes: &'a [u8]) -> Self {
         let count = take_u32(&mut bytes).unwrap_or_default();
         Self { bytes, count }
@@ -334,5 +339,9 @@ mod tests {
         large.put("a", vec![0; KEPT_BYTES]);
         large.leave_room();
         assert_eq!(Batch::with_room().changes.bytes.capacity(), 0);
+        let mut pages = Batch::default();
+        pages.put("a", vec![0; 2 * ROOM_BYTES_MAX]);
+        pages.clear();
+        assert!(pages.is_empty() && pages.changes.bytes.capacity() <= ROOM_BYTES_MAX);
     }
 }
