@@ -105,8 +105,10 @@ impl Drop for RestingPlace {
     fn drop(&mut self) {
         let (place, Some(began)) = (self.place.take(), self.began) else { return };
         let took = time_of_this_thread().saturating_sub(began);
+        // What is owed goes by the clock of the caller's runtime, not of the one that this thread belongs to.
+        let _entered = self.on.enter();
         if let Some(rest) = self.paces.note(&self.organization, took) {
-            self.on.spawn(async move {
+            tokio::spawn(async move {
                 tokio::time::sleep(rest).await;
                 drop(place);
             });
