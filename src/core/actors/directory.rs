@@ -61,7 +61,7 @@ impl Directory {
             None => {
                 let stored = self.services.records.environment_with_queue(key)?;
                 // An actor may have loaded it meanwhile, and its queue with it.
-                self.view(key).or_else(|| stored.map(|stored| Arc::new(stored.environment)))
+                self.view(key).or_else(|| stored.map(|stored| stored.environment))
             }
         };
         Ok(known.filter(|environment| environment.exists()))

@@ -71,7 +71,7 @@ impl Environments {
     pub(super) fn at_a_glance(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
         match self.directory.peek(key) {
             Some(view) => Ok(Some(view)),
-            None => Ok(self.services().records.environment(key)?.map(|stored| Arc::new(stored.environment))),
+            None => Ok(self.services().records.environment(key)?.map(|stored| stored.environment)),
         }
     }
 
@@ -82,7 +82,7 @@ impl Environments {
         }
         let stored = self.services().records.environment_with_queue(key)?;
         // An actor may have loaded it meanwhile, and its queue with it.
-        Ok(self.directory.peek(key).or_else(|| stored.map(|stored| Arc::new(stored.environment))))
+        Ok(self.directory.peek(key).or_else(|| stored.map(|stored| stored.environment)))
     }
 
     /// A session of the environment, as it durably is. A read by its own client counts as a poll. If there is none, the
@@ -347,7 +347,7 @@ impl Environments {
                     let mut stored = records.decode_environment(record)?;
                     records.fill_queue(&key, &mut stored)?;
                     records.fill_runs(&key, &mut stored)?;
-                    self.directory.peek(&key).unwrap_or_else(|| Arc::new(stored.environment))
+                    self.directory.peek(&key).unwrap_or(stored.environment)
                 }
             };
             Ok(if environment.exists() { visit(key.name, environment) } else { ControlFlow::Continue(()) })

@@ -10,6 +10,7 @@ mod pipeline_pool;
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use foldhash::fast::RandomState;
 
 pub use pipeline_pool::PipelinePool;
 
@@ -18,7 +19,7 @@ use crate::domain::{Identifier, PipelineKey};
 /// The pools of all pipelines.
 #[derive(Default)]
 pub struct Pools {
-    of: DashMap<PipelineKey, Arc<PipelinePool>>,
+    of: DashMap<PipelineKey, Arc<PipelinePool>, RandomState>,
 }
 
 impl Pools {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -19,7 +20,7 @@ pub struct Deadlines {
 #[derive(Default)]
 struct Armed {
     in_order: BTreeSet<(Tick, EnvironmentKey)>,
-    by_key: HashMap<EnvironmentKey, Tick>,
+    by_key: HashMap<EnvironmentKey, Tick, RandomState>,
 }
 
 impl Deadlines {

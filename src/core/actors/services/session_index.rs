@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use foldhash::fast::RandomState;
 use tokio::sync::OnceCell;
 
 use crate::domain::{Environment, EnvironmentKey, Identifier, Person, Session, SessionId, Timestamp};
@@ -21,7 +22,7 @@ const SHARDS: usize = 64;
 /// The indexes of all organizations.
 #[derive(Default)]
 pub struct SessionIndexes {
-    of: DashMap<Identifier, Arc<SessionIndex>>,
+    of: DashMap<Identifier, Arc<SessionIndex>, RandomState>,
 }
 
 impl SessionIndexes {
@@ -40,7 +41,7 @@ pub struct SessionIndex {
     active: AtomicBool,
     /// Whether what was published before is in it too.
     pub learned: OnceCell<()>,
-    environments: std::sync::OnceLock<DashMap<EnvironmentKey, Indexed>>,
+    environments: std::sync::OnceLock<DashMap<EnvironmentKey, Indexed, RandomState>>,
 }
 
 /// The entry of an environment.
@@ -64,7 +65,7 @@ pub struct Holder {
 impl SessionIndex {
     /// From now on every published view is reported.
     pub fn activate(&self) {
-        self.environments.get_or_init(|| DashMap::with_shard_amount(SHARDS));
+        self.environments.get_or_init(|| DashMap::with_hasher_and_shard_amount(RandomState::default(), SHARDS));
         self.active.store(true, Ordering::SeqCst);
     }
 

@@ -70,7 +70,7 @@ impl Loaded {
             deployments: RecentDeployments::default(),
             has_wake_record: expires(&environment),
             has_unfinished_record: is_unfinished(&environment),
-            environment: Arc::new(environment),
+            environment,
         }
     }
 

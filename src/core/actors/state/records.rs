@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
+use foldhash::fast::RandomState;
 
 use crate::actors::keys;
 use crate::actors::ports::LogKeeper;
@@ -20,14 +21,14 @@ pub struct Records {
     pub run: stored::Run,
     pub history_retention: u64,
     /// Environments whose queue is in the store and in no actor's memory.
-    unloaded_queues: DashMap<EnvironmentKey, ()>,
+    unloaded_queues: DashMap<EnvironmentKey, (), RandomState>,
     /// In a cluster.
     log_keeper: OnceLock<Box<dyn LogKeeper>>,
 }
 
 impl Records {
     pub fn new(store: Arc<dyn Store>, run: stored::Run, history_retention: u64) -> Self {
-        Self { store, run, history_retention, unloaded_queues: DashMap::new(), log_keeper: OnceLock::new() }
+        Self { store, run, history_retention, unloaded_queues: DashMap::default(), log_keeper: OnceLock::new() }
     }
 
     pub fn store(&self) -> &dyn Store {
@@ -64,7 +65,7 @@ impl Records {
         let record = self.store.get(keys::NEW_ENVIRONMENTS)?;
         let skipped = record.map_or(Ok(0), |record| readable(stored::decode_new_environments(&record)))?;
         let skipped_tokens = SkippedTokens::before_the_first(skipped);
-        let environment = Environment { skipped_tokens, ..Environment::absent() };
+        let environment = Arc::new(Environment { skipped_tokens, ..Environment::absent() });
         Ok(StoredEnvironment { environment, keeping: Default::default() })
     }
 
@@ -81,7 +82,8 @@ impl Records {
     /// The environment with its queue and the runs of unfinished deployments, for the actor that loads it.
     pub fn complete_environment(&self, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
         let Some(mut stored) = self.environment_with_queue(key)? else { return Ok(None) };
-        let mut without_run = staged_deployments(&mut stored.environment).filter(|deployment| deployment.run.is_none());
+        let mut without_run =
+            staged_deployments(Arc::make_mut(&mut stored.environment)).filter(|deployment| deployment.run.is_none());
         let incomplete = without_run.next().map(|deployment| deployment.id);
         drop(without_run);
         match incomplete {
@@ -93,7 +95,7 @@ impl Records {
     /// Adds the runs of unfinished deployments. For a reader, a deployment may have ended since the environment was read; then
     /// it stays without.
     pub fn fill_runs(&self, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
-        for deployment in staged_deployments(&mut stored.environment) {
+        for deployment in staged_deployments(Arc::make_mut(&mut stored.environment)) {
             deployment.run = self.deployment_run(&key.pipeline.organization, deployment.id)?.map(Arc::new);
         }
         Ok(())
@@ -103,7 +105,7 @@ impl Records {
     pub fn each_environment(
         &self,
         pipeline: &PipelineKey,
-        mut visit: impl FnMut(Identifier, Environment),
+        mut visit: impl FnMut(Identifier, Arc<Environment>),
     ) -> Result<(), StoreError> {
         self.each_environment_record(pipeline, None, |name, record| {
             visit(name, self.decode_environment(record)?.environment);
@@ -148,9 +150,10 @@ impl Records {
         if !self.has_unloaded_queue(key) {
             return Ok(());
         }
+        let queue = &mut Arc::make_mut(&mut stored.environment).queue;
         self.each(&keys::waiters_of(key), |_, record| {
             let (waiter, _) = readable(stored::decode_waiter(record))?;
-            stored.environment.queue.insert(Arc::new(waiter));
+            queue.insert(Arc::new(waiter));
             Ok(())
         })
     }

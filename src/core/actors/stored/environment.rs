@@ -16,7 +16,8 @@ use crate::stored::{EnvironmentKeyV1, PipelineKeyV1, Stored, ViaV1, stored, stor
 
 /// An environment as it lies in the store, and what the actor has to know besides. Its queue lies elsewhere.
 pub struct StoredEnvironment {
-    pub environment: Environment,
+    /// Shared, as the actor and its readers share it later.
+    pub environment: Arc<Environment>,
     pub keeping: Keeping,
 }
 
@@ -240,7 +241,7 @@ impl TryFrom<EnvironmentV3<'_>> for StoredEnvironment {
         environment.held_back =
             environment.waiting_deployment().is_some() && environment.current_deployment().is_none();
         let keeping = Keeping { from: form.kept_from, pointers: form.pointers, deployed: form.deployed };
-        Ok(StoredEnvironment { environment, keeping })
+        Ok(StoredEnvironment { environment: Arc::new(environment), keeping })
     }
 }
 

@@ -253,7 +253,7 @@ fn an_environment_that_skips_tokens_is_read_as_it_was_written_and_nothing_else_o
         sample.skipped_tokens = SkippedTokens::default();
         sample.skipped_tokens.skip(12, 12);
         let read = decode_environment(&raised, RUN).unwrap();
-        assert_eq!((read.environment.next_token(), &read.environment, read.keeping), (25, &sample, keeping));
+        assert_eq!((read.environment.next_token(), &*read.environment, read.keeping), (25, &sample, keeping));
         assert_eq!(encode_environment(&sample, keeping, RUN)[0], 3);
         assert!(is_of_existing(&raised).unwrap());
     }
@@ -268,7 +268,7 @@ fn environments_of_format_4_are_read() {
     for (name, sample) in [("environment", environment()), ("environment, deleted", deleted)] {
         for bytes in [format_4(name), encode_environment(&sample, keeping, RUN)] {
             let read = decode_environment(&bytes, RUN).unwrap();
-            assert_eq!((read.environment, read.keeping), (sample.clone(), keeping), "{name}");
+            assert_eq!((&*read.environment, read.keeping), (&sample, keeping), "{name}");
         }
     }
     assert!(is_of_existing(&format_4("environment")).unwrap());

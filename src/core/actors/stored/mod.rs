@@ -12,6 +12,8 @@ mod page;
 mod properties;
 mod session;
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 pub use deployment::{
@@ -109,7 +111,7 @@ pub fn decode_environment(bytes: &[u8], run: Run) -> Result<StoredEnvironment, R
     let (written_by, boot) = (form.environment.environment.run, form.environment.boot);
     let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV3<'_>>)?;
     if written_by != run.id {
-        stored.environment.rearm(run.started, boot == Some(run.boot.0));
+        Arc::make_mut(&mut stored.environment).rearm(run.started, boot == Some(run.boot.0));
     }
     Ok(stored)
 }
