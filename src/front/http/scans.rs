@@ -105,7 +105,7 @@ impl Drop for RestingPlace {
     fn drop(&mut self) {
         let (place, Some(began)) = (self.place.take(), self.began) else { return };
         let took = time_of_this_thread().saturating_sub(began);
-        // What is owed goes by the clock of the caller's runtime, not of the one that this thread belongs to.
+        // This thread belongs to another runtime. Both runtimes must use the same clock, and a test may have paused the caller's.
         let _entered = self.on.enter();
         if let Some(rest) = self.paces.note(&self.organization, took) {
             tokio::spawn(async move {
@@ -264,6 +264,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_too_much_its_place_rests() {
         let (scans, acme) = (scans(1), organization("acme"));
+        // Far ahead of every clock that is not paused, so that a read that uses one of those is found out.
+        tokio::time::advance(Duration::from_secs(3_600)).await;
         while scans.paces.note(&acme, Duration::from_millis(1)).is_none() {}
         // A blocking task that runs keeps the paused clock from advancing.
         let (end, ended) = mpsc::channel::<()>();
@@ -277,6 +279,7 @@ mod tests {
         };
         scans.read(&acme, reads_for_a_moment).await.unwrap();
         assert_eq!(scans.places.used(), 1);
+        assert!(scans.paces.is_busy(&acme), "it has rested by another clock");
         drop(end);
         busy.await.unwrap().unwrap_err();
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -83,7 +83,7 @@ impl PipelinePool {
         let (reader, pipeline) = (services.clone(), self.pipeline.clone());
         let read = tokio::task::spawn_blocking(move || {
             let mut all = Vec::new();
-            let visit = |name, environment: Arc<Environment>| all.push((name, environment.availability()));
+            let visit = |name, environment: &Environment| all.push((name, environment.availability()));
             reader.records.each_environment(&pipeline, visit).map(|()| all)
         });
         let all = read.await.map_err(|error| StoreError::Read(error.to_string()))??;

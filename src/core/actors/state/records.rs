@@ -105,10 +105,10 @@ impl Records {
     pub fn each_environment(
         &self,
         pipeline: &PipelineKey,
-        mut visit: impl FnMut(Identifier, Arc<Environment>),
+        mut visit: impl FnMut(Identifier, &Environment),
     ) -> Result<(), StoreError> {
         self.each_environment_record(pipeline, None, |name, record| {
-            visit(name, self.decode_environment(record)?.environment);
+            visit(name, &self.decode_environment(record)?.environment);
             Ok(ControlFlow::Continue(()))
         })
     }

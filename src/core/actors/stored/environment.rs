@@ -16,7 +16,7 @@ use crate::stored::{EnvironmentKeyV1, PipelineKeyV1, Stored, ViaV1, stored, stor
 
 /// An environment as it lies in the store, and what the actor has to know besides. Its queue lies elsewhere.
 pub struct StoredEnvironment {
-    /// Shared, as the actor and its readers share it later.
+    /// Nobody else holds it yet, so that `Arc::make_mut` copies nothing; its actor and readers will share it.
     pub environment: Arc<Environment>,
     pub keeping: Keeping,
 }
