@@ -10,9 +10,12 @@ use crate::history::Moment;
 use crate::server::cluster::{Cluster, member_name, name_of};
 use crate::server::etcd_client::{EtcdClient, EtcdError};
 use crate::server::shard_records::{self, ShardRecord};
+use crate::wire::grpc::GrpcError;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const ETCD_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// A member may be frozen: the next one is asked.
+const MEMBER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// Left for the cluster before etcd is filled.
 const ROOM_BYTES: i64 = 24 * 1024 * 1024;
 const JUNK: &[u8] = b"junk/";
@@ -122,9 +125,10 @@ async fn owners(cluster: &Cluster) -> Result<BTreeMap<u16, ShardRecord>, Fault> 
         let mut failed = None;
         for address in cluster.members.addresses() {
             let read = async { shard_records::read(&mut EtcdClient::connect(address).await?).await };
-            match read.await {
-                Ok(records) => return Ok(records),
-                Err(error) => failed = Some(error),
+            match tokio::time::timeout(MEMBER_ANSWERS_WITHIN, read).await {
+                Ok(Ok(records)) => return Ok(records),
+                Ok(Err(error)) => failed = Some(error),
+                Err(_) => failed = Some(EtcdError::Silent(address)),
             }
         }
         if let Some(error) = failed.filter(|_| Instant::now() >= deadline) {
@@ -197,7 +201,7 @@ async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
         match etcd.put(&key, vec![1; JUNK_BYTES]).await {
             Err(error) if error.is_out_of_room() => break,
             // There may be an election.
-            Err(EtcdError::Silent(_)) | Ok(()) => {}
+            Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -253,7 +257,7 @@ async fn compact(cluster: &mut Cluster, victim: usize, lengths: &Lengths) -> Res
             let newest = etcd.newest_revision().await?;
             match etcd.compact(newest).await {
                 // Nothing was written since.
-                Err(EtcdError::Failed(_)) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
+                Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
                 Err(error) => return Err::<(), _>(error),
             }
         }
