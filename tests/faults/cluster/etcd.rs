@@ -7,9 +7,15 @@ use std::sync::mpsc;
 
 use tempfile::TempDir;
 
-/// The limits that a node requires, and a leader elected soon.
-const FLAGS: [&str; 4] =
-    ["--max-txn-ops=4096", "--max-request-bytes=4194304", "--heartbeat-interval=50", "--election-timeout=500"];
+/// The limits that a node requires; a leader elected soon; and no wait for the disk: members are killed here, but their
+/// machine is not.
+const FLAGS: [&str; 5] = [
+    "--max-txn-ops=4096",
+    "--max-request-bytes=4194304",
+    "--heartbeat-interval=50",
+    "--election-timeout=500",
+    "--unsafe-no-fsync",
+];
 
 /// Killed when dropped.
 pub struct EtcdServers {

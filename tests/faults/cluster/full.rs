@@ -80,6 +80,7 @@ async fn an_engine_that_takes_no_more_writes_loses_nothing_and_goes_on_when_it_d
     let Some(etcd) = EtcdServers::start_with(1, &["--quota-backend-bytes=33554432"]) else { return };
     let nodes = Nodes::start_on(etcd, 2).await;
     let admin = nodes.admin(nodes.other());
+    fill(&nodes.etcd, |used| used > 24 * MEGABYTE as i64).await;
     let held = admin.claim("review-1", json!({ "ttlSeconds": 10 })).await.created();
     fill(&nodes.etcd, |_| false).await;
     // What is asked now is refused, or not known; then the nodes cannot show any more that they own their shards.
