@@ -5,8 +5,7 @@ use crate::support::wire::{Wire, head, head_of_json};
 use crate::support::{Server, Setup, at};
 
 /// Nobody should have to wait long for a test of patience.
-const IMPATIENT: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\nhead_timeout_seconds = 1\n\
-                         keep_alive_seconds = 1\n";
+const IMPATIENT: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\nhead_timeout_seconds = 1\n";
 
 #[tokio::test]
 async fn a_body_that_comes_too_slowly_is_given_up_on() {
@@ -87,7 +86,7 @@ async fn what_is_no_http_is_turned_away_and_others_are_still_served() {
 
 #[tokio::test]
 async fn a_client_that_stops_within_a_head_is_let_go_and_others_are_still_served() {
-    let server = Setup::default().settings(IMPATIENT).start();
+    let server = Setup::default().settings(&format!("{IMPATIENT}keep_alive_seconds = 1\n")).start();
     let mut stalled = Vec::new();
     for bytes in ["", "G", "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Half: "] {
         for _ in 0..20 {
@@ -105,7 +104,7 @@ async fn a_client_that_stops_within_a_head_is_let_go_and_others_are_still_served
 
 #[tokio::test]
 async fn a_client_that_stops_within_a_later_head_is_let_go_and_a_busy_one_is_not() {
-    let server = Setup::default().settings(IMPATIENT).start();
+    let server = Setup::default().settings(&format!("{IMPATIENT}keep_alive_seconds = 5\n")).start();
     let mut stalled = Wire::open(&server).await;
     stalled.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(stalled.answer().await.unwrap().status, 200);
