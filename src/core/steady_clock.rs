@@ -1,7 +1,7 @@
 //! The steady clock: it cannot be set, and goes on over restarts of the server as long as the machine is up.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -15,12 +15,13 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 #[derive(Clone)]
 pub struct SteadyClock {
     pub boot: Boot,
+    opened: Tick,
     read: Arc<dyn Fn() -> Tick + Send + Sync>,
 }
 
 impl SteadyClock {
     pub fn new(boot: Boot, read: impl Fn() -> Tick + Send + Sync + 'static) -> Self {
-        Self { boot, read: Arc::new(read) }
+        Self { boot, opened: read(), read: Arc::new(read) }
     }
 
     /// Milliseconds since the machine started, without those in which it slept.
@@ -38,6 +39,11 @@ impl SteadyClock {
 
     pub fn now(&self) -> SteadyTime {
         SteadyTime { boot: self.boot, tick: self.tick() }
+    }
+
+    /// How long ago `earlier` was at least. Its data was there when this clock was made.
+    pub fn at_least_since(&self, earlier: SteadyTime) -> Duration {
+        self.now().at_least_since(earlier, self.opened)
     }
 }
 

@@ -52,10 +52,11 @@ pub struct SteadyTime {
 }
 
 impl SteadyTime {
-    /// The least time that has passed since `earlier`. One of another boot was before this one began.
-    pub fn at_least_since(self, earlier: Self) -> Duration {
-        let millis = if self.boot == earlier.boot { self.tick.0.saturating_sub(earlier.tick.0) } else { self.tick.0 };
-        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    /// The least time that has passed since `earlier`. One of another boot was before `opened`, when its data was opened in
+    /// this one, and no more is known of it: it may be of another machine, and of a moment ago.
+    pub fn at_least_since(self, earlier: Self, opened: Tick) -> Duration {
+        let since = if self.boot == earlier.boot { earlier.tick } else { opened };
+        Duration::from_millis(u64::try_from(self.tick.0.saturating_sub(since.0)).unwrap_or(0))
     }
 }
 
@@ -135,10 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_before_this_boot_is_at_least_as_old_as_the_boot() {
+    fn what_was_made_in_another_boot_is_as_old_as_its_being_here_however_long_the_machine_is_up() {
         let at = |boot, tick| SteadyTime { boot: Boot(boot), tick: Tick(tick) };
-        assert_eq!(at(1, 900).at_least_since(at(1, 400)), Duration::from_millis(500));
-        assert_eq!(at(1, 400).at_least_since(at(1, 900)), Duration::ZERO);
-        assert_eq!(at(2, 30).at_least_since(at(1, 900)), Duration::from_millis(30));
+        assert_eq!(at(1, 900).at_least_since(at(1, 400), Tick(700)), Duration::from_millis(500));
+        assert_eq!(at(1, 400).at_least_since(at(1, 900), Tick(0)), Duration::ZERO);
+        for up in [0, 1_000_000_000] {
+            assert_eq!(at(2, up + 30).at_least_since(at(1, 900), Tick(up)), Duration::from_millis(30));
+        }
     }
 }

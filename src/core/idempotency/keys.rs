@@ -86,7 +86,7 @@ impl Keys {
             return Ok(self.unused(guard, organization, fingerprint));
         };
         let record = stored::decode(&bytes)?;
-        if has_expired(record.age(now, self.inner.steady.now())) {
+        if has_expired(record.age(now, &self.inner.steady)) {
             return Ok(self.unused(guard, organization, fingerprint));
         }
         Ok(if record.fingerprint() == fingerprint {

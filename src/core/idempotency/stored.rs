@@ -11,6 +11,7 @@ use crate::domain::{
     AnalysisId, Boot, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin, SessionId, SteadyTime, Tick, Ticket,
     Timestamp,
 };
+use crate::steady_clock::SteadyClock;
 use crate::store::record::{self, RecordError};
 use crate::stored::{EnvironmentKeyV1, OriginV1, PipelineKeyV1, SessionIdV1, Stored, stored_enum};
 
@@ -138,7 +139,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
 
 impl Record<'_> {
     /// How old it is at least, by the steady clock: the wall clock may have been set. Only records of before know no other.
-    pub fn age(&self, now: Timestamp, steady: SteadyTime) -> Duration {
+    pub fn age(&self, now: Timestamp, steady: &SteadyClock) -> Duration {
         match self.0.made {
             Some((tick, boot)) => steady.at_least_since(SteadyTime { boot: Boot(boot), tick: Tick(tick) }),
             None => now.since(Timestamp::from_millis(self.0.record.made_at)),
@@ -201,7 +202,7 @@ mod tests {
 
     /// Of a record from before the steady clock was stored.
     fn age_by_wall(record: &Record<'_>, now_millis: i64) -> Duration {
-        record.age(Timestamp::from_millis(now_millis), SteadyTime { boot: Boot(5), tick: Tick(7) })
+        record.age(Timestamp::from_millis(now_millis), &SteadyClock::new(Boot(5), || Tick(7)))
     }
 
     #[test]
@@ -238,7 +239,7 @@ mod tests {
             let mut bytes = encode(now, made, 7, Fingerprint([9; 16]), &answer);
             let record = decode(&bytes).unwrap();
             assert_eq!((record.number(), record.fingerprint()), (7, Fingerprint([9; 16])));
-            let age = record.age(Timestamp::from_millis(0), SteadyTime { tick: Tick(1_250), ..made });
+            let age = record.age(Timestamp::from_millis(0), &SteadyClock::new(made.boot, || Tick(1_250)));
             assert_eq!(age, Duration::from_millis(250), "by the steady clock alone");
             assert_eq!(record.into_answer(), answer);
             bytes[0] += 1;
@@ -327,13 +328,13 @@ mod tests {
             subject: None,
             body: b"{}".to_vec(),
         };
-        let steady = SteadyTime { boot: Boot(1), tick: Tick(2) };
-        let newest = encode(Timestamp::from_millis(1), steady, 3, Fingerprint([4; 16]), &answer);
+        let steady = SteadyClock::new(Boot(1), || Tick(2));
+        let newest = encode(Timestamp::from_millis(1), steady.now(), 3, Fingerprint([4; 16]), &answer);
         fuzz([format_4("answer under a key"), newest], &[], |bytes| match decode(bytes) {
             Ok(record) => {
-                let age = record.age(Timestamp::from_millis(1 << 40), steady);
+                let age = record.age(Timestamp::from_millis(1 << 40), &steady);
                 let (number, fingerprint, answer) = (record.number(), record.fingerprint(), record.into_answer());
-                let written = encode(Timestamp::from_millis(1), steady, number, fingerprint, &answer);
+                let written = encode(Timestamp::from_millis(1), steady.now(), number, fingerprint, &answer);
                 assert!(decode(&written).is_ok_and(|again| again.into_answer() == answer));
                 (age.as_millis().checked_ilog2().unwrap_or(0), written.len(), String::new())
             }

@@ -176,7 +176,7 @@ impl Keys {
         if number != Some(record.number()) {
             return Ok(EntryFate::Stale);
         }
-        let age = record.age(now, self.inner.steady.now());
+        let age = record.age(now, &self.inner.steady);
         if has_expired(age) {
             return Ok(EntryFate::Dropped { early: false });
         }

@@ -254,9 +254,12 @@ async fn compact(cluster: &mut Cluster, victim: usize, lengths: &Lengths) -> Res
     let forgetting = tokio::spawn(async move {
         let mut etcd = EtcdClient::connect(address).await?;
         loop {
-            let newest = etcd.newest_revision().await?;
-            match etcd.compact(newest).await {
-                // Nothing was written since.
+            let forgotten = match etcd.newest_revision().await {
+                Ok(newest) => etcd.compact(newest).await,
+                Err(error) => Err(error),
+            };
+            match forgotten {
+                // Nothing was written since, or there is an election.
                 Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
                 Err(error) => return Err::<(), _>(error),
             }
