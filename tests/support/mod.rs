@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -35,6 +37,10 @@ pub use client::*;
 
 /// A token whose text is fixed, so that tests can log in after any restart.
 pub const ADMIN_TOKEN: &str = "lk_0000000000000000000000000000002C8GjS";
+
+/// A server is killed after this long, so a test that waits for one without a bound fails instead of hanging. Far beyond what
+/// a test takes, also on a machine that is frozen half of the time.
+const LIFE_MAX: Timespec = Timespec { tv_sec: 15 * 60, tv_nsec: 0 };
 
 /// How a server is started.
 pub struct Setup {
@@ -173,6 +179,7 @@ fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> 
     let log = secrecy::log_in(home);
     let before = std::fs::metadata(home.join("stderr")).unwrap().len() as usize;
     let mut child = setup.command(home).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    bound_life(&child);
     let mut greeting = String::new();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     while lines.read_line(&mut greeting).unwrap() > 0 {
@@ -190,6 +197,18 @@ fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> 
     // Keep reading, so that the server never finds its stdout closed or full.
     std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
     Ok((child, address, greeting))
+}
+
+/// Kills a server that runs for too long.
+fn bound_life(server: &Child) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    let process = pidfd_open(Pid::from_child(server), PidfdFlags::empty()).unwrap();
+    std::thread::spawn(move || {
+        if poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&LIFE_MAX)) == Ok(0) {
+            eprintln!("{test}: its server has run for {} s and is killed", LIFE_MAX.tv_sec);
+            pidfd_send_signal(&process, Signal::KILL).ok();
+        }
+    });
 }
 
 /// A running server. It is killed when this is dropped.

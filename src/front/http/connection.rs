@@ -12,6 +12,8 @@ use crate::auth::KnownToken;
 
 /// A client that has taken nothing of its answer for this long may be dropped for another one.
 const UNREAD_MILLIS_MIN: u64 = 1_000;
+/// The same for a client that has not sent its first request: until then it is probably on its way.
+const UNASKED_MILLIS_MIN: u64 = 1_000;
 
 /// Shared by all connections.
 pub struct Tally {
@@ -110,6 +112,7 @@ impl Activity {
             Some(_) => None,
             None if self.in_flight => None,
             None if self.has_asked => Some((Expendable::Idle, self.active_at_millis)),
+            None if now_millis.saturating_sub(self.active_at_millis) < UNASKED_MILLIS_MIN => None,
             None => Some((Expendable::NeverAsked, self.active_at_millis)),
         }
     }
@@ -231,19 +234,27 @@ impl Connection {
         }
     }
 
-    /// Shuts it down, and drops what it has not taken of its answers. False if it has ended by itself.
+    /// Shuts it down, and drops what it has not taken of its answers. One whose first request has not come is refused by its
+    /// loop: a request that arrives just then gets an answer. False if it has ended by itself.
     pub fn cut_off(&self) -> bool {
         let left = self.stage.compare_exchange(OPEN, LEAVING, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if left {
             self.tally.staying.fetch_sub(1, Ordering::Relaxed);
             if self.is_unread() {
                 self.socket.reset();
-            } else {
+            } else if self.has_asked.load(Ordering::Relaxed) {
                 self.socket.shut_down();
+            } else {
+                self.socket.shut_reading();
             }
             self.read_on();
         }
         left
+    }
+
+    /// Whether its loop has to refuse it: it was cut off before its first request was read.
+    pub fn is_turned_away(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) == LEAVING && !self.has_asked.load(Ordering::Relaxed)
     }
 
     /// Its loop has dropped it.
@@ -326,8 +337,9 @@ mod tests {
         assert_eq!(activity(true, 0, Some(NOW - 999)).expendable(NOW), None, "it may just be slow");
         assert_eq!(activity(true, 0, Some(NOW - 1_000)).expendable(NOW), Some((Expendable::Unread, NOW - 1_000)));
         assert_eq!(activity(false, 7, None).expendable(NOW), Some((Expendable::Idle, 7)));
-        let never = Activity { has_asked: false, ..activity(false, 7, None) };
-        assert_eq!(never.expendable(NOW), Some((Expendable::NeverAsked, 7)));
+        let never = |since| Activity { has_asked: false, ..activity(false, since, None) };
+        assert_eq!(never(7).expendable(NOW), Some((Expendable::NeverAsked, 7)));
+        assert_eq!(never(NOW - 999).expendable(NOW), None, "its request may be on its way");
     }
 
     #[test]

@@ -184,6 +184,7 @@ mod tests {
 
     use super::*;
     use crate::http::transport::Transport;
+    use crate::http::wire;
 
     const PATIENCE: Patience =
         Patience { idle: Duration::from_secs(4), silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
@@ -322,6 +323,27 @@ mod tests {
         }
         let new = open(&connections);
         assert!(asking.connection.is_open() && new.connection.is_surplus());
+    }
+
+    #[actix::test]
+    async fn one_that_is_closed_before_its_first_request_is_refused_even_if_that_comes_then() {
+        let connections = connections();
+        connections.set_limit(1);
+        let Open { stream, connection, client } = open(&connections);
+        connection.quiet_since(1);
+        assert!(!open(&connections).connection.is_surplus() && !connection.is_open());
+        client.set_nonblocking(true).unwrap();
+        let mut client = TcpStream::from_std(client).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let rules = wire::Rules::new(Duration::from_secs(5));
+        let answer = async |_, _| panic!("it is not served");
+        let serving = wire::serve(stream, Some(connection), &rules, std::future::pending(), answer);
+        let mut told = [0; 12];
+        tokio::select! {
+            ended = serving => panic!("{ended:?}"),
+            read = client.read_exact(&mut told) => assert_eq!(read.unwrap(), 12),
+        }
+        assert_eq!(told, *b"HTTP/1.1 503");
     }
 
     #[actix::test]

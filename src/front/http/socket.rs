@@ -95,7 +95,14 @@ impl Socket {
         }
     }
 
-    /// The same, and drops what the client has not taken of its answers, which the kernel would keep for minutes.
+    /// Reads nothing beyond what has come; the loop sees that as the client's end of stream, and can still answer.
+    pub fn shut_reading(&self) {
+        if let Some(tcp) = self.tcp.lock().as_ref() {
+            SockRef::from(tcp).shutdown(Shutdown::Read).ok();
+        }
+    }
+
+    /// Shuts it down in both directions, and drops what the client has not taken of its answers, which the kernel would keep for minutes.
     pub fn reset(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
             let socket = SockRef::from(tcp);

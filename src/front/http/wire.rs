@@ -110,6 +110,9 @@ enum Next {
     End,
 }
 
+/// Closed for another connection before its first request was read.
+const TURNED_AWAY: Next = Next::Refused(StatusCode::SERVICE_UNAVAILABLE);
+
 /// The next part of a body.
 enum Piece {
     Bytes(Bytes),
@@ -159,6 +162,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
             loop {
                 if !self.read.is_empty() {
                     match self.request.read(&self.read) {
+                        Ok(Some(_)) if self.is_turned_away() => return Poll::Ready(Ok(TURNED_AWAY)),
                         Ok(Some(length)) => {
                             self.read.advance(length);
                             return Poll::Ready(Ok(Next::Request));
@@ -168,7 +172,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
                     }
                 }
                 if self.ended {
-                    return Poll::Ready(Ok(Next::End));
+                    return Poll::Ready(Ok(if self.is_turned_away() { TURNED_AWAY } else { Next::End }));
                 }
                 ready!(self.poll_flush(context))?;
                 match self.poll_fill(context) {
@@ -367,12 +371,14 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
     async fn close(mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_flush(context)).await?;
         poll_fn(|context| Pin::new(&mut self.transport).poll_shutdown(context)).await?;
-        if self.is_out_of_step && !self.ended {
+        let is_turned_away = self.is_turned_away();
+        if self.is_out_of_step && (!self.ended || is_turned_away) {
             let dropping = async {
                 while self.transport.read_buf(&mut self.read).await? > 0 {
                     self.read.clear();
                 }
-                Ok(())
+                // Its end of stream was ours.
+                if is_turned_away { std::future::pending().await } else { Ok(()) }
             };
             return tokio::time::timeout(LINGER, dropping).await.unwrap_or(Ok(()));
         }
@@ -419,6 +425,10 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
             self.read.reserve(READ_BYTES);
         }
         pin!(self.transport.read_buf(&mut self.read)).poll(context)
+    }
+
+    fn is_turned_away(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_turned_away())
     }
 
     /// Something of the next request has come.
