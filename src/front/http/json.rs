@@ -382,6 +382,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fuzz::fuzz;
 
     fn written<T: Serialize>(value: &T) -> String {
         let mut out = Vec::new();
@@ -413,6 +414,22 @@ mod tests {
         fn every_value_is_written_as_the_library_for_json_writes_it(value in value()) {
             prop_assert_eq!(written(&value), serde_json::to_string(&value).unwrap());
         }
+    }
+
+    #[test]
+    fn fuzzed_values_are_written_as_the_library_for_json_writes_them() {
+        let samples =
+            [r#"{"a":[1,-2.5e3,"\u0000\\\"\n\u00e9",null,true,{}],"":[]}"#, "\u{7f}\u{0}plain text\\\"\u{2028}"];
+        fuzz(samples, &["\\u001f", "\\\"", "1e308", "-0.0", "18446744073709551615", "{\"", "\":", "],["], |bytes| {
+            let parsed = serde_json::from_slice::<Value>(bytes);
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            // A key of the same text, behind places that are not on a border of eight bytes.
+            let value = parsed.as_ref().cloned().unwrap_or_else(|_| json!({ text.clone(): [text.get(1..), text] }));
+            let ours = written(&value);
+            assert_eq!(ours, serde_json::to_string(&value).unwrap());
+            assert!(serde_json::from_str::<Value>(&ours).is_ok(), "{ours}");
+            (parsed.is_ok(), ours.len().ilog2(), ours.matches('\\').count().min(9))
+        });
     }
 
     #[derive(Serialize)]

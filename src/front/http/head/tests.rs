@@ -10,6 +10,7 @@ use proptest::test_runner::TestRunner;
 use tokio_util::codec::Decoder;
 
 use super::*;
+use crate::fuzz::fuzz;
 
 fn read(head: &str) -> Result<Option<(Head, usize)>, Refused> {
     read_bytes(head.as_bytes())
@@ -230,4 +231,56 @@ async fn heads_are_understood_as_the_framework_understands_them() {
         Ok(())
     });
     agreed.unwrap();
+}
+
+/// The parts of a head lie in it, whatever follows it, and the framework finds the same ones.
+#[actix::test]
+async fn fuzzed_heads_are_read_as_the_framework_reads_them_or_refused() {
+    let samples = [
+        get("Content-Length: 3\r\nConnection: keep-alive\r\n") + "abc",
+        "POST /a%2Fb?c=d&e HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+            .to_owned(),
+        "HEAD http://x/y HTTP/1.0\r\nHost:x\r\nConnection: close, x\r\n\r\n".to_owned(),
+    ];
+    let words = [
+        "\r\n",
+        "\r\n\r\n",
+        "\n",
+        ":",
+        " ",
+        "\t",
+        ",",
+        "?",
+        "#",
+        "Host: ",
+        "Content-Length: ",
+        "Transfer-Encoding: ",
+        "chunked",
+        "identity",
+        "Connection: ",
+        "close",
+        "HTTP/1.0",
+        "HTTP/1.1",
+        "GET ",
+        "POST ",
+        "18446744073709551616",
+    ];
+    let config = ServiceConfig::default();
+    fuzz(samples, &words, |bytes| {
+        let (head, length) = match read_bytes(bytes) {
+            Ok(Some(read)) => read,
+            Ok(None) => return Err(None),
+            Err(refused) => return Err(Some(refused == Refused::TooLarge)),
+        };
+        let (again, _) = read_bytes(&bytes[..length]).unwrap().unwrap();
+        assert!(read_bytes(&bytes[..length - 1]).unwrap().is_none(), "it ends where it ends");
+        assert!(head.headers.iter().eq(again.headers.iter()));
+        assert_eq!(head.path_and_query(), again.path_and_query());
+        if head.next != AfterAnswer::Upgrade {
+            let theirs = by_the_framework(&mut Codec::new(config.clone()), bytes);
+            assert_eq!(by_us(bytes), theirs, "{}", String::from_utf8_lossy(bytes));
+        }
+        let kind = format!("{:?} {:?} {}", head.body, head.next, head.expects_continue);
+        Ok((kind, head.method.to_string(), head.headers.iter().count(), head.query().is_empty()))
+    });
 }
