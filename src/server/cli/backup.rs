@@ -17,6 +17,7 @@ use crate::config::{self, Flags, Settings};
 use crate::events::Events;
 use crate::logs::{self, Logs};
 use crate::store::{self, NewDataDir, OpenError};
+use crate::secrets::MasterKey;
 use crate::{app, secrets, telemetry};
 
 /// At a thousand grants a second in one environment, the tokens of eleven days.
@@ -255,14 +256,19 @@ impl Read for Remote {
     }
 }
 
-pub fn restore(arguments: &Restore) -> ExitCode {
+pub fn restore(arguments: &Restore, variables: &Variables) -> ExitCode {
     let Restore { file, data_dir, fencing_margin } = arguments;
     let input = match backup::open(file) {
         Ok(input) => input,
         Err(error) => return complain(EXIT_FAILED, &format!("cannot read {}: {error}", file.display())),
     };
     match backup::restore(input, data_dir, *fencing_margin, options(data_dir)) {
-        Ok(restored) => say(&in_words(&restored, data_dir, *fencing_margin)),
+        Ok(restored) => {
+            let wanted = restored.header.about.master_key.as_deref();
+            wanted.into_iter().for_each(|fingerprint| secrets::note_fingerprint(data_dir, fingerprint));
+            let key = about_key(wanted, given_fingerprint(variables).as_deref(), data_dir);
+            say(&format!("{}\n{key}", in_words(&restored, data_dir, *fencing_margin)))
+        }
         Err(RestoreError::Open(error)) => complain(EXIT_FAILED, &error),
         Err(error) => complain(EXIT_FAILED, &error),
     }
@@ -283,15 +289,36 @@ pub fn options(data_dir: &Path) -> store::Options {
 fn in_words(restored: &Restored, data_dir: &Path, margin: u64) -> String {
     let Restored { header: Header { about, .. }, totals, environments } = restored;
     let dir = data_dir.display();
-    let key = about.master_key.as_ref().map(|key| format!(" (fingerprint {key})")).unwrap_or_default();
     format!(
         "Restored {dir}: {} records and {} logs of {}, as of {}.\n\
-         The next fencing token of each of the {environments} environments is {margin} higher, and of new ones too.\n\
-         Before the server starts, give it the master key of the backup{key}: in {dir}/master.key with mode 600, or as \
-         LOCKKEEPER_MASTER_KEY.",
+         The next fencing token of each of the {environments} environments is {margin} higher, and of new ones too.",
         totals.pairs,
         totals.logs,
         about.organizations.join(", "),
         about.created_at
     )
+}
+
+/// What is to be done about the master key, without which no server starts on what was restored.
+fn about_key(wanted: Option<&str>, given: Option<&str>, data_dir: &Path) -> String {
+    let dir = data_dir.display();
+    let fingerprint = wanted.map(|wanted| format!(" (fingerprint {wanted})")).unwrap_or_default();
+    match given {
+        Some(given) if wanted == Some(given) => {
+            format!("LOCKKEEPER_MASTER_KEY has the master key of the backup{fingerprint}; set it for the server too.")
+        }
+        Some(given) if wanted.is_some() => format!(
+            "LOCKKEEPER_MASTER_KEY has another key (fingerprint {given}), with which no server starts on it: bring the master key of \
+             the backup{fingerprint}."
+        ),
+        Some(_) | None => format!(
+            "The server does not start without the master key of the backup{fingerprint}: put it into {dir}/master.key with mode \
+             600, or set LOCKKEEPER_MASTER_KEY to it."
+        ),
+    }
+}
+
+fn given_fingerprint(variables: &Variables) -> Option<String> {
+    let (_, text) = variables.iter().find(|(name, _)| name == "LOCKKEEPER_MASTER_KEY")?;
+    MasterKey::parse(text.to_str()?).ok().map(|key| key.fingerprint())
 }

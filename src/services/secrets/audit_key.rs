@@ -32,17 +32,11 @@ pub enum FoundAuditKey {
     DoesNotOpen,
 }
 
-/// The audit key of a data directory, made if there is none.
-pub async fn audit_key(store: &dyn Store, master: &MasterKey) -> Result<AuditKey, StoreError> {
-    let record = store.get(RECORD)?;
-    if let Some(key) = record.as_deref().and_then(|sealed| open(sealed, master)) {
-        return Ok(key);
-    }
-    if record.is_some() {
-        tracing::error!(
-            "the key that seals events does not open with this master key; events are sealed with a new one from here on, and \
-             `lockkeeper audit verify` will say that the earlier seals were not made with it"
-        );
+/// The audit key of a data directory, made if there is none. One that does not open is never replaced by another one: with it
+/// the seals of all earlier events would be lost for good.
+pub async fn audit_key(store: &dyn Store, master: &MasterKey) -> Result<AuditKey, OpenError> {
+    if let Some(sealed) = store.get(RECORD)? {
+        return open(&sealed, master).ok_or_else(|| master.foreign_seals());
     }
     let key = AuditKey::generate();
     put(store, &key, master).await?;
@@ -66,6 +60,16 @@ pub fn find_audit_key(
     }
     let key = masters.iter().find_map(|master| open(&record, master));
     Ok(key.map_or(FoundAuditKey::DoesNotOpen, FoundAuditKey::Key))
+}
+
+/// Whether there is one, which only the master key opens.
+pub(super) fn exists(store: &dyn Store) -> Result<bool, StoreError> {
+    Ok(store.get(RECORD)?.is_some())
+}
+
+/// Adds to the batch that there is none any more.
+pub(super) fn forget(batch: &mut Batch) {
+    batch.delete(RECORD);
 }
 
 pub(super) fn opens(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {

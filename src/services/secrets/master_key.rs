@@ -1,6 +1,6 @@
 //! The key that wraps all others: from the environment, or from a file in the data directory that only its owner may read.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -22,6 +22,9 @@ const FILE: &str = "master.key";
 const NEXT_FILE: &str = "master.key.new";
 /// A key file gets its final name only when it is complete and durable.
 const BEING_WRITTEN: &str = "master.key.tmp";
+/// The fingerprint of the key that the data was last opened with: it tells a missing or a wrong key from the right one.
+const FINGERPRINT_FILE: &str = "master.key.id";
+const FINGERPRINT_DIGITS: usize = 16;
 const ONLY_OWNER: u32 = 0o600;
 const GROUP_AND_OTHERS: u32 = 0o077;
 /// A key with its line end and some spaces; a larger file is something else.
@@ -54,10 +57,20 @@ pub enum OpenError {
     #[error("{path} holds no master key, which is 64 hexadecimal digits; restore the file from a backup")]
     Malformed { path: PathBuf },
     #[error(
-        "{path} is missing and there are secrets that only its key opens; restore the file from a backup, or set \
-         LOCKKEEPER_MASTER_KEY to the key"
+        "{path} is missing{}, and only its key opens the secrets and the key that seals the audit log; restore the file from a \
+         backup (mode 600), or set LOCKKEEPER_MASTER_KEY to the key; if it is lost for good, `lockkeeper serve \
+         --forget-master-key` starts without it: all secrets and the signing secrets of webhooks are deleted, and the seals of \
+         the audit log so far can no longer be checked", of_fingerprint(.known)
     )]
-    Missing { path: PathBuf },
+    Missing { path: PathBuf, known: Option<String> },
+    #[error(
+        "the key that seals the audit log was sealed under another master key than that of {origin}; bring back the key of this \
+         data directory, in its file master.key or as LOCKKEEPER_MASTER_KEY; where a rotation was cut off, run `lockkeeper secrets \
+         rotate-key` again with the two keys it had; if it is lost for good, `lockkeeper serve \
+         --forget-master-key` goes on with this one: all secrets and the signing secrets of webhooks are deleted, and the seals \
+         of the audit log so far can no longer be checked"
+    )]
+    ForeignSeals { origin: Source },
     #[error("cannot {doing} {path}: {source}; check the permissions of the directory and the disk")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error(
@@ -81,6 +94,19 @@ pub enum OpenError {
          while the server runs, or restore the data directory from a backup"
     )]
     DoesNotOpen { organization: Identifier, name: VariableName },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable => f.write_str("LOCKKEEPER_MASTER_KEY"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+fn of_fingerprint(known: &Option<String>) -> String {
+    known.as_ref().map(|known| format!(" (its key has the fingerprint {known})")).unwrap_or_default()
 }
 
 impl MasterKey {
@@ -108,6 +134,10 @@ impl MasterKey {
         Zeroizing::new(hash.finalize().into())
     }
 
+    pub(super) fn foreign_seals(&self) -> OpenError {
+        OpenError::ForeignSeals { origin: self.source.clone() }
+    }
+
     pub(super) fn refusal(&self, organization: Identifier) -> OpenError {
         match &self.source {
             Source::Variable => OpenError::WrongVariable { organization },
@@ -124,9 +154,24 @@ pub fn fingerprint(data_dir: &Path, given: Option<&MasterKey>) -> Result<Option<
     }
 }
 
-/// Whether there is a key file that can be used, for somebody who only looks.
-pub fn key_file(data_dir: &Path) -> Result<bool, OpenError> {
-    Ok(KeyFiles(data_dir).current()?.is_some())
+/// The fingerprint of the key that a data directory was last opened with, if that is known.
+pub fn known_fingerprint(data_dir: &Path) -> Option<String> {
+    let text = fs::read_to_string(data_dir.join(FINGERPRINT_FILE)).ok()?;
+    let digits = text.trim_end();
+    let is_one = digits.len() == FINGERPRINT_DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_one.then(|| digits.to_owned())
+}
+
+/// Notes it. Nothing depends on it but what is said of a key that is missing or wrong, so a failure is only logged.
+pub fn note_fingerprint(data_dir: &Path, fingerprint: &str) {
+    if known_fingerprint(data_dir).as_deref() == Some(fingerprint) {
+        return;
+    }
+    let (path, new) = (data_dir.join(FINGERPRINT_FILE), data_dir.join(format!("{FINGERPRINT_FILE}.tmp")));
+    let noted = fs::write(&new, format!("{fingerprint}\n")).and_then(|()| fs::rename(&new, &path));
+    if let Err(error) = noted {
+        tracing::warn!(path = %path.display(), %error, "cannot note the fingerprint of the master key");
+    }
 }
 
 /// The key files of a data directory; the store has locked it for this process.
@@ -157,7 +202,7 @@ impl KeyFiles<'_> {
     }
 
     pub fn missing(&self) -> OpenError {
-        OpenError::Missing { path: self.path(FILE) }
+        OpenError::Missing { path: self.path(FILE), known: known_fingerprint(self.0) }
     }
 
     fn make(&self, name: &str) -> Result<MasterKey, OpenError> {

@@ -6,9 +6,10 @@
 //!
 //! Writers decide in memory through [`Ordered`](crate::store::Ordered). Readers take the store, which has only what is
 //! durable: values are not kept in memory, so there is no published copy. Each file uses only those before it: value,
-//! sealing, secret, stored, opening, master_key, audit_key, rings, vault, kept, rotation.
+//! sealing, secret, stored, opening, master_key, audit_key, rings, vault, kept, rotation, forgetting.
 
 mod audit_key;
+mod forgetting;
 mod kept;
 mod master_key;
 mod opening;
@@ -25,8 +26,9 @@ mod tests;
 
 pub use audit_key::{FoundAuditKey, audit_key, find_audit_key};
 pub use kept::forget;
-pub use master_key::{MasterKey, OpenError, fingerprint, key_file};
+pub use master_key::{MasterKey, OpenError, fingerprint, known_fingerprint, note_fingerprint};
 pub use opening::{PipelineSecrets, SecretVersions};
+pub use forgetting::forget_sealed;
 pub use rotation::{Rotated, check_opens, opens_any, rotate, unlock};
 pub use sealing::{AssociatedData, Key as SealingKey};
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::audit_key;
 use super::kept;
-use super::master_key::{KeyFiles, MasterKey, OpenError};
+use super::master_key::{KeyFiles, MasterKey, OpenError, known_fingerprint, note_fingerprint};
 use super::rings::{rings, unwrap};
 use super::sealing::Ring;
 use super::stored::{self, Record};
@@ -39,10 +39,18 @@ pub async fn unlock(
         Some(master) => master,
         None => of_file(store, data_dir).await?,
     };
+    let given = master.fingerprint();
+    if let Some(known) = known_fingerprint(data_dir).filter(|known| *known != given) {
+        tracing::warn!(known, given, "the data was last opened with a master key of another fingerprint");
+    }
     let secrets = seal_anew(store, &[&master]).await?;
     if secrets > 0 {
         tracing::info!(secrets, "finished an interrupted rotation of the master key");
     }
+    if audit_key::exists(store)? && !audit_key::opens(store, &master)? {
+        return Err(master.foreign_seals());
+    }
+    note_fingerprint(data_dir, &given);
     Ok(master)
 }
 
@@ -55,7 +63,9 @@ pub async fn rotate(
 ) -> Result<Rotated, OpenError> {
     if let Some((old, new)) = variables {
         check_opens(store, &[&new, &old])?;
-        return replace(store, &old, &new, || Ok(())).await;
+        let rotated = replace(store, &old, &new, || Ok(())).await?;
+        note_fingerprint(data_dir, &new.fingerprint());
+        return Ok(rotated);
     }
     let files = KeyFiles(data_dir);
     let old = current(store, &files)?;
@@ -66,7 +76,9 @@ pub async fn rotate(
             files.make_next()?
         }
     };
-    replace(store, &old, &new, || files.promote_next()).await
+    let rotated = replace(store, &old, &new, || files.promote_next()).await?;
+    note_fingerprint(data_dir, &new.fingerprint());
+    Ok(rotated)
 }
 
 async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenError> {
@@ -80,7 +92,7 @@ async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenEr
     files.current()?.ok_or_else(|| files.missing())
 }
 
-/// Creates a missing key, unless stored data keys need it.
+/// Creates a missing key, unless stored keys need it.
 fn current(store: &dyn Store, files: &KeyFiles<'_>) -> Result<MasterKey, OpenError> {
     match files.current()? {
         Some(current) => Ok(current),
@@ -89,8 +101,9 @@ fn current(store: &dyn Store, files: &KeyFiles<'_>) -> Result<MasterKey, OpenErr
     }
 }
 
-fn is_unused(store: &dyn Store) -> Result<bool, StoreError> {
-    Ok(store.scan(stored::RINGS, &end_of_prefix(stored::RINGS), 1)?.is_empty())
+/// Whether nothing is sealed under any master key.
+pub(super) fn is_unused(store: &dyn Store) -> Result<bool, StoreError> {
+    Ok(store.scan(stored::RINGS, &end_of_prefix(stored::RINGS), 1)?.is_empty() && !audit_key::exists(store)?)
 }
 
 /// `settle` makes `new` the only master key. It is called when no data key is wrapped under `old` any more.

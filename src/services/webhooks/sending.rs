@@ -221,6 +221,10 @@ impl Inner {
             let secret = WebhookSecret::parse(value.reveal());
             secrets.push(secret.map_err(|malformed| StoreError::Read(format!("a webhook's secret {malformed}")))?);
         }
+        // As after a start that had to forget the master key.
+        if secrets.is_empty() {
+            return Err(StoreError::Read("the secrets of the webhook are gone".to_owned()).into());
+        }
         Ok(secrets)
     }
 

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::support::{Server, lockkeeper};
 
 const OLD: &str = "1111111111111111111111111111111111111111111111111111111111111111";
@@ -73,6 +75,56 @@ fn the_command_explains_itself_with_an_example() {
     for part in ["--config", "--data-dir", "LOCKKEEPER_MASTER_KEY_NEW", "Examples:", "lockkeeper secrets rotate-key"] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
+}
+
+#[tokio::test]
+async fn a_start_without_the_master_key_is_refused_until_it_is_back_or_given_up() {
+    let mut server = Server::start();
+    let (file, kept) = (server.data_dir().join("master.key"), server.home().join("kept"));
+    let fingerprint = std::fs::read_to_string(server.data_dir().join("master.key.id")).unwrap();
+    let fingerprint = fingerprint.trim_end().to_owned();
+    assert!(server.terminate().success());
+    // There is no secret: the seals of the audit log alone need it.
+    std::fs::rename(&file, &kept).unwrap();
+    let told = server.try_start_again().unwrap_err();
+    for part in ["master.key is missing", &fingerprint, "LOCKKEEPER_MASTER_KEY", "--forget-master-key"] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
+    assert!(!file.exists(), "no new key is made");
+    let (_, said, _) = outcome(&mut doctor(server.home()));
+    assert!(said.contains("fault    master key: there is data, and no key"), "{said}");
+    assert!(said.contains(&fingerprint), "{said}");
+    let (code, said, _) = outcome(doctor(server.home()).env("LOCKKEEPER_MASTER_KEY", OLD));
+    assert!(code == 1 && said.contains("fault    master key: its fingerprint is"), "{said}");
+    server.change_setup(|setup| setup.variable("LOCKKEEPER_MASTER_KEY", OLD));
+    let told = server.try_start_again().unwrap_err();
+    assert!(told.contains("sealed under another master key than that of LOCKKEEPER_MASTER_KEY"), "{told}");
+    assert!(told.contains(&format!("known=\"{fingerprint}\"")), "{told}");
+    server.change_setup(|setup| setup.without_variable("LOCKKEEPER_MASTER_KEY"));
+
+    std::fs::rename(&kept, &file).unwrap();
+    server.start_again();
+    server.admin().post("/secrets", json!({ "name": "TOKEN", "value": "correct-horse" })).await.created();
+    assert!(server.terminate().success());
+    server.change_setup(|setup| setup.argument("--forget-master-key"));
+    server.start_again();
+    assert_eq!(server.admin().get("/secrets").await.ok().data().as_array().unwrap().len(), 1, "it is there");
+    assert!(server.terminate().success());
+    std::fs::remove_file(&file).unwrap();
+    server.start_again();
+    assert!(server.log().contains("the master key is lost: deleted all secrets"), "{}", server.log());
+    let admin = server.admin();
+    assert_eq!(admin.get("/secrets").await.ok().data(), json!([]));
+    admin.post("/secrets", json!({ "name": "TOKEN", "value": "correct-horse" })).await.created();
+    assert!(server.terminate().success());
+    let (_, said, _) = outcome(&mut doctor(server.home()));
+    assert!(said.contains("ok       master key: in master.key"), "{said}");
+}
+
+fn doctor(home: &Path) -> Command {
+    let mut command = lockkeeper(&["doctor", "--listen", "127.0.0.1:0", "--data-dir", "data"]);
+    command.current_dir(home).env("HOME", home).env("LOCKKEEPER_STORAGE_MIN_FREE_MB", "0");
+    command
 }
 
 fn rotate_key(data_dir: &Path) -> Command {

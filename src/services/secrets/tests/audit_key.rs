@@ -1,5 +1,7 @@
 //! The audit key: made once, kept through rotations, and useless without the master key.
 
+use futures_util::FutureExt;
+
 use super::*;
 
 #[tokio::test]
@@ -21,7 +23,71 @@ async fn the_audit_key_is_made_once_and_survives_a_new_master_key() {
     rotate(&store, folder.path(), Some((master('1'), master('2')))).await.unwrap();
     assert!(matches!(find(Some('2')), FoundAuditKey::Key(found) if found == key), "again changes nothing");
 
-    // Another master key than that of the data directory: a new audit key, so that the old seals stand out.
-    let other = audit_key(&store, &master('3')).await.unwrap();
-    assert!(other != key && matches!(find(Some('3')), FoundAuditKey::Key(found) if found == other));
+    // Another master key than that of the data directory never replaces it.
+    let refused = audit_key(&store, &master('3')).await;
+    assert!(matches!(refused, Err(OpenError::ForeignSeals { .. })));
+    assert!(matches!(find(Some('2')), FoundAuditKey::Key(found) if found == key));
+}
+
+#[tokio::test]
+async fn seals_alone_need_the_master_key_and_it_is_named_by_its_fingerprint() {
+    let (store, dir) = (MemoryStore::new(), tempfile::tempdir().unwrap());
+    let made = unlock(&store, dir.path(), None).await.unwrap();
+    let key = audit_key(&store, &made).await.unwrap();
+    let file = dir.path().join("master.key");
+    let kept = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let refused = unlock(&store, dir.path(), None).await.unwrap_err().to_string();
+    assert!(refused.contains(&made.fingerprint()) && refused.contains("--forget-master-key"), "{refused}");
+    assert!(!file.exists());
+    assert!(matches!(unlock(&store, dir.path(), Some(master('3'))).await, Err(OpenError::ForeignSeals { .. })));
+    assert_eq!(known_fingerprint(dir.path()), Some(made.fingerprint()), "a refused key is not noted");
+
+    std::fs::write(&file, kept).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let again = unlock(&store, dir.path(), None).await.unwrap();
+    assert_eq!(audit_key(&store, &again).await.unwrap(), key);
+    rotate(&store, dir.path(), None).await.unwrap();
+    let rotated = unlock(&store, dir.path(), None).await.unwrap();
+    assert!(rotated.fingerprint() != made.fingerprint());
+    assert_eq!(known_fingerprint(dir.path()), Some(rotated.fingerprint()));
+}
+
+#[tokio::test]
+async fn a_key_that_is_lost_is_forgotten_only_when_it_is_and_wherever_that_is_cut_off() {
+    let (store, dir) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
+    let made = unlock(&*store, dir.path(), None).await.unwrap();
+    let key = audit_key(&*store, &made).await.unwrap();
+    create(&Vault::open(store.clone(), made).unwrap(), "acme", None, "TOKEN", "s3cret").await;
+    forget_sealed(&*store, dir.path(), None).await.unwrap();
+    let master = unlock(&*store, dir.path(), None).await.unwrap();
+    assert_eq!(audit_key(&*store, &master).await.unwrap(), key, "it is there");
+
+    std::fs::remove_file(dir.path().join("master.key")).unwrap();
+    for released in 0..10 {
+        let store = Arc::new(store.crash());
+        store.hold();
+        let mut forgetting = Box::pin(forget_sealed(&*store, dir.path(), None));
+        let mut is_done = forgetting.as_mut().now_or_never().is_some();
+        for _ in 0..released {
+            store.release_one();
+            is_done = is_done || forgetting.as_mut().now_or_never().is_some();
+        }
+        drop(forgetting);
+        let crashed = Arc::new(store.crash());
+        if !is_done {
+            let refused = unlock(&*crashed, dir.path(), None).await;
+            assert!(matches!(refused, Err(OpenError::Missing { .. })), "after {released} commits");
+            forget_sealed(&*crashed, dir.path(), None).await.unwrap();
+        }
+        let other = unlock(&*crashed, dir.path(), None).await.unwrap();
+        assert_ne!(audit_key(&*crashed, &other).await.unwrap(), key);
+        let secrets = Vault::open(crashed, other).unwrap().list(&Identifier::parse("acme").unwrap(), None).unwrap();
+        assert!(secrets.is_empty());
+        std::fs::remove_file(dir.path().join("master.key")).unwrap();
+        if is_done {
+            return;
+        }
+    }
+    panic!("it never ends");
 }

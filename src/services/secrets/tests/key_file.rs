@@ -24,7 +24,7 @@ async fn a_first_start_makes_a_key_that_only_its_owner_can_read_and_later_starts
     let (dir, store) = with_a_secret().await;
     let path = dir.path().join("master.key");
     assert_eq!(mode(&path), 0o600);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "the key and its fingerprint");
     let master = unlock(&*store, dir.path(), None).await.unwrap();
     assert_eq!(opened(&Vault::open(store, master).unwrap(), "acme", "web"), pairs(&[("TOKEN", "s3cret")]));
     let elsewhere = tempfile::tempdir().unwrap();
@@ -90,5 +90,5 @@ async fn a_start_cut_off_while_it_wrote_the_key_is_taken_up_again() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("master.key.tmp"), "0123").unwrap();
     unlock(&MemoryStore::new(), dir.path(), None).await.unwrap();
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
