@@ -16,6 +16,7 @@ mod masks;
 mod one_machine;
 mod opening;
 mod orphans;
+mod reloading;
 mod runner_host;
 mod step_users;
 mod stopping;
@@ -27,15 +28,21 @@ pub use clustered::{
 };
 pub use error::ServeError;
 pub use isolation::examine as try_isolation;
+pub use reloading::Load;
+pub use stopping::hold_hangups;
 pub use stores::open_store;
 
 use crate::config::Settings;
 
-/// Serves until asked to stop.
-pub fn serve(settings: &Settings, discard_damaged_log: bool, step_umask: u32) -> Result<(), ServeError> {
+/// Serves until asked to stop. `load` reads the same settings again.
+pub fn serve(settings: &Settings, load: Load, discard_damaged_log: bool, step_umask: u32) -> Result<(), ServeError> {
     let system = actix_web::rt::System::new();
     match &settings.cluster {
-        None => system.block_on(one_machine::serve(settings, discard_damaged_log, step_umask)),
-        Some(cluster) => system.block_on(clustered::serve(settings, cluster, step_umask)),
+        None => system.block_on(one_machine::serve(settings, load, start)),
+        Some(_) if start.forget_master_key => {
+            let words = "--forget-master-key is for the data directory of one machine";
+            Err(ServeError::Cluster(words.to_owned()))
+        }
+        Some(cluster) => system.block_on(clustered::serve(settings, cluster, load, start.step_umask)),
     }
 }

@@ -6,6 +6,7 @@ mod keys;
 mod limits;
 mod metrics;
 mod protection;
+mod reloading;
 mod starting;
 mod unread;
 

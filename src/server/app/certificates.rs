@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::UnixTime;
-use tokio::signal::unix::Signal;
+use tokio::sync::Notify;
 
 use crate::http::Handshakes;
 use crate::tls::{Concern, Refreshed, ServerTls};
@@ -14,15 +14,15 @@ const FILES_READ_EVERY: Duration = Duration::from_secs(5);
 /// How often failed handshakes are reported, those with the same reason in one line.
 const HANDSHAKES_REPORTED_EVERY: Duration = Duration::from_secs(1);
 
-/// Reads the files again and again, and at once on the signal.
-pub async fn keep_fresh(tls: Arc<ServerTls>, mut hangup: Signal) {
+/// Reads the files every few seconds, and immediately when asked to.
+pub async fn keep_fresh(tls: Arc<ServerTls>, asked: Arc<Notify>) {
     let mut every = tokio::time::interval(FILES_READ_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut watch = Watch::new(&tls);
     loop {
         tokio::select! {
             _ = every.tick() => {}
-            _ = hangup.recv() => tracing::info!("SIGHUP: reading the files of TLS"),
+            () = asked.notified() => {}
         }
         let reading = tls.clone();
         match tokio::task::spawn_blocking(move || reading.refresh()).await {

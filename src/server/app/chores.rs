@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 
 use super::dropped_logs::DroppedLogRemoval;
 use super::opening::RealmsHere;
+use super::reloading::Reloading;
 use super::{census, certificates};
 use crate::archive::Archive;
 use crate::config::Settings;
@@ -71,7 +71,7 @@ pub fn begin(
     running: &RunningServer,
     idle: Duration,
     metrics: PrometheusHandle,
-    hangup: Option<Signal>,
+    reloading: Reloading,
 ) -> Vec<JoinHandle<()>> {
     let House { node, runner, realms, organizations, .. } = &house;
     let mut chores = vec![
@@ -81,10 +81,11 @@ pub fn begin(
         chore(do_chores_of_realms(realms.clone(), idle)),
         chore(sweep_files(house)),
     ];
-    if let Some((encrypted, hangup)) = running.encrypted.as_ref().zip(hangup) {
-        chores.push(chore(certificates::keep_fresh(encrypted.tls.clone(), hangup)));
+    if let Some(encrypted) = running.encrypted.as_ref() {
+        chores.push(chore(certificates::keep_fresh(encrypted.tls.clone(), reloading.certificates.clone())));
         chores.push(chore(certificates::report_handshakes(encrypted.handshakes.clone())));
     }
+    chores.push(chore(reloading.run()));
     chores
 }
 

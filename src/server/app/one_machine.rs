@@ -3,35 +3,37 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
-
 use super::chores::{self, House, LogPlace};
 use super::error::ServeError;
 use super::listening::{listen_options, reserve};
 use super::live_realm::LiveRealm;
 use super::opening::{self, OpenedRealm, RealmStore};
+use super::reloading::{Load, Reloading};
 use super::runner_host::Hosts;
-use super::stopping::{Signals, drain, stop};
+use super::stopping::{Hangups, Signals, drain, stop};
 use super::stores::open_store;
-use super::{greeting, isolation, step_users};
+use super::{Start, greeting, isolation, step_users};
 use crate::actors::TicketLane;
 use crate::archive::Archive;
 use crate::config::Settings;
 use crate::http::{self, OPERATOR_SOCKET, OperatorSocket, Realm, Served};
 use crate::logs::{self, Logs};
 use crate::steady_clock::SteadyClock;
-use crate::telemetry;
+use crate::{secrets, telemetry};
 
 /// The number of the one realm.
 const ONLY: u16 = 0;
 
 /// Until asked to stop.
-pub async fn serve(settings: &Settings, discard_damaged_log: bool, step_umask: u32) -> Result<(), ServeError> {
+pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), ServeError> {
     // A signal during the start stops the server as soon as it has started.
     let mut signals = Signals::new()?;
-    let hangup = settings.tls.as_ref().map(|_| signal(SignalKind::hangup())).transpose()?;
+    let hangups = Hangups::new()?;
     let metrics = telemetry::metrics();
-    let store = Arc::new(open_store(settings, discard_damaged_log)?);
+    let store = Arc::new(open_store(settings, start.discard_damaged_log)?);
+    if start.forget_master_key {
+        secrets::forget_sealed(&*store, &settings.data_dir, settings.master_key.as_ref()).await?;
+    }
     let listen = listen_options(settings);
     let listeners = reserve(settings)?;
     let logs = Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes)?;
@@ -42,7 +44,7 @@ pub async fn serve(settings: &Settings, discard_damaged_log: bool, step_umask: u
         BTreeMap::new()
     };
     let hosts = Hosts::new(opening::wall_clock(), |_| ONLY);
-    let steps = opening::open_steps(settings, &node, users, hosts, step_umask).await?;
+    let steps = opening::open_steps(settings, &node, users, hosts, start.step_umask).await?;
     let (logged, steady) = (Some(store.clone()), SteadyClock::of_machine());
     let realm_store = RealmStore {
         store: store.clone(),
@@ -70,7 +72,8 @@ pub async fn serve(settings: &Settings, discard_damaged_log: bool, step_umask: u
         organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
         place_of: Box::new(move |_| LogPlace::Here(only.clone())),
     };
-    let chores = chores::begin(house, &running, settings.environments.idle, metrics, hangup);
+    let chores =
+        chores::begin(house, &running, settings.environments.idle, metrics, Reloading::new(hangups, load, settings));
 
     signals.next().await;
     chores.iter().for_each(tokio::task::JoinHandle::abort);

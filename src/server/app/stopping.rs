@@ -1,8 +1,9 @@
-//! The end of a server: its signals, and what it finishes.
+//! The signals of a server, and what it finishes at its end.
 
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use nix::sys::signal::{SigSet, Signal::SIGHUP};
+use tokio::signal::unix::{Signal, SignalKind, signal as handle};
 
 use crate::http::RunningServer;
 use crate::runner::Runner;
@@ -35,7 +36,7 @@ pub struct Signals {
 
 impl Signals {
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self { terminate: handle(SignalKind::terminate())?, interrupt: handle(SignalKind::interrupt())? })
     }
 
     pub async fn next(&mut self) {
@@ -43,5 +44,27 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+/// Keeps SIGHUP pending from now on, also while the program executes itself: until there is a handler it would end the
+/// process. To be called before there is a second thread.
+pub fn hold_hangups() -> std::io::Result<()> {
+    Ok(SigSet::from(SIGHUP).thread_block()?)
+}
+
+/// SIGHUP: the server reads its files again. It never ends the server, also not one that starts or stops.
+pub struct Hangups(Signal);
+
+impl Hangups {
+    pub fn new() -> std::io::Result<Self> {
+        let hangups = handle(SignalKind::hangup())?;
+        SigSet::from(SIGHUP).thread_unblock()?;
+        Ok(Self(hangups))
+    }
+
+    /// Several that come while nobody waits are one.
+    pub async fn next(&mut self) {
+        self.0.recv().await;
     }
 }

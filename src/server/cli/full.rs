@@ -10,7 +10,7 @@ use super::output::{EXIT_FAILED, complain, say};
 use super::serve::{Serve, check, serve};
 use super::{audit, backup, cluster, doctor, environment, secrets};
 use crate::auth::TokenText;
-use crate::{client, config, outbound, runner};
+use crate::{app, client, config, outbound, runner};
 
 #[derive(Parser)]
 #[command(
@@ -20,7 +20,7 @@ use crate::{client, config, outbound, runner};
     after_help = "Without a command it runs `serve`, with the options above. Exit codes: 0 stopped on request, 1 failed to \
                   start or to continue, 2 invalid usage, 74 disk failure, 75 another node \
                   has taken over, 78 invalid configuration; those of the client's \
-                  commands stand in the help of each.\n\n\
+                  commands stand in the help of each. SIGHUP never ends it: it reads its files again.\n\n\
                   Examples:\n  lockkeeper\n  lockkeeper --listen localhost:9000\n  \
                   lockkeeper serve --listen 0.0.0.0:8080 --data-dir /var/lib/lockkeeper\n  \
                   lockkeeper check config/acme.toml\n  \
@@ -143,6 +143,11 @@ fn run_hidden() -> Option<ExitCode> {
 }
 
 fn run_server(command: ServerCommand) -> ExitCode {
+    if matches!(&command, ServerCommand::Serve(_))
+        && let Err(error) = app::hold_hangups()
+    {
+        return complain(EXIT_FAILED, &format!("cannot block SIGHUP: {error}"));
+    }
     let asks_a_server = matches!(&command, ServerCommand::Doctor(_))
         || matches!(&command, ServerCommand::Audit(command) if command.asks_a_server());
     // A client's token is a secret too, and it looks for it among the variables of the process.
@@ -163,6 +168,6 @@ fn run_server(command: ServerCommand) -> ExitCode {
         ServerCommand::Audit(command) => audit::run(command, variables),
         ServerCommand::Cluster(command) => cluster::run(command, variables),
         ServerCommand::Backup(arguments) => backup::run(&arguments, variables),
-        ServerCommand::Restore(arguments) => backup::restore(&arguments),
+        ServerCommand::Restore(arguments) => backup::restore(&arguments, &variables),
     }
 }

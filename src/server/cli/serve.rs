@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::environment::Variables;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use crate::app::Start;
 use crate::config::{self, Flags};
 use crate::{app, telemetry};
 
@@ -23,18 +25,25 @@ pub struct Serve {
     /// Start without the damaged part of the log and everything after it, which is kept aside in the data directory
     #[arg(long)]
     discard_damaged_log: bool,
+    /// Start although the master key of the data is lost for good: deletes all secrets and the signing secrets of webhooks, and
+    /// seals events with a new key; does nothing while the key is there
+    #[arg(long)]
+    forget_master_key: bool,
 }
 
 pub fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCode {
     let flags = Flags { config: arguments.config, data_dir: arguments.data_dir, listen: arguments.listen };
-    let settings = match config::load_to_serve(&flags, variables) {
+    let settings = match config::load_to_serve(&flags, variables.clone()) {
         Ok(settings) => settings,
         Err(faults) => return complain(EXIT_CONFIG, &faults),
     };
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CONFIG, &fault);
     }
-    match app::serve(&settings, arguments.discard_damaged_log, step_umask) {
+    // Without the files of TLS, which the server reads again on its own.
+    let load = Arc::new(move || config::load(&flags, variables.clone()));
+    let Serve { discard_damaged_log, forget_master_key, .. } = arguments;
+    match app::serve(&settings, load, Start { discard_damaged_log, forget_master_key, step_umask }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(EXIT_FAILED, &error),
     }

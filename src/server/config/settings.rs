@@ -429,6 +429,65 @@ pub enum FileUrls {
 }
 
 impl Settings {
+    /// The settings that are others in `new` and count only from the next start on, by key or section. The log filter and what
+    /// organization files declare are none of them.
+    pub fn changed_for_restart(&self, new: &Settings) -> Vec<&'static str> {
+        // Each field is named, so that none is forgotten.
+        let Settings {
+            listen,
+            data_dir,
+            workers,
+            bootstrap_token,
+            master_key,
+            master_key_new,
+            rate_limit,
+            public_url,
+            auth,
+            log: Log { filter: _, format },
+            http,
+            tls,
+            storage,
+            environments,
+            idempotency,
+            events,
+            runner,
+            outbound,
+            webhooks,
+            analysis,
+            git,
+            cluster,
+            organizations,
+            sample: _,
+        } = self;
+        let ids = |organizations: &[Organization]| organizations.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
+        let changed = [
+            ("listen", *listen != new.listen),
+            ("data_dir", *data_dir != new.data_dir),
+            ("workers", *workers != new.workers),
+            ("bootstrap_token", *bootstrap_token != new.bootstrap_token),
+            ("master_key", *master_key != new.master_key),
+            ("master_key_new", *master_key_new != new.master_key_new),
+            ("rate_limit", *rate_limit != new.rate_limit),
+            ("public_url", *public_url != new.public_url),
+            ("organizations", ids(organizations) != ids(&new.organizations)),
+            ("auth", *auth != new.auth),
+            ("log.format", *format != new.log.format),
+            ("http", *http != new.http),
+            ("tls", *tls != new.tls),
+            ("storage", *storage != new.storage),
+            ("environments", *environments != new.environments),
+            ("idempotency", *idempotency != new.idempotency),
+            ("events", *events != new.events),
+            ("runner", *runner != new.runner),
+            ("outbound", *outbound != new.outbound),
+            ("webhooks", *webhooks != new.webhooks),
+            ("analysis", *analysis != new.analysis),
+            ("git", *git != new.git),
+            ("cluster", *cluster != new.cluster),
+        ];
+        changed.into_iter().filter_map(|(name, is_changed)| is_changed.then_some(name)).collect()
+    }
+
     pub fn allows_file_urls(&self) -> bool {
         match self.git.file_urls {
             FileUrls::Always => true,

@@ -32,16 +32,39 @@ fn in_all_crates(filter: &str) -> String {
 
 /// Logs go to stderr, so that stdout has only the output of commands.
 pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
-    let filter = EnvFilter::try_new(format!("{QUIET},{}", in_all_crates(&log.filter)))
-        .map_err(|error| BadFilter(error.to_string()))?;
+    let filter = read_filter(&log.filter)?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Reporting a failed log line on a full stderr would panic.
     let subscriber = subscriber.log_internal_errors(false);
     match log.format {
-        LogFormat::Text => subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Text => {
+            let subscriber = subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+            let subscriber = subscriber.with_filter_reloading();
+            let handle = subscriber.reload_handle();
+            REPLACE_FILTER.set(Box::new(move |filter| handle.reload(filter).is_ok())).ok();
+            subscriber.init();
+        }
+        LogFormat::Json => {
+            let subscriber = subscriber.json().flatten_event(true).with_filter_reloading();
+            let handle = subscriber.reload_handle();
+            REPLACE_FILTER.set(Box::new(move |filter| handle.reload(filter).is_ok())).ok();
+            subscriber.init();
+        }
     }
     Ok(())
+}
+
+/// Replaces the filter of the log that was started with another one.
+type ReplaceFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
+static REPLACE_FILTER: OnceLock<ReplaceFilter> = OnceLock::new();
+
+/// Logs by this filter from now on.
+pub fn replace_filter(filter: EnvFilter) -> bool {
+    REPLACE_FILTER.get().is_some_and(|replace| replace(filter))
+}
+
+pub fn read_filter(text: &str) -> Result<EnvFilter, BadFilter> {
+    EnvFilter::try_new(format!("{QUIET},{}", in_all_crates(text))).map_err(|error| BadFilter(error.to_string()))
 }
 
 /// Buckets that show both an idle disk (a tenth of a millisecond) and a server in trouble.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::engine;
@@ -20,8 +19,9 @@ use crate::app::error::ServeError;
 use crate::app::listening::{listen_options, reserve};
 use crate::app::live_realm::LiveRealm;
 use crate::app::opening::{self, FirstAdmin, OpenedRealm, RealmStore, Steps};
+use crate::app::reloading::{Load, Reloading};
 use crate::app::runner_host::Hosts;
-use crate::app::stopping::{Signals, drain, stop};
+use crate::app::stopping::{Hangups, Signals, drain, stop};
 use crate::app::stores::event_counter;
 use crate::app::{greeting, isolation, step_users};
 use crate::cluster::{Steward, StewardOptions, TakenShard, shard_of};
@@ -49,15 +49,15 @@ const TENDED_EVERY: Duration = Duration::from_secs(5);
 const ENGINE_ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Until asked to stop.
-pub async fn serve(settings: &Settings, cluster: &Cluster, step_umask: u32) -> Result<(), ServeError> {
+pub async fn serve(settings: &Settings, cluster: &Cluster, load: Load, step_umask: u32) -> Result<(), ServeError> {
     match &cluster.engine {
         EngineSettings::Etcd(etcd) => {
             let engine = Arc::new(engine::etcd(etcd, cluster.quota_bytes)?);
-            serve_on(engine, settings, cluster, step_umask).await
+            serve_on(engine, settings, cluster, load, step_umask).await
         }
         EngineSettings::Postgres(url) => {
             let engine = Arc::new(engine::postgres(url, cluster.quota_bytes)?);
-            serve_on(engine, settings, cluster, step_umask).await
+            serve_on(engine, settings, cluster, load, step_umask).await
         }
     }
 }
@@ -66,10 +66,11 @@ async fn serve_on<E: Engine>(
     engine: Arc<E>,
     settings: &Settings,
     cluster: &Cluster,
+    load: Load,
     step_umask: u32,
 ) -> Result<(), ServeError> {
     let mut signals = Signals::new()?;
-    let hangup = settings.tls.as_ref().map(|_| signal(SignalKind::hangup())).transpose()?;
+    let hangups = Hangups::new()?;
     let metrics = telemetry::metrics();
     let _dir = DataDir::open_for_node(&settings.data_dir)?;
     let listeners = reserve(settings)?;
@@ -115,7 +116,8 @@ async fn serve_on<E: Engine>(
             }
         }),
     };
-    let chores = chores::begin(house, &running, settings.environments.idle, metrics, hangup);
+    let chores =
+        chores::begin(house, &running, settings.environments.idle, metrics, Reloading::new(hangups, load, settings));
     actix_web::rt::spawn(steward.run());
 
     let opener =

@@ -1,0 +1,78 @@
+//! What a running server takes over from its files on SIGHUP: the log filter and the certificate. Of all other settings it says
+//! which have changed, since they count from the next start on.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::stopping::Hangups;
+use crate::config::{Faults, Settings};
+use crate::telemetry;
+
+/// Enough to mend a file by; a file of the wrong kind has thousands.
+const FAULTS_LOGGED_MAX: usize = 50;
+
+/// Reads the settings of this process again.
+pub type Load = Arc<dyn Fn() -> Result<Settings, Faults> + Send + Sync>;
+
+pub struct Reloading {
+    hangups: Hangups,
+    load: Load,
+    /// Those of the start, with what has been taken over since.
+    running: Settings,
+    /// Notified to read the files of TLS.
+    pub certificates: Arc<Notify>,
+}
+
+impl Reloading {
+    pub fn new(hangups: Hangups, load: Load, settings: &Settings) -> Self {
+        Self { hangups, load, running: settings.clone(), certificates: Arc::default() }
+    }
+
+    /// Runs until it is aborted. Signals that come during a reload are one further reload.
+    pub async fn run(mut self) {
+        loop {
+            self.hangups.next().await;
+            tracing::info!("SIGHUP: reading the files again");
+            self.certificates.notify_one();
+            self.reload().await;
+        }
+    }
+
+    async fn reload(&mut self) {
+        let load = self.load.clone();
+        match tokio::task::spawn_blocking(move || load()).await {
+            Ok(Ok(settings)) => self.apply(&settings),
+            Ok(Err(faults)) => refuse(&faults),
+            Err(error) => tracing::error!(%error, "cannot read the files again; all stays as it is"),
+        }
+    }
+
+    fn apply(&mut self, new: &Settings) {
+        let filter = match telemetry::read_filter(&new.log.filter) {
+            Ok(filter) => filter,
+            Err(bad) => return tracing::error!("{bad}; nothing is reloaded"),
+        };
+        let mut changed = Vec::new();
+        if new.log.filter != self.running.log.filter && telemetry::replace_filter(filter) {
+            self.running.log.filter.clone_from(&new.log.filter);
+            changed.push("log.filter");
+        }
+        let restart = self.running.changed_for_restart(new);
+        if !restart.is_empty() {
+            let settings = restart.join(", ");
+            tracing::warn!(settings, "these settings have changed, and count from the next start on");
+        }
+        let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
+        tracing::info!(changed, "reloaded");
+    }
+}
+
+/// All of them, as a start would; nothing is applied.
+fn refuse(faults: &Faults) {
+    for fault in faults.iter().take(FAULTS_LOGGED_MAX) {
+        tracing::error!("{fault}");
+    }
+    let faults = faults.iter().count();
+    tracing::error!(faults, "the files have faults; nothing is reloaded, and the next start will be refused");
+}
