@@ -34,8 +34,17 @@ pub use stores::open_store;
 
 use crate::config::Settings;
 
+/// What the command line says of this start alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    pub discard_damaged_log: bool,
+    /// Whether to go on without a master key that is lost.
+    pub forget_master_key: bool,
+    pub step_umask: u32,
+}
+
 /// Serves until asked to stop. `load` reads the same settings again.
-pub fn serve(settings: &Settings, load: Load, discard_damaged_log: bool, step_umask: u32) -> Result<(), ServeError> {
+pub fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), ServeError> {
     let system = actix_web::rt::System::new();
     match &settings.cluster {
         None => system.block_on(one_machine::serve(settings, load, start)),

@@ -16,8 +16,8 @@ use crate::client::{self, Failure};
 use crate::config::{self, Flags, Settings};
 use crate::events::Events;
 use crate::logs::{self, Logs};
-use crate::store::{self, NewDataDir, OpenError};
 use crate::secrets::MasterKey;
+use crate::store::{self, NewDataDir, OpenError};
 use crate::{app, secrets, telemetry};
 
 /// At a thousand grants a second in one environment, the tokens of eleven days.

@@ -39,7 +39,9 @@ pub fn master_key(given: Option<&MasterKey>, data_dir: &Path, has_data: bool) ->
 fn judge_master_key(found: Found, has_data: bool, known: Option<String>) -> Finding {
     let of_known = known.as_ref().map(|known| format!(" with the fingerprint {known}")).unwrap_or_default();
     match (found, has_data) {
-        (Found::Variable(present) | Found::File(present), true) if known.as_ref().is_some_and(|known| *known != present) => {
+        (Found::Variable(present) | Found::File(present), true)
+            if known.as_ref().is_some_and(|known| *known != present) =>
+        {
             let words = format!("its fingerprint is {present}, and the data was last opened with a key{of_known}");
             Finding::fault(MASTER_KEY, words, "bring that key back, as master.key or LOCKKEEPER_MASTER_KEY")
         }

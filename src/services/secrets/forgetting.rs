@@ -29,7 +29,9 @@ pub async fn forget_sealed(
     if let Some(master) = &present
         && opens_any(store, master)?
     {
-        tracing::warn!("--forget-master-key: the master key of the data is there, so nothing is forgotten; leave it out");
+        tracing::warn!(
+            "--forget-master-key: the master key of the data is there, so nothing is forgotten; leave it out"
+        );
         return Ok(());
     }
     let secrets = delete_all(store, SECRETS).await?;

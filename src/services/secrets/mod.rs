@@ -25,10 +25,10 @@ mod vault;
 mod tests;
 
 pub use audit_key::{FoundAuditKey, audit_key, find_audit_key};
+pub use forgetting::forget_sealed;
 pub use kept::forget;
 pub use master_key::{MasterKey, OpenError, fingerprint, known_fingerprint, note_fingerprint};
 pub use opening::{PipelineSecrets, SecretVersions};
-pub use forgetting::forget_sealed;
 pub use rotation::{Rotated, check_opens, opens_any, rotate, unlock};
 pub use sealing::{AssociatedData, Key as SealingKey};
 #[cfg(test)]
