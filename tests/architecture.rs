@@ -113,6 +113,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sso",
             "steady_clock",
             "store",
+            "stored",
             "telemetry",
             "tls",
             "webhooks",

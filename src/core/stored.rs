@@ -13,6 +13,7 @@ use crate::domain::{
     IdSeed, Identifier, Initiator, LabelValue, Malformed, Origin, Person, PipelineKey, Priority, RegistryId,
     RequestRef, Role, SessionId, Tick, Ticket, Timestamp, TokenId, UserId, VariableName, VariableValue,
 };
+use crate::store::StoreError;
 use crate::store::record::{self, Record, RecordError};
 
 /// A value with a stored form.
@@ -231,3 +232,34 @@ stored! { struct EnvironmentKeyV1 of EnvironmentKey { pipeline: PipelineKey, nam
 stored! { struct SessionIdV1 of SessionId { seed: IdSeed, origin: Origin } }
 stored_enum!(OriginV1<'a> of Origin { Granted(token: u64), Queued(ticket: Ticket) });
 stored_enum!(RoleV1 of Role { Viewer, Developer, Maintainer, Admin });
+
+/// How what a file declares differs from what it last declared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    Created,
+    Changed,
+    Removed,
+}
+
+/// By key; `before` and `declared` have declarations in a form that can be compared. What somebody has deleted through the API
+/// is neither changed nor removed by its file; what the API has made, a file that declares it takes over.
+pub fn differences<K: Ord, D: PartialEq>(
+    mut before: BTreeMap<K, D>,
+    declared: impl IntoIterator<Item = (K, D)>,
+    exists: impl Fn(&K) -> Result<bool, StoreError>,
+) -> Result<BTreeMap<K, Difference>, StoreError> {
+    let mut differences = BTreeMap::new();
+    for (key, declaration) in declared {
+        if before.remove(&key).is_some_and(|before| before == declaration) {
+            continue;
+        }
+        let difference = if exists(&key)? { Difference::Changed } else { Difference::Created };
+        differences.insert(key, difference);
+    }
+    for key in before.into_keys() {
+        if exists(&key)? {
+            differences.insert(key, Difference::Removed);
+        }
+    }
+    Ok(differences)
+}

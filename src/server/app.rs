@@ -10,6 +10,7 @@ mod dropped_logs;
 mod error;
 mod greeting;
 mod isolation;
+mod keeping;
 mod listening;
 mod live_realm;
 mod masks;
@@ -26,6 +27,7 @@ pub use clustered::{
     ClusterError, audit as audit_cluster, export as export_cluster, give_up as give_up_import,
     import as import_cluster, rotate as rotate_cluster, status as cluster_status,
 };
+pub use declared::differences;
 pub use error::ServeError;
 pub use isolation::examine as try_isolation;
 pub use reloading::Load;

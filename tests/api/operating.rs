@@ -6,6 +6,7 @@ mod keys;
 mod limits;
 mod metrics;
 mod protection;
+mod pruning;
 mod reloading;
 mod starting;
 mod unread;

@@ -26,7 +26,15 @@ pub const NEW_ENVIRONMENTS: &[u8] = b"en";
 
 /// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
 pub fn declaration(key: &EnvironmentKey) -> Key {
-    of_environment(b"d/", key)
+    of_environment(DECLARATIONS, key)
+}
+
+/// The prefix of all such declarations.
+pub const DECLARATIONS: &[u8] = b"d/";
+
+/// The prefix of those of an organization.
+pub fn declarations_in(organization: &Identifier) -> Key {
+    key_of(&[DECLARATIONS, organization.as_str().as_bytes(), b"/"])
 }
 
 /// `h/{organization}/{pipeline}/{environment}/{page, big-endian}`: pages of the history, in order.

@@ -2,7 +2,7 @@
 //! was removed; until then changes through the API hold, through restarts too. Files do not affect members who were added
 //! through the API only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::accounts::Accounts;
@@ -13,6 +13,7 @@ use super::stored;
 use crate::domain::{Identifier, Role, Timestamp};
 use crate::events::Cause;
 use crate::store::{Sequence, Store, StoreError};
+use crate::stored::{Difference, differences};
 
 impl Accounts {
     /// Loads members, credentials and tokens, and applies the declarations that are new or have changed.
@@ -24,6 +25,23 @@ impl Accounts {
         apply(&accounts, declared, now).await?;
         Ok(accounts)
     }
+
+    /// Applies the declarations of these organizations that are new or have changed.
+    pub async fn declare(&self, declared: Vec<NewMember>, now: Timestamp) -> Result<(), StoreError> {
+        apply(self, declared, now).await
+    }
+}
+
+/// How the members that files declare differ from those that they last declared.
+pub fn member_differences(
+    store: &dyn Store,
+    declared: &[NewMember],
+) -> Result<BTreeMap<(Identifier, Identifier), Difference>, StoreError> {
+    let organizations = declared.iter().map(|member| member.organization.clone()).collect();
+    let form = |new: &NewMember| ((new.organization.clone(), new.name.clone()), Declaration::of(new));
+    let known = load::members(store, declared)?;
+    let names: BTreeSet<_> = known.values().map(|member| (member.organization.clone(), member.name.clone())).collect();
+    differences(load::declarations(store, &organizations)?, declared.iter().map(form), |key| Ok(names.contains(key)))
 }
 
 /// Changes the members of the declared organizations, durably. An organization that is no longer declared at all is more

@@ -38,6 +38,7 @@ mod tests;
 pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
 pub use attempts::{AttemptLimits, TooSoon};
 pub use change::{RevocationReason, SignInMethod};
+pub use declared::member_differences;
 pub use exchanges::{JobRoles, TrustedJob};
 pub use known_token::KnownToken;
 pub use links::ProvidedPerson;

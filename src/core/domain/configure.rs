@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Command, Configuration, Deadline, Decision, Environment, Event, EventType, Now, Rejection};
+use super::queue::LET_GO_AT_ONCE;
+use super::{
+    Command, Configuration, Deadline, Decision, Ended, EndedHow, Environment, Event, EventType, Now, Rejection, queue,
+};
 
 /// The precondition of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +117,52 @@ impl Command for Delete {
         };
         decision.outcome.events.push(Event::environment(EventType::EnvironmentDeleted));
         Ok(())
+    }
+}
+
+/// Takes the environment out of service for good: its waiters are refused, nobody new gets it, and it is deleted when nobody
+/// holds it and nothing runs in it. To be repeated until it is gone.
+#[derive(Debug, Clone)]
+pub struct Retire {
+    /// Shown to those who are refused.
+    pub reason: Arc<str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retired {
+    Gone,
+    /// Waiters were refused: to be repeated immediately, for the others and for the environment itself.
+    Refusing,
+    /// To be repeated when it has been released.
+    Held,
+}
+
+impl Command for Retire {
+    type Reply = Retired;
+
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Retired, Rejection> {
+        let environment = &*decision.next;
+        let Some(configuration) = environment.configuration.clone() else {
+            return Err(Rejection::EnvironmentNotFound);
+        };
+        if !environment.is_in_use() && environment.queue.is_empty() {
+            Delete { expected: None }.decide(decision)?;
+            return Ok(Retired::Gone);
+        }
+        if !configuration.disabled || environment.disabled_reason.as_ref() != Some(&self.reason) {
+            decision.touch();
+            decision.next.configuration_revision += 1;
+            decision.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(*configuration).clone() }));
+            decision.next.disabled_reason = Some(self.reason);
+            decision.outcome.events.push(Event::environment(EventType::EnvironmentUpdated).by_itself());
+        }
+        let waiting: Vec<_> = decision.next.queue.iter().take(LET_GO_AT_ONCE).map(|waiter| waiter.ticket).collect();
+        let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Released };
+        for ticket in &waiting {
+            queue::leave(decision, *ticket, ended.clone());
+        }
+        decision.outcome.retired = !waiting.is_empty();
+        Ok(if waiting.is_empty() { Retired::Held } else { Retired::Refusing })
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Outcome {
     pub dequeued: Vec<Arc<Waiter>>,
     /// The waiter that got the lock.
     pub granted: Option<GrantedWaiter>,
+    /// Whether those who are no longer in the queue are refused, since the environment is taken out of service.
+    pub retired: bool,
     pub events: SmallVec<[Event; 1]>,
     /// Deployments that have changed, each once, in their new state.
     pub deployments: Vec<DeploymentRecord>,

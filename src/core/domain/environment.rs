@@ -107,6 +107,11 @@ impl Environment {
         self.lock_status() == LockStatus::Unlocked
     }
 
+    /// Whether somebody holds it, or something runs in it.
+    pub fn is_in_use(&self) -> bool {
+        self.lock.is_some() || self.reset.is_some() || self.current_deployment().is_some()
+    }
+
     /// Whether it is held by a session that ends only if somebody ends it.
     pub fn holder_never_expires(&self) -> bool {
         self.lock.as_deref().is_some_and(Session::never_expires)

@@ -57,7 +57,7 @@ pub use claim::{Claim, ClaimReply, ClaimRequest};
 pub use configuration::{
     CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, Labels, QUEUE_LENGTH_MAX, SECONDS_MAX, VARIABLES_MAX,
 };
-pub use configure::{Configure, Configured, Delete, Expected};
+pub use configure::{Configure, Configured, Delete, Expected, Retire, Retired};
 pub use decision::{Decision, Outcome, Transition};
 pub use deploy::{Deploy, Resume};
 pub use email::Email;

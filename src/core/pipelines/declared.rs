@@ -1,12 +1,15 @@
 //! Pipelines that a file declares. A declaration is applied when it is new or has changed; until then changes through the
 //! API hold, deletions included, through restarts too.
 
+use std::collections::BTreeMap;
+
 use super::change::{self, PublishedPipelines};
 use super::pipeline::Definition;
 use super::stored;
-use crate::domain::{EventType, PipelineKey, Timestamp};
+use crate::domain::{EventType, Identifier, PipelineKey, Timestamp};
 use crate::events::Cause;
-use crate::store::StoreError;
+use crate::store::{Store, StoreError, for_each};
+use crate::stored::{Difference, differences};
 
 /// Changes between two waits for the disk: a few megabytes at most.
 const APPLIED_PER_WAIT: usize = 32;
@@ -48,4 +51,36 @@ pub async fn apply(pipelines: &PublishedPipelines, declared: Vec<Declared>, now:
         tracing::info!(changed, declared = count, "applied declared pipelines");
     }
     Ok(())
+}
+
+/// What the file of an organization last declared of each pipeline, in its stored form.
+fn last_declared(store: &dyn Store, organization: &Identifier) -> Result<BTreeMap<PipelineKey, Vec<u8>>, StoreError> {
+    let mut declared = BTreeMap::new();
+    for_each(store, &stored::declarations_of(organization), |key, declaration| {
+        declared.extend(stored::parse_declaration_key(key).map(|key| (key, declaration.to_vec())));
+        Ok(())
+    })?;
+    Ok(declared)
+}
+
+/// How the pipelines that a file declares differ from those that it last declared.
+pub fn pipeline_differences(
+    store: &dyn Store,
+    organization: &Identifier,
+    declared: &[Declared],
+) -> Result<BTreeMap<PipelineKey, Difference>, StoreError> {
+    let form = |declared: &Declared| (declared.key.clone(), stored::encode_declaration(&declared.definition));
+    let exists = |key: &PipelineKey| Ok(store.get(&stored::key(key))?.is_some());
+    differences(last_declared(store, organization)?, declared.iter().map(form), exists)
+}
+
+/// Deletes a pipeline that its file no longer declares, and the mark that it did, in one batch. The caller has checked, holding
+/// the gate, that it has no environments.
+pub async fn prune(pipelines: &PublishedPipelines, key: &PipelineKey, now: Timestamp) -> Result<(), StoreError> {
+    let pruned = pipelines.change(|newest, batch| {
+        batch.delete(stored::declaration_key(key));
+        let present = newest.get(&key.organization, &key.pipeline).cloned();
+        Ok((present.map(|present| change::delete(batch, &present, Cause::system(now))), ()))
+    });
+    pruned.await
 }

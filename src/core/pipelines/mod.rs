@@ -15,7 +15,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use declared::Declared;
+pub use declared::{Declared, pipeline_differences};
 #[cfg(test)]
 pub use pipeline::Stopped;
 pub use pipeline::{

@@ -66,6 +66,17 @@ impl Pipelines {
         Ok(Self { inner: Arc::new(Inner { pipelines, entrance: tokio::sync::RwLock::new(()) }) })
     }
 
+    /// Applies the declarations of files that are new or have changed.
+    pub async fn declare(&self, declared: Vec<Declared>, now: Timestamp) -> Result<(), StoreError> {
+        declared::apply(&self.inner.pipelines, declared, now).await
+    }
+
+    /// Deletes a pipeline that its file no longer declares, if it is there. The caller has checked, holding `Closing`, that it has
+    /// no environments.
+    pub async fn prune(&self, key: &PipelineKey, _: &Closing<'_>, now: Timestamp) -> Result<(), StoreError> {
+        declared::prune(&self.inner.pipelines, key, now).await
+    }
+
     pub fn get(&self, organization: &Identifier, id: &str) -> Option<Arc<Pipeline>> {
         self.inner.pipelines.read().get(organization, id).cloned()
     }

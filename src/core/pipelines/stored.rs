@@ -13,6 +13,7 @@ records! {
 }
 
 pub const PIPELINES: &[u8] = b"P/";
+const DECLARATIONS: &[u8] = b"PD/";
 
 /// `P/{organization}/{pipeline}`
 pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
@@ -21,7 +22,18 @@ pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
 
 /// `PD/{organization}/{pipeline}`: what a file last declared of it.
 pub fn declaration_key(pipeline: &PipelineKey) -> Vec<u8> {
-    path(b"PD/", pipeline)
+    path(DECLARATIONS, pipeline)
+}
+
+/// The prefix of what a file last declared of the pipelines of an organization.
+pub fn declarations_of(organization: &Identifier) -> Vec<u8> {
+    [DECLARATIONS, organization.as_str().as_bytes(), b"/"].concat()
+}
+
+pub fn parse_declaration_key(key: &[u8]) -> Option<PipelineKey> {
+    let (organization, pipeline) = std::str::from_utf8(key.strip_prefix(DECLARATIONS)?).ok()?.split_once('/')?;
+    let parse = |text| Identifier::parse(text).ok();
+    Some(PipelineKey { organization: parse(organization)?, pipeline: parse(pipeline)? })
 }
 
 fn path(kind: &[u8], pipeline: &PipelineKey) -> Vec<u8> {

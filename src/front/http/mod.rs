@@ -90,4 +90,4 @@ pub use routes::openapi_document;
 pub use scans::Scans;
 pub use server::{Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};
 pub use shards::{Peer, Shards, Whereabouts};
-pub use state::{Node, Realm, WallClock};
+pub use state::{Node, Realm, Replaceable, WallClock};

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
+use parking_lot::RwLock;
 
 use super::connections::Connections;
 use super::event_hubs::EventHubs;
@@ -83,7 +84,7 @@ pub struct Realm {
     pub environments: Environments,
     pub accounts: Accounts,
     /// The names for people of the organizations that files declare.
-    pub organization_names: HashMap<Identifier, String>,
+    pub organization_names: Replaceable<HashMap<Identifier, String>>,
     pub idempotency: Keys,
     pub pipelines: Pipelines,
     pub registries: Registries,
@@ -94,15 +95,32 @@ pub struct Realm {
     pub events: Events,
     pub event_hubs: Arc<EventHubs>,
     pub rate_limits: Option<RateLimits>,
-    pub sso: SingleSignOn,
-    pub identities: Identities,
+    pub sso: Replaceable<SingleSignOn>,
+    pub identities: Replaceable<Identities>,
     /// `None` if the records lie in no data directory.
     pub backups: Option<Backups>,
 }
 
 impl Realm {
     /// The name for people; the id if the file gives none.
-    pub fn organization_name<'a>(&'a self, id: &'a Identifier) -> &'a str {
-        self.organization_names.get(id).map_or(id.as_str(), String::as_str)
+    pub fn organization_name(&self, id: &Identifier) -> String {
+        self.organization_names.get().get(id).map_or_else(|| id.to_string(), String::clone)
+    }
+}
+
+/// What the files of the operator say, which may be replaced while the server runs. A request goes on with what it began with.
+pub struct Replaceable<T>(RwLock<Arc<T>>);
+
+impl<T> Replaceable<T> {
+    pub fn new(value: T) -> Self {
+        Self(RwLock::new(Arc::new(value)))
+    }
+
+    pub fn get(&self) -> Arc<T> {
+        self.0.read().clone()
+    }
+
+    pub fn replace(&self, value: T) {
+        *self.0.write() = Arc::new(value);
     }
 }

@@ -4,14 +4,16 @@ use std::collections::HashMap;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::actors::{Environments, Failure};
-use crate::auth::{JobRoles, NewMember};
-use crate::config::{Member, Organization, Settings};
-use crate::domain::{EnvironmentKey, Identifier, PipelineKey};
+use crate::actors::{Environments, Failure, environment_differences};
+use crate::auth::{JobRoles, NewMember, member_differences};
+use crate::config::{Member, Organization, Pipeline, Prune};
+use crate::domain::{Configuration, EnvironmentKey, Identifier, PipelineKey};
 use crate::identities::TrustedIssuer;
-use crate::pipelines::{Declared, Definition, Pipelines};
+use crate::pipelines::{Declared, Definition, Pipelines, pipeline_differences};
 use crate::registries::Registries;
 use crate::sso::Provider;
+use crate::store::{Store, StoreError};
+use crate::stored::Difference;
 
 /// Declarations applied concurrently at the start: enough to share disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
@@ -96,26 +98,29 @@ pub fn warn_of_reserved_names(
     Ok(())
 }
 
+/// Each environment that an organization declares, with its key.
+pub fn environments_of(organization: &Organization) -> impl Iterator<Item = (EnvironmentKey, &Configuration)> {
+    organization.pipelines.iter().flat_map(|pipeline| {
+        pipeline.environments.iter().map(|environment| {
+            let key = PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() };
+            (EnvironmentKey { pipeline: key, name: environment.name.clone() }, &environment.configuration)
+        })
+    })
+}
+
 /// Creates or changes the environments whose declaration is new or has changed.
 pub async fn environments(
     environments: &Environments,
-    settings: &Settings,
+    declared: &[Organization],
     pipelines: &Pipelines,
 ) -> Result<(), Failure> {
-    let declared = settings.organizations.iter().flat_map(|organization| {
-        organization.pipelines.iter().flat_map(move |pipeline| {
-            pipeline.environments.iter().map(move |environment| {
-                let pipeline = PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() };
-                (EnvironmentKey { pipeline, name: environment.name.clone() }, environment.configuration.clone())
-            })
-        })
-    });
-    // The environments of a deleted pipeline would be unreachable.
-    let declared =
-        declared.filter(|(key, _)| pipelines.get(&key.pipeline.organization, key.pipeline.pipeline.as_str()).is_some());
-    let declare = declared.map(|(key, configuration)| {
-        let environments = environments.clone();
-        async move { environments.declare(&key, configuration).await }
+    let declare = declared.iter().flat_map(environments_of).map(|(key, configuration)| {
+        let (environments, pipelines) = (environments.clone(), pipelines.clone());
+        async move {
+            // The environments of a deleted pipeline would be unreachable.
+            let Some(_entering) = pipelines.entering(&key.pipeline).await else { return Ok(false) };
+            environments.declare(&key, configuration.clone()).await
+        }
     });
     let applied: Vec<bool> = stream::iter(declare).buffer_unordered(DECLARED_AT_ONCE).try_collect().await?;
     let changed = applied.iter().filter(|applied| **applied).count();
@@ -126,4 +131,45 @@ pub async fn environments(
     environments.dismiss_unused();
     environments.dismiss_unused();
     Ok(())
+}
+
+/// Whether a file has no environment left beside this one that it no longer declares, which is more likely a mistake: no pipeline
+/// at all, or none in a pipeline that it declares.
+pub fn is_last_environment(organization: &Organization, key: &EnvironmentKey) -> bool {
+    let pipelines = &organization.pipelines;
+    let is_emptied = |pipeline: &Pipeline| pipeline.id == key.pipeline.pipeline && pipeline.environments.is_empty();
+    pipelines.is_empty() || pipelines.iter().any(is_emptied)
+}
+
+/// What a start or a reload with this file would do, one line each. Nothing is changed.
+pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec<String>, StoreError> {
+    let id = &organization.id;
+    let line = |difference: Difference, what: &str, name: String, stays: Option<&str>| {
+        let verb = match difference {
+            Difference::Created => "create",
+            Difference::Changed => "change",
+            Difference::Removed => "remove",
+        };
+        let stays = stays.filter(|_| difference == Difference::Removed).map(|why| format!(" (stays: {why})"));
+        format!("{id}: {verb} {what} {name}{}", stays.unwrap_or_default())
+    };
+    let stays = |is_last: bool| match organization.prune {
+        _ if is_last => Some("the file declares no other"),
+        Prune::Report => Some("prune = \"report\""),
+        Prune::Apply => None,
+    };
+    let of_one = std::slice::from_ref(organization);
+    let mut lines = Vec::new();
+    for ((_, name), difference) in member_differences(store, &members(of_one))? {
+        lines.push(line(difference, "member", name.to_string(), None));
+    }
+    for (key, difference) in pipeline_differences(store, id, &pipelines(of_one))? {
+        let stays = stays(organization.pipelines.is_empty());
+        lines.push(line(difference, "pipeline", key.pipeline.to_string(), stays));
+    }
+    for (key, difference) in environment_differences(store, id, environments_of(organization))? {
+        let stays = stays(is_last_environment(organization, &key));
+        lines.push(line(difference, "environment", format!("{}/{}", key.pipeline.pipeline, key.name), stays));
+    }
+    Ok(lines)
 }

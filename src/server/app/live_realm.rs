@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::chores;
+use super::keeping::Declarations;
+use super::{chores, keeping};
 use crate::archive::Archive;
 use crate::config::Settings;
 use crate::events::Sealer;
@@ -23,9 +24,12 @@ pub struct LiveRealm {
 }
 
 impl LiveRealm {
-    pub fn begin(realm: Realm, settings: &Settings, archive: &Archive) -> Self {
+    /// `declarations`: what the files of all organizations declare, as it changes.
+    pub fn begin(realm: Realm, settings: &Settings, archive: &Archive, declarations: Declarations) -> Self {
         let realm = Arc::new(realm);
-        let chores = chores::begin_of_realm(&realm, settings, archive);
+        let mut chores = chores::begin_of_realm(&realm, settings, archive);
+        let keeping = keeping::run(realm.clone(), settings.organizations.clone(), declarations);
+        chores.push(actix_web::rt::spawn(keeping));
         let webhooks = realm.webhooks.clone();
         let delivering = actix_web::rt::spawn(async move { webhooks.run().await });
         Self { realm, chores, delivering }

@@ -58,7 +58,8 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
         tickets: TicketLane::ONLY,
     };
     let OpenedRealm { realm, first_admin } = opening::open_realm(settings, realm_store, &node, &steps).await?;
-    let mut live = LiveRealm::begin(realm, settings, &Archive::default());
+    let reloading = Reloading::new(hangups, load, settings);
+    let mut live = LiveRealm::begin(realm, settings, &Archive::default(), reloading.declarations());
     let realm = live.realm.clone();
     let running = http::start(&listen, listeners, node.clone(), Served::Only(realm.clone()))
         .map_err(|error| ServeError::listen(settings.listen, &error))?;
@@ -72,8 +73,7 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
         organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
         place_of: Box::new(move |_| LogPlace::Here(only.clone())),
     };
-    let chores =
-        chores::begin(house, &running, settings.environments.idle, metrics, Reloading::new(hangups, load, settings));
+    let chores = chores::begin(house, &running, settings.environments.idle, metrics, reloading);
 
     signals.next().await;
     chores.iter().for_each(tokio::task::JoinHandle::abort);

@@ -22,7 +22,9 @@ use crate::domain::{Identifier, Now, Timestamp};
 use crate::events::{Cause, Events};
 use crate::fixes::{self, Fixes, Repositories};
 use crate::git::{Git, GitSettings};
-use crate::http::{self, Connections, EventHubs, Node, Patience, RateLimits, Realm, Scans, StreamTiming, WallClock};
+use crate::http::{
+    self, Connections, EventHubs, Node, Patience, RateLimits, Realm, Replaceable, Scans, StreamTiming, WallClock,
+};
 use crate::idempotency::Keys;
 use crate::identities::Identities;
 use crate::logs::Logs;
@@ -182,7 +184,7 @@ pub async fn open_realm(
     steps.hosts.add(number, host);
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
     resume_deployments(&environments, &steps.runner).await?;
-    declared::environments(&environments, settings, &pipelines).await?;
+    declared::environments(&environments, &settings.organizations, &pipelines).await?;
     declared::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
     let masks = analysing::masks(pipeline_masks);
     let repositories = Repositories { git: node.git.clone(), pipelines: pipelines.clone(), vault: vault.clone() };
@@ -203,7 +205,7 @@ pub async fn open_realm(
         store,
         environments,
         accounts,
-        organization_names: declared::organization_names(&settings.organizations),
+        organization_names: Replaceable::new(declared::organization_names(&settings.organizations)),
         idempotency,
         pipelines,
         registries,
@@ -213,8 +215,8 @@ pub async fn open_realm(
         fixes,
         event_hubs: EventHubs::new(events.clone(), stream_timing(settings), node.organizations),
         events,
-        sso: SingleSignOn::new(declared::providers(&settings.organizations)),
-        identities: Identities::new(declared::identities(&settings.organizations)),
+        sso: Replaceable::new(SingleSignOn::new(declared::providers(&settings.organizations))),
+        identities: Replaceable::new(Identities::new(declared::identities(&settings.organizations))),
         backups,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,

@@ -1,12 +1,13 @@
-//! What a running server takes over from its files on SIGHUP: the log filter and the certificate. Of all other settings it says
-//! which have changed, since they count from the next start on.
+//! What a running server takes over from its files on SIGHUP: the log filter, the certificate, and what the files of its
+//! organizations declare. Of all other settings it says which have changed, since they count from the next start on.
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
+use super::keeping::Declarations;
 use super::stopping::Hangups;
-use crate::config::{Faults, Settings};
+use crate::config::{Faults, Organization, Settings};
 use crate::telemetry;
 
 /// Enough to mend a file by; a file of the wrong kind has thousands.
@@ -20,13 +21,20 @@ pub struct Reloading {
     load: Load,
     /// Those of the start, with what has been taken over since.
     running: Settings,
+    /// What organization files declare, for the realms.
+    declared: watch::Sender<Arc<Vec<Organization>>>,
     /// Notified to read the files of TLS.
     pub certificates: Arc<Notify>,
 }
 
 impl Reloading {
     pub fn new(hangups: Hangups, load: Load, settings: &Settings) -> Self {
-        Self { hangups, load, running: settings.clone(), certificates: Arc::default() }
+        let declared = watch::Sender::new(Arc::new(settings.organizations.clone()));
+        Self { hangups, load, running: settings.clone(), declared, certificates: Arc::default() }
+    }
+
+    pub fn declarations(&self) -> Declarations {
+        self.declared.subscribe()
     }
 
     /// Runs until it is aborted. Signals that come during a reload are one further reload.
@@ -58,6 +66,15 @@ impl Reloading {
             self.running.log.filter.clone_from(&new.log.filter);
             changed.push("log.filter");
         }
+        for new in &new.organizations {
+            let running = self.running.organizations.iter_mut().find(|running| running.id == new.id);
+            if let Some(running) = running.filter(|running| *running != new) {
+                running.clone_from(new);
+                changed.push(new.id.as_str());
+            }
+        }
+        // Also if nothing has changed: what is no longer declared is said again.
+        self.declared.send_replace(Arc::new(self.running.organizations.clone()));
         let restart = self.running.changed_for_restart(new);
         if !restart.is_empty() {
             let settings = restart.join(", ");

@@ -1,13 +1,13 @@
 //! The whole program: the server's commands, and those of the client.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use super::check::{Check, check};
 use super::output::{EXIT_FAILED, complain, say};
-use super::serve::{Serve, check, serve};
+use super::serve::{Serve, serve};
 use super::{audit, backup, cluster, doctor, environment, secrets};
 use crate::auth::TokenText;
 use crate::{app, client, config, outbound, runner};
@@ -52,10 +52,10 @@ enum ServerCommand {
     /// Run the server until Ctrl-C or SIGTERM (the default)
     Serve(Serve),
     /// Check a settings file or an organization file, without starting the server
-    Check {
-        /// The file; files that it names are checked too
-        file: PathBuf,
-    },
+    #[command(after_help = "Exit codes: 0 valid, 1 the data directory cannot be read, 2 invalid usage, 78 faults.\n\n\
+                      Examples:\n  lockkeeper check /etc/lockkeeper/settings.toml\n  \
+                      lockkeeper check acme.toml --diff --data-dir /var/lib/lockkeeper")]
+    Check(Check),
     /// Print the default settings, all keys with comments
     Config,
     /// Print a new token, for LOCKKEEPER_BOOTSTRAP_TOKEN of a server
@@ -160,7 +160,7 @@ fn run_server(command: ServerCommand) -> ExitCode {
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();
     match command {
         ServerCommand::Serve(arguments) => serve(arguments, variables, umask),
-        ServerCommand::Check { file } => check(&file),
+        ServerCommand::Check(arguments) => check(&arguments),
         ServerCommand::Config => say(config::DEFAULT_TOML.trim_end()),
         ServerCommand::Token => say(TokenText::generate().reveal()),
         ServerCommand::Doctor(arguments) => doctor::run(arguments, variables),

@@ -1,9 +1,10 @@
 //! The command line: commands, help and exit codes.
 //!
-//! From top to bottom: `full` → `serve`, `secrets`, `audit`, `cluster`, `doctor` → `moving` → `backup` → `operator_socket`, `environment`, `output`.
+//! From top to bottom: `full` → `serve`, `check`, `secrets`, `audit`, `cluster`, `doctor` → `moving` → `backup` → `operator_socket`, `environment`, `output`.
 
 mod audit;
 mod backup;
+mod check;
 mod cluster;
 mod doctor;
 mod environment;

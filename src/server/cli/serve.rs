@@ -1,11 +1,11 @@
-//! `lockkeeper serve`, and `check`: the settings that it would serve with.
+//! `lockkeeper serve`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::environment::Variables;
-use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use super::output::{EXIT_CONFIG, EXIT_FAILED, complain};
 use crate::app::Start;
 use crate::config::{self, Flags};
 use crate::{app, telemetry};
@@ -46,12 +46,5 @@ pub fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCod
     match app::serve(&settings, load, Start { discard_damaged_log, forget_master_key, step_umask }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(EXIT_FAILED, &error),
-    }
-}
-
-pub fn check(file: &Path) -> ExitCode {
-    match config::check_file(file) {
-        Ok(summary) => say(&summary.to_string()),
-        Err(faults) => complain(EXIT_CONFIG, &faults),
     }
 }

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 pub use fault::{Fault, Faults};
 pub use layers::{Flags, is_secret_variable};
-pub use organization::{Environment, Member, Organization};
+pub use organization::{Environment, Member, Organization, Pipeline, Prune};
 #[cfg(test)]
 pub use settings::{Analysis, Auth, Environments, Events, FileUrls, Git, Http, Idempotency, Runner, Storage, Webhooks};
 pub use settings::{

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use super::document::{Document, element};
 use super::fault::{Fault, Place};
 use super::identities::{self, IdentityForm};
@@ -9,8 +11,8 @@ use super::providers::{self, ProviderForm};
 use crate::auth::MEMBERS_MAX;
 use crate::domain::{Blueprint, Configuration, Email, Identifier, Role};
 use crate::forms::{
-    ConfigurationForm, EnvironmentName, Form, List, MemberForm, Name, Object, ObjectForm, PipelineForm, Reader,
-    Spelling, form,
+    ConfigurationForm, Element, EnvironmentName, Form, List, MemberForm, Name, Object, ObjectForm, PipelineForm,
+    Reader, Schemas, Spelling, form,
 };
 use crate::identities::{ISSUERS_MAX, TrustedIssuer};
 use crate::pipelines::{Definition, PIPELINES_MAX, Repository};
@@ -19,10 +21,41 @@ use crate::sso::{PROVIDERS_MAX, Provider};
 /// The list of a pipeline's environments is one answer.
 const ENVIRONMENTS_MAX: usize = 100_000;
 
+/// What happens to pipelines and environments that the file declared earlier and no longer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prune {
+    /// They stay, and the log names them.
+    Report,
+    /// They are removed, those that are held when they are released.
+    Apply,
+}
+
+impl Prune {
+    const ALL: [Self; 2] = [Self::Report, Self::Apply];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Apply => "apply",
+        }
+    }
+}
+
+impl Form for Prune {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        reader.choice(element, &Self::ALL, Self::as_str)
+    }
+
+    fn schema(_: &mut Schemas) -> Value {
+        json!({ "enum": Self::ALL.map(Self::as_str) })
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Organization {
     pub id: Identifier,
     pub name: String,
+    pub prune: Prune,
     /// At least one of them is an admin.
     pub members: Vec<Member>,
     /// Of single sign-on.
@@ -70,6 +103,7 @@ form! {
     pub(super) struct OrganizationForm {
         required id: Identifier,
         optional name: Name,
+        optional(Prune::Report) prune: Prune,
     }
 }
 
@@ -124,11 +158,12 @@ pub(super) fn read(document: &Document, faults: &mut Vec<Fault>) -> Option<(Orga
 
 fn organization(file: OrganizationFile, providers: Vec<Provider>) -> Organization {
     let OrganizationFile { organization, members, providers: _, identities, pipelines } = file;
-    let OrganizationForm { id, name } = organization;
+    let OrganizationForm { id, name, prune } = organization;
     let member = |MemberForm { name, role, email }| Member { name, role, email };
     Organization {
         name: name.map_or_else(|| id.to_string(), |name| name.0.to_string()),
         id,
+        prune,
         members: members.0.into_iter().map(member).collect(),
         providers,
         identities: identities.0.into_iter().map(identities::trusted).collect(),

@@ -109,10 +109,19 @@ impl EnvironmentActor {
         });
         // Somebody may have released a queued session whose client still waits on its connection.
         let client_of = |session: &Arc<Session>| match session.id.origin {
-            Origin::Queued(ticket) => self.held.remove(&ticket).map(|client| (client, session.clone())),
+            Origin::Queued(ticket) => {
+                let ended = Rejection::SessionEnded { session: session.clone() };
+                self.held.remove(&ticket).map(|client| (client, ended))
+            }
             Origin::Granted(_) => None,
         };
-        let sent_away = outcome.left.iter().filter_map(client_of).collect();
+        let sent_away = if outcome.retired {
+            let disabled = || Rejection::EnvironmentDisabled { reason: next.disabled_reason.clone() };
+            let clients = outcome.dequeued.iter().filter_map(|waiter| self.held.remove(&waiter.ticket));
+            clients.map(|client| (client, disabled())).collect()
+        } else {
+            outcome.left.iter().filter_map(client_of).collect()
+        };
         // After the new holder has left `held`: it must get its answer, or the grant is taken back.
         for waiter in &outcome.dequeued {
             services.waiters.forget(waiter);

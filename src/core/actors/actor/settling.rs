@@ -26,8 +26,8 @@ pub struct Settlement {
     pub effects: Vec<Effect>,
     /// In a box, since it is large and most settlements have none.
     pub granted: Option<Box<Granted>>,
-    /// Clients that waited on their connection under a session that has ended.
-    pub sent_away: Vec<(HeldClient, Arc<Session>)>,
+    /// Clients that waited on their connection and no longer can.
+    pub sent_away: Vec<(HeldClient, Rejection)>,
     pub trim_on: bool,
 }
 
@@ -105,8 +105,8 @@ impl Settlement {
         for effect in self.effects {
             services.perform(key, effect);
         }
-        for (client, session) in self.sent_away {
-            client.refuse(Rejection::SessionEnded { session });
+        for (client, rejection) in self.sent_away {
+            client.refuse(rejection);
         }
         if let Some(granted) = self.granted
             && let Granted { client: Some(client), session, .. } = *granted

@@ -3,6 +3,7 @@
 
 pub mod census;
 pub mod claiming;
+pub mod declaring;
 pub mod deployment_reading;
 pub mod past;
 mod pools;
@@ -18,13 +19,13 @@ use super::services::Services;
 use super::services::clients::Keyed;
 use super::services::signals::Signal;
 use super::services::watchers::{Subject, Watch};
-use super::{keys, restart, stored, timer};
+use super::{restart, timer};
 use crate::domain::{
-    Boot, ClaimRequest, Command, Configuration, Configure, Configured, DeploymentId, EnvironmentKey, ForceClaim,
-    ForceClaimed, Initiator, PipelineKey, Role, SessionId,
+    Boot, ClaimRequest, Command, Configure, Configured, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed,
+    Initiator, PipelineKey, Role, SessionId,
 };
 use crate::entropy;
-use crate::store::{Batch, Store, StoreError, durable_up_to};
+use crate::store::{Store, StoreError};
 
 /// How many environments are signalled about a resumed pipeline before other tasks get their turn on the thread.
 const SIGNALLED_AT_ONCE: usize = 64;
@@ -101,22 +102,6 @@ impl Environments {
     /// The only command for which an environment need not exist.
     pub async fn configure(&self, key: &EnvironmentKey, configure: Configure) -> Result<Configured, Failure> {
         self.directory.ask_or_create(key, configure, self.by.clone()).await
-    }
-
-    /// Applies the configuration that a file declares if it is new or has changed; otherwise what the API set stays, also
-    /// across restarts. Returns whether it was applied. Applying it again after a crash half-way does no harm.
-    pub async fn declare(&self, key: &EnvironmentKey, configuration: Configuration) -> Result<bool, Failure> {
-        let store = self.services().store();
-        let declaration = stored::encode_configuration(&configuration);
-        let declared = keys::declaration(key);
-        if store.get(&declared)?.as_ref() == Some(&declaration) {
-            return Ok(false);
-        }
-        self.configure(key, Configure { configuration, expected: None }).await?;
-        let mut batch = Batch::default();
-        batch.put(declared, declaration);
-        durable_up_to(store, store.commit(batch)?).await;
-        Ok(true)
     }
 
     /// The pipeline starts deployments again: signals every environment that is held back, oldest deployment first. Call

@@ -185,3 +185,35 @@ fn the_size_of_a_configuration_is_that_of_its_texts() {
     };
     assert_eq!(configuration.bytes(), 3 + (2 + 3) + (4 + 7));
 }
+
+#[test]
+fn a_retired_environment_refuses_its_waiters_and_is_gone_when_its_holder_is_done() {
+    let mut subject = locked();
+    for ticket in 2..4 {
+        subject.run(0, Claim { waits: Some(KeptBy::Polling), ..claim(ticket) }).unwrap();
+    }
+    let reason: Arc<str> = "no longer declared".into();
+    let retire = || Retire { reason: reason.clone() };
+    let (retired, outcome) = subject.run(1, retire()).unwrap();
+    assert_eq!((retired, outcome.left.len(), outcome.retired), (Retired::Refusing, 2, true));
+    assert_eq!(types(&outcome)[0], EventType::EnvironmentUpdated);
+    assert_eq!(subject.holder(), Some(1), "the holder may finish");
+    let refused = subject.run(2, Claim { waits: Some(KeptBy::Polling), ..claim(4) }).map(|_| ());
+    assert!(
+        matches!(refused, Err(Rejection::EnvironmentLocked { .. } | Rejection::EnvironmentDisabled { .. })),
+        "{refused:?}"
+    );
+    let (retired, outcome) = subject.run(3, retire()).unwrap();
+    assert_eq!((retired, outcome.events.len(), outcome.retired), (Retired::Held, 0, false), "again changes nothing");
+    // Somebody puts it back into service through the API meanwhile.
+    configure(&mut subject, Configuration::default());
+    assert_eq!(subject.run(4, retire()).unwrap().0, Retired::Held);
+    release(&mut subject);
+    assert_eq!(
+        subject.run(12, claim(5)).map(|_| ()),
+        Err(Rejection::EnvironmentDisabled { reason: Some(reason.clone()) })
+    );
+    let (retired, outcome) = subject.run(13, retire()).unwrap();
+    assert_eq!((retired, types(&outcome)), (Retired::Gone, vec![EventType::EnvironmentDeleted]));
+    assert_eq!(subject.run(14, retire()).map(|_| ()), Err(Rejection::EnvironmentNotFound));
+}

@@ -178,7 +178,8 @@ pub async fn methods(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let organization = query.text("organization", Identifier::parse);
     query.finish()?;
-    let known = organization.iter().flat_map(|organization| call.app.realm.sso.providers(organization.as_str()));
+    let sso = call.app.realm.sso.get();
+    let known = organization.iter().flat_map(|organization| sso.providers(organization.as_str()));
     let providers = known.map(|provider| ProviderView { id: provider.id.to_string(), name: provider.name.clone() });
     Ok(answer::one(StatusCode::OK, MethodsView { password: true, token: true, providers: providers.collect() }))
 }
@@ -190,7 +191,7 @@ pub async fn view_invitation(call: Call) -> Answered {
     let finding = realm.accounts.invitation(call.segment("invitation"), (realm.clock)());
     let (member, expires_at) = read_within(call.app.node.answer_timeout, "members", finding).await??;
     let organization = realm.organization_name(&member.organization);
-    Ok(answer::one(StatusCode::OK, InvitedView::new(organization, &member, expires_at)))
+    Ok(answer::one(StatusCode::OK, InvitedView::new(&organization, &member, expires_at)))
 }
 
 pub async fn accept_invitation(mut call: Call) -> Answered {

@@ -47,7 +47,8 @@ async fn begin_at(call: &Call, organization: &str, return_path: &ReturnPath) -> 
     let provider = call.segment("provider");
     let redirect_uri = format!("{}/auth/oidc/{provider}/callback", origin.url());
     let realm = &call.app.realm;
-    let beginning = realm.sso.begin((organization, provider), return_path, &redirect_uri, (realm.clock)());
+    let sso = realm.sso.get();
+    let beginning = sso.begin((organization, provider), return_path, &redirect_uri, (realm.clock)());
     let begun = beginning.await.map_err(|failure| refused(&failure, Some(organization), provider))?;
     Ok((origin, begun))
 }
@@ -71,7 +72,7 @@ pub async fn finish(call: Call) -> Answered {
         issuer: parameter("iss"),
     };
     let realm = &call.app.realm;
-    let finished = match realm.sso.finish(callback, (realm.clock)()).await {
+    let finished = match realm.sso.get().finish(callback, (realm.clock)()).await {
         Ok(finished) => finished,
         // Another sign-in may be under way in this browser: its cookie stays.
         Err(failure) => return failed(&call, refused(&failure, None, provider), WayBack::default(), &[]),

@@ -66,7 +66,7 @@ pub async fn exchange(mut call: Call) -> Answered {
 async fn granted(call: &Call, identity_token: &str) -> Result<(OpenToken, i64), Problem> {
     let (realm, organization) = (&call.app.realm, call.segment("orgId"));
     let now = (realm.clock)();
-    let checked = realm.identities.check(organization, identity_token, now).await;
+    let checked = realm.identities.get().check(organization, identity_token, now).await;
     let job = checked.map_err(|refusal| refused(organization, &refusal))?;
     let seconds = job.token_seconds;
     let request = call.id.shared();

@@ -14,5 +14,5 @@ pub async fn view(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let identity = access.identity().await?;
     let name = access.realm.organization_name(&identity.member.organization);
-    Ok(answer::one(StatusCode::OK, CallerView::new(name, &identity)))
+    Ok(answer::one(StatusCode::OK, CallerView::new(&name, &identity)))
 }

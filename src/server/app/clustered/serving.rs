@@ -16,6 +16,7 @@ use super::shard_map::ShardMap;
 use crate::actors::{TicketLane, has_unfinished};
 use crate::app::chores::{self, House, LogPlace};
 use crate::app::error::ServeError;
+use crate::app::keeping::Declarations;
 use crate::app::listening::{listen_options, reserve};
 use crate::app::live_realm::LiveRealm;
 use crate::app::opening::{self, FirstAdmin, OpenedRealm, RealmStore, Steps};
@@ -116,12 +117,21 @@ async fn serve_on<E: Engine>(
             }
         }),
     };
-    let chores =
-        chores::begin(house, &running, settings.environments.idle, metrics, Reloading::new(hangups, load, settings));
+    let reloading = Reloading::new(hangups, load, settings);
+    let declarations = reloading.declarations();
+    let chores = chores::begin(house, &running, settings.environments.idle, metrics, reloading);
     actix_web::rt::spawn(steward.run());
 
-    let opener =
-        Opener { engine: &*engine, key: master.short_hash(), settings, cluster, shards, node: &node, steps: &steps };
+    let opener = Opener {
+        engine: &*engine,
+        key: master.short_hash(),
+        settings,
+        declarations,
+        cluster,
+        shards,
+        node: &node,
+        steps: &steps,
+    };
     let mut owned = OwnedShards::new(engine.clone(), view, map.clone(), cluster.node.clone());
     let mut tended = tokio::time::interval(TENDED_EVERY);
     let mut opening = FuturesUnordered::new();
@@ -221,6 +231,7 @@ struct Opener<'a, E> {
     /// The hash of the master key.
     key: u64,
     settings: &'a Settings,
+    declarations: Declarations,
     cluster: &'a Cluster,
     shards: NonZeroU16,
     node: &'a Node,
@@ -259,7 +270,7 @@ impl<E: Engine> Opener<'_, E> {
         };
         let OpenedRealm { realm, first_admin } =
             opening::open_realm(&settings, realm_store, self.node, self.steps).await?;
-        let live = LiveRealm::begin(realm, &settings, &self.node.archive);
+        let live = LiveRealm::begin(realm, &settings, &self.node.archive, self.declarations.clone());
         tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
         Ok((OwnedShard { owned, live }, first_admin))
     }

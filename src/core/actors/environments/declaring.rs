@@ -1,0 +1,72 @@
+//! Environments that files declare: applied when they are new or have changed, and retired when they are no longer there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Environments;
+use crate::actors::failure::Failure;
+use crate::actors::{keys, stored};
+use crate::domain::{Configuration, Configure, EnvironmentKey, Identifier, Rejection, Retire, Retired};
+use crate::store::{Batch, Store, StoreError, commit_durably, for_each};
+use crate::stored::{Difference, differences};
+
+/// What the file of an organization last declared of each environment, in its stored form.
+fn last_declared(
+    store: &dyn Store,
+    organization: &Identifier,
+) -> Result<BTreeMap<EnvironmentKey, Vec<u8>>, StoreError> {
+    let mut declared = BTreeMap::new();
+    for_each(store, &keys::declarations_in(organization), |key, declaration| {
+        let environment = keys::parse_environment(key, keys::DECLARATIONS);
+        declared.extend(environment.map(|environment| (environment, declaration.to_vec())));
+        Ok(())
+    })?;
+    Ok(declared)
+}
+
+/// How the environments that a file declares differ from those that it last declared.
+pub fn environment_differences<'a>(
+    store: &dyn Store,
+    organization: &Identifier,
+    declared: impl Iterator<Item = (EnvironmentKey, &'a Configuration)>,
+) -> Result<BTreeMap<EnvironmentKey, Difference>, StoreError> {
+    let form = |(key, configuration)| (key, stored::encode_configuration(configuration));
+    let exists = |key: &EnvironmentKey| match store.get(&keys::environment(key))? {
+        Some(record) => Ok(stored::is_of_existing(&record)?),
+        None => Ok(false),
+    };
+    differences(last_declared(store, organization)?, declared.map(form), exists)
+}
+
+impl Environments {
+    /// Applies the configuration that a file declares if it is new or has changed; otherwise what the API set stays, also
+    /// across restarts. Returns whether it was applied. Applying it again after a crash half-way does no harm.
+    pub async fn declare(&self, key: &EnvironmentKey, configuration: Configuration) -> Result<bool, Failure> {
+        let store = self.services().store();
+        let declaration = stored::encode_configuration(&configuration);
+        let declared = keys::declaration(key);
+        if store.get(&declared)?.as_ref() == Some(&declaration) {
+            return Ok(false);
+        }
+        self.configure(key, Configure { configuration, expected: None }).await?;
+        let mut batch = Batch::default();
+        batch.put(declared, declaration);
+        commit_durably(store, batch).await?;
+        Ok(true)
+    }
+
+    /// Takes an environment that its file no longer declares a step further out of service; see [`Retire`]. When it is gone, so
+    /// is the mark that it was declared: the caller keeps others from creating it in between.
+    pub async fn retire(&self, key: &EnvironmentKey, reason: &Arc<str>) -> Result<Retired, Failure> {
+        let retired = match self.ask(key, Retire { reason: reason.clone() }).await {
+            Err(Failure::Rejected(Rejection::EnvironmentNotFound)) => Retired::Gone,
+            other => other?,
+        };
+        if retired == Retired::Gone {
+            let mut batch = Batch::default();
+            batch.delete(keys::declaration(key));
+            commit_durably(self.services().store(), batch).await?;
+        }
+        Ok(retired)
+    }
+}

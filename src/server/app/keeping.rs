@@ -1,0 +1,259 @@
+//! Keeps the organizations of a realm as their files declare them: applies what a reload brings, and reports or removes what is
+//! no longer declared. Only what came from a file is ever removed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::sync::watch;
+
+use super::declared;
+use super::error::ServeError;
+use crate::actors::{Failure, environment_differences};
+use crate::config::{Organization, Prune};
+use crate::domain::{EnvironmentKey, PipelineKey, Retired};
+use crate::events::Cause;
+use crate::http::Realm;
+use crate::identities::Identities;
+use crate::pipelines::pipeline_differences;
+use crate::sso::SingleSignOn;
+use crate::stored::Difference;
+
+/// What the files of all organizations declare, as it changes.
+pub type Declarations = watch::Receiver<Arc<Vec<Organization>>>;
+
+/// How often environments that are held are looked at, and the pause after a failure.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
+/// The longest pause after failures, such as those of a full disk.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Enough to know what is meant; the file says the rest.
+const NAMED_MAX: usize = 20;
+/// Environments that are retired together, to share syncs of the disk.
+const RETIRED_AT_ONCE: usize = 64;
+/// Told to those who want an environment that is being removed.
+const REASON: &str = "the file of the organization no longer declares it; it is removed when it is released";
+
+/// Pipelines and environments that files declared and no longer do.
+#[derive(Debug, Default)]
+struct Undeclared {
+    pipelines: Vec<PipelineKey>,
+    environments: Vec<EnvironmentKey>,
+}
+
+impl Undeclared {
+    fn is_empty(&self) -> bool {
+        self.pipelines.is_empty() && self.environments.is_empty()
+    }
+}
+
+/// Runs until it is aborted. `applied` is what the realm was opened with.
+pub async fn run(realm: Arc<Realm>, mut applied: Vec<Organization>, mut declarations: Declarations) {
+    let mut leaving: Option<Undeclared> = None;
+    let mut pause = LOOKED_AT_EVERY;
+    loop {
+        let newest = own(&applied, &declarations.borrow_and_update());
+        match step(&realm, &mut applied, newest, &mut leaving).await {
+            Ok(()) => pause = LOOKED_AT_EVERY,
+            Err(error) => {
+                pause = (pause * 2).min(PAUSE_MAX);
+                let retried_in_seconds = pause.as_secs();
+                tracing::warn!(%error, retried_in_seconds, "cannot apply what organization files declare");
+                leaving = None;
+            }
+        }
+        let is_done = leaving.as_ref().is_some_and(Undeclared::is_empty);
+        let changed = declarations.changed();
+        let waited = if is_done { Ok(changed.await) } else { tokio::time::timeout(pause, changed).await };
+        match waited {
+            Ok(Ok(())) => leaving = None,
+            Ok(Err(_)) => return,
+            Err(_) => {}
+        }
+    }
+}
+
+/// The organizations of the realm, as the files declare them now.
+fn own(applied: &[Organization], declared: &[Organization]) -> Vec<Organization> {
+    let newest = |organization: &Organization| declared.iter().find(|new| new.id == organization.id).cloned();
+    applied.iter().map(|organization| newest(organization).unwrap_or_else(|| organization.clone())).collect()
+}
+
+async fn step(
+    realm: &Realm,
+    applied: &mut Vec<Organization>,
+    newest: Vec<Organization>,
+    leaving: &mut Option<Undeclared>,
+) -> Result<(), ServeError> {
+    if *applied != newest {
+        apply(realm, applied, &newest).await?;
+        *applied = newest;
+        *leaving = None;
+    }
+    let left = match leaving {
+        Some(left) => left,
+        None => leaving.insert(undeclared(realm, applied)?),
+    };
+    retire_environments(realm, &mut left.environments).await?;
+    delete_pipelines(realm, left).await
+}
+
+/// As a start does, in the same order.
+async fn apply(realm: &Realm, before: &[Organization], new: &[Organization]) -> Result<(), ServeError> {
+    let now = (realm.clock)();
+    realm.accounts.declare(declared::members(new), now).await?;
+    realm.accounts.apply_job_roles(&declared::job_roles(new), now).await?;
+    realm.organization_names.replace(declared::organization_names(new));
+    // Sign-ins under way and the keys of issuers are lost with them.
+    if declared::providers(before) != declared::providers(new) {
+        realm.sso.replace(SingleSignOn::new(declared::providers(new)));
+    }
+    if declared::identities(before) != declared::identities(new) {
+        realm.identities.replace(Identities::new(declared::identities(new)));
+    }
+    realm.pipelines.declare(declared::pipelines(new), now).await?;
+    declared::warn_of_unresolved(new, &realm.pipelines, &realm.registries);
+    declared::environments(&realm.environments, new, &realm.pipelines).await?;
+    Ok(())
+}
+
+/// What is to be removed. Says what is, and what stays and why.
+fn undeclared(realm: &Realm, organizations: &[Organization]) -> Result<Undeclared, ServeError> {
+    let mut all = Undeclared::default();
+    for organization in organizations {
+        let mut found = undeclared_of(realm, organization)?;
+        let guarded = take_guarded(organization, &mut found);
+        let id = &organization.id;
+        if !guarded.is_empty() {
+            let (pipelines, environments) = named(&guarded);
+            tracing::warn!(
+                organization = %id, pipelines, environments,
+                "the file declares none of these any more, which is more likely a mistake: they stay; delete the last ones \
+                 through the API"
+            );
+        }
+        if found.is_empty() {
+            continue;
+        }
+        let (pipelines, environments) = named(&found);
+        match organization.prune {
+            Prune::Report => tracing::warn!(
+                organization = %id, pipelines, environments,
+                "the file no longer declares these; they stay (prune = \"report\")"
+            ),
+            Prune::Apply => {
+                tracing::info!(organization = %id, pipelines, environments, "removing what the file no longer declares");
+                all.pipelines.append(&mut found.pipelines);
+                all.environments.append(&mut found.environments);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn undeclared_of(realm: &Realm, organization: &Organization) -> Result<Undeclared, ServeError> {
+    let (store, id) = (&*realm.store, &organization.id);
+    let declared = declared::pipelines(std::slice::from_ref(organization));
+    let mut found = Undeclared::default();
+    for (key, difference) in pipeline_differences(store, id, &declared)? {
+        if difference == Difference::Removed {
+            found.pipelines.push(key);
+        }
+    }
+    for (key, difference) in environment_differences(store, id, declared::environments_of(organization))? {
+        if difference == Difference::Removed {
+            found.environments.push(key);
+        }
+    }
+    Ok(found)
+}
+
+/// Takes out what a file that was emptied by accident would remove.
+fn take_guarded(organization: &Organization, found: &mut Undeclared) -> Undeclared {
+    let is_last = |key: &mut EnvironmentKey| declared::is_last_environment(organization, key);
+    let environments = found.environments.extract_if(.., is_last).collect();
+    let pipelines = if organization.pipelines.is_empty() { std::mem::take(&mut found.pipelines) } else { Vec::new() };
+    Undeclared { pipelines, environments }
+}
+
+fn named(found: &Undeclared) -> (String, String) {
+    let pipelines = found.pipelines.iter().map(|key| key.pipeline.to_string());
+    let environments = found.environments.iter().map(|key| format!("{}/{}", key.pipeline.pipeline, key.name));
+    (some(pipelines), some(environments))
+}
+
+fn some(names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len();
+    let mut named = names.take(NAMED_MAX).collect::<Vec<_>>().join(", ");
+    if count > NAMED_MAX {
+        named += &format!(" and {} more", count - NAMED_MAX);
+    }
+    named
+}
+
+/// Takes them a step further out of service; those that are gone leave the list.
+async fn retire_environments(realm: &Realm, environments: &mut Vec<EnvironmentKey>) -> Result<(), ServeError> {
+    let reason: Arc<str> = REASON.into();
+    let mut held = Vec::new();
+    for some in environments.chunks(RETIRED_AT_ONCE) {
+        let (waiting, due): (Vec<_>, Vec<_>) = some.iter().partition(|key| is_only_held(realm, key, &reason));
+        held.extend(waiting.into_iter().cloned());
+        if due.is_empty() {
+            continue;
+        }
+        // Nobody creates one of the same name before the mark that it was declared is gone too.
+        let _closing = realm.pipelines.closing().await;
+        let retired = try_join_all(due.iter().map(|key| retire(realm, key, &reason))).await?;
+        held.extend(due.into_iter().zip(retired).filter(|(_, is_held)| *is_held).map(|(key, _)| key.clone()));
+    }
+    *environments = held;
+    Ok(())
+}
+
+/// Whether there is nothing to do but to wait for its release.
+fn is_only_held(realm: &Realm, key: &EnvironmentKey, reason: &Arc<str>) -> bool {
+    let Ok(Some(environment)) = realm.environments.environment(key) else { return false };
+    let is_disabled = environment.configuration.as_ref().is_some_and(|configuration| configuration.disabled);
+    let is_ours = is_disabled && environment.disabled_reason.as_ref() == Some(reason);
+    is_ours && environment.is_in_use() && environment.queue.is_empty()
+}
+
+/// Whether it is still held.
+async fn retire(realm: &Realm, key: &EnvironmentKey, reason: &Arc<str>) -> Result<bool, Failure> {
+    loop {
+        match realm.environments.retire(key, reason).await? {
+            Retired::Refusing => {}
+            Retired::Held => return Ok(true),
+            Retired::Gone => {
+                tracing::info!(environment = %key, "removed an environment that the file no longer declares");
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Deletes the pipelines that have no environments any more. One that has environments of the API stays.
+async fn delete_pipelines(realm: &Realm, left: &mut Undeclared) -> Result<(), ServeError> {
+    let has_leaving = |key: &PipelineKey| left.environments.iter().any(|environment| environment.pipeline == *key);
+    let (waiting, due): (Vec<_>, Vec<_>) = std::mem::take(&mut left.pipelines).into_iter().partition(has_leaving);
+    left.pipelines = waiting;
+    for key in due {
+        let closing = realm.pipelines.closing().await;
+        let (organization, pipeline) = (&key.organization, &key.pipeline);
+        let environments = realm.environments.count(&key)?;
+        if environments > 0 {
+            tracing::warn!(
+                %organization, %pipeline, environments,
+                "the file no longer declares this pipeline, and it stays: it has environments that the API made; delete them first"
+            );
+            continue;
+        }
+        let now = (realm.clock)();
+        realm.pipelines.prune(&key, &closing, now).await?;
+        tracing::info!(%organization, %pipeline, "removed a pipeline that the file no longer declares");
+        if let Err(error) = realm.vault.delete_pipeline(&key, Cause::system(now)).await {
+            tracing::warn!(%error, %pipeline, "cannot delete the secrets of a deleted pipeline; the next start tries again");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! What an organization file no longer declares: reported or removed, at a start and on SIGHUP.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Server, Setup, at, lockkeeper};
+
+/// Only there so that a change that never comes fails the test instead of hanging it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// `web` with these environments, and whatever else is given.
+fn file(prune: &str, environments: &[&str], more: &str) -> String {
+    let head = format!(
+        "[organization]\nid = \"acme\"\nprune = \"{prune}\"\n[[members]]\nname = \"admin\"\nrole = \"admin\"\n"
+    );
+    let environment = |name: &&str| {
+        format!(
+            "[[pipelines.environments]]\nname = \"{name}\"\nlabels = {{ kind = \"review\" }}\ndefault_ttl_seconds = 600\n"
+        )
+    };
+    let environments: String = environments.iter().map(environment).collect();
+    format!("{head}{more}[[pipelines]]\nid = \"web\"\nstages = []\n{environments}")
+}
+
+const DOCS: &str = "[[pipelines]]\nid = \"docs\"\nstages = []\n[[pipelines.environments]]\nname = \"docs-1\"\n";
+
+fn start(file: &str) -> Server {
+    Setup::default().organization(file).start()
+}
+
+fn redeclare(server: &Server, file: &str) {
+    std::fs::write(server.home().join("organization-0.toml"), file).unwrap();
+    server.signal("-HUP");
+}
+
+#[tokio::test]
+async fn what_is_no_longer_declared_stays_and_is_named_unless_it_is_to_be_removed() {
+    let mut server = start(&file("report", &["review-1", "review-2"], DOCS));
+    let told = "the file no longer declares these; they stay (prune = \"report\") organization=acme pipelines=\"docs\" \
+                environments=\"docs/docs-1, web/review-2\"";
+    assert!(!server.log().contains("no longer declares"), "{}", server.log());
+    let less = file("report", &["review-1"], "");
+    redeclare(&server, &less);
+    until_logged(&server, told, 1).await;
+    server.admin().environment("review-2").await.ok();
+    assert!(server.terminate().success());
+    server.change_setup(|setup| setup.organizations(&[&less]));
+    server.start_again();
+    until_logged(&server, told, 2).await;
+    let admin = server.admin();
+    admin.environment("review-2").await.ok();
+    admin.get("/pipelines/docs/ephemeral-environments/docs-1").await.ok();
+}
+
+#[tokio::test]
+async fn what_is_free_is_removed_and_what_is_held_when_it_is_released() {
+    let mut server = start(&file("apply", &["review-1", "review-2"], DOCS));
+    let admin = server.admin();
+    admin.put(&at("by-hand"), json!({ "labels": { "kind": "hand" } })).await.created();
+    let held = admin.claim("review-2", json!({})).await.created().session();
+    let polled = admin.enqueue("review-2", json!({ "queue": true })).await.session();
+    let waiting = admin.wait_in_line("review-2", json!({ "waitSeconds": 60 }), 2).await;
+    let less = file("apply", &["review-1", "review-9"], "");
+    redeclare(&server, &less);
+
+    let refused = waiting.await.unwrap().refused(409, "environment_disabled").json();
+    assert!(refused["reason"].as_str().unwrap().contains("no longer declares it"), "{refused}");
+    until_logged(&server, "removed a pipeline that the file no longer declares", 1).await;
+    admin.get("/pipelines/docs").await.refused(404, "pipeline_not_found");
+    assert_eq!(admin.session("review-2", &polled).await.ok().data()["lockStatus"], "released");
+    admin.environment("review-9").await.ok();
+    admin.claim("review-2", json!({})).await.refused(409, "environment_disabled");
+    let by_label = |ttl: u64| json!({ "labels": { "kind": "review" }, "ttlSeconds": ttl });
+    let mut granted = Vec::new();
+    for _ in 0..2 {
+        granted.push(admin.claim_any(by_label(600)).await.created().data()["envName"].clone());
+    }
+    granted.sort_by_key(Value::to_string);
+    assert_eq!(granted, ["review-1", "review-9"]);
+
+    // Whoever holds it goes on with it, through a crash too.
+    server.kill();
+    server.change_setup(|setup| setup.organizations(&[&less]));
+    server.start_again();
+    let admin = admin.at(&server);
+    admin.heartbeat("review-2", &held).await.ok();
+    // Somebody puts it back into service: what the file says holds.
+    admin.put(&at("review-2"), json!({})).await.ok();
+    until(&admin, "review-2", |answer| answer["data"]["configuration"]["disabled"] == true).await;
+    admin.release("review-2", &held).await.ok();
+    until(&admin, "review-2", |answer| answer["code"] == "environment_not_found").await;
+    admin.environment("by-hand").await.ok();
+    // The name is free again, and what the API makes stays.
+    admin.put(&at("review-2"), json!({})).await.created();
+    assert!(server.terminate().success());
+    server.start_again();
+    let begin = server.log().len();
+    server.signal("-HUP");
+    until_logged(&server, "reloaded changed=\"nothing\"", 1).await;
+    server.admin().environment("review-2").await.ok();
+    assert!(!server.log()[begin..].contains("no longer declares"), "{}", server.log());
+}
+
+#[tokio::test]
+async fn a_pipeline_with_environments_of_the_api_stays_until_they_are_gone() {
+    let server = start(&file("apply", &["review-1"], DOCS));
+    let admin = server.admin();
+    let path = "/pipelines/docs/ephemeral-environments/by-hand";
+    admin.put(path, json!({})).await.created();
+    redeclare(&server, &file("apply", &["review-1"], ""));
+    until_logged(&server, "it has environments that the API made", 1).await;
+    admin.get(path).await.ok();
+    admin.get("/pipelines/docs/ephemeral-environments/docs-1").await.refused(404, "environment_not_found");
+    admin.delete(path).await.has_status(204);
+    server.signal("-HUP");
+    until_logged(&server, "removed a pipeline that the file no longer declares", 1).await;
+}
+
+#[tokio::test]
+async fn a_file_that_was_emptied_by_accident_removes_nothing() {
+    let server = start(&file("apply", &["review-1", "review-2"], DOCS));
+    let admin = server.admin();
+    let empty = "[organization]\nid = \"acme\"\nprune = \"apply\"\n[[members]]\nname = \"admin\"\nrole = \"admin\"\n";
+    redeclare(&server, empty);
+    until_logged(&server, "delete the last ones through the API", 1).await;
+    redeclare(&server, &file("apply", &[], DOCS));
+    until_logged(&server, "delete the last ones through the API", 2).await;
+    for environment in ["review-1", "review-2"] {
+        admin.environment(environment).await.ok();
+    }
+    admin.get("/pipelines/docs/ephemeral-environments/docs-1").await.ok();
+    assert!(!server.log().contains("removed a"), "{}", server.log());
+}
+
+#[test]
+fn a_check_shows_before_what_would_be_created_changed_and_removed() {
+    let zoe = "[[members]]\nname = \"zoe\"\nrole = \"viewer\"\n";
+    let mut server = start(&file("report", &["review-1", "review-2"], &format!("{zoe}{DOCS}")));
+    let new = server.home().join("new.toml");
+    let diff = || {
+        let mut command = lockkeeper(&["check", "--diff", "--data-dir"]);
+        let output = command.arg(server.data_dir()).arg(&new).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let less = file("report", &["review-1", "review-9"], "").replace("id = \"web\"", "id = \"web\"\nname = \"Shop\"");
+    std::fs::write(&new, &less).unwrap();
+    let (code, said) = diff();
+    assert!(code == Some(1) && said.contains("is in use by process"), "{said}");
+    server.signal("-TERM");
+    while diff().1.contains("is in use by process") {}
+    let lines = |said: &str| said.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let (code, said) = diff();
+    let expected = [
+        "acme: remove member zoe",
+        "acme: remove pipeline docs (stays: prune = \"report\")",
+        "acme: change pipeline web",
+        "acme: remove environment docs/docs-1 (stays: prune = \"report\")",
+        "acme: remove environment web/review-2 (stays: prune = \"report\")",
+        "acme: create environment web/review-9",
+    ];
+    assert_eq!((code, lines(&said)), (Some(0), expected.map(str::to_owned).to_vec()), "{said}");
+    std::fs::write(&new, less.replace("report\"\n", "apply\"\n")).unwrap();
+    assert_eq!(diff().1.matches("stays").count(), 0);
+    std::fs::write(&new, file("apply", &[], DOCS)).unwrap();
+    assert_eq!(diff().1.matches("(stays: the file declares no other)").count(), 2);
+    server.wait();
+    server.start_again();
+    server.terminate();
+    std::fs::copy(server.home().join("organization-0.toml"), &new).unwrap();
+    let output = lockkeeper(&["check", "--diff", "--data-dir"]).arg(server.data_dir()).arg(&new).output().unwrap();
+    assert_eq!(lines(&String::from_utf8(output.stdout).unwrap()), ["nothing would change"]);
+}
+
+#[tokio::test]
+async fn members_and_definitions_are_taken_over_without_a_restart() {
+    let zoe = "[[members]]\nname = \"zoe\"\nrole = \"developer\"\n";
+    let server = start(&file("report", &["review-1"], zoe));
+    let zoe_client = server.as_user("zoe").await;
+    zoe_client.environment("review-1").await.ok();
+    let max = "[[members]]\nname = \"max\"\nrole = \"viewer\"\n";
+    let renamed = file("report", &["review-1"], max).replace("id = \"acme\"", "id = \"acme\"\nname = \"Acme Ltd\"");
+    redeclare(&server, &renamed.replace("id = \"web\"", "id = \"web\"\nname = \"Shop\""));
+    until_logged(&server, "reloaded changed=\"acme\"", 1).await;
+    until_logged(&server, "applied declared pipelines changed=1", 1).await;
+    zoe_client.environment("review-1").await.refused(401, "invalid_token");
+    server.as_user("max").await.environment("review-1").await.ok();
+    let admin = server.admin();
+    assert_eq!(admin.get("/pipelines/web").await.ok().data()["name"], "Shop");
+    let who = admin.send(admin.request(reqwest::Method::GET, "/api/v1/whoami")).await.ok();
+    assert_eq!(who.data()["organization"]["name"], "Acme Ltd");
+}
+
+async fn until(client: &Client, environment: &str, holds: impl Fn(&Value) -> bool) {
+    let begin = Instant::now();
+    while !holds(&client.environment(environment).await.json()) {
+        assert!(begin.elapsed() < PATIENCE, "{environment} stays as it is");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn until_logged(server: &Server, part: &str, times: usize) {
+    let begin = Instant::now();
+    while server.log().matches(part).count() < times {
+        assert!(begin.elapsed() < PATIENCE, "{part} is not {times} times in\n{}", server.log());
+        tokio::task::yield_now().await;
+    }
+}
