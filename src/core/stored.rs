@@ -239,10 +239,12 @@ pub enum Difference {
     Created,
     Changed,
     Removed,
+    /// No longer declared, and deleted by somebody: only the mark that it was declared is left.
+    Gone,
 }
 
-/// By key; `before` and `declared` have declarations in a form that can be compared. What somebody has deleted through the API
-/// is neither changed nor removed by its file; what the API has made, a file that declares it takes over.
+/// By key; `before` and `declared` have declarations in a form that can be compared. What the API has made, a file that
+/// declares it takes over.
 pub fn differences<K: Ord, D: PartialEq>(
     mut before: BTreeMap<K, D>,
     declared: impl IntoIterator<Item = (K, D)>,
@@ -257,9 +259,8 @@ pub fn differences<K: Ord, D: PartialEq>(
         differences.insert(key, difference);
     }
     for key in before.into_keys() {
-        if exists(&key)? {
-            differences.insert(key, Difference::Removed);
-        }
+        let difference = if exists(&key)? { Difference::Removed } else { Difference::Gone };
+        differences.insert(key, difference);
     }
     Ok(differences)
 }

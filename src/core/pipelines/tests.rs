@@ -16,6 +16,7 @@ use crate::domain::{
     RequestRef, Stage, Step, Timestamp, TokenId, UserId, VariableName, VariableValue,
 };
 use crate::store::{Batch, MemoryStore, Store, StoreError};
+use crate::stored::Difference;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
@@ -142,6 +143,45 @@ async fn a_declaration_is_applied_when_it_is_new_or_has_changed_and_changes_thro
     assert_eq!(changed.get(&acme(), "web").unwrap().name, "two");
     let undeclared = open(&store, &[]).await;
     assert_eq!(undeclared.get(&acme(), "web").unwrap().name, "two", "what a file no longer names stays");
+}
+
+#[tokio::test]
+async fn a_pruned_pipeline_goes_with_its_mark_in_one_step_and_can_be_declared_again() {
+    let store = Arc::new(MemoryStore::new());
+    let pipelines = open(&store, &[("web", named("one"))]).await;
+    let declared =
+        |id: &str| [Declared { key: PipelineKey { pipeline: identifier(id), ..web() }, definition: named("one") }];
+    let found = |store: &MemoryStore, declared: &[Declared]| {
+        let found = pipeline_differences(store, &acme(), declared).unwrap();
+        found.into_iter().map(|(key, difference)| (key.pipeline.to_string(), difference)).collect::<Vec<_>>()
+    };
+    let renamed = [("shop".to_owned(), Difference::Created), ("web".to_owned(), Difference::Removed)];
+    assert_eq!(found(&store, &declared("shop")), renamed);
+    assert_eq!(found(&store, &declared("web")), []);
+    store.hold();
+    let closing = pipelines.closing().await;
+    let mut pruning = pin!(pipelines.prune(&web(), &closing, NOW));
+    assert!(pruning.as_mut().now_or_never().is_none());
+    assert_eq!(found(&store.crash(), &declared("shop")), renamed, "a start after a crash finds the same");
+    store.release();
+    pruning.await.unwrap();
+    assert!(pipelines.get(&acme(), "web").is_none());
+    let crashed = Arc::new(store.crash());
+    assert_eq!(found(&crashed, &declared("web")), [("web".to_owned(), Difference::Created)]);
+    assert!(open(&crashed, &[("web", named("one"))]).await.get(&acme(), "web").is_some());
+}
+
+#[tokio::test]
+async fn a_file_takes_over_what_the_api_made_and_does_not_remove_what_the_api_deleted() {
+    let store = Arc::new(MemoryStore::new());
+    let pipelines = open(&store, &[("shop", named("one"))]).await;
+    put(&pipelines, "by hand", None).await.unwrap();
+    delete(&pipelines, PipelineKey { pipeline: identifier("shop"), ..web() }, None).await.unwrap();
+    let declared = [Declared { key: web(), definition: named("one") }];
+    let found = pipeline_differences(&*store, &acme(), &declared).unwrap();
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [(web(), Difference::Changed)]);
+    pipelines.declare(declared.to_vec(), NOW).await.unwrap();
+    assert_eq!(pipelines.get(&acme(), "web").unwrap().name, "one");
 }
 
 #[tokio::test]

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::error::ServeError;
 use crate::actors::{Environments, Failure, environment_differences};
 use crate::auth::{JobRoles, NewMember, member_differences};
 use crate::config::{Member, Organization, Pipeline, Prune};
-use crate::domain::{Configuration, EnvironmentKey, Identifier, PipelineKey};
+use crate::domain::{Configuration, EnvironmentKey, Identifier, PipelineKey, Timestamp};
 use crate::identities::TrustedIssuer;
 use crate::pipelines::{Declared, Definition, Pipelines, pipeline_differences};
 use crate::registries::Registries;
@@ -141,6 +142,31 @@ pub fn is_last_environment(organization: &Organization, key: &EnvironmentKey) ->
     pipelines.is_empty() || pipelines.iter().any(is_emptied)
 }
 
+/// Forgets that files declared what neither they nor the store have any more: who uses the name again through the API keeps it.
+/// To be done before anybody can, which matters after a crash in the middle of a removal.
+pub async fn forget_gone(
+    (environments, pipelines): (&Environments, &Pipelines),
+    store: &dyn Store,
+    declared: &[Organization],
+    now: Timestamp,
+) -> Result<(), ServeError> {
+    for organization in declared.iter().filter(|organization| organization.prune == Prune::Apply) {
+        let closing = pipelines.closing().await;
+        let id = &organization.id;
+        let of_pipelines = pipeline_differences(store, id, &self::pipelines(std::slice::from_ref(organization)))?;
+        let is_last = organization.pipelines.is_empty();
+        for (key, _) in of_pipelines.iter().filter(|(_, difference)| **difference == Difference::Gone && !is_last) {
+            pipelines.prune(key, &closing, now).await?;
+        }
+        for (key, difference) in environment_differences(store, id, environments_of(organization))? {
+            if difference == Difference::Gone && !is_last_environment(organization, &key) {
+                environments.forget_declared(&key).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What a start or a reload with this file would do, one line each. Nothing is changed.
 pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec<String>, StoreError> {
     let id = &organization.id;
@@ -149,9 +175,10 @@ pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec
             Difference::Created => "create",
             Difference::Changed => "change",
             Difference::Removed => "remove",
+            Difference::Gone => return None,
         };
         let stays = stays.filter(|_| difference == Difference::Removed).map(|why| format!(" (stays: {why})"));
-        format!("{id}: {verb} {what} {name}{}", stays.unwrap_or_default())
+        Some(format!("{id}: {verb} {what} {name}{}", stays.unwrap_or_default()))
     };
     let stays = |is_last: bool| match organization.prune {
         _ if is_last => Some("the file declares no other"),
@@ -161,15 +188,15 @@ pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec
     let of_one = std::slice::from_ref(organization);
     let mut lines = Vec::new();
     for ((_, name), difference) in member_differences(store, &members(of_one))? {
-        lines.push(line(difference, "member", name.to_string(), None));
+        lines.extend(line(difference, "member", name.to_string(), None));
     }
     for (key, difference) in pipeline_differences(store, id, &pipelines(of_one))? {
         let stays = stays(organization.pipelines.is_empty());
-        lines.push(line(difference, "pipeline", key.pipeline.to_string(), stays));
+        lines.extend(line(difference, "pipeline", key.pipeline.to_string(), stays));
     }
     for (key, difference) in environment_differences(store, id, environments_of(organization))? {
         let stays = stays(is_last_environment(organization, &key));
-        lines.push(line(difference, "environment", format!("{}/{}", key.pipeline.pipeline, key.name), stays));
+        lines.extend(line(difference, "environment", format!("{}/{}", key.pipeline.pipeline, key.name), stays));
     }
     Ok(lines)
 }

@@ -1,7 +1,6 @@
 //! Keeps the organizations of a realm as their files declare them: applies what a reload brings, and reports or removes what is
 //! no longer declared. Only what came from a file is ever removed.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,7 +113,7 @@ async fn apply(realm: &Realm, before: &[Organization], new: &[Organization]) -> 
     realm.pipelines.declare(declared::pipelines(new), now).await?;
     declared::warn_of_unresolved(new, &realm.pipelines, &realm.registries);
     declared::environments(&realm.environments, new, &realm.pipelines).await?;
-    Ok(())
+    declared::forget_gone((&realm.environments, &realm.pipelines), &*realm.store, new, now).await
 }
 
 /// What is to be removed. Says what is, and what stays and why.

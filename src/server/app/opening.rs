@@ -185,6 +185,7 @@ pub async fn open_realm(
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
     resume_deployments(&environments, &steps.runner).await?;
     declared::environments(&environments, &settings.organizations, &pipelines).await?;
+    declared::forget_gone((&environments, &pipelines), &*store, &settings.organizations, clock()).await?;
     declared::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
     let masks = analysing::masks(pipeline_masks);
     let repositories = Repositories { git: node.git.clone(), pipelines: pipelines.clone(), vault: vault.clone() };

@@ -103,7 +103,7 @@ form! {
     pub(super) struct OrganizationForm {
         required id: Identifier,
         optional name: Name,
-        optional(Prune::Report) prune: Prune,
+        optional prune: Prune,
     }
 }
 
@@ -163,7 +163,7 @@ fn organization(file: OrganizationFile, providers: Vec<Provider>) -> Organizatio
     Organization {
         name: name.map_or_else(|| id.to_string(), |name| name.0.to_string()),
         id,
-        prune,
+        prune: prune.unwrap_or(Prune::Report),
         members: members.0.into_iter().map(member).collect(),
         providers,
         identities: identities.0.into_iter().map(identities::trusted).collect(),

@@ -53,7 +53,7 @@ fn judge_master_key(found: Found, has_data: bool, known: Option<String>) -> Find
         (Found::Nowhere, true) => Finding::fault(
             MASTER_KEY,
             "there is data, and no key for its secrets and its audit log",
-            format!("put the key{of_known} back as master.key, or set LOCKKEEPER_MASTER_KEY to it"),
+            format!("put master.key back{of_known}, or set LOCKKEEPER_MASTER_KEY to the key"),
         ),
         (Found::Unfit(why), _) => Finding::fault(MASTER_KEY, why, "the server does not start like this"),
     }

@@ -13,8 +13,8 @@ use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::state::change::Change;
 use crate::actors::state::loaded::{Advance, Committed};
 use crate::domain::{
-    self, Command, Configuration, Environment, IdSeed, Initiator, Now, Origin, Outcome, PipelineNow, Presence, Session,
-    Surroundings, Tick, Ticket, Timestamp, Transition, Turn, Waiter,
+    self, Command, Configuration, Environment, IdSeed, Initiator, Now, Origin, Outcome, PipelineNow, Presence,
+    Rejection, Session, Surroundings, Tick, Ticket, Timestamp, Transition, Turn, Waiter,
 };
 use crate::entropy;
 use crate::store::{Batch, StoreError};

@@ -63,10 +63,15 @@ impl Environments {
             other => other?,
         };
         if retired == Retired::Gone {
-            let mut batch = Batch::default();
-            batch.delete(keys::declaration(key));
-            commit_durably(self.services().store(), batch).await?;
+            self.forget_declared(key).await?;
         }
         Ok(retired)
+    }
+
+    /// Forgets that a file declared an environment that does not exist any more.
+    pub async fn forget_declared(&self, key: &EnvironmentKey) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        batch.delete(keys::declaration(key));
+        commit_durably(self.services().store(), batch).await
     }
 }

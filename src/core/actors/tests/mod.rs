@@ -21,15 +21,19 @@ mod unknown;
 
 use delivery::{Orders, Pipeline};
 
-use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, Patience, TicketLane};
+use super::{
+    ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, Patience, TicketLane, environment_differences,
+};
 use crate::domain::{
     Boot, ClaimRequest, Command, CommitId, Configuration, Configure, Decision, Deploy, EnvironmentKey, Identifier, Now,
-    Origin, Person, PipelineKey, Priority, Rejection, Release, Role, Session, SteadyTime, Tick, Timestamp, UserId,
+    Origin, Person, PipelineKey, Priority, Rejection, Release, Retired, Role, Session, SteadyTime, Tick, Timestamp,
+    UserId,
 };
 use crate::entropy;
 use crate::events::Events;
 use crate::shares::{Capacity, Refused};
 use crate::store::{Batch, MemoryStore, Store, StoreError};
+use crate::stored::Difference;
 
 /// The environments of one server over a memory store, with a clock that the test moves.
 struct Bench {
@@ -375,6 +379,33 @@ async fn a_declaration_is_applied_when_it_changes_and_only_then() {
     assert!(bench.environments.declare(&key(), renewed.clone()).await.unwrap());
     let now = bench.environments.environment(&key()).unwrap().unwrap();
     assert_eq!(now.configuration.as_deref(), Some(&renewed));
+}
+
+#[actix::test]
+async fn a_retired_environment_goes_before_its_mark_wherever_that_is_cut_off() {
+    let found = |store: &MemoryStore| {
+        let organization = key().pipeline.organization;
+        let found = environment_differences(store, &organization, std::iter::empty()).unwrap();
+        found.into_values().collect::<Vec<_>>()
+    };
+    let mut seen = Vec::new();
+    for released in 0..3 {
+        let bench = Bench::new();
+        bench.environments.declare(&key(), Configuration::default()).await.unwrap();
+        bench.store.hold();
+        let environments = bench.environments.clone();
+        let retiring = actix::spawn(async move { environments.retire(&key(), &"why".into()).await });
+        bench.let_others_run().await;
+        for _ in 0..released {
+            assert!(bench.store.release_one());
+            bench.let_others_run().await;
+        }
+        seen.push(found(&bench.store.crash()));
+        bench.store.release();
+        assert_eq!(retiring.await.unwrap().unwrap(), Retired::Gone);
+        assert_eq!(found(&bench.store), []);
+    }
+    assert_eq!(seen, [vec![Difference::Removed], vec![Difference::Gone], vec![]]);
 }
 
 #[actix::test]
