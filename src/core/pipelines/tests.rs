@@ -160,7 +160,8 @@ async fn a_pruned_pipeline_goes_with_its_mark_in_one_step_and_can_be_declared_ag
     assert_eq!(found(&store, &declared("web")), []);
     store.hold();
     let closing = pipelines.closing().await;
-    let mut pruning = pin!(pipelines.prune(&web(), &closing, NOW));
+    let key = web();
+    let mut pruning = pin!(pipelines.prune(&key, &closing, NOW));
     assert!(pruning.as_mut().now_or_never().is_none());
     assert_eq!(found(&store.crash(), &declared("shop")), renamed, "a start after a crash finds the same");
     store.release();

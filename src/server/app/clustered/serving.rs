@@ -286,9 +286,10 @@ impl<E: Engine> Opener<'_, E> {
         }
     }
 
-    /// With the organizations of this shard alone.
+    /// With the organizations of this shard alone, as they were last declared.
     fn settings_of(&self, number: u16) -> Settings {
         let mut settings = self.settings.clone();
+        settings.organizations.clone_from(&self.declarations.borrow());
         settings.organizations.retain(|organization| shard_of(&organization.id, self.shards) == number);
         settings
     }
