@@ -180,7 +180,8 @@ async fn a_file_takes_over_what_the_api_made_and_does_not_remove_what_the_api_de
     delete(&pipelines, PipelineKey { pipeline: identifier("shop"), ..web() }, None).await.unwrap();
     let declared = [Declared { key: web(), definition: named("one") }];
     let found = pipeline_differences(&*store, &acme(), &declared).unwrap();
-    assert_eq!(found.into_iter().collect::<Vec<_>>(), [(web(), Difference::Changed)]);
+    let shop = PipelineKey { pipeline: identifier("shop"), ..web() };
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [(shop, Difference::Gone), (web(), Difference::Changed)]);
     pipelines.declare(declared.to_vec(), NOW).await.unwrap();
     assert_eq!(pipelines.get(&acme(), "web").unwrap().name, "one");
 }
