@@ -30,20 +30,12 @@ pub use clustered::{
 pub use declared::differences;
 pub use error::ServeError;
 pub use isolation::examine as try_isolation;
+pub use one_machine::Start;
 pub use reloading::Load;
 pub use stopping::hold_hangups;
 pub use stores::open_store;
 
 use crate::config::Settings;
-
-/// What the command line says of this start alone.
-#[derive(Debug, Clone, Copy)]
-pub struct Start {
-    pub discard_damaged_log: bool,
-    /// Whether to go on without a master key that is lost.
-    pub forget_master_key: bool,
-    pub step_umask: u32,
-}
 
 /// Serves until asked to stop. `load` reads the same settings again.
 pub fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), ServeError> {

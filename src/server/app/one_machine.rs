@@ -12,7 +12,7 @@ use super::reloading::{Load, Reloading};
 use super::runner_host::Hosts;
 use super::stopping::{Hangups, Signals, drain, stop};
 use super::stores::open_store;
-use super::{Start, greeting, isolation, step_users};
+use super::{greeting, isolation, step_users};
 use crate::actors::TicketLane;
 use crate::archive::Archive;
 use crate::config::Settings;
@@ -23,6 +23,15 @@ use crate::{secrets, telemetry};
 
 /// The number of the one realm.
 const ONLY: u16 = 0;
+
+/// What the command line says of this start alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    pub discard_damaged_log: bool,
+    /// Whether to go on without a master key that is lost.
+    pub forget_master_key: bool,
+    pub step_umask: u32,
+}
 
 /// Until asked to stop.
 pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), ServeError> {
