@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{backup, download, restore_home, said, setup};
+use super::{backup, download, restore, restore_home, said, setup};
 use crate::older_data::{comparable, format_4, known_to, unpack, verify_audit};
-use crate::support::Client;
+use crate::support::{Client, refusal};
 
 #[tokio::test]
 async fn a_restored_server_shows_everything_that_the_other_one_showed() {
@@ -71,6 +71,24 @@ async fn a_backup_does_not_contain_the_master_key_and_is_the_owners_alone() {
     fn mode(path: &Path) -> u32 {
         PathBuf::from(path).metadata().unwrap().permissions().mode() & 0o777
     }
+}
+
+#[test]
+fn what_was_restored_is_not_served_without_the_master_key_which_is_named() {
+    let server = setup().start();
+    let file = server.home().join("backup");
+    said(&backup(&server.data_dir(), &file));
+    let fingerprint = std::fs::read_to_string(server.data_dir().join("master.key.id")).unwrap();
+    let (home, fingerprint) = (tempfile::tempdir().unwrap(), fingerprint.trim_end());
+    let data_dir = home.path().join("data");
+    let words = said(&restore(&file, &data_dir));
+    let needed = format!("does not start without the master key of the backup (fingerprint {fingerprint})");
+    assert!(words.contains(&needed), "{words}");
+    let (code, told) = refusal(&setup(), home.path());
+    assert!(code == 1 && told.contains("master.key is missing") && told.contains(fingerprint), "{told}");
+    assert!(!data_dir.join("master.key").exists());
+    std::fs::copy(server.data_dir().join("master.key"), data_dir.join("master.key")).unwrap();
+    setup().start_at(home.path());
 }
 
 #[tokio::test]
