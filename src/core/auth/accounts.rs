@@ -12,14 +12,14 @@ use super::attempts::{AttemptLimits, Attempts};
 use super::change::{Change, MemberChange};
 use super::credentials::Credentials;
 use super::hashing::{Crowded, Hashing};
-use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse};
+use super::identity::{EXCHANGES_MAX, IdentityKey, IdentityUse};
 use super::known_token::KnownToken;
 use super::member::{MEMBERS_MAX, Member, MembersById};
 use super::permission::Permission;
 use super::revocations::Revocations;
-use super::token::{SignInLimits, TOKENS_MAX, Token};
+use super::token::{SignInLimits, Token};
 use super::token_text::{TextKind, TokenHash, TokenText};
-use crate::domain::{IdSeed, Identifier, Malformed, Person, Role, Timestamp, TokenId, UserId};
+use crate::domain::{IdSeed, Identifier, Malformed, NoShare, Person, Role, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Committer, Ordered, Store, StoreError};
 
@@ -76,8 +76,8 @@ pub enum Unauthenticated {
 pub enum AccountsError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the organization has the maximum of {TOKENS_MAX} tokens")]
-    TooManyTokens,
+    #[error("too many tokens: {0}")]
+    TooManyTokens(NoShare),
     #[error("the token does not exist")]
     TokenNotFound,
     #[error("the organization has the maximum of {MEMBERS_MAX} members")]
@@ -106,8 +106,9 @@ pub enum AccountsError {
     SignInNotFound,
     #[error("the identity token has been exchanged {EXCHANGES_MAX} times")]
     ExchangedTooOften,
-    #[error("the organization has the maximum of {EXCHANGED_MAX} tokens of jobs")]
-    TooManyExchanged,
+    /// Of the organization, or of the subject of the job.
+    #[error("too many tokens of jobs: {0}")]
+    TooManyExchanged(NoShare),
     #[error("a member who is not for jobs has the name that the rule gives")]
     NotForJobs,
 }
@@ -235,6 +236,16 @@ impl Accounts {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
 
+    /// How many tokens are `wanted`, and how many of those are the `own` ones of somebody.
+    pub(super) fn count_tokens(
+        &self,
+        wanted: impl Fn(&Token) -> bool,
+        own: impl Fn(&Token) -> bool,
+    ) -> (usize, usize) {
+        let wanted = self.tokens.iter().filter(|token| wanted(token));
+        wanted.fold((0, 0), |(all, owned), token| (all + 1, owned + usize::from(own(&token))))
+    }
+
     /// A caller who has been demoted, disabled or removed since the request arrived changes nothing any more.
     pub(super) fn check_still_permitted(&self, cause: Cause<'_>, permission: Permission) -> Result<(), AccountsError> {
         let Some(initiator) = cause.by else { return Ok(()) };
@@ -242,6 +253,12 @@ impl Accounts {
         let member = members.get(&initiator.person.id).filter(|member| !member.disabled);
         let permitted = member.is_some_and(|member| permission.is_granted_to(member.role));
         permitted.then_some(()).ok_or(AccountsError::NoLongerAdmin)
+    }
+
+    /// Whether a change is an admin's, or the server's own.
+    pub(super) fn is_by_admin(&self, cause: Cause<'_>) -> bool {
+        let Some(initiator) = cause.by else { return true };
+        self.members.read().get(&initiator.person.id).is_some_and(|member| member.role == Role::Admin)
     }
 
     /// The maps change only after the store has taken the batch. Who has lost something by it is told at once.

@@ -2,15 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::{IdentityKey, IdentityUse};
+use super::identity::{IdentityKey, IdentityUse, SubjectHash};
 use super::token::{Token, TokenKind, Usage};
 use super::token_text::TokenHash;
 use crate::domain::{IdSeed, Identifier, Timestamp, TokenId, UserId};
-use crate::store::record::{self, RecordError, encode, records};
+use crate::store::record::{self, Record, RecordError, encode, records};
 
 records! {
     ExchangedV1<'a> = "exchanged token",
     IdentityUseV1 = "identity token use",
+}
+
+impl<'a> Record<'a> for IdentityUseV2 {
+    const KIND: &'static str = "identity token use";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let IdentityUseV1 { count, until } = record::decode_form::<Self, _>(form)?;
+        Ok(Self { count, until, subject: None })
+    }
 }
 
 pub const EXCHANGED: &[u8] = b"TX/";
@@ -33,6 +43,14 @@ struct ExchangedV1<'a> {
 struct IdentityUseV1 {
     count: u32,
     until: i64,
+}
+
+/// Counts the identity tokens of each subject.
+#[derive(Serialize, Deserialize)]
+struct IdentityUseV2 {
+    count: u32,
+    until: i64,
+    subject: Option<SubjectHash>,
 }
 
 pub fn encode_exchanged(token: &Token) -> Vec<u8> {
@@ -74,13 +92,13 @@ pub fn identity_key(key: &IdentityKey) -> Vec<u8> {
 }
 
 pub fn encode_identity(used: IdentityUse) -> Vec<u8> {
-    encode(&IdentityUseV1 { count: used.count, until: used.until.as_millis() })
+    encode(&IdentityUseV2 { count: used.count, until: used.until.as_millis(), subject: used.subject })
 }
 
 pub fn decode_identity(key: &[u8], bytes: &[u8]) -> Result<(IdentityKey, IdentityUse), RecordError> {
-    let IdentityUseV1 { count, until } = record::decode(bytes)?;
-    let key = parse_identity_key(key).ok_or_else(record::misplaced::<IdentityUseV1>)?;
-    Ok((key, IdentityUse { count, until: Timestamp::from_millis(until) }))
+    let IdentityUseV2 { count, until, subject } = record::decode(bytes)?;
+    let key = parse_identity_key(key).ok_or_else(record::misplaced::<IdentityUseV2>)?;
+    Ok((key, IdentityUse { count, subject, until: Timestamp::from_millis(until) }))
 }
 
 /// The hash may have a slash in it.
@@ -129,11 +147,20 @@ mod tests {
     fn fuzzed_tokens_and_uses_are_read_or_refused() {
         fuzz_record([encode_exchanged(&token())], decode_exchanged, encode_exchanged);
         let of = IdentityKey { organization: Identifier::parse("acme").unwrap(), hash: [b'/'; 32] };
-        let (key, used) = (identity_key(&of), IdentityUse { count: 7, until: Timestamp::from_millis(8) });
+        let used = IdentityUse { count: 7, subject: Some([9; 32]), until: Timestamp::from_millis(8) };
+        let key = identity_key(&of);
         assert_eq!(decode_identity(&key, &encode_identity(used)).unwrap(), (of, used));
         fuzz_record([encode_identity(used)], |bytes| decode_identity(&key, bytes), |(_, used)| encode_identity(*used));
         for wrong in [&b"TI/acme"[..], b"TI/", b"TX/acme/x", &key[..key.len() - 1]] {
             assert!(decode_identity(wrong, &encode_identity(used)).is_err());
         }
+    }
+
+    #[test]
+    fn a_use_of_an_older_version_is_read_and_has_no_subject() {
+        let of = IdentityKey { organization: Identifier::parse("acme").unwrap(), hash: [1; 32] };
+        let older = encode(&IdentityUseV1 { count: 3, until: 5 });
+        let used = IdentityUse { count: 3, subject: None, until: Timestamp::from_millis(5) };
+        assert_eq!(decode_identity(&identity_key(&of), &older).unwrap(), (of, used));
     }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::Change;
-use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse};
+use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse, hash_of};
 use super::member::{MEMBERS_MAX, Member, MemberUpdate, NewMember};
 use super::sign_ins::initiator_of;
 use super::stored;
 use super::token::{NewToken, OpenToken, Token, TokenKind};
 use super::token_text::TokenText;
-use crate::domain::{Identifier, Role, Timestamp};
+use crate::domain::{Identifier, MemberShare, Role, Timestamp};
 use crate::events::Cause;
 use crate::store::StoreError;
 
@@ -48,7 +48,7 @@ impl Accounts {
         let text = TokenText::generate();
         let made = self.changes.change(|(), committer| {
             let key = IdentityKey { organization: job.organization.clone(), hash: job.hash };
-            let used = self.next_use(&key, job.until)?;
+            let used = self.next_use(&key, &job)?;
             let mut change = Change::default();
             let member = self.member_for(&mut change, &job, now)?;
             let token = Arc::new(new_token(&text, &member, &job, now));
@@ -61,20 +61,24 @@ impl Accounts {
         made.await.map(|token| OpenToken { token, text })
     }
 
-    fn next_use(&self, key: &IdentityKey, until: Timestamp) -> Result<IdentityUse, AccountsError> {
+    /// Bounded per organization, and per subject: one job in a loop leaves places to all others, whatever member they share.
+    fn next_use(&self, key: &IdentityKey, job: &TrustedJob) -> Result<IdentityUse, AccountsError> {
+        let share = |used| MemberShare { total: EXCHANGED_MAX, used, is_admin: job.role == Role::Admin };
         let is_of_same = |token: &Token| token.is_exchanged() && token.organization == key.organization;
-        let tokens = self.tokens.iter().filter(|token| is_of_same(token)).count();
+        let (tokens, own) = self.count_tokens(is_of_same, |token| token.name == job.subject);
+        share(tokens).check(|| own).map_err(AccountsError::TooManyExchanged)?;
+        let subject = hash_of(&job.subject);
         let identities = self.identities.read();
-        let used = identities.get(key);
-        let counted = identities.keys().filter(|other| other.organization == key.organization).count();
-        if tokens >= EXCHANGED_MAX || (used.is_none() && counted >= EXCHANGED_MAX) {
-            return Err(AccountsError::TooManyExchanged);
-        }
-        let count = used.map_or(0, |used| used.count);
-        if count >= EXCHANGES_MAX {
+        let Some(used) = identities.get(key) else {
+            let counted = || identities.iter().filter(|(other, _)| other.organization == key.organization);
+            let own = || counted().filter(|(_, used)| used.subject == Some(subject)).count();
+            share(counted().count()).check(own).map_err(AccountsError::TooManyExchanged)?;
+            return Ok(IdentityUse { count: 1, subject: Some(subject), until: job.until });
+        };
+        if used.count >= EXCHANGES_MAX {
             return Err(AccountsError::ExchangedTooOften);
         }
-        Ok(IdentityUse { count: count + 1, until })
+        Ok(IdentityUse { count: used.count + 1, subject: Some(subject), until: job.until })
     }
 
     fn member_for(&self, change: &mut Change, job: &TrustedJob, now: Timestamp) -> Result<Arc<Member>, AccountsError> {

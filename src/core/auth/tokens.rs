@@ -9,7 +9,7 @@ use super::permission::Permission;
 use super::stored;
 use super::token::{NewToken, OpenToken, TOKENS_MAX, Token, TokenList};
 use super::token_text::TokenText;
-use crate::domain::{Identifier, Timestamp, TokenId, UserId};
+use crate::domain::{Identifier, MemberShare, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Batch, Committer, StoreError};
 
@@ -42,14 +42,14 @@ impl Accounts {
             self.check_still_permitted(cause, permission_for(cause, token.user))?;
             self.member(&token.organization, token.user).ok_or(AccountsError::MemberNotFound)?;
             let is_of_same = |other: &Token| other.is_api() && other.organization == token.organization;
-            if self.tokens.iter().filter(|other| is_of_same(other)).count() >= TOKENS_MAX {
-                return Err(AccountsError::TooManyTokens);
-            }
+            let (used, own) = self.count_tokens(is_of_same, |other| other.user == token.user);
+            let share = MemberShare { total: TOKENS_MAX, used, is_admin: self.is_by_admin(cause) };
+            share.check(|| own).map_err(AccountsError::TooManyTokens)?;
             let mut change = Change::default();
             let held = beside(&token, &mut change.batch);
             change.make_token(&token, cause);
             self.hand_in(committer, change)?;
-            Ok(held)
+            Ok::<_, AccountsError>(held)
         });
         made.await.map(|_held| ())?;
         Ok(OpenToken { token, text })

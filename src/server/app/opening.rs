@@ -291,7 +291,7 @@ async fn first_admin(
         Err(AccountsError::Store(error)) => Err(error),
         // None of these can happen: it is the first token, for an existing member.
         Err(
-            AccountsError::TooManyTokens
+            AccountsError::TooManyTokens(_)
             | AccountsError::TokenNotFound
             | AccountsError::TooManyMembers
             | AccountsError::MemberExists
@@ -305,7 +305,7 @@ async fn first_admin(
             | AccountsError::PasswordIsName
             | AccountsError::SignInNotFound
             | AccountsError::ExchangedTooOften
-            | AccountsError::TooManyExchanged
+            | AccountsError::TooManyExchanged(_)
             | AccountsError::NotForJobs,
         ) => Ok(None),
     }

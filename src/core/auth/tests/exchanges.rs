@@ -2,7 +2,7 @@
 
 use super::events::{data, told};
 use super::*;
-use crate::auth::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse};
+use crate::auth::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey};
 use crate::domain::EventType;
 
 const HOUR: i64 = 3_600_000;
@@ -68,7 +68,7 @@ async fn an_exchange_that_is_not_durable_is_not_answered_and_counts_all_the_same
 }
 
 #[tokio::test]
-async fn an_organization_has_so_many_tokens_of_jobs_and_no_more() {
+async fn one_subject_has_half_of_the_tokens_of_jobs_and_leaves_the_others_to_other_jobs() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     let numbered = |number: usize| {
@@ -77,31 +77,39 @@ async fn an_organization_has_so_many_tokens_of_jobs_and_no_more() {
         job
     };
     let first = exchange(&accounts, numbered(0), NOW).await.unwrap().token;
-    for number in 1..EXCHANGED_MAX {
+    for number in 1..EXCHANGED_MAX / 2 {
         let token = Token { id: TokenId(crate::entropy::id_seed()), ..copy(&first, number) };
         accounts.tokens.insert(token.hash, Arc::new(token));
     }
-    assert!(matches!(exchange(&accounts, numbered(1), NOW).await, Err(AccountsError::TooManyExchanged)));
+    let refused = exchange(&accounts, numbered(1), NOW).await.map(drop);
+    assert!(matches!(refused, Err(AccountsError::TooManyExchanged(NoShare::Own { .. }))), "{refused:?}");
     assert!(create(&accounts, "admin").await.is_ok(), "others are counted by themselves");
+    let other = TrustedJob { subject: "another job".to_owned(), ..numbered(1) };
+    assert!(exchange(&accounts, other, NOW).await.is_ok(), "of the same member");
     let elsewhere = TrustedJob { organization: identifier("beta"), ..numbered(1) };
-    assert!(exchange(&accounts, elsewhere, NOW).await.is_ok(), "and so are those of another organization");
+    assert!(exchange(&accounts, elsewhere, NOW).await.is_ok(), "those of another organization are its own");
     accounts.sweep_exchanged(NOW.plus(HOUR)).await.unwrap();
     assert!(exchange(&accounts, numbered(1), NOW).await.is_ok());
 }
 
 #[tokio::test]
-async fn an_organization_has_so_many_identity_tokens_that_are_counted_and_no_more() {
-    let accounts = open(&Arc::new(MemoryStore::new()), &["admin"]).await;
-    let used = IdentityUse { count: 1, until: NOW.plus(HOUR) };
-    for number in 0..EXCHANGED_MAX {
+async fn one_subject_has_half_of_the_identity_tokens_that_are_counted_also_after_a_restart() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    exchange(&accounts, trusted_job(1), NOW).await.unwrap();
+    let accounts = open(&Arc::new(store.crash()), &["admin"]).await;
+    let used = *accounts.identities.read().values().next().unwrap();
+    for number in 1..EXCHANGED_MAX / 2 {
         let mut hash = [7; 32];
         hash[..8].copy_from_slice(&number.to_be_bytes());
         accounts.identities.write().insert(IdentityKey { organization: acme(), hash }, used);
     }
-    assert!(matches!(exchange(&accounts, trusted_job(1), NOW).await, Err(AccountsError::TooManyExchanged)));
-    let counted = TrustedJob { hash: [&[0; 8][..], &[7; 24]].concat().try_into().unwrap(), ..trusted_job(1) };
-    assert!(exchange(&accounts, counted, NOW).await.is_ok(), "it is counted already");
-    let elsewhere = TrustedJob { organization: identifier("beta"), ..trusted_job(1) };
+    let refused = exchange(&accounts, trusted_job(2), NOW).await.map(drop);
+    assert!(matches!(refused, Err(AccountsError::TooManyExchanged(NoShare::Own { .. }))), "{refused:?}");
+    assert!(exchange(&accounts, trusted_job(1), NOW).await.is_ok(), "it is counted already");
+    let other = TrustedJob { subject: "another job".to_owned(), ..trusted_job(2) };
+    assert!(exchange(&accounts, other, NOW).await.is_ok());
+    let elsewhere = TrustedJob { organization: identifier("beta"), ..trusted_job(2) };
     assert!(exchange(&accounts, elsewhere, NOW).await.is_ok());
 }
 

@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 
 use super::token::TOKENS_MAX;
 use super::*;
-use crate::domain::{IdSeed, Identifier, Initiator, Person, RequestRef, Role, Timestamp, TokenId, UserId};
+use crate::domain::{IdSeed, Identifier, Initiator, NoShare, Person, RequestRef, Role, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Batch, MemoryStore, Store, StoreError};
 
@@ -25,8 +25,8 @@ const NOW: Timestamp = Timestamp::from_millis(1_000);
 const START: Cause<'static> = Cause { by: None, at: NOW };
 
 #[tokio::test]
-async fn an_organization_has_ten_thousand_tokens_and_no_more_also_when_made_at_once() {
-    let store = with_tokens(TOKENS_MAX - 1).await;
+async fn one_member_has_half_of_the_tokens_and_no_more_also_when_made_at_once() {
+    let store = with_tokens(TOKENS_MAX / 2 - 1).await;
     let accounts = open(&store, &["admin"]).await;
     store.hold();
     let mut last = pin!(create(&accounts, "admin"));
@@ -34,12 +34,28 @@ async fn an_organization_has_ten_thousand_tokens_and_no_more_also_when_made_at_o
     let mut refused = pin!(create(&accounts, "admin"));
     assert!(refused.as_mut().now_or_never().is_none(), "the last one may still be lost");
     store.release();
-    assert!(matches!(refused.await, Err(AccountsError::TooManyTokens)));
+    let own = NoShare::Own { own: TOKENS_MAX / 2, total: TOKENS_MAX };
+    assert!(matches!(refused.await, Err(AccountsError::TooManyTokens(why)) if why == own));
     assert!(last.await.is_ok());
 
     let oldest = accounts.tokens(&acme()).await.tokens[0].id;
     assert!(revoke(&accounts, oldest).await.is_ok());
     assert!(create(&accounts, "admin").await.is_ok());
+}
+
+#[tokio::test]
+async fn whoever_had_more_tokens_before_keeps_them_and_admins_have_some_left() {
+    let store = with_tokens(TOKENS_MAX - TOKENS_MAX / 16).await;
+    let accounts = open(&store, &["admin", "eve"]).await;
+    accounts.add_member(NewMember { role: Role::Viewer, ..member("ana") }, START, |_, _| ()).await.unwrap();
+    assert_eq!(accounts.tokens(&acme()).await.tokens.len(), TOKENS_MAX - TOKENS_MAX / 16);
+    let made = async |by, name| create_by(&accounts, by, name).await.map(drop);
+    let refused = made("ana", "ana").await;
+    assert!(matches!(refused, Err(AccountsError::TooManyTokens(NoShare::Kept { .. }))), "{refused:?}");
+    let refused = made("eve", "admin").await;
+    assert!(matches!(refused, Err(AccountsError::TooManyTokens(NoShare::Own { .. }))), "{refused:?}");
+    made("eve", "eve").await.unwrap();
+    made("eve", "ana").await.unwrap();
 }
 
 #[tokio::test]

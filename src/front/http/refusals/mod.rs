@@ -83,9 +83,10 @@ impl From<AccountsError> for Problem {
     fn from(error: AccountsError) -> Self {
         match error {
             AccountsError::Store(error) => error.into(),
-            AccountsError::TooManyTokens => {
-                Problem::new(Code::TokenLimitReached, format!("{error}; revoke unused ones"))
-            }
+            AccountsError::TooManyTokens(_) => Problem::new(
+                Code::TokenLimitReached,
+                format!("{error}; revoke unused ones, `GET /tokens?mine=true` lists your own"),
+            ),
             AccountsError::TokenNotFound => Problem::new(Code::TokenNotFound, Code::TokenNotFound.meaning()),
             AccountsError::TooManyMembers => Problem::new(Code::MemberLimitReached, format!("{error}; remove some")),
             AccountsError::MemberExists => Problem::new(
@@ -111,7 +112,7 @@ impl From<AccountsError> for Problem {
             }]),
             AccountsError::Crowded => Problem::overloaded("too many passwords are being checked"),
             // Said in other words where tokens are exchanged.
-            AccountsError::ExchangedTooOften | AccountsError::NotForJobs | AccountsError::TooManyExchanged => {
+            AccountsError::ExchangedTooOften | AccountsError::NotForJobs | AccountsError::TooManyExchanged(_) => {
                 Problem::new(Code::InvalidGrant, Code::InvalidGrant.meaning())
             }
             AccountsError::SignInNotFound => Problem::new(Code::SignInNotFound, Code::SignInNotFound.meaning()),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::auth::{AccountsError, OpenToken, TrustedJob};
+use crate::domain::NoShare;
 use crate::http::answer::{self, Answered};
 use crate::http::body::read_open_pairs;
 use crate::http::call::Call;
@@ -172,9 +173,15 @@ fn not_exchanged(organization: &str, error: AccountsError) -> Problem {
             tracing::warn!(organization, reason = %error, "an identity token was not exchanged");
             invalid_grant()
         }
-        AccountsError::TooManyExchanged => {
+        AccountsError::TooManyExchanged(_) => {
             tracing::warn!(organization, reason = %error, "an identity token was not exchanged");
-            Problem::overloaded("the organization has too many tokens of jobs that have not expired")
+            Problem::overloaded(match error {
+                AccountsError::TooManyExchanged(NoShare::Own { .. }) => {
+                    "the subject of this job has too many tokens that have not expired, and the rest is kept for other jobs; \
+                     keep one token per job, and revoke it when the job ends"
+                }
+                _ => "the organization has too many tokens of jobs that have not expired",
+            })
         }
         error => error.into(),
     }

@@ -1,0 +1,139 @@
+//! How much of what its organization may have one member can take: places in queues, connections, stored objects.
+
+use std::fmt;
+
+/// What an organization may have of one thing, divided between its members.
+///
+/// A member may take one more while it has fewer than would still be free, as organizations do among each other
+/// (`shares::Capacity::seats`): one alone gets half of all, the next one half of the rest, and everybody finds a first one.
+/// The last ones are kept for admins, who put an end to whatever uses up the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberShare {
+    /// What the whole organization may have.
+    pub total: usize,
+    /// What it has.
+    pub used: usize,
+    /// Whether the member who asks for one more is an admin.
+    pub is_admin: bool,
+}
+
+/// Bounds below this are not divided. Whoever chooses one this small, for a queue perhaps, refuses most of it on purpose, and
+/// half of very few is too little for the one member that a whole fleet may share.
+const DIVIDED_FROM: usize = 32;
+/// One of so many is kept for admins: more than they need to look around and clean up.
+const KEPT_FOR_ADMINS: usize = 16;
+
+/// Why a member may not have one more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoShare {
+    /// The member has so many already.
+    Own { own: usize, total: usize },
+    /// The organization has all but those that are kept for its admins.
+    Kept { kept: usize, total: usize },
+    /// The organization has all.
+    Full { total: usize },
+}
+
+impl MemberShare {
+    /// Whether a member who has `own` of them may have one more. They are counted only where it matters.
+    pub fn check(self, own: impl FnOnce() -> usize) -> Result<(), NoShare> {
+        let Self { total, used, is_admin } = self;
+        let Some(left) = total.checked_sub(used).and_then(|free| free.checked_sub(1)) else {
+            return Err(NoShare::Full { total });
+        };
+        if total < DIVIDED_FROM {
+            return Ok(());
+        }
+        let kept = if is_admin { 0 } else { total / KEPT_FOR_ADMINS };
+        if left < kept {
+            return Err(NoShare::Kept { kept, total });
+        }
+        // Nobody has more than all of them together.
+        if used <= left {
+            return Ok(());
+        }
+        let own = own();
+        if own > 0 && own >= left { Err(NoShare::Own { own, total }) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for NoShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own { own, total } => {
+                write!(f, "one member already has {own} of the organization's {total}, and the rest is kept for others")
+            }
+            Self::Kept { kept, total } => {
+                write!(f, "the last {kept} of the organization's {total} are kept for its admins")
+            }
+            Self::Full { total } => write!(f, "the organization has all of its {total}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// How many a member gets that takes all it can while the others have `others`.
+    fn taken(total: usize, others: usize, is_admin: bool) -> usize {
+        (0..)
+            .find(|own| MemberShare { total, used: others + own, is_admin }.check(|| *own).is_err())
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn one_member_gets_half_and_the_next_one_half_of_the_rest() {
+        assert_eq!(taken(10_000, 0, false), 5_000);
+        assert_eq!(taken(10_000, 5_000, false), 2_500);
+        assert_eq!(taken(10_000, 7_500, false), 1_250);
+    }
+
+    #[test]
+    fn the_last_ones_are_for_admins() {
+        assert_eq!((taken(10_000, 9_375, false), taken(10_000, 9_375, true)), (0, 312));
+        let share = MemberShare { total: 10_000, used: 9_375, is_admin: false };
+        assert_eq!(share.check(|| 0), Err(NoShare::Kept { kept: 625, total: 10_000 }));
+        assert_eq!(MemberShare { is_admin: true, ..share }.check(|| 0), Ok(()));
+    }
+
+    #[test]
+    fn few_are_not_divided() {
+        for total in [0, 1, 5, 31] {
+            assert_eq!((taken(total, 0, false), taken(total, total, true)), (total, 0));
+        }
+        assert_eq!(taken(32, 0, false), 16);
+    }
+
+    #[test]
+    fn what_a_member_has_is_not_counted_while_most_is_free() {
+        let share = MemberShare { total: 10_000, used: 4_999, is_admin: false };
+        assert_eq!(share.check(|| unreachable!("less than half is used")), Ok(()));
+        let full = MemberShare { used: 10_000, ..share };
+        assert_eq!(full.check(|| unreachable!("there is none")), Err(NoShare::Full { total: 10_000 }));
+    }
+
+    proptest! {
+        /// However many members take all they can, one after the other, the bound holds, and an admin gets one.
+        #[test]
+        fn an_admin_always_finds_one(total in 32..20_000_usize, members in 1..200_usize) {
+            let mut used = 0;
+            for _ in 0..members {
+                used += taken(total, used, false);
+            }
+            prop_assert!(used < total);
+            prop_assert!(taken(total, used, true) > 0);
+            // As long as others have not taken all but what is kept, a newcomer finds one too.
+            prop_assert!(taken(total, used, false) > 0 || used == total - total / KEPT_FOR_ADMINS);
+        }
+
+        /// Whoever has more than a bound allows, from before there was one, is refused more and loses nothing.
+        #[test]
+        fn whoever_has_too_many_is_refused(total in 32..20_000_usize, own in 0..40_000_usize) {
+            let share = MemberShare { total, used: own, is_admin: true };
+            prop_assert_eq!(share.check(|| own).is_ok(), own < total / 2 || own == 0);
+        }
+    }
+}
