@@ -1,4 +1,8 @@
 //! How often somebody may try to sign in: per account, where only failures count, and per address of the client.
+//!
+//! The failures of an account are counted for each address that they come from, so that a stranger who guesses does not lock the
+//! member out, and, more generously, for all addresses together. Browsers in which the member has signed in before are counted
+//! each by itself: whatever strangers do, these may try.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,26 +16,49 @@ use crate::domain::Identifier;
 /// Accounts or addresses that are told apart at a time. Beyond it, all further ones count as one: their number is up to
 /// strangers, and memory is not.
 const KEYS_MAX: usize = 10_000;
-/// An account that has used up its failures gets another attempt after this time, and an address after the other.
+/// An account that has used up its failures from an address, or in a browser, gets another attempt after this time, and an
+/// address after the other.
 const ACCOUNT_REFILL: Duration = Duration::from_secs(60);
 const ADDRESS_REFILL: Duration = Duration::from_secs(1);
+/// Failures of an account from all addresses together, as many times those from one; and after what time there is another one.
+/// It takes six addresses to use that up for all, and then about 8,600 guesses a day are made.
+const ADDRESSES_AT_ONCE: u32 = 10;
+const ALL_REFILL: Duration = Duration::from_secs(10);
 
 /// How many attempts there are at once; `None`: as many as they like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptLimits {
-    /// Failures of one account.
+    /// Failures of one account from one address.
     pub per_account: Option<u32>,
     /// Attempts of one address.
     pub per_address: Option<u32>,
 }
 
 pub struct Attempts {
-    accounts: Option<Mutex<Buckets<Account>>>,
+    accounts: Option<OfAccounts>,
     addresses: Option<Mutex<Buckets<IpAddr>>>,
     began: Instant,
 }
 
 pub type Account = (Identifier, Identifier);
+
+/// Who tries to sign in as somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visitor {
+    /// Unknown, from this address.
+    Stranger(Option<IpAddr>),
+    /// A browser in which the member has signed in before.
+    KnownBrowser(BrowserId),
+}
+
+pub type BrowserId = [u8; 12];
+
+/// Each is bounded by itself. Strangers cannot add to `browsers`.
+struct OfAccounts {
+    addresses: Mutex<Buckets<(Account, Option<IpAddr>)>>,
+    all: Mutex<Buckets<Account>>,
+    browsers: Mutex<Buckets<(Account, BrowserId)>>,
+}
 
 /// How long to wait before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +66,11 @@ pub struct TooSoon(pub Duration);
 
 impl Attempts {
     pub fn new(limits: AttemptLimits) -> Self {
-        let accounts = limits.per_account.map(|count| Mutex::new(Buckets::new(count, ACCOUNT_REFILL)));
+        let accounts = limits.per_account.map(|count| OfAccounts {
+            addresses: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
+            all: Mutex::new(Buckets::new(count.saturating_mul(ADDRESSES_AT_ONCE), ALL_REFILL)),
+            browsers: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
+        });
         let addresses = limits.per_address.map(|count| Mutex::new(Buckets::new(count, ADDRESS_REFILL)));
         Self { accounts, addresses, began: Instant::now() }
     }
@@ -51,15 +82,28 @@ impl Attempts {
     }
 
     /// Counts an attempt as a failure, before it is known: many at once must not count as one.
-    pub fn on_account(&self, account: &Account) -> Result<(), TooSoon> {
-        let Some(accounts) = &self.accounts else { return Ok(()) };
-        accounts.lock().take(account.clone(), self.began.elapsed())
+    pub fn on_account(&self, account: &Account, by: Visitor) -> Result<(), TooSoon> {
+        let Some(OfAccounts { addresses, all, browsers }) = &self.accounts else { return Ok(()) };
+        let now = self.began.elapsed();
+        match by {
+            Visitor::KnownBrowser(browser) => browsers.lock().take((account.clone(), browser), now),
+            Visitor::Stranger(address) => {
+                // An address that has used up its own takes nothing of what there is for all.
+                addresses.lock().take((account.clone(), address.map(network)), now)?;
+                all.lock().take(account.clone(), now)
+            }
+        }
     }
 
     /// It was none.
-    pub fn succeeded(&self, account: &Account) {
-        if let Some(accounts) = &self.accounts {
-            accounts.lock().give_back(account);
+    pub fn succeeded(&self, account: &Account, by: Visitor) {
+        let Some(OfAccounts { addresses, all, browsers }) = &self.accounts else { return };
+        match by {
+            Visitor::KnownBrowser(browser) => browsers.lock().give_back(&(account.clone(), browser)),
+            Visitor::Stranger(address) => {
+                addresses.lock().give_back(&(account.clone(), address.map(network)));
+                all.lock().give_back(account);
+            }
         }
     }
 }
@@ -185,11 +229,30 @@ mod tests {
         let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
         // So many that refills do not matter.
         assert!((0..1_000).any(|_| attempts.by_address(address).is_err()));
+        let stranger = Visitor::Stranger(Some(address));
         for _ in 0..1_000 {
-            assert_eq!(attempts.on_account(&ana), Ok(()));
-            attempts.succeeded(&ana);
+            assert_eq!(attempts.on_account(&ana, stranger), Ok(()));
+            attempts.succeeded(&ana, stranger);
         }
-        assert!((0..1_000).any(|_| attempts.on_account(&ana).is_err()));
-        assert_eq!(attempts.on_account(&ben), Ok(()));
+        assert!((0..1_000).any(|_| attempts.on_account(&ana, stranger).is_err()));
+        assert_eq!(attempts.on_account(&ben, stranger), Ok(()));
+    }
+
+    #[test]
+    fn a_stranger_locks_out_neither_other_addresses_nor_browsers_that_are_known() {
+        let attempts = Attempts::new(AttemptLimits { per_account: Some(2), per_address: None });
+        let ana = (samples::identifier("acme"), samples::identifier("ana"));
+        let at = |number: u32| Visitor::Stranger(Some(IpAddr::V4(std::net::Ipv4Addr::from_bits(number))));
+        let failures = |by: Visitor| (0..1_000).take_while(|_| attempts.on_account(&ana, by).is_ok()).count();
+        assert_eq!((failures(at(1)), failures(at(2))), (2, 2));
+        // Many together are bounded, too.
+        assert_eq!((3..100).map(|number| failures(at(number))).sum::<usize>(), 16);
+        assert_eq!(failures(at(1_000)), 0);
+        let known = Visitor::KnownBrowser([7; 12]);
+        for _ in 0..100 {
+            assert_eq!(attempts.on_account(&ana, known), Ok(()));
+            attempts.succeeded(&ana, known);
+        }
+        assert_eq!((failures(known), failures(Visitor::KnownBrowser([8; 12]))), (2, 2), "each is bounded by itself");
     }
 }

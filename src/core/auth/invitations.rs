@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError, Caller};
+use super::attempts::Visitor;
 use super::change::{Change, SignInMethod};
 use super::credentials::{Credentials, Invitation};
 use super::member::Member;
@@ -105,10 +106,12 @@ impl Accounts {
         let refused = |error: AccountsError| Unproven::Refused(error);
         let gone = || refused(AccountsError::MemberNotFound);
         let member = self.member(&caller.organization, caller.person.id).ok_or_else(gone)?;
+        // Signed in, so no stranger.
+        let by = Visitor::KnownBrowser(caller.token.0.0);
         let proven = match current {
             Some(current) => {
                 let (organization, name) = (member.organization.as_str(), member.name.as_str());
-                match self.prove_password(organization, name, current).await?.1 {
+                match self.prove_password(organization, name, current, by).await?.1 {
                     Proof::Password(hash) => Some(hash),
                     Proof::Token(_) | Proof::SingleSignOn | Proof::Invitation => None,
                 }

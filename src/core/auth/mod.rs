@@ -5,7 +5,7 @@
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
 //! Each file uses only those before it: token_text, known_token, token, member, password, credentials, hashing, attempts, permission,
-//! revocations, identity, exchange_records, stored, change, load, accounts, sign_ins, invitations, members and tokens,
+//! revocations, identity, exchange_records, stored, change, load, accounts, known_browser, sign_ins, invitations, members and tokens,
 //! links, exchanges, declared.
 
 mod accounts;
@@ -18,6 +18,7 @@ mod exchanges;
 mod hashing;
 mod identity;
 mod invitations;
+mod known_browser;
 mod known_token;
 mod links;
 mod load;
@@ -36,10 +37,11 @@ mod tokens;
 mod tests;
 
 pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
-pub use attempts::{AttemptLimits, TooSoon};
+pub use attempts::{AttemptLimits, TooSoon, Visitor};
 pub use change::{RevocationReason, SignInMethod};
 pub use declared::member_differences;
 pub use exchanges::{JobRoles, TrustedJob};
+pub use known_browser::{KNOWN_SECONDS, known_browser_label};
 pub use known_token::KnownToken;
 pub use links::ProvidedPerson;
 pub use load::retry_scopes;

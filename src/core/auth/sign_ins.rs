@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError, Caller};
-use super::attempts::TooSoon;
+use super::attempts::{TooSoon, Visitor};
 use super::change::{Change, SignInMethod};
 use super::credentials::Credentials;
 use super::member::Member;
@@ -52,11 +52,12 @@ impl Accounts {
         organization: &str,
         name: &str,
         password: String,
+        by: Visitor,
     ) -> Result<(Arc<Member>, Proof), Unproven> {
         let parsed = Identifier::parse(organization).ok().zip(Identifier::parse(name).ok());
         // A name that nobody can have is no account; the address counts.
         if let Some(account) = &parsed {
-            self.attempts.on_account(account).map_err(Unproven::TooSoon)?;
+            self.attempts.on_account(account, by).map_err(Unproven::TooSoon)?;
         }
         let member = parsed.as_ref().and_then(|(organization, name)| self.member_named(organization, name.as_str()));
         let member = member.filter(|member| !member.disabled);
@@ -66,7 +67,7 @@ impl Accounts {
             self.hashing.matches(hash, password).await.map_err(|crowded| Unproven::Refused(crowded.into()))?;
         match (member, known, &parsed) {
             (Some(member), Some(hash), Some(account)) if matches => {
-                self.attempts.succeeded(account);
+                self.attempts.succeeded(account, by);
                 Ok((member, Proof::Password(hash)))
             }
             _ => Err(Unproven::Refused(AccountsError::InvalidCredentials)),

@@ -1,4 +1,4 @@
-//! The cookies of a browser: its sign-in, and one that is under way at a provider. Not readable by scripts, and sent to this
+//! The cookies of a browser: its sign-in, one that is under way at a provider, and what it is known by. Not readable by scripts, and sent to this
 //! server alone.
 
 use actix_web::http::header::{COOKIE, HeaderValue};
@@ -6,7 +6,7 @@ use actix_web::http::header::{COOKIE, HeaderValue};
 use super::call::Call;
 use super::head::Headers;
 use super::own_page::Origin;
-use crate::auth::OpenToken;
+use crate::auth::{KNOWN_SECONDS, OpenToken, known_browser_label};
 use crate::domain::Timestamp;
 use crate::sso::PENDING_SECONDS;
 
@@ -18,6 +18,10 @@ const LOCAL: &str = "lockkeeper";
 /// The same for a sign-in that is under way at a provider.
 const PENDING_SECURE: &str = "__Host-lockkeeper-sso";
 const PENDING_LOCAL: &str = "lockkeeper-sso";
+
+/// What a browser is known by, for each account that has signed in with it.
+const KNOWN_SECURE: &str = "__Host-lockkeeper-known-";
+const KNOWN_LOCAL: &str = "lockkeeper-known-";
 
 /// Whether a page of another site that leads here brings the cookie along.
 #[derive(Clone, Copy)]
@@ -56,6 +60,20 @@ pub fn no_pending_sign_in(origin: &Origin) -> HeaderValue {
 
 pub fn pending_sign_in_of<'c>(call: &'c Call, origin: &Origin) -> Option<&'c str> {
     find(call.request.headers(), pending_name(origin))
+}
+
+/// For an answer to a browser in which this account has signed in. It stays there when they sign out.
+pub fn known_browser(origin: &Origin, account: (&str, &str), text: &str) -> HeaderValue {
+    set(origin, &known_name(origin, account), text, SameSite::Strict, KNOWN_SECONDS)
+}
+
+pub fn known_browser_of<'c>(call: &'c Call, origin: &Origin, account: (&str, &str)) -> Option<&'c str> {
+    find(call.request.headers(), &known_name(origin, account))
+}
+
+fn known_name(origin: &Origin, (organization, name): (&str, &str)) -> String {
+    let prefix = if origin.is_secure() { KNOWN_SECURE } else { KNOWN_LOCAL };
+    format!("{prefix}{}", known_browser_label(organization, name))
 }
 
 fn set(origin: &Origin, name: &str, value: &str, same_site: SameSite, max_age_seconds: i64) -> HeaderValue {

@@ -1,26 +1,36 @@
 //! A browser, as far as the server can tell: keeps a cookie, and says which page makes its requests.
 
+use std::net::IpAddr;
+
 use parking_lot::Mutex;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Client, Server};
+use crate::support::{Answer, Client, Server, http_builder};
 
 pub struct Browser {
     client: Client,
     cookie: Mutex<Option<String>>,
+    /// What it is known by, as it sends it back.
+    known: Mutex<Option<String>>,
     name: &'static str,
 }
 
 impl Browser {
     /// One that is on a page of the server.
     pub fn new(server: &Server) -> Self {
-        Self { client: server.anonymous(), cookie: Mutex::new(None), name: "lockkeeper" }
+        Self { client: server.anonymous(), cookie: Mutex::new(None), known: Mutex::new(None), name: "lockkeeper" }
+    }
+
+    /// One on another machine: this one has all addresses that begin with 127.
+    pub fn from_address(server: &Server, address: [u8; 4]) -> Self {
+        let http = http_builder().local_address(IpAddr::from(address)).build().unwrap();
+        Self { client: server.anonymous().over(http), ..Self::new(server) }
     }
 
     /// With TLS, where the cookie has another name.
     pub fn over_tls(client: Client) -> Self {
-        Self { client, cookie: Mutex::new(None), name: "__Host-lockkeeper" }
+        Self { client, cookie: Mutex::new(None), known: Mutex::new(None), name: "__Host-lockkeeper" }
     }
 
     /// The same browser after a restart of the server.
@@ -44,10 +54,12 @@ impl Browser {
     /// The same without a word on who makes it.
     pub fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, path);
-        match self.cookie() {
-            Some(cookie) => request.header("Cookie", format!("theme=dark; {}={cookie}", self.name)),
-            None => request,
+        let sign_in = self.cookie().map(|cookie| format!("{}={cookie}", self.name));
+        let cookies: Vec<String> = sign_in.into_iter().chain(self.known.lock().clone()).collect();
+        if cookies.is_empty() {
+            return request;
         }
+        request.header("Cookie", format!("theme=dark; {}", cookies.join("; ")))
     }
 
     /// Keeps the cookie that comes back.
@@ -56,6 +68,11 @@ impl Browser {
         let value = answer.header("set-cookie").split(';').next().unwrap().strip_prefix(&format!("{}=", self.name));
         if let Some(value) = value {
             *self.cookie.lock() = Some(value.to_owned()).filter(|value| !value.is_empty());
+        }
+        let known = format!("{}-known-", self.name);
+        let all = answer.headers.get_all("set-cookie").iter().filter_map(|cookie| cookie.to_str().ok());
+        if let Some(cookie) = all.filter_map(|cookie| cookie.split(';').next()).find(|pair| pair.starts_with(&known)) {
+            *self.known.lock() = Some(cookie.to_owned());
         }
         answer
     }

@@ -48,3 +48,43 @@ async fn attempts_use_up_an_address_whatever_they_are_for() {
     browser.get("/api/v1/whoami").await.ok();
     server.admin().get("/pipelines").await.ok();
 }
+
+#[tokio::test]
+async fn a_stranger_who_guesses_locks_out_neither_other_addresses_nor_the_members_own_browser() {
+    let setup = Setup::default().variable("LOCKKEEPER_AUTH_FAILURES_PER_ACCOUNT", "2");
+    let server = setup.variable("LOCKKEEPER_AUTH_ATTEMPTS_PER_ADDRESS", "off").start();
+    let own = invited(&server, "ana", PASSWORD).await;
+    own.post("/auth/sign-out", json!({})).await.has_status(204);
+    let (right, wrong) = (with_password("ana", PASSWORD), with_password("ana", "wrong horse"));
+    let stranger = |last| Browser::from_address(&server, [127, 0, 0, last]);
+    let guesses = async |from: &Browser| {
+        for _ in 0..2 {
+            from.post("/auth/sign-in", wrong.clone()).await.refused(401, "invalid_credentials");
+        }
+        from.post("/auth/sign-in", right.clone()).await.refused(429, "rate_limited");
+    };
+    guesses(&stranger(2)).await;
+    Browser::new(&server).post("/auth/sign-in", right.clone()).await.has_status(204);
+    // From many addresses together they are bounded as well: then no unknown browser gets in, for a while.
+    let mut last = 3;
+    while stranger(last).post("/auth/sign-in", wrong.clone()).await.status != 429 {
+        last += 1;
+        assert!(last < 200, "however many addresses there are, each may guess");
+    }
+    own.post("/auth/sign-in", right.clone()).await.has_status(204);
+    own.post("/auth/sign-out", json!({})).await.has_status(204);
+    guesses(&own).await;
+}
+
+#[tokio::test]
+async fn strangers_behind_the_same_address_do_not_lock_a_known_browser_out() {
+    let server = Setup::default().variable("LOCKKEEPER_AUTH_ATTEMPTS_PER_ADDRESS", "3").start();
+    let own = invited(&server, "ana", PASSWORD).await;
+    let stranger = Browser::new(&server);
+    let mut guesses = 0;
+    while stranger.post("/auth/sign-in", with_password("ben", "wrong horse")).await.status != 429 {
+        guesses += 1;
+        assert!(guesses < 40, "the address is not limited");
+    }
+    own.post("/auth/sign-in", with_password("ana", PASSWORD)).await.has_status(204);
+}

@@ -22,6 +22,8 @@ async fn open_limited(store: &Arc<MemoryStore>) -> Accounts {
     open(store, &["admin", "ana"]).await.with_limits(LIMITS, attempts)
 }
 
+const STRANGER: Visitor = Visitor::Stranger(None);
+
 fn new_sign_in(proof: Proof) -> NewSignIn {
     NewSignIn { proof, client: "test".to_owned(), replaces: None, request: Arc::from("req_2") }
 }
@@ -78,7 +80,7 @@ async fn a_proof_that_was_taken_away_meanwhile_signs_nobody_in() {
     let ana = accounts.member_named(&acme(), "ana").unwrap();
     let (old, new) = ("correct horse battery", Password::parse("another horse battery").unwrap());
     accounts.set_first_password(&ana, Password::parse(old).unwrap(), NOW).await.unwrap();
-    let (_, by_password) = accounts.prove_password("acme", "ana", old.to_owned()).await.unwrap();
+    let (_, by_password) = accounts.prove_password("acme", "ana", old.to_owned(), STRANGER).await.unwrap();
     let token = create(&accounts, "ana").await.unwrap();
     let (_, by_token) = accounts.prove_token(token.text.reveal(), NOW).unwrap();
     accounts.set_first_password(&ana, new, NOW).await.unwrap();
@@ -161,7 +163,7 @@ async fn with_password(accounts: &Accounts) -> Arc<Member> {
 }
 
 async fn is_password(accounts: &Accounts, text: &str) -> bool {
-    match accounts.prove_password("acme", "ana", text.to_owned()).await {
+    match accounts.prove_password("acme", "ana", text.to_owned(), STRANGER).await {
         Ok((member, proof)) => member.name.as_str() == "ana" && matches!(proof, Proof::Password(_)),
         Err(Unproven::Refused(AccountsError::InvalidCredentials)) => false,
         Err(other) => panic!("{other:?}"),
@@ -175,7 +177,7 @@ async fn only_the_right_password_is_a_proof_and_wrong_ones_are_counted() {
     with_password(&accounts).await;
     assert!(is_password(&accounts, OLD).await && is_password(&accounts, OLD).await);
     assert!(!is_password(&accounts, NEW).await);
-    let next = accounts.prove_password("acme", "ana", OLD.to_owned()).await;
+    let next = accounts.prove_password("acme", "ana", OLD.to_owned(), STRANGER).await;
     assert!(matches!(next, Err(Unproven::TooSoon(_))));
 }
 
@@ -296,4 +298,34 @@ async fn a_sign_in_by_a_token_ends_with_it_and_makes_nothing_that_lasts_longer()
     assert_eq!(latest(accounts.authenticate_sign_in(other.text.reveal(), NOW)), None);
     revoke(&accounts, passing.token.id).await.unwrap();
     assert!(!is_in(&accounts, &by_token, NOW) && is_in(&accounts, &other, NOW));
+}
+
+#[tokio::test]
+async fn a_browser_is_known_by_its_account_until_the_password_changes_or_its_time_is_over() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    let ana = accounts.member_named(&acme(), "ana").unwrap();
+    assert_eq!(accounts.know_browser(&ana, NOW), None, "there is no password");
+    let set = async |text| accounts.set_first_password(&ana, Password::parse(text).unwrap(), NOW).await.unwrap();
+    set("correct horse").await;
+    let text = accounts.know_browser(&ana, NOW).unwrap();
+    let account = |name: &str| (acme(), identifier(name));
+    let known = accounts.known_browser(&account("ana"), &text, NOW).unwrap();
+    let again = open(&Arc::new(store.crash()), &["admin", "ana"]).await;
+    assert_eq!(again.known_browser(&account("ana"), &text, NOW.plus(KNOWN_SECONDS * 1_000 - 1)), Some(known));
+    assert_eq!(again.known_browser(&account("ana"), &text, NOW.plus(KNOWN_SECONDS * 1_000)), None);
+    assert_eq!(again.known_browser(&account("admin"), &text, NOW), None, "of another account");
+    let mut parts: Vec<_> = text.split('.').map(str::to_owned).collect();
+    for part in 0..3 {
+        let before = parts[part].clone();
+        let last = if before.ends_with('1') { "2" } else { "1" };
+        parts[part].replace_range(before.len() - 1.., last);
+        assert_eq!(accounts.known_browser(&account("ana"), &parts.join("."), NOW), None, "{parts:?}");
+        parts[part] = before;
+    }
+    for forged in ["", "..", "x", &format!("{text}.x"), &text[1..]] {
+        assert_eq!(accounts.known_browser(&account("ana"), forged, NOW), None, "{forged}");
+    }
+    set("correct horse 2").await;
+    assert_eq!(accounts.known_browser(&account("ana"), &text, NOW), None);
 }

@@ -5,7 +5,9 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::SET_COOKIE;
 use serde_json::json;
 
-use crate::auth::{AccountsError, NewSignIn, OpenToken, Password, Permission, Proof, TooSoon, Unproven};
+use crate::auth::{
+    AccountsError, NewSignIn, OpenToken, Password, Permission, Proof, Token, TooSoon, Unproven, Visitor,
+};
 use crate::domain::{Identifier, Malformed, TokenId};
 use crate::events::Cause;
 use crate::forms::{Object, Reader, form, texts};
@@ -84,23 +86,30 @@ fn check_sign_in(object: &Object<'_>, _: Option<&SignInForm>, reader: &mut Reade
 }
 
 pub async fn sign_in(mut call: Call) -> Answered {
-    let origin = begin(&call)?;
+    let origin = begin_uncounted(&call)?;
     let SignInForm { organization, name, password, token } = read_open_form(&mut call).await?;
     let (accounts, now) = (&call.app.realm.accounts, (call.app.realm.clock)());
     let text = |given: Option<Given>| given.map(|Given(text)| text).unwrap_or_default();
     let (organization, name) = (text(organization), text(name));
+    let known = if token.is_none() { known_browser(&call, &origin, &organization, &name) } else { None };
+    if known.is_none() {
+        count_attempt(&call)?;
+    }
+    let by = known.unwrap_or(Visitor::Stranger(call.request.client_address()));
     let proven = match token {
         Some(Given(token)) => accounts.prove_token(&token, now).map_err(Unproven::Refused),
-        None => accounts.prove_password(&organization, &name, text(password)).await,
+        None => accounts.prove_password(&organization, &name, text(password), by).await,
     };
     let (member, proof) = proven.map_err(|unproven| {
         note_refusal(&call, &organization);
         refusal(unproven)
     })?;
+    let had_password = matches!(proof, Proof::Password(_));
     let signing_in = accounts.sign_in(&member, new_sign_in(&call, proof), now);
     let open = done_within(call.app.node.answer_timeout, LOOK, signing_in).await?;
     tracing::info!(member = %member.id, name = %member.name, sign_in = %open.token.id, "signed in");
-    Ok(signed_in(&call, &origin, &open))
+    let answer = signed_in(&call, &origin, &open);
+    Ok(if had_password { knowing_browser(&call, &origin, &open.token, answer) } else { answer })
 }
 
 /// Whoever has no sign-in, or one that has ended, is signed out already.
@@ -149,7 +158,9 @@ pub async fn change_password(mut call: Call) -> Answered {
     };
     done_within::<_, Problem>(access.node.answer_timeout, LOOK, changing).await?;
     tracing::info!(name = %access.caller.person.name, "password changed");
-    Ok(Response::no_content())
+    // The new password ends what the browser was known by.
+    let (answer, token) = (Response::no_content(), access.identity().await?.token);
+    Ok(knowing_browser(&call, &Origin::of(&call)?, &token, answer))
 }
 
 pub async fn list(call: Call) -> Answered {
@@ -202,16 +213,38 @@ pub async fn accept_invitation(mut call: Call) -> Answered {
     let accepting = accounts.accept_invitation(call.segment("invitation"), password, new, now);
     let open = done_within(call.app.node.answer_timeout, LOOK, accepting).await?;
     tracing::info!(member = %open.token.user, sign_in = %open.token.id, "invitation accepted");
-    Ok(signed_in(&call, &origin, &open))
+    let answer = signed_in(&call, &origin, &open);
+    Ok(knowing_browser(&call, &origin, &open.token, answer))
 }
 
 /// The checks before a stranger may try to sign in.
 fn begin(call: &Call) -> Result<Origin, Problem> {
-    Query::of(&call.request).finish()?;
-    own_page::refuse_other_sites(call)?;
-    let origin = Origin::of(call)?;
+    let origin = begin_uncounted(call)?;
     count_attempt(call)?;
     Ok(origin)
+}
+
+fn begin_uncounted(call: &Call) -> Result<Origin, Problem> {
+    Query::of(&call.request).finish()?;
+    own_page::refuse_other_sites(call)?;
+    Origin::of(call)
+}
+
+/// Whether it is a browser in which this account has signed in before.
+fn known_browser(call: &Call, origin: &Origin, organization: &str, name: &str) -> Option<Visitor> {
+    let text = cookies::known_browser_of(call, origin, (organization, name))?;
+    let account = Identifier::parse(organization).ok().zip(Identifier::parse(name).ok())?;
+    let realm = &call.app.realm;
+    realm.accounts.known_browser(&account, text, (realm.clock)()).map(Visitor::KnownBrowser)
+}
+
+/// The answer to a browser that is known from now on, whatever strangers do with the account.
+fn knowing_browser(call: &Call, origin: &Origin, token: &Token, answer: Response) -> Response {
+    let realm = &call.app.realm;
+    let Some(member) = realm.accounts.member(&token.organization, token.user) else { return answer };
+    let Some(text) = realm.accounts.know_browser(&member, (realm.clock)()) else { return answer };
+    let account = (member.organization.as_str(), member.name.as_str());
+    answer.with(SET_COOKIE, cookies::known_browser(origin, account, &text))
 }
 
 fn count_attempt(call: &Call) -> Result<(), Problem> {
