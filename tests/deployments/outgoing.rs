@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::site::Site;
 use crate::support::namespace::{
-    METADATA, Namespace, OpenPort, PRIVATE, PUBLIC, UNROUTABLE, answer_names, closed_port,
+    METADATA, Namespace, OWN, OpenPort, PRIVATE, PUBLIC, UNROUTABLE, answer_names, closed_port,
 };
 use crate::support::{Setup, refusal};
 
@@ -91,15 +91,23 @@ const PYTHON: (&str, &str) = ("python3", "--version");
 async fn nobody_reaches_this_machine_its_network_or_the_metadata_through_the_server() {
     let test = "outgoing::nobody_reaches_this_machine_its_network_or_the_metadata_through_the_server";
     let Some(_namespace) = Namespace::enter(test).filter(|_| are_installed(&[GIT, SSH])) else { return };
-    let names =
-        [("here.example", "127.0.0.1"), ("six.example", "::1"), ("db.example", PRIVATE), ("meta.example", METADATA)];
+    let names = [
+        ("here.example", "127.0.0.1"),
+        ("six.example", "::1"),
+        ("db.example", PRIVATE),
+        ("meta.example", METADATA),
+        ("own.example", OWN),
+    ];
     answer_names(&names.each_ref().map(|(name, address)| (*name, std::slice::from_ref(address))));
     let (port, tenant) = (OpenPort::new(), Tenant::of(Setup::default()).await);
     for kind in KINDS {
         let mut hosts: Vec<String> = names.iter().map(|(name, _)| format!("{name}:{}", port.number)).collect();
         if kind != "webhook" {
             // Of a webhook they are refused at once, by other tests.
-            hosts.extend(["127.0.0.1", PRIVATE, METADATA].map(|address| format!("{address}:{}", port.number)));
+            hosts.extend(
+                ["127.0.0.1", PRIVATE, METADATA, OWN, &format!("[::ffff:{OWN}]")]
+                    .map(|address| format!("{address}:{}", port.number)),
+            );
         }
         for host in hosts {
             let told = tenant.told(kind, &host).await;
@@ -109,7 +117,8 @@ async fn nobody_reaches_this_machine_its_network_or_the_metadata_through_the_ser
     }
     let log = tenant.site.server.log();
     for (_, address) in names {
-        let reason = format!("it leads to {address}, which is not public and not in outbound.allow");
+        let why = if address == OWN { "an address of this machine" } else { "not public" };
+        let reason = format!("it leads to {address}, which is {why} and not in outbound.allow");
         assert!(log.contains(&reason), "{reason} is for the operator: {log}");
     }
 }

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 
-/// One of the Internet at large.
+/// One of the Internet at large: it leads to this machine, but no interface has it.
 pub const PUBLIC: &str = "93.184.215.14";
+/// Of the Internet at large as well, and on an interface of this machine.
+pub const OWN: &str = "93.184.215.15";
 pub const PRIVATE: &str = "10.0.0.1";
 /// Where clouds give machines their credentials.
 pub const METADATA: &str = "169.254.169.254";
@@ -20,6 +22,7 @@ const IMPOSSIBLE: i32 = 77;
 /// Mounts are of the namespace alone.
 const PREPARE: &str = r#"{
     ip link set lo up && for address in $ADDRESSES; do ip address add $address/32 dev lo || exit 77; done &&
+    ip route add local $ELSEWHERE/32 dev lo &&
     mount --bind "$DIR/resolv.conf" /etc/resolv.conf &&
     if [ -e "$DIR/certs/test.pem" ]; then mount --bind "$DIR/certs" /etc/ssl/certs; fi
 } || exit 77; exec "$@""#;
@@ -46,7 +49,7 @@ impl Namespace {
         command.args(["sh", "-c", PREPARE, "sh"]).arg(std::env::current_exe().unwrap());
         command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
         command.env(INSIDE, dir.path()).env("DIR", dir.path());
-        command.env("ADDRESSES", [PUBLIC, PRIVATE, METADATA].join(" "));
+        command.env("ADDRESSES", [OWN, PRIVATE, METADATA].join(" ")).env("ELSEWHERE", PUBLIC);
         let Ok(done) = command.output() else {
             eprintln!("skipped: unshare is not installed");
             return None;

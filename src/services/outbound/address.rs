@@ -11,6 +11,25 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// The address that is connected to in the end: of IPv6 addresses that stand for one of IPv4, that one.
+pub fn destination_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
+    }
+}
+
+/// In mapped addresses, and those that NAT64 translates (RFC 6052).
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let [[a, b], [c, d]] = [high.to_be_bytes(), low.to_be_bytes()];
+            Some(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => None,
+    }
+}
+
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let special = matches!(
@@ -33,11 +52,10 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 /// Of IPv6 only what is handed out for global use, and of that none that stands for something else: tunnels carry an IPv4
 /// address that nobody would have looked at.
 fn is_public_v6(address: Ipv6Addr) -> bool {
+    if let Some(embedded) = embedded(address) {
+        return is_public_v4(embedded);
+    }
     match address.segments() {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            let [[a, b], [c, d]] = [high.to_be_bytes(), low.to_be_bytes()];
-            is_public_v4(Ipv4Addr::new(a, b, c, d))
-        }
         [0x2001, 0..=0x01ff | 0x0db8, ..] | [0x2002, ..] | [0x3fff, 0..=0x0fff, ..] => false,
         [first, ..] => (0x2000..=0x3fff).contains(&first),
     }
@@ -48,6 +66,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn an_address_that_stands_for_another_one_is_that_one() {
+        let destination_of = |text: &str| destination_of(text.parse().unwrap()).to_string();
+        for v6 in ["::ffff:93.184.215.14", "64:ff9b::93.184.215.14", "64:ff9b::5db8:d70e"] {
+            assert_eq!(destination_of(v6), "93.184.215.14", "{v6}");
+        }
+        for other in ["93.184.215.14", "2606:4700::1111", "::1", "64:ff9b:1::1"] {
+            assert_eq!(destination_of(other), other);
+        }
+    }
 
     #[test]
     fn only_addresses_of_the_internet_at_large_are_public() {

@@ -5,11 +5,12 @@
 //! Requests of our own go through [`GuardedClient`]. A program such as git has its own client, so it gets a [`Proxy`] of
 //! ours, for its lifetime and for it alone; ssh reaches it through [`tunnel`], a hidden command of this program.
 //!
-//! From top to bottom: `tunnel` → `proxy`, `client` → `policy` → `destination` → `address`.
+//! From top to bottom: `tunnel` → `proxy`, `client` → `policy` → `destination` → `address`, `own_addresses`.
 
 mod address;
 mod client;
 mod destination;
+mod own_addresses;
 mod policy;
 mod proxy;
 mod tunnel;

@@ -1,4 +1,5 @@
-//! Which addresses may be connected to: those of the Internet at large, and what the operator allows besides.
+//! Which addresses may be connected to: those of the Internet at large that are not this machine's own, and what the operator
+//! allows besides.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,8 +8,9 @@ use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Host;
 
-use super::address::is_public;
+use super::address::{destination_of, is_public};
 use super::destination::Destination;
+use super::own_addresses::is_own;
 
 /// Cheap to clone. The default allows public addresses alone.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +34,8 @@ impl Refused {
                               address with outbound.allow; the server's log has the reason";
 
     fn at(host: &str, address: IpAddr) -> Self {
-        let reason = format!("it leads to {address}, which is not public and not in outbound.allow");
+        let why = if is_public(address) { "an address of this machine" } else { "not public" };
+        let reason = format!("it leads to {address}, which is {why} and not in outbound.allow");
         Self { host: host.to_owned(), reason }
     }
 }
@@ -48,7 +51,7 @@ impl Policy {
 
     /// Whether a host of this name may be connected to at this address.
     pub fn permits(&self, host: &str, address: IpAddr) -> bool {
-        is_public(address) || self.allowed.iter().any(|destination| destination.covers(host, address))
+        is_elsewhere(address) || self.allowed.iter().any(|destination| destination.covers(host, address))
     }
 
     /// An address that stands in the URL itself is never resolved, so it is judged here.
@@ -62,7 +65,7 @@ impl Policy {
     /// Whether why it cannot be reached stays with the operator: whatever is permitted there may be in a private network.
     pub fn may_be_private(&self, url: &Url) -> bool {
         match address(url) {
-            Some(address) => !is_public(address),
+            Some(address) => !is_elsewhere(address),
             None => {
                 let host = url.host_str().unwrap_or_default();
                 self.allowed.iter().any(|destination| destination.may_cover(host))
@@ -103,6 +106,11 @@ impl Resolve for Resolver {
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
+}
+
+/// Whether an address belongs to the Internet at large, and to no interface of this machine.
+fn is_elsewhere(address: IpAddr) -> bool {
+    is_public(address) && !is_own(destination_of(address))
 }
 
 fn address(url: &Url) -> Option<IpAddr> {
