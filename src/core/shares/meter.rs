@@ -12,7 +12,7 @@ use crate::domain::Identifier;
 /// but nothing bounds the files that declare them.
 const LABELLED_MAX: usize = 100;
 /// The label of the rest.
-const OTHERS: &str = "others";
+pub const OTHERS: &str = "others";
 
 /// The metrics of one resource.
 pub struct ShareMeter {

@@ -54,6 +54,8 @@ pub fn open_node(
     (logs, archive): (Logs, Archive),
 ) -> std::io::Result<Node> {
     let organizations = settings.organizations.len();
+    let has_names = settings.http.metrics_names;
+    let names: Vec<_> = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
     Ok(Node {
         connections: Connections::new(Patience {
             idle: settings.http.keep_alive,
@@ -74,7 +76,10 @@ pub fn open_node(
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,
         public_url: settings.public_url.clone(),
-        metrics: Box::new(move || telemetry::render(&metrics)),
+        metrics: Box::new(move || {
+            let text = telemetry::render(&metrics);
+            if has_names { text } else { telemetry::without_names(&text, &names) }
+        }),
         draining: AtomicBool::new(false),
         underway: AtomicUsize::new(0),
     })

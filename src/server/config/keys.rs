@@ -60,6 +60,7 @@ impl Draft {
                 drain: Duration::ZERO,
                 max_connections: 0,
                 max_connections_given: false,
+                metrics_names: false,
             },
             tls: None,
             storage: Storage {
@@ -257,6 +258,7 @@ pub(super) const KEYS: &[Key] = &[
     key("http.max_connections", Kind::Number(1, 1_000_000, |d, n| {
         (d.settings.http.max_connections, d.settings.http.max_connections_given) = (n as usize, true);
     })),
+    key("http.metrics_names", Kind::Flag(|d, names| d.settings.http.metrics_names = names)),
     key("tls.certificate", Kind::File(|d, file| d.tls.certificate = file)),
     key("tls.key", Kind::File(|d, file| d.tls.key = file)),
     key("tls.plain_listen", Kind::LoopbackOrOff(|d, address| d.tls.plain_listen = address)),

@@ -100,6 +100,8 @@ pub struct Http {
     pub max_connections: usize,
     /// Whether the operator asked for that number.
     pub max_connections_given: bool,
+    /// Whether the metrics name organizations.
+    pub metrics_names: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

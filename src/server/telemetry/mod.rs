@@ -9,8 +9,9 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
-use crate::domain::EventType;
+use crate::domain::{EventType, Identifier};
 use crate::events;
+use crate::shares::OTHERS;
 
 #[derive(Debug, thiserror::Error)]
 #[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
@@ -108,6 +109,34 @@ pub fn render(metrics: &PrometheusHandle) -> String {
     let mut text = metrics.render();
     process::render(&mut text);
     text
+}
+
+/// With the number that each organization has among those that the settings list, from 1 on, instead of its name: everybody
+/// who reaches `/metrics` may read them.
+pub fn without_names(text: &str, organizations: &[Identifier]) -> String {
+    const LABEL: &str = "organization=\"";
+    // Those that a file has declared once and that the settings do not list any more come last.
+    let mut names: Vec<&str> = organizations.iter().map(Identifier::as_str).collect();
+    let mut numbered = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, (name, after))) =
+        rest.split_once(LABEL).and_then(|(before, after)| Some((before, after.split_once('"')?)))
+    {
+        numbered.extend([before, LABEL]);
+        if name == OTHERS {
+            numbered.push_str(OTHERS);
+        } else {
+            let known = names.iter().position(|known| *known == name);
+            let index = known.unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            });
+            numbered.push_str(&(index + 1).to_string());
+        }
+        numbered.push('"');
+        rest = after;
+    }
+    numbered + rest
 }
 
 fn describe() {
@@ -213,7 +242,19 @@ impl Default for EventCounter {
 
 #[cfg(test)]
 mod tests {
-    use super::in_all_crates;
+    use super::{in_all_crates, without_names};
+    use crate::domain::Identifier;
+
+    #[test]
+    fn organizations_are_numbered_as_the_settings_list_them() {
+        let organizations: Vec<_> = ["acme", "beta"].iter().filter_map(|id| Identifier::parse(id).ok()).collect();
+        let text = "# HELP x organization of others\nx{resource=\"a\",organization=\"beta\"} 1\n\
+                    x{organization=\"acme\",le=\"beta\"} 2\nx{organization=\"gone\"} 3\nx{organization=\"others\"} 4\ny 5\n";
+        let numbered = "# HELP x organization of others\nx{resource=\"a\",organization=\"2\"} 1\n\
+                        x{organization=\"1\",le=\"beta\"} 2\nx{organization=\"3\"} 3\n\
+                        x{organization=\"others\"} 4\ny 5\n";
+        assert_eq!(without_names(text, &organizations), numbered);
+    }
 
     #[test]
     fn a_filter_names_a_part_and_not_its_crate() {

@@ -42,6 +42,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             drain: Duration::from_secs(20),
             max_connections: 25_000,
             max_connections_given: false,
+            metrics_names: false,
         }
     );
     assert_eq!(settings.tls, None);
