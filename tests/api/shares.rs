@@ -1,4 +1,5 @@
-//! Two organizations, of which one takes all it can get: the other still finds a place.
+//! Two organizations, of which one takes all it can get: the other still finds a place. So do the other members of an
+//! organization and its admins if one member does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +12,13 @@ use crate::support::tenants::acme_and_beta;
 use crate::support::wire::{Wire, head};
 use crate::support::{Client, Server, Setup, at};
 
-/// A metric of an organization's share, 0 if it is not shown.
-async fn share(server: &Server, name: &str, resource: &str, organization: &str) -> u64 {
+/// A metric of acme's share, 0 if it is not shown.
+async fn share(server: &Server, name: &str, resource: &str) -> u64 {
     let anonymous = server.anonymous();
     let metrics = anonymous.send(anonymous.request(Method::GET, "/metrics")).await.ok().text;
-    let labels = format!("{name}{{resource=\"{resource}\",organization=\"{organization}\"}} ");
+    assert!(!metrics.contains("acme") && !metrics.contains("beta"), "everybody may read it: {metrics}");
+    // The first one of the settings.
+    let labels = format!("{name}{{resource=\"{resource}\",organization=\"1\"}} ");
     metrics.lines().find_map(|line| line.strip_prefix(&labels)).map_or(0, |value| value.parse().unwrap())
 }
 
@@ -44,7 +47,7 @@ async fn a_list_does_not_wait_for_the_long_lists_of_another_organization() {
             answered.fetch_add(1, Ordering::SeqCst);
         }));
     }
-    while share(&server, "lockkeeper_share_used", "list_reads", "acme").await == 0 {
+    while share(&server, "lockkeeper_share_used", "list_reads").await == 0 {
         assert!(answered.load(Ordering::SeqCst) < LISTS, "no list was seen to be read");
     }
     bea.get("/events?type=secret.deleted").await.ok();
@@ -75,8 +78,8 @@ async fn claims_that_wait_leave_places_to_wait_to_another_organization() {
         let session = admin.claim("review-2", body).await.created().session();
         admin.release("review-2", &session).await.ok();
     }
-    assert_eq!(share(&server, "lockkeeper_share_refused_total", "waiting_claims", "acme").await, 4);
-    assert_eq!(share(&server, "lockkeeper_share_used", "waiting_claims", "acme").await, 5);
+    assert_eq!(share(&server, "lockkeeper_share_refused_total", "waiting_claims").await, 4);
+    assert_eq!(share(&server, "lockkeeper_share_used", "waiting_claims").await, 5);
     bea.enqueue("review-1", json!({})).await;
     bea.enqueue("review-1", json!({})).await;
     waiting.abort();
@@ -93,7 +96,7 @@ async fn requests_that_wait_on_their_connections_leave_connections_to_another_or
     let path = format!("{}/sessions/{session}?waitSeconds=300", at("review-1"));
     let ask = format!("{}If-None-Match: {etag}\r\n\r\n", head("GET", &admin.path(&path)));
     let mut polls = Vec::new();
-    while share(&server, "lockkeeper_share_used", "held_connections", "acme").await < 20 {
+    while share(&server, "lockkeeper_share_used", "held_connections").await < 20 {
         let mut wire = Wire::open(&server).await;
         wire.send(&ask).await;
         polls.push(wire);
@@ -119,13 +122,17 @@ async fn clients_that_follow_logs_leave_places_to_another_organization() {
     let admin = server.admin();
     let mut followers = Vec::new();
     let follow = awaiting_approval(&admin).await;
-    for _ in 0..500 {
+    // Half of a thousand is acme's, and half of that one member's.
+    for _ in 0..250 {
         let mut wire = Wire::open(&server).await;
         wire.send(format!("{}\r\n", head("GET", &admin.path(&follow)))).await;
         wire.answer().await.unwrap().ok();
         followers.push(wire);
     }
-    says(&admin.get(&follow).await.refused(503, "overloaded"), "your organization already has its share, 500");
+    says(
+        &admin.get(&follow).await.refused(503, "overloaded"),
+        "one member has 250 of the organization's 500 already, and the rest is kept for the others",
+    );
     let follow = awaiting_approval(&bea).await;
     let answer = bea.request(Method::GET, &bea.path(&follow)).send().await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -138,4 +145,87 @@ async fn awaiting_approval(client: &Client) -> String {
     let session = client.claim("review-1", json!({})).await.created().session();
     let deployment = client.deploy("review-1", &session, json!({ "commitId": "c0ffee1" })).await.has_status(202).data();
     format!("/deployments/{}/logs?follow=true", deployment["deploymentId"].as_str().unwrap())
+}
+
+/// A member who takes all they can get: what happens to the others and the admin.
+#[tokio::test]
+async fn a_member_who_makes_tokens_in_a_loop_leaves_some_to_others_and_to_the_admin() {
+    const HALF: usize = 5_000;
+    let server = Server::start();
+    let (admin, ana, vic) = (server.admin(), server.as_user("ana").await, server.as_user("vic").await);
+    let (mut made, mut refused) = (1, None);
+    while refused.is_none() {
+        let together = (0..100).map(|_| vic.post("/tokens", json!({ "name": "one of many" })));
+        let answers = futures_util::future::join_all(together).await;
+        made += answers.iter().filter(|answer| answer.status == 201).count();
+        refused = answers.into_iter().find(|answer| answer.status != 201);
+        assert!(made <= HALF, "{made} were made");
+    }
+    let refused = refused.unwrap().refused(409, "token_limit_reached");
+    says(&refused, "one member has 5000 of the organization's 10000 already");
+    says(&refused, "GET /tokens?mine=true");
+    // The admin's, ana's and vic's first ones, and those of the loop.
+    assert_eq!(admin.get("/tokens?limit=1").await.ok().json()["pagination"]["total"], HALF + 2);
+    admin.post("/tokens", json!({ "name": "mine" })).await.created();
+    ana.post("/tokens", json!({ "name": "mine" })).await.created();
+    let session = ana.claim("review-1", json!({})).await.created().session();
+    ana.release("review-1", &session).await.ok();
+    let first = vic.get("/tokens?mine=true&limit=1").await.ok().data()[0]["tokenId"].as_str().unwrap().to_owned();
+    vic.delete(&format!("/tokens/{first}")).await.has_status(204);
+}
+
+#[tokio::test]
+async fn a_member_who_opens_streams_in_a_loop_leaves_some_to_others_and_to_the_admin() {
+    let settings = "workers = 1\n[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\nmax_connections = 100\n";
+    let server = Setup::default().settings(settings).start();
+    let (admin, ana, vic) = (server.admin(), server.as_user("ana").await, server.as_user("vic").await);
+    let mut open = Vec::new();
+    let refused = loop {
+        let stream = vic.request(Method::GET, &vic.path("/events/stream")).send().await.unwrap();
+        if stream.status() != 200 {
+            break stream;
+        }
+        open.push(stream);
+        assert!(open.len() <= 50, "half of the connections are one member's");
+    };
+    assert_eq!((refused.status().as_u16(), open.len()), (503, 50));
+    let problem: serde_json::Value = refused.json().await.unwrap();
+    assert_eq!(problem["code"], "overloaded");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("one member has 50 of the organization's 100 already"), "{detail}");
+    for client in [&admin, &ana] {
+        let stream = client.request(Method::GET, &client.path("/events/stream")).send().await.unwrap();
+        assert_eq!(stream.status(), 200);
+        let session = client.claim("review-1", json!({ "waitSeconds": 300 })).await.created().session();
+        client.release("review-1", &session).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn a_member_who_queues_in_a_loop_with_several_tokens_leaves_places_to_others_and_to_the_admin() {
+    const LENGTH: usize = 64;
+    let server = Server::start();
+    let admin = server.admin();
+    admin.put(&at("narrow"), json!({ "maxQueueLength": LENGTH, "labels": { "is": "narrow" } })).await.created();
+    admin.claim("narrow", json!({})).await.created();
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        tokens.push(server.as_user("ana").await);
+    }
+    let mut queued = Vec::new();
+    let refused = loop {
+        let answer = tokens[queued.len() % 3].claim("narrow", json!({ "queue": true })).await;
+        if answer.status != 202 {
+            break answer;
+        }
+        queued.push(answer.session());
+        assert!(queued.len() <= LENGTH / 2, "half of the queue is one member's");
+    };
+    let refused = refused.refused(503, "queue_full");
+    says(&refused, "one member has 32 of the organization's 64 already");
+    assert!(!refused.header("retry-after").is_empty());
+    server.as_user("ben").await.enqueue("narrow", json!({})).await;
+    admin.enqueue("narrow", json!({})).await;
+    tokens[0].release("narrow", &queued[0]).await.ok();
+    tokens[1].enqueue("narrow", json!({})).await;
 }

@@ -19,7 +19,7 @@ use super::permission::Permission;
 use super::revocations::Revocations;
 use super::token::{SignInLimits, Token};
 use super::token_text::{TextKind, TokenHash, TokenText};
-use crate::domain::{IdSeed, Identifier, Malformed, NoShare, Person, Role, Timestamp, TokenId, UserId};
+use crate::domain::{Holder, IdSeed, Identifier, Malformed, NoShare, Person, Role, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Committer, Ordered, Store, StoreError};
 
@@ -237,11 +237,7 @@ impl Accounts {
     }
 
     /// How many tokens are `wanted`, and how many of those are the `own` ones of somebody.
-    pub(super) fn count_tokens(
-        &self,
-        wanted: impl Fn(&Token) -> bool,
-        own: impl Fn(&Token) -> bool,
-    ) -> (usize, usize) {
+    pub(super) fn count_tokens(&self, wanted: impl Fn(&Token) -> bool, own: impl Fn(&Token) -> bool) -> (usize, usize) {
         let wanted = self.tokens.iter().filter(|token| wanted(token));
         wanted.fold((0, 0), |(all, owned), token| (all + 1, owned + usize::from(own(&token))))
     }
@@ -313,6 +309,11 @@ impl Caller {
     /// two of them.
     pub fn retry_scope(&self) -> IdSeed {
         if self.is_exchanged { self.person.id.0 } else { self.token.0 }
+    }
+
+    /// Whose share of places their requests take.
+    pub fn holder(&self) -> Holder {
+        Holder { member: self.person.id, is_admin: self.role == Role::Admin }
     }
 
     pub fn expires_at(&self) -> Option<Timestamp> {

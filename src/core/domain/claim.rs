@@ -6,8 +6,8 @@ use super::decision::GrantedWaiter;
 use super::queue::ASK_WITHIN_MILLIS;
 use super::{
     Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Event, EventType,
-    IdSeed, Initiator, KeptBy, Lease, Now, Origin, Person, Presence, Priority, Rejection, RequestRef, Session,
-    SessionId, Ticket, Turn, Waiter, deploy, queue,
+    IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority, Rejection, RequestRef,
+    Session, SessionId, Ticket, Turn, Waiter, deploy, queue,
 };
 
 /// What a caller asks for, by force or not. Becomes part of the session.
@@ -29,6 +29,8 @@ pub struct Claim {
     pub waits: Option<KeptBy>,
     /// Whether its client learns the id of its queued session whatever happens: see [`Waiter::known`].
     pub known: bool,
+    /// Whether the last places of a queue are for it, too.
+    pub is_admin: bool,
     pub via: Option<RequestRef>,
 }
 
@@ -65,8 +67,10 @@ impl Command for Claim {
         if self.waits.is_none() {
             return Ok(ClaimReply::Refused(decision.next.occupied()));
         }
-        if decision.next.queue.len() >= limit {
-            return Ok(ClaimReply::Refused(Rejection::QueueFull { limit }));
+        let queue = &decision.next.queue;
+        let share = MemberShare { total: limit, used: queue.len(), is_admin: self.is_admin };
+        if let Err(refused) = share.check(|| queue.of_member(self.request.user.id)) {
+            return Ok(ClaimReply::Refused(refused.into()));
         }
         let waiter = decision.enqueue(self.into_waiter(decision.now));
         if waiter.kept_by != KeptBy::Polling {

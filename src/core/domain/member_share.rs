@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::UserId;
+
 /// What an organization may have of one thing, divided between its members.
 ///
 /// A member may take one more while it has fewer than would still be free, as organizations do among each other
@@ -14,6 +16,13 @@ pub struct MemberShare {
     /// What it has.
     pub used: usize,
     /// Whether the member who asks for one more is an admin.
+    pub is_admin: bool,
+}
+
+/// The member who asks for a place of the organization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    pub member: UserId,
     pub is_admin: bool,
 }
 
@@ -61,7 +70,10 @@ impl fmt::Display for NoShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Own { own, total } => {
-                write!(f, "one member already has {own} of the organization's {total}, and the rest is kept for others")
+                write!(
+                    f,
+                    "one member has {own} of the organization's {total} already, and the rest is kept for the others"
+                )
             }
             Self::Kept { kept, total } => {
                 write!(f, "the last {kept} of the organization's {total} are kept for its admins")

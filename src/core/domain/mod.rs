@@ -72,7 +72,7 @@ pub use ids::{
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, MakeKnown, Seen, StopWaiting, Undelivered};
 pub use log_parts::{DroppedLog, LogPart};
-pub use member_share::{MemberShare, NoShare};
+pub use member_share::{Holder, MemberShare, NoShare};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
 pub use pool::{Availability, ClaimAny, HungUp, Pool, Unserved};
 pub use queue::{

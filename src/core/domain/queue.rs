@@ -7,7 +7,7 @@ use rpds::RedBlackTreeMapSync;
 
 use super::{
     Blueprint, Configuration, Decision, Ended, EndedHow, Event, EventType, Expiry, IdSeed, Malformed, Now, RequestRef,
-    Session, SessionId, Tick, Ticket, claim,
+    Session, SessionId, Tick, Ticket, UserId, claim,
 };
 
 /// A queued session that nobody has polled for this long expires, and so does a grant that nobody has noticed.
@@ -247,6 +247,8 @@ impl Departure {
 pub struct Queue {
     /// One lane per priority, without empty ones.
     lanes: RedBlackTreeMapSync<Reverse<Priority>, Lane>,
+    /// How many each member has. Those without any are not in it.
+    members: RedBlackTreeMapSync<UserId, usize>,
     length: usize,
     durable: usize,
 }
@@ -255,7 +257,7 @@ type Lane = RedBlackTreeMapSync<Ticket, Arc<Waiter>>;
 
 impl Queue {
     pub fn new() -> Self {
-        Self { lanes: RedBlackTreeMapSync::new_sync(), length: 0, durable: 0 }
+        Self { lanes: RedBlackTreeMapSync::new_sync(), members: RedBlackTreeMapSync::new_sync(), length: 0, durable: 0 }
     }
 
     pub fn len(&self) -> usize {
@@ -264,6 +266,11 @@ impl Queue {
 
     pub fn is_empty(&self) -> bool {
         self.length == 0
+    }
+
+    /// How many places the member has.
+    pub fn of_member(&self, member: UserId) -> usize {
+        self.members.get(&member).copied().unwrap_or(0)
     }
 
     /// Whether any place must survive a restart.
@@ -300,6 +307,8 @@ impl Queue {
         let mut lane = self.lanes.get(&turn.priority).cloned().unwrap_or_else(Lane::new_sync);
         self.length += 1;
         self.durable += usize::from(waiter.is_durable());
+        let member = waiter.session.user.id;
+        self.members.insert_mut(member, self.of_member(member) + 1);
         lane.insert_mut(turn.ticket, waiter);
         self.lanes.insert_mut(turn.priority, lane);
     }
@@ -311,6 +320,11 @@ impl Queue {
         lane.remove_mut(&ticket);
         self.length -= 1;
         self.durable -= usize::from(waiter.is_durable());
+        let member = waiter.session.user.id;
+        match self.of_member(member) {
+            0 | 1 => _ = self.members.remove_mut(&member),
+            more => self.members.insert_mut(member, more - 1),
+        }
         if lane.is_empty() {
             self.lanes.remove_mut(&priority);
         } else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ApprovalStatus, DeploymentId, Person, Role, Session, StageStatus};
+use super::{ApprovalStatus, DeploymentId, NoShare, Person, Role, Session, StageStatus};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
@@ -18,6 +18,9 @@ pub enum Rejection {
     NoneMatches,
     #[error("the queue is full")]
     QueueFull { limit: usize },
+    /// There is room, but not for this member.
+    #[error("too many claims of the member wait: {0}")]
+    QueueShare(NoShare),
     #[error("the environment's queue is not empty")]
     QueueNotEmpty { length: usize },
     #[error("the TTL is longer than the environment allows")]
@@ -62,6 +65,16 @@ pub enum Rejection {
     SelfApproval,
     #[error("the configuration has changed since it was read")]
     ConfigurationChanged { revision: u64 },
+}
+
+impl From<NoShare> for Rejection {
+    /// Of a place in a queue.
+    fn from(refused: NoShare) -> Self {
+        match refused {
+            NoShare::Full { total } => Self::QueueFull { limit: total },
+            NoShare::Own { .. } | NoShare::Kept { .. } => Self::QueueShare(refused),
+        }
+    }
 }
 
 impl Rejection {

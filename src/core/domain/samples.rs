@@ -31,7 +31,15 @@ pub fn labels(pairs: &[(&str, &str)]) -> Labels {
 
 /// A plain claim that does not wait; its seed and its ticket have this number.
 pub fn claim(number: u64) -> Claim {
-    Claim { request: request(1), seed: seed(number), ticket: Ticket(number), waits: None, known: true, via: None }
+    Claim {
+        request: request(1),
+        seed: seed(number),
+        ticket: Ticket(number),
+        waits: None,
+        known: true,
+        is_admin: false,
+        via: None,
+    }
 }
 
 pub fn request(who: u8) -> ClaimRequest {

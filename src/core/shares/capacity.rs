@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::domain::NoShare;
+
 /// A number of places, and how much of it one organization may have.
 ///
 /// An organization may take one more place while it has fewer than `weight` times as many as would still be free (the
@@ -27,6 +29,8 @@ pub enum Refused {
     Share { own: usize },
     /// All are taken.
     Full { total: usize },
+    /// The organization may have more, but not this member of it.
+    Member(NoShare),
 }
 
 impl Capacity {
@@ -62,6 +66,11 @@ impl Capacity {
         }
     }
 
+    /// The most that one organization can have while the others have so many.
+    pub fn most_beside(self, others: usize) -> usize {
+        Self { total: self.total.saturating_sub(others), ..self }.most()
+    }
+
     /// The most that one organization can have, if the others have none.
     pub fn most(self) -> usize {
         let Some(weight) = self.weight else { return self.total };
@@ -78,6 +87,7 @@ impl fmt::Display for Refused {
                 write!(f, "your organization already has its share, {own}, and the rest is kept for others")
             }
             Self::Full { total } => write!(f, "all {total} of this server are in use"),
+            Self::Member(refused) => refused.fmt(f),
         }
     }
 }

@@ -17,7 +17,7 @@ mod turns;
 pub use capacity::{Capacity, Refused};
 pub use level::{level, may_grow};
 pub use limited::{LimitReached, Limited, LimitedPlace};
-pub use meter::ShareMeter;
+pub use meter::{OTHERS, ShareMeter};
 pub use pace::{Paces, time_of_this_thread};
 pub use places::{Place, Places};
 pub use threads::{LAST, at_usual_priority, read, read_later, read_output, stand_back};

@@ -1,5 +1,6 @@
 //! Places to be acquired, awaited if need be, and given back by dropping them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tokio::sync::oneshot;
 use super::capacity::{Capacity, Refused};
 use super::meter::ShareMeter;
 use super::turns::Turns;
-use crate::domain::Identifier;
+use crate::domain::{Holder, Identifier, MemberShare, NoShare, UserId};
 
 /// Those who left their place to another organization, and hold on to something (a thread) until they get one again.
 const PAUSED_MAX: usize = 32;
@@ -25,6 +26,9 @@ struct Shared {
 
 struct State {
     turns: Turns<Waiter>,
+    /// The places of each member, and how many of their requests wait for one. Those without any are in neither.
+    held: MemberCounts,
+    waiting: MemberCounts,
     next_waiter: u64,
     paused: usize,
 }
@@ -32,6 +36,7 @@ struct State {
 /// The number of a waiter, and how it is told.
 struct Waiter {
     number: u64,
+    member: Option<UserId>,
     place: oneshot::Sender<Place>,
 }
 
@@ -39,6 +44,7 @@ struct Waiter {
 pub struct Place {
     shared: Arc<Shared>,
     organization: Identifier,
+    member: Option<UserId>,
     /// It has been left to another organization.
     is_given_back: bool,
 }
@@ -55,7 +61,8 @@ pub enum Pause {
 impl Places {
     /// `places` at a time; those who wait are in a queue of their own capacity.
     pub fn new(resource: &'static str, places: Capacity, queue: Capacity) -> Self {
-        let state = State { turns: Turns::new(places, queue), next_waiter: 0, paused: 0 };
+        let (held, waiting) = (MemberCounts::default(), MemberCounts::default());
+        let state = State { turns: Turns::new(places, queue), held, waiting, next_waiter: 0, paused: 0 };
         Self(Arc::new(Shared { meter: ShareMeter::new(resource, places), state: Mutex::new(state) }))
     }
 
@@ -66,17 +73,27 @@ impl Places {
 
     /// A place at once, or a refusal.
     pub fn try_acquire(&self, organization: &Identifier) -> Result<Place, Refused> {
-        let taken = self.0.state.lock().take(&self.0.meter, organization);
+        self.try_acquire_for(organization, None)
+    }
+
+    /// The same for a member, who has a share of what the organization may have.
+    pub fn try_acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Place, Refused> {
+        let taken = self.0.state.lock().take(&self.0.meter, organization, holder);
         match taken {
-            Ok(()) => Ok(self.0.place(organization)),
+            Ok(()) => Ok(self.0.place(organization, holder.map(|holder| holder.member))),
             Err(refused) => Err(self.0.refuse(organization, refused)),
         }
     }
 
     /// Waits for a place; refused at once if too many wait already. If the future is dropped, nothing is left of it.
     pub async fn acquire(&self, organization: &Identifier) -> Result<Place, Refused> {
+        self.acquire_for(organization, None).await
+    }
+
+    /// The same for a member, who has a share of the organization's queue.
+    pub async fn acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Place, Refused> {
         let (place, granted) = oneshot::channel();
-        let waits = self.0.state.lock().wait(organization, place);
+        let waits = self.0.state.lock().wait(organization, holder, place);
         let number = waits.map_err(|refused| self.0.refuse(organization, refused))?;
         let mut waiting = Waiting { shared: &self.0, organization, number: Some(number), granted };
         self.0.grant();
@@ -104,33 +121,52 @@ impl fmt::Debug for Places {
 }
 
 impl State {
-    fn wait(&mut self, organization: &Identifier, place: oneshot::Sender<Place>) -> Result<u64, Refused> {
+    fn wait(
+        &mut self,
+        organization: &Identifier,
+        holder: Option<Holder>,
+        place: oneshot::Sender<Place>,
+    ) -> Result<u64, Refused> {
+        self.waiting.check(holder, self.turns.queue_of(organization))?;
         self.next_waiter += 1;
-        let number = self.next_waiter;
-        self.turns.wait(organization, Waiter { number, place }).map(|()| number)
+        let (number, member) = (self.next_waiter, holder.map(|holder| holder.member));
+        self.turns.wait(organization, Waiter { number, member, place })?;
+        self.waiting.add(member);
+        Ok(number)
     }
 
-    fn take(&mut self, meter: &ShareMeter, organization: &Identifier) -> Result<(), Refused> {
+    fn take(&mut self, meter: &ShareMeter, organization: &Identifier, holder: Option<Holder>) -> Result<(), Refused> {
+        self.held.check(holder, self.turns.share_of(organization))?;
         self.turns.take(organization)?;
+        self.held.add(holder.map(|holder| holder.member));
         meter.used(organization, self.turns.used_by(organization));
         Ok(())
     }
 
     fn next(&mut self, meter: &ShareMeter) -> Option<(Identifier, Waiter)> {
         let (organization, waiter) = self.turns.next_turn()?;
+        self.waiting.remove(waiter.member);
+        self.held.add(waiter.member);
         meter.used(&organization, self.turns.used_by(&organization));
         Some((organization, waiter))
     }
 
-    fn done(&mut self, meter: &ShareMeter, organization: &Identifier) {
+    fn done(&mut self, meter: &ShareMeter, organization: &Identifier, member: Option<UserId>) {
         self.turns.done(organization);
+        self.held.remove(member);
         meter.used(organization, self.turns.used_by(organization));
+    }
+
+    fn withdraw(&mut self, organization: &Identifier, number: u64) {
+        if let Some(waiter) = self.turns.withdraw(organization, |waiter| waiter.number == number) {
+            self.waiting.remove(waiter.member);
+        }
     }
 }
 
 impl Shared {
-    fn place(self: &Arc<Self>, organization: &Identifier) -> Place {
-        Place { shared: self.clone(), organization: organization.clone(), is_given_back: false }
+    fn place(self: &Arc<Self>, organization: &Identifier, member: Option<UserId>) -> Place {
+        Place { shared: self.clone(), organization: organization.clone(), member, is_given_back: false }
     }
 
     /// Gives the free places to those whose turn it is.
@@ -138,7 +174,7 @@ impl Shared {
         loop {
             let Some((organization, waiter)) = self.state.lock().next(&self.meter) else { return };
             // Without the lock: if the waiter is gone, its place is dropped, which gives it to the next one.
-            waiter.place.send(self.place(&organization)).ok();
+            waiter.place.send(self.place(&organization, waiter.member)).ok();
         }
     }
 
@@ -159,8 +195,10 @@ impl Place {
                 return Pause::NotNeeded;
             }
             state.paused += 1;
+            state.held.remove(self.member);
+            state.waiting.add(self.member);
             // A paused waiter is never withdrawn, so it needs no number.
-            state.turns.give_way(&self.organization, Waiter { number: 0, place });
+            state.turns.give_way(&self.organization, Waiter { number: 0, member: self.member, place });
         }
         self.is_given_back = true;
         self.shared.grant();
@@ -178,8 +216,38 @@ impl Drop for Place {
         if self.is_given_back {
             return;
         }
-        self.shared.state.lock().done(&self.shared.meter, &self.organization);
+        self.shared.state.lock().done(&self.shared.meter, &self.organization, self.member);
         self.shared.grant();
+    }
+}
+
+/// How many each member has; ids of members are unique among all organizations.
+#[derive(Default)]
+struct MemberCounts(HashMap<UserId, usize>);
+
+impl MemberCounts {
+    /// `share`: what the organization may have, and has. That it has all is for others to say, who know why.
+    fn check(&self, holder: Option<Holder>, (total, used): (usize, usize)) -> Result<(), Refused> {
+        let Some(Holder { member, is_admin }) = holder else { return Ok(()) };
+        let own = || self.0.get(&member).copied().unwrap_or(0);
+        match (MemberShare { total, used, is_admin }.check(own)) {
+            Ok(()) | Err(NoShare::Full { .. }) => Ok(()),
+            Err(refused) => Err(Refused::Member(refused)),
+        }
+    }
+
+    fn add(&mut self, member: Option<UserId>) {
+        if let Some(member) = member {
+            *self.0.entry(member).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, member: Option<UserId>) {
+        let Some(member) = member else { return };
+        match self.0.get_mut(&member) {
+            Some(own) if *own > 1 => *own -= 1,
+            Some(_) | None => _ = self.0.remove(&member),
+        }
     }
 }
 
@@ -195,7 +263,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.shared.state.lock().turns.withdraw(self.organization, |waiter| waiter.number == number);
+            self.shared.state.lock().withdraw(self.organization, number);
         }
     }
 }
@@ -209,6 +277,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::IdSeed;
 
     fn organization(name: &str) -> Identifier {
         Identifier::parse(name).unwrap()
@@ -216,6 +285,57 @@ mod tests {
 
     fn places(total: usize, queue: usize) -> Places {
         Places::new("test", Capacity::turns(total), Capacity::turns(queue))
+    }
+
+    #[test]
+    fn one_member_has_half_of_what_the_organization_may_have_and_an_admin_finds_one_to_the_last() {
+        let (acme, beta) = (organization("acme"), organization("beta"));
+        let member = |number: u8, is_admin| Some(Holder { member: UserId(IdSeed([number; 12])), is_admin });
+        for (organizations, all) in [(1, 1_000), (2, 500)] {
+            let places = Places::without_queue("test", Capacity::seats(1_000).among(organizations));
+            let mut held = Vec::new();
+            let mut take = |organization, holder| {
+                let refused = loop {
+                    match places.try_acquire_for(organization, holder) {
+                        Ok(place) => held.push(place),
+                        Err(refused) => break refused,
+                    }
+                };
+                (held.len(), refused)
+            };
+            let own = NoShare::Own { own: all / 2, total: all };
+            assert_eq!(take(&acme, member(1, false)), (all / 2, Refused::Member(own)));
+            assert!(take(&acme, member(2, false)).0 > all / 2, "another member finds places");
+            for number in 3..100 {
+                take(&acme, member(number, false));
+            }
+            let (before, refused) = take(&acme, member(100, false));
+            assert_eq!(refused, Refused::Member(NoShare::Kept { kept: all / 16, total: all }));
+            assert!(take(&acme, member(101, true)).0 > before, "some are kept for admins");
+            assert!(places.try_acquire_for(&beta, member(102, false)).is_ok(), "of another organization");
+            held.clear();
+            assert!(places.0.state.lock().held.0.is_empty(), "whoever has none leaves no trace");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_member_has_half_of_the_queue_and_gives_it_back() {
+        let acme = organization("acme");
+        let places = Places::new("test", Capacity::turns(1).among(1), Capacity::turns(100).among(1));
+        let busy = Some(Holder { member: UserId(IdSeed([1; 12])), is_admin: false });
+        let other = Some(Holder { member: UserId(IdSeed([2; 12])), is_admin: false });
+        let first = places.acquire_for(&acme, busy).await.unwrap();
+        let mut crowd: Vec<_> = (0..50).map(|_| Box::pin(places.acquire_for(&acme, busy))).collect();
+        assert!(crowd.iter_mut().all(|waiter| waiter.as_mut().now_or_never().is_none()));
+        let refused = places.acquire_for(&acme, busy).await.err();
+        assert_eq!(refused, Some(Refused::Member(NoShare::Own { own: 50, total: 100 })));
+        let mut waits = Box::pin(places.acquire_for(&acme, other));
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(crowd);
+        drop(first);
+        drop(waits.await.unwrap());
+        let state = places.0.state.lock();
+        assert!(state.held.0.is_empty() && state.waiting.0.is_empty(), "whoever has none leaves no trace");
     }
 
     #[tokio::test]

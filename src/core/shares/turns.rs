@@ -68,6 +68,18 @@ impl<T> Turns<T> {
         Some((organization, waiter))
     }
 
+    /// What the organization may have now, and has: for the share of one of its members.
+    pub fn share_of(&self, organization: &Identifier) -> (usize, usize) {
+        let own = self.used_by(organization);
+        (self.places.most_beside(self.used - own), own)
+    }
+
+    /// The same of the places in the queue.
+    pub fn queue_of(&self, organization: &Identifier) -> (usize, usize) {
+        let own = self.organizations.get(organization).map_or(0, |standing| standing.waiting.len());
+        (self.queue.most_beside(self.waiting - own), own)
+    }
+
     /// Takes a place at once, for those who do not wait.
     pub fn take(&mut self, organization: &Identifier) -> Result<(), Refused> {
         self.places.check(self.used_by(organization), self.used)?;

@@ -118,7 +118,7 @@ impl Access {
     where
         Problem: From<E>,
     {
-        let list = self.node.scans.read(&self.caller.organization, read).await?;
+        let list = self.node.scans.read(&self.caller.organization, Some(self.caller.holder()), read).await?;
         self.check_again()?;
         Ok(list)
     }
@@ -126,7 +126,7 @@ impl Access {
     /// A place for a request that waits or streams, since it holds its connection: the connections are shared too.
     pub fn hold_connection(&self) -> Result<Option<Place>, Problem> {
         let Some(places) = self.node.held_connections.get() else { return Ok(None) };
-        let held = places.try_acquire(&self.caller.organization).map_err(|refused| {
+        let held = places.try_acquire_for(&self.caller.organization, Some(self.caller.holder())).map_err(|refused| {
             Problem::overloaded(&format!("too many requests wait on their connections: {refused}; ask without waiting"))
         });
         held.map(Some)
@@ -140,7 +140,7 @@ impl Access {
 
     /// The environments, acting in the caller's name.
     pub fn environments(&self) -> Environments {
-        self.realm.environments.by(self.initiator())
+        self.realm.environments.by(self.initiator()).as_role(self.caller.role)
     }
 
     pub fn may(&self, permission: Permission) -> bool {

@@ -10,7 +10,7 @@ use actix_web::web::{Bytes, BytesMut};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
-use crate::domain::Identifier;
+use crate::domain::{Holder, Identifier};
 use crate::events::{EventId, Events, Filter, RecordedEvent, Span};
 use crate::http::answer;
 use crate::http::dto::EventView;
@@ -103,9 +103,9 @@ impl EventHubs {
         Arc::new(Self { events, timing, open: Mutex::default(), places, subscribers })
     }
 
-    /// Refused if the organization or the server has too many subscriptions.
-    pub fn subscribe(self: &Arc<Self>, organization: &Identifier) -> Result<Subscription, Refused> {
-        let place = self.places.try_acquire(organization)?;
+    /// Refused if the member, the organization or the server has too many subscriptions.
+    pub fn subscribe(self: &Arc<Self>, organization: &Identifier, holder: Holder) -> Result<Subscription, Refused> {
+        let place = self.places.try_acquire_for(organization, Some(holder))?;
         let mut hubs = self.open.lock();
         let open = hubs.entry(organization.clone()).or_insert_with(|| {
             let hub = Arc::new(Hub::new(organization.clone()));

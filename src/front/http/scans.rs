@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::problem::Problem;
-use crate::domain::Identifier;
+use crate::domain::{Holder, Identifier};
 use crate::shares::{self, Capacity, Paces, Place, Places, time_of_this_thread};
 use crate::store;
 
@@ -45,19 +45,20 @@ impl Scans {
         Self { places, what, paces }
     }
 
-    /// Runs a long read of the store for an organization, on a thread that may block, and that stands back behind the
+    /// Runs a long read of the store for an organization, asked for by `holder` if that is a member of it, on a thread that may block, and that stands back behind the
     /// others if the organization has read much lately. The place is held until the read has really ended, even if the
     /// caller has gone; then it ends after its current piece. After too much it is held for a rest, so that the requests of
     /// other organizations find most of the processors.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
         &self,
         organization: &Identifier,
+        holder: Option<Holder>,
         read: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<T, Problem>
     where
         Problem: From<E>,
     {
-        let place = self.places.acquire(organization).await;
+        let place = self.places.acquire_for(organization, holder).await;
         let place = place
             .map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
         let stands_back = self.paces.is_busy(organization);
@@ -165,9 +166,9 @@ mod tests {
         let (end, ended) = mpsc::channel::<()>();
         let long = {
             let (scans, busy) = (scans.clone(), busy.clone());
-            actix_web::rt::spawn(
-                async move { scans.read(&busy, move || Ok::<_, StoreError>(ended.recv())).await.map(drop) },
-            )
+            actix_web::rt::spawn(async move {
+                scans.read(&busy, None, move || Ok::<_, StoreError>(ended.recv())).await.map(drop)
+            })
         };
         while scans.places.used() == 0 {
             tokio::task::yield_now().await;
@@ -175,13 +176,13 @@ mod tests {
         let crowd: Vec<_> = (0..100)
             .map(|_| {
                 let (scans, busy) = (scans.clone(), busy.clone());
-                actix_web::rt::spawn(async move { scans.read(&busy, || Ok::<_, StoreError>(())).await })
+                actix_web::rt::spawn(async move { scans.read(&busy, None, || Ok::<_, StoreError>(())).await })
             })
             .collect();
         while scans.places.waiting() < 100 {
             tokio::task::yield_now().await;
         }
-        scans.read(&organization("quiet"), || Ok::<_, StoreError>(())).await.unwrap();
+        scans.read(&organization("quiet"), None, || Ok::<_, StoreError>(())).await.unwrap();
         assert_eq!(scans.places.waiting(), 100, "it did not wait for the others");
         end.send(()).unwrap();
         long.await.unwrap().unwrap();
@@ -211,7 +212,7 @@ mod tests {
                     tell.send("long").unwrap();
                     Ok::<_, StoreError>(seen)
                 };
-                scans.read(&organization("long"), read).await
+                scans.read(&organization("long"), None, read).await
             })
         };
         let begun = web::block(move || (progress.recv().unwrap(), progress)).await.unwrap();
@@ -221,7 +222,7 @@ mod tests {
                 tell.send("short").unwrap();
                 Ok::<_, StoreError>(())
             };
-            actix_web::rt::spawn(async move { scans.read(&organization("short"), read).await })
+            actix_web::rt::spawn(async move { scans.read(&organization("short"), None, read).await })
         };
         while scans.places.waiting() == 0 {
             tokio::task::yield_now().await;
@@ -250,14 +251,14 @@ mod tests {
                 Ok(())
             })
         };
-        let abandoned = scans.read(&acme, read);
+        let abandoned = scans.read(&acme, None, read);
         tokio::select! {
             _ = abandoned => panic!("it waits to go on"),
             told = told => told.unwrap(),
         }
         assert_eq!(scans.places.used(), 1, "its thread is still reading");
         go_on.send(()).unwrap();
-        scans.read(&acme, || Ok::<_, StoreError>(())).await.unwrap();
+        scans.read(&acme, None, || Ok::<_, StoreError>(())).await.unwrap();
         assert_eq!(seen.load(Ordering::SeqCst), 512, "of 1200");
     }
 
@@ -277,7 +278,7 @@ mod tests {
             }
             Ok::<_, StoreError>(())
         };
-        scans.read(&acme, reads_for_a_moment).await.unwrap();
+        scans.read(&acme, None, reads_for_a_moment).await.unwrap();
         assert_eq!(scans.places.used(), 1);
         assert!(scans.paces.is_busy(&acme), "it has rested by another clock");
         drop(end);
@@ -293,7 +294,7 @@ mod tests {
             what: "lists",
             paces: Arc::new(Paces::among(1)),
         };
-        let problem = scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap_err();
+        let problem = scans.read(&organization("acme"), None, || Ok::<_, StoreError>(())).await.unwrap_err();
         assert_eq!(problem.code(), Code::Overloaded);
         assert!(problem.to_string().contains("all 0 of this server are in use"), "{problem}");
     }

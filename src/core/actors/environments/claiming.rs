@@ -14,7 +14,8 @@ use crate::actors::services::waiters::{KeptPlace, QueueRef};
 use crate::actors::services::waiting_places::WaitingPlace;
 use crate::actors::time_limit;
 use crate::domain::{
-    Claim, ClaimAny, ClaimRequest, EnvironmentKey, KeptBy, Labels, PipelineKey, PlaceKey, Seen, SessionId, Ticket,
+    Claim, ClaimAny, ClaimRequest, EnvironmentKey, Holder, KeptBy, Labels, PipelineKey, PlaceKey, Seen, SessionId,
+    Ticket,
 };
 use crate::entropy;
 
@@ -149,7 +150,9 @@ impl Environments {
 
     /// A place in the name of the caller.
     fn place(&self, queue: QueueRef<'_>) -> Result<WaitingPlace, Failure> {
-        self.services().waiters.place(queue, self.by.as_ref().and_then(|initiator| initiator.via.as_ref()))
+        let by = self.by.as_ref();
+        let holder = by.map(|initiator| Holder { member: initiator.person.id, is_admin: self.is_admin });
+        self.services().waiters.place(queue, holder, by.and_then(|initiator| initiator.via.as_ref()))
     }
 
     fn new_claim(&self, request: ClaimRequest, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) -> Claim {
@@ -166,7 +169,7 @@ impl Environments {
         let known = patience.wait.is_zero() || keyed.is_some();
         let ticket = self.services().waiters.next_ticket();
         let via = self.by.as_ref().and_then(|initiator| initiator.via.clone());
-        Claim { request, seed: entropy::id_seed(), ticket, waits, known, via }
+        Claim { request, seed: entropy::id_seed(), ticket, waits, known, is_admin: self.is_admin, via }
     }
 
     fn call<'a>(

@@ -36,6 +36,8 @@ pub struct Environments {
     directory: Arc<Directory>,
     /// The caller in whose name it asks.
     by: Option<Initiator>,
+    /// Whether that is an admin, for whom the last places of queues are kept.
+    is_admin: bool,
 }
 
 impl Environments {
@@ -50,7 +52,7 @@ impl Environments {
         let directory = Directory::new(|directory| Services::new(store, clock, boot, definitions, options, directory));
         restart::find_waiters(&directory.services, &directory.pools)?;
         restart::find_deadlines(&directory.services)?;
-        Ok(Self { directory, by: None })
+        Ok(Self { directory, by: None, is_admin: false })
     }
 
     /// Sets who runs stages. Nothing runs before; [`Self::recover`] finds what was decided until then.
@@ -71,7 +73,12 @@ impl Environments {
 
     /// The same environments, asked in the name of a caller, to whom the audit attributes the outcome.
     pub fn by(&self, initiator: Initiator) -> Self {
-        Self { directory: self.directory.clone(), by: Some(initiator) }
+        Self { directory: self.directory.clone(), by: Some(initiator), is_admin: false }
+    }
+
+    /// The same for a caller of this role.
+    pub fn as_role(self, role: Role) -> Self {
+        Self { is_admin: role == Role::Admin, ..self }
     }
 
     /// Executes a command on an environment that must exist. Claims go through [`Self::claim`] and [`Self::force_claim`].

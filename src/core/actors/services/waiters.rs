@@ -10,7 +10,9 @@ use super::clients::HeldClient;
 use super::waiting_places::{WaitingPlace, WaitingPlaces};
 use crate::actors::failure::Failure;
 use crate::actors::ports::TicketLane;
-use crate::domain::{EnvironmentKey, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef, Tick, Ticket, Waiter};
+use crate::domain::{
+    EnvironmentKey, Holder, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef, Tick, Ticket, Waiter,
+};
 use crate::shares::Capacity;
 
 pub struct WaiterRegistry {
@@ -101,8 +103,13 @@ impl WaiterRegistry {
     }
 
     /// A place for a claim that may have to wait.
-    pub fn place(&self, queue: QueueRef<'_>, via: Option<&RequestRef>) -> Result<WaitingPlace, Failure> {
-        self.places.take(queue.organization(), via)
+    pub fn place(
+        &self,
+        queue: QueueRef<'_>,
+        holder: Option<Holder>,
+        via: Option<&RequestRef>,
+    ) -> Result<WaitingPlace, Failure> {
+        self.places.take(queue.organization(), holder, via)
     }
 
     /// Takes over a waiter of the last run.
@@ -116,7 +123,9 @@ impl WaiterRegistry {
             }
             KeptBy::Polling => {
                 self.start_polling(waiter.ticket, self.started);
-                self.keep(waiter.ticket, self.place(queue.borrowed(), waiter.via.as_ref()).ok());
+                // It had its place before, whatever its role was.
+                let holder = Holder { member: waiter.session.user.id, is_admin: true };
+                self.keep(waiter.ticket, self.place(queue.borrowed(), Some(holder), waiter.via.as_ref()).ok());
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The places of claims that wait, on a connection or in a queue: with a share for each organization, and a limit for each
-//! token.
+//! The places of claims that wait, on a connection or in a queue: with a share for each organization and each of its
+//! members, and a limit for each token.
 
 use crate::actors::failure::Failure;
-use crate::domain::{Identifier, RequestRef, TokenId};
+use crate::domain::{Holder, Identifier, RequestRef, TokenId};
 use crate::shares::{Capacity, LimitReached, Limited, LimitedPlace, Place, Places};
 
 pub struct WaitingPlaces {
@@ -23,11 +23,16 @@ impl WaitingPlaces {
         Self { among_all: Places::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
     }
 
-    /// Refused if the token, the organization or the server has too many already.
-    pub fn take(&self, organization: &Identifier, via: Option<&RequestRef>) -> Result<WaitingPlace, Failure> {
+    /// Refused if the token, the member, the organization or the server has too many already.
+    pub fn take(
+        &self,
+        organization: &Identifier,
+        holder: Option<Holder>,
+        via: Option<&RequestRef>,
+    ) -> Result<WaitingPlace, Failure> {
         let of_token = via.map(|via| self.of_tokens.try_acquire(via.token)).transpose();
         let of_token = of_token.map_err(|LimitReached { most }| Failure::TokenCrowded { most })?;
-        let among_all = self.among_all.try_acquire(organization).map_err(Failure::Crowded)?;
+        let among_all = self.among_all.try_acquire_for(organization, holder).map_err(Failure::Crowded)?;
         Ok(WaitingPlace { _among_all: among_all, _of_token: of_token })
     }
 

@@ -10,7 +10,7 @@ pub use rules::{ClaimAny, HungUp, Unserved};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Configuration, Identifier, Labels, Origin, Presence, SessionId, Ticket, Timestamp, Turn, Waiter};
+use super::{Configuration, Identifier, Labels, Origin, Presence, SessionId, Ticket, Timestamp, Turn, UserId, Waiter};
 
 /// Waiters per pipeline for any environment.
 pub const POOL_LENGTH_MAX: usize = 10_000;
@@ -20,6 +20,8 @@ pub struct Pool {
     /// By the labels they want, then in order: an environment looks at the first of each set of labels that it has.
     waiting: BTreeMap<Arc<Labels>, BTreeMap<Turn, Arc<Waiter>>>,
     turns: HashMap<Ticket, (Turn, Arc<Labels>)>,
+    /// How many each member has. Those without any are not in it.
+    members: HashMap<UserId, usize>,
     /// Waiters that are answered as soon as no environment is on offer for them: see [`Pool::unserved`].
     undecided: BTreeSet<Ticket>,
     environments: HashMap<Identifier, Known>,
@@ -92,7 +94,9 @@ impl Pool {
     /// Adds a waiter, or puts back one that could not be granted the lock: it has its old place.
     pub fn put_back(&mut self, waiter: Arc<Waiter>, labels: Arc<Labels>) {
         let turn = waiter.turn();
-        self.turns.insert(waiter.ticket, (turn, labels.clone()));
+        if self.turns.insert(waiter.ticket, (turn, labels.clone())).is_none() {
+            *self.members.entry(waiter.session.user.id).or_default() += 1;
+        }
         self.waiting.entry(labels).or_default().insert(turn, waiter);
     }
 
@@ -104,7 +108,19 @@ impl Pool {
         if line.is_empty() {
             self.waiting.remove(&labels);
         }
+        if let Some(waiter) = &waiter {
+            let member = waiter.session.user.id;
+            match self.of_member(member) {
+                0 | 1 => _ = self.members.remove(&member),
+                more => _ = self.members.insert(member, more - 1),
+            }
+        }
         waiter
+    }
+
+    /// How many places the member has.
+    pub fn of_member(&self, member: UserId) -> usize {
+        self.members.get(&member).copied().unwrap_or(0)
     }
 
     /// The client of a waiter is told the id of its session. Returns the waiter, if that was unknown to it before.

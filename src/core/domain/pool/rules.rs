@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{POOL_LENGTH_MAX, Pool};
 use crate::domain::{
-    AfterHangUp, Claim, Connection, Departure, Ended, EndedHow, Expiry, KeptBy, Labels, Now, Person, Presence,
-    Rejection, SessionId, Ticket, Waiter, queue,
+    AfterHangUp, Claim, Connection, Departure, Ended, EndedHow, Expiry, KeptBy, Labels, MemberShare, Now, Person,
+    Presence, Rejection, SessionId, Ticket, Waiter, queue,
 };
 
 /// A claim of any environment with these labels.
@@ -48,9 +48,8 @@ impl Pool {
         if self.all_disabled(&labels) {
             return Err(Rejection::EnvironmentDisabled { reason: None });
         }
-        if self.len() >= POOL_LENGTH_MAX {
-            return Err(Rejection::QueueFull { limit: POOL_LENGTH_MAX });
-        }
+        let share = MemberShare { total: POOL_LENGTH_MAX, used: self.len(), is_admin: claim.is_admin };
+        share.check(|| self.of_member(claim.request.user.id))?;
         let waits = claim.waits.is_some();
         let waiter = Arc::new(claim.into_waiter(now));
         self.put_back(waiter.clone(), labels);
@@ -139,15 +138,37 @@ mod tests {
     }
 
     #[test]
-    fn a_full_pool_takes_nobody_in() {
+    fn one_member_fills_half_of_a_pool_and_admins_find_a_place_to_the_last() {
         let mut pool = pool();
-        for number in 0..POOL_LENGTH_MAX as u64 {
-            pool.join(queued(number), at(0)).unwrap();
-        }
-        assert_eq!(
-            pool.join(queued(POOL_LENGTH_MAX as u64), at(0)),
-            Err(Rejection::QueueFull { limit: POOL_LENGTH_MAX })
-        );
+        let by = |who: u8, number: u64, is_admin: bool| {
+            let claim = queued(number).claim;
+            any(Claim { request: ClaimRequest { user: person(who), ..claim.request }, is_admin, ..claim })
+        };
+        let mut fill = |who: u8, is_admin: bool| {
+            let mut number = u64::from(who) << 32;
+            loop {
+                number += 1;
+                if let Err(refused) = pool.join(by(who, number, is_admin), at(0)) {
+                    return (number - (u64::from(who) << 32) - 1, refused);
+                }
+            }
+        };
+        let (total, half) = (POOL_LENGTH_MAX, POOL_LENGTH_MAX / 2);
+        assert_eq!(fill(1, false), (half as u64, Rejection::QueueShare(NoShare::Own { own: half, total })));
+        assert_eq!(fill(2, false).0, half as u64 / 2);
+        let mut who = 3;
+        let kept = loop {
+            match fill(who, false) {
+                (0, refused) => break refused,
+                (1.., _) => who += 1,
+            }
+        };
+        assert_eq!(kept, Rejection::QueueShare(NoShare::Kept { kept: 625, total }));
+        assert!(fill(who, true).0 > 100);
+        assert!(pool.len() < total);
+        let all: Vec<_> = pool.iter().map(|waiter| waiter.ticket).collect();
+        all.into_iter().for_each(|ticket| _ = pool.leave(ticket));
+        assert!(pool.members.is_empty(), "whoever has none leaves no trace");
     }
 
     #[test]

@@ -327,6 +327,7 @@ impl World {
             }
             Ok(ClaimReply::Waiting) => assert!(waiting),
             Ok(ClaimReply::Refused(Rejection::QueueFull { .. })) => assert!(waits && before.queue.len() >= limit),
+            Ok(ClaimReply::Refused(Rejection::QueueShare(_))) => assert!(waits && before.queue.len() >= limit / 2),
             Ok(ClaimReply::Refused(_)) => assert!(!waits && !self.environment.is_vacant()),
             Err(_) => assert!(!waiting),
         }

@@ -207,6 +207,7 @@ impl World {
             ticket: plan.ticket,
             waits,
             known: plan.wait_millis == 0,
+            is_admin: false,
             via: None,
         }
     }

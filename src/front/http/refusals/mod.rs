@@ -206,6 +206,14 @@ impl From<Rejection> for Problem {
                 let detail = format!("the queue has reached its limit of {limit}; try again after `Retry-After`");
                 Problem::new(Code::QueueFull, detail).with("queueLength", limit).retry_after(LOCKED_RETRY_SECONDS)
             }
+            Rejection::QueueShare(refused) => Problem::new(
+                Code::QueueFull,
+                format!(
+                    "there are too many claims in the queue: {refused}; end queued sessions that are not needed any more, \
+                     claim without `waitSeconds` and `queue`, or try again after `Retry-After`"
+                ),
+            )
+            .retry_after(LOCKED_RETRY_SECONDS),
             Rejection::QueueNotEmpty { length } => Problem::new(
                 Code::EnvironmentInUse,
                 format!("{length} sessions are queued for the environment; delete it when the queue is empty"),

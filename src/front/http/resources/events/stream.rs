@@ -54,7 +54,7 @@ pub async fn stream(call: Call) -> Answered {
     let seen = last_event_id(call.request.headers()).or(asked);
     let hubs = &access.realm.event_hubs;
     let subscription = hubs
-        .subscribe(&access.caller.organization)
+        .subscribe(&access.caller.organization, access.caller.holder())
         .map_err(|refused| Problem::overloaded(&format!("too many event streams are open: {refused}; close some")))?;
     let held = access.hold_connection()?;
     let start = StreamStart::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;

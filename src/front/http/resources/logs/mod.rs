@@ -78,7 +78,8 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     if call.request.method() == Method::HEAD {
         return Ok(bare(response));
     }
-    let place = access.node.log_followers.try_acquire(&access.caller.organization).map_err(|refused| {
+    let holder = Some(access.caller.holder());
+    let place = access.node.log_followers.try_acquire_for(&access.caller.organization, holder).map_err(|refused| {
         Problem::overloaded(&format!(
             "too many clients follow a log: {refused}; close some, or read the log without `follow`"
         ))

@@ -54,7 +54,7 @@ pub async fn part(call: Call<Front>) -> Answered {
     let logs = call.app.node.logs.clone();
     let file = logs.file(&organization, deployment, number);
     let read = move || logs.bytes(&file, from, PART_BYTES_MAX).map_err(|error| StoreError::Read(error.to_string()));
-    Ok(match call.app.node.log_reads.read(&organization, read).await? {
+    Ok(match call.app.node.log_reads.read(&organization, None, read).await? {
         Some(bytes) => Response::ok("application/octet-stream").body(bytes),
         None => Response::new(StatusCode::NO_CONTENT),
     })

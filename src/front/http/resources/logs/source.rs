@@ -123,7 +123,7 @@ impl LogSource {
             let end = self.end_of_page();
             end.map(|end| (self, end)).map_err(|error| StoreError::Read(error.to_string()))
         };
-        access.node.log_reads.read(&access.caller.organization, read).await
+        access.node.log_reads.read(&access.caller.organization, Some(access.caller.holder()), read).await
     }
 
     /// Empty at the current end of the log.
@@ -132,7 +132,8 @@ impl LogSource {
             let piece = self.read_piece();
             Ok::<_, StoreError>((self, piece))
         };
-        let (source, piece) = access.node.log_reads.read(&access.caller.organization, read).await?;
+        let (source, piece) =
+            access.node.log_reads.read(&access.caller.organization, Some(access.caller.holder()), read).await?;
         match piece {
             Ok(piece) => Ok((source, piece.into())),
             Err(error) => {
