@@ -104,10 +104,10 @@ async fn nobody_reaches_this_machine_its_network_or_the_metadata_through_the_ser
         let mut hosts: Vec<String> = names.iter().map(|(name, _)| format!("{name}:{}", port.number)).collect();
         if kind != "webhook" {
             // Of a webhook they are refused at once, by other tests.
-            hosts.extend(
-                ["127.0.0.1", PRIVATE, METADATA, OWN, &format!("[::ffff:{OWN}]")]
-                    .map(|address| format!("{address}:{}", port.number)),
-            );
+            hosts.extend(["127.0.0.1", PRIVATE, METADATA, OWN].map(|address| format!("{address}:{}", port.number)));
+        }
+        if kind == "step" {
+            hosts.push(format!("[::ffff:{OWN}]:{}", port.number));
         }
         for host in hosts {
             let told = tenant.told(kind, &host).await;
@@ -121,6 +121,9 @@ async fn nobody_reaches_this_machine_its_network_or_the_metadata_through_the_ser
         let reason = format!("it leads to {address}, which is {why} and not in outbound.allow");
         assert!(log.contains(&reason), "{reason} is for the operator: {log}");
     }
+    let tenant = Tenant::of(Setup::default().variable("LOCKKEEPER_OUTBOUND_ALLOW", OWN)).await;
+    tenant.told("step", &format!("own.example:{}", port.number)).await;
+    assert_eq!(port.connected().first(), Some(&address(OWN)), "an operator allows it");
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ impl MemberShare {
             return Err(NoShare::Kept { kept, total });
         }
         // Nobody has more than all of them together.
-        if used <= left {
+        if used < left {
             return Ok(());
         }
         let own = own();
@@ -101,6 +101,7 @@ mod tests {
         assert_eq!(taken(10_000, 0, false), 5_000);
         assert_eq!(taken(10_000, 5_000, false), 2_500);
         assert_eq!(taken(10_000, 7_500, false), 1_250);
+        assert_eq!((taken(33, 0, false), taken(10_001, 0, false)), (16, 5_000));
     }
 
     #[test]
