@@ -52,7 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("peers", &["outbound", "secrets"]),
     ("backup", &["actors", "domain", "logs", "store"]),
     ("moving", &["actors", "auth", "cluster", "domain", "events", "idempotency", "secrets", "store"]),
-    ("telemetry", &["config", "domain", "events"]),
+    ("telemetry", &["config", "domain", "events", "shares"]),
     (
         "http",
         &[
@@ -191,7 +191,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("reqwest", &["analysis", "archive", "client", "fixes", "outbound", "peers", "runner", "sso", "webhooks"]),
     ("rustls", &["app", "client", "outbound", "peers", "store", "tls"]),
     ("tokio_rustls", &["http", "store"]),
-    ("hmac", &["events", "webhooks"]),
+    ("hmac", &["auth", "events", "webhooks"]),
     ("url", &["outbound", "sso", "webhooks"]),
     ("include_dir", &["dashboard"]),
     ("prost", &["store"]),
