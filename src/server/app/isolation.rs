@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::error::ServeError;
 use crate::config::{self, Settings};
@@ -22,6 +22,8 @@ pub struct FoundIsolation {
     pub isolation: Option<Isolation>,
     /// For the operator: the setting, and what came of it.
     pub summary: String,
+    /// Whether steps that are to be confined can read no file of the data directory.
+    pub closes_data: bool,
 }
 
 /// `users` has those of organizations, if steps need users of their own. `work_dir` holds the working directories of deployments; it is inside the data directory.
@@ -39,7 +41,7 @@ pub async fn find(
         }
         let summary = "off; steps may do whatever the server's user may, also to other organizations".to_owned();
         tracing::warn!("steps are not confined, since runner.isolation is \"off\"");
-        return Ok(FoundIsolation { isolation: None, summary });
+        return Ok(FoundIsolation { isolation: None, summary, closes_data: true });
     }
     let wanted = confinement(settings, data_dir, work_dir, users.values().next().copied())?;
     let tried = wanted.clone();
@@ -77,7 +79,8 @@ pub async fn find(
             tls.files.key.display()
         );
     }
-    Ok(FoundIsolation { isolation: Some(isolation), summary })
+    let closes_data = layers.has(Layer::Namespaces) || layers.has(Layer::FileRules);
+    Ok(FoundIsolation { isolation: Some(isolation), summary, closes_data })
 }
 
 /// The layers that work on this machine, without those of the server's own control group; `None` if the settings want none.
@@ -117,6 +120,7 @@ fn isolation(
         user: None,
         namespaces: layers.has(Layer::Namespaces),
         file_rules: layers.has(Layer::FileRules),
+        call_filter: layers.has(Layer::CallFilter),
         ..wanted
     };
     Isolation { template, users: if layers.has(Layer::Users) { users } else { BTreeMap::new() }, groups }
@@ -132,14 +136,16 @@ fn confinement(
     let given = &settings.runner;
     let search_path = given.path.split(':').map(PathBuf::from).filter(|path| !runner::is_of_system(path));
     // What the operator has put on the PATH is for steps to execute, unless it is where others can be harmed.
-    let programs = search_path.filter_map(|path| path.canonicalize().ok()).filter(|path| is_apart(path, data_dir));
+    let programs = search_path.filter_map(|path| Some((path.canonicalize().ok()?, path)));
+    let programs = programs.filter(|(found, _)| is_apart(found, data_dir));
     let mut read_only = checked("runner.read_only_paths", &given.read_only_paths, data_dir)?;
-    read_only.extend(programs.map(|path| text(&path)));
+    read_only.extend(programs.flat_map(|(found, path)| names(&found, &path, data_dir)));
     let probe_dir = work_dir.join(PROBE_DIR);
     Ok(Confinement {
         user,
         namespaces: true,
         file_rules: true,
+        call_filter: true,
         network: match given.network {
             config::StepNetwork::Open => StepNetwork::Open,
             config::StepNetwork::None => StepNetwork::None,
@@ -160,7 +166,7 @@ fn confinement(
     })
 }
 
-/// The real places of these paths.
+/// The real places of these paths, and the paths themselves: a link on the way there may be hidden from steps.
 fn checked(setting: &str, paths: &[PathBuf], data_dir: &Path) -> Result<Vec<String>, ServeError> {
     let mut real = Vec::with_capacity(paths.len());
     for path in paths {
@@ -173,9 +179,16 @@ fn checked(setting: &str, paths: &[PathBuf], data_dir: &Path) -> Result<Vec<Stri
             let message = "steps could read the data of all organizations there; name a directory beside it";
             return Err(ServeError::Isolation(format!("{setting}: {path} is inside or above {data_dir}: {message}")));
         }
-        real.push(text(&found));
+        real.extend(names(&found, path, data_dir));
     }
     Ok(real)
+}
+
+/// The real place, and another path that leads there.
+fn names(found: &Path, path: &Path, data_dir: &Path) -> Vec<String> {
+    let is_plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    let is_another = path != found && is_plain && is_apart(path, data_dir);
+    [Some(found), Some(path).filter(|_| is_another)].into_iter().flatten().map(text).collect()
 }
 
 fn is_apart(path: &Path, data_dir: &Path) -> bool {
@@ -190,7 +203,15 @@ fn text(path: &Path) -> String {
 fn summary(mode: config::Isolation, layers: &Layers, groups: Option<&str>) -> String {
     let held = layers.held.iter().map(|layer| match (layer, groups) {
         (Layer::ControlGroups, Some(groups)) => format!("{} ({groups})", layer.name()),
-        (Layer::Namespaces | Layer::Users | Layer::FileRules | Layer::ControlGroups, _) => layer.name().to_owned(),
+        (
+            Layer::Namespaces
+            | Layer::Users
+            | Layer::FileRules
+            | Layer::CallFilter
+            | Layer::Sockets
+            | Layer::ControlGroups,
+            _,
+        ) => layer.name().to_owned(),
     });
     let held: Vec<_> = held.chain(["limits".to_owned()]).collect();
     let mut text = format!("{}: {}", mode.as_str(), held.join(", "));
@@ -248,6 +269,7 @@ mod tests {
                 user: None,
                 namespaces: false,
                 file_rules,
+                call_filter: true,
                 network: StepNetwork::Open,
                 data_dir: String::new(),
                 temporary_dir: String::new(),

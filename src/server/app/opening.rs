@@ -94,6 +94,8 @@ pub struct Steps {
     pub hosts: Arc<Hosts>,
     /// How steps are confined, for the operator.
     pub isolation: String,
+    /// Whether steps that are to be confined can read no file of the data directory.
+    pub closes_data: bool,
 }
 
 /// Opens the runner; each realm becomes one of its hosts.
@@ -105,11 +107,11 @@ pub async fn open_steps(
     umask: u32,
 ) -> Result<Steps, ServeError> {
     let data_dir = settings.data_dir.canonicalize()?;
-    let FoundIsolation { isolation, summary } =
+    let FoundIsolation { isolation, summary, closes_data } =
         isolation::find(settings, users, &data_dir, &data_dir.join(WORK)).await?;
     let hosts = Arc::new(hosts);
     let options = runner_options(settings, &data_dir, umask, isolation);
-    Ok(Steps { runner: Runner::new(options, node.logs.clone(), hosts.clone()), hosts, isolation: summary })
+    Ok(Steps { runner: Runner::new(options, node.logs.clone(), hosts.clone()), hosts, isolation: summary, closes_data })
 }
 
 /// A store to be opened as a realm.

@@ -27,7 +27,7 @@ pub(super) const LENGTH_BYTES: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StepOrder {
-    /// The program and its arguments. None: only try the confinement.
+    /// The program and its arguments. None: only try the confinement, and that no socket among the variables can be reached.
     pub arguments: Vec<String>,
     /// The whole environment of the program.
     pub variables: Vec<(String, String)>,
@@ -59,6 +59,8 @@ pub struct Confinement {
     pub namespaces: bool,
     /// Landlock.
     pub file_rules: bool,
+    /// The seccomp filter.
+    pub call_filter: bool,
     pub network: StepNetwork,
     /// Hidden from the step, except for its own directories.
     pub data_dir: String,

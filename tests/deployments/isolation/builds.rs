@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::harness::{Boxed, Who, everybody_in_each_mode, has};
+use super::harness::{Boxed, Who, contained, everybody_in_each_mode, has};
 
 const PIPELINE: &str = r#"
 set -e
@@ -62,6 +62,43 @@ printf '[package]\nname = "tiny"\nversion = "0.1.0"\nedition = "2021"\n' > Cargo
 printf 'fn main() { println!("built by cargo"); }\n#[test] fn works() {}\n' > src/main.rs
 cargo run --offline; cargo test --offline 2>&1 | tail -3
 "#;
+
+/// A compiler, agents and databases with sockets of their own, and whatever else is installed here.
+const TOOLS: &str = r#"
+export HOME=$PWD PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
+has() { command -v "$1" >/dev/null || { echo "$1 is not installed"; return 1; } }
+if has gcc; then
+    printf '#include <pthread.h>\n#include <stdio.h>\nvoid *f(void *p) { puts("compiled"); return p; }\n' > a.c
+    printf 'int main() { pthread_t t; pthread_create(&t, 0, f, 0); return pthread_join(t, 0); }\n' >> a.c
+    gcc a.c -o a -pthread && ./a || echo gcc: FAILED
+fi
+if has java; then
+    java -version || echo java: FAILED
+fi
+if has node; then
+    node -e 'require("fs").readFile("/etc/passwd", e => { if (e) throw e; require("child_process").execSync("true"); console.log("node ran") })' || echo node: FAILED
+fi
+# These ask for the name of their user, which the users of these tests do not have everywhere.
+if has ssh-agent && id -un; then
+    eval "$(ssh-agent)" >/dev/null && ssh-keygen -q -t ed25519 -N "" -f key && ssh-add -q key && ssh-add -l >/dev/null || echo ssh: FAILED
+    ssh-agent -k >/dev/null
+fi
+if has initdb && id -un && [ "$(id -u)" != 0 ]; then
+    initdb -D db >/dev/null && pg_ctl -D db -w -s -o "-c listen_addresses='' -k $PWD/db" start &&
+        echo "select 6 * 7" | psql -h "$PWD"/db -d postgres -At && pg_ctl -D db -s -m immediate stop || echo postgres: FAILED
+fi
+getent hosts localhost >/dev/null || echo getent: FAILED
+echo over
+"#;
+
+#[tokio::test]
+async fn compilers_agents_and_databases_work() {
+    for (who, mode) in everybody_in_each_mode().into_iter().chain(contained()) {
+        let boxed = Boxed::start(who, mode).await;
+        let (status, log) = boxed.run(&boxed.acme, TOOLS).await;
+        assert!(status == "succeeded" && log.ends_with("over\n") && !log.contains("FAILED"), "{who:?} {mode}: {log}");
+    }
+}
 
 #[tokio::test]
 async fn git_python_and_npm_work() {

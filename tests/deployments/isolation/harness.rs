@@ -23,21 +23,54 @@ pub enum Who {
     Ordinary,
     /// Root as in many containers: it may change neither users nor namespaces.
     Bare,
+    /// An ordinary user as in most containers, where nobody gets new namespaces.
+    Contained,
+    /// The same, and the kernel has no Landlock either.
+    Exposed,
 }
+
+/// Runs the rest of its arguments where the system calls of its first, a list, are refused as a container engine does.
+const REFUSING: &str = r#"
+import ctypes, os, struct, sys
+numbers = [int(number) for number in sys.argv[1].split(",")]
+code = [(0x20, 0, 0, 0)]
+for number in numbers:
+    code += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050001)]
+code += [(0x06, 0, 0, 0x7fff0000)]
+program = b"".join(struct.pack("HBBI", *line) for line in code)
+buffer = ctypes.create_string_buffer(program)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+filled = Program(len(code), ctypes.addressof(buffer))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(22, 2, ctypes.byref(filled), 0, 0) != 0:
+    sys.exit("seccomp: " + os.strerror(ctypes.get_errno()))
+os.execvp(sys.argv[2], sys.argv[2:])
+"#;
+const UNSHARE: u32 = if cfg!(target_arch = "x86_64") { 272 } else { 97 };
+const LANDLOCK_CREATE_RULESET: u32 = 444;
 
 impl Who {
     /// The programs that the server is started with.
-    fn wrapper(self) -> Vec<String> {
+    pub fn wrapper(self) -> Vec<String> {
         let words: Vec<String> = match self {
             Who::Root => Vec::new(),
             Who::Ordinary => {
                 let id = ORDINARY.to_string();
                 ["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"].map(str::to_owned).to_vec()
             }
+            Who::Contained => [refusing(&[UNSHARE]), Who::Ordinary.wrapper()].concat(),
+            Who::Exposed => [refusing(&[UNSHARE, LANDLOCK_CREATE_RULESET]), Who::Ordinary.wrapper()].concat(),
             Who::Bare => ["setpriv", "--bounding-set=-all", "--inh-caps=-all"].map(str::to_owned).to_vec(),
         };
         words
     }
+}
+
+/// Runs the program behind it where these system calls are refused.
+pub fn refusing(calls: &[u32]) -> Vec<String> {
+    let calls: Vec<_> = calls.iter().map(u32::to_string).collect();
+    ["/usr/bin/python3", "-c", REFUSING, &calls.join(",")].map(str::to_owned).to_vec()
 }
 
 /// Whether the tests run as root; if not, only an ordinary user's server can be tested.
@@ -58,6 +91,15 @@ pub fn everybody() -> Vec<Who> {
 pub fn everybody_in_each_mode() -> Vec<(Who, &'static str)> {
     let modes = |who| if who == Who::Bare { &["best"][..] } else { &["best", "strict"] };
     everybody().into_iter().flat_map(|who| modes(who).iter().map(move |mode| (who, *mode))).collect()
+}
+
+/// Those who run a server in a container, with the mode that starts there.
+pub fn contained() -> Vec<(Who, &'static str)> {
+    if can_be_root() && has("/usr/bin/python3") {
+        vec![(Who::Contained, "best"), (Who::Exposed, "best")]
+    } else {
+        Vec::new()
+    }
 }
 
 pub struct Boxed {
@@ -149,7 +191,7 @@ impl Boxed {
 /// A directory that belongs to the server's user.
 pub fn home(who: Who) -> TempDir {
     let home = tempfile::tempdir().unwrap();
-    if who == Who::Ordinary {
+    if matches!(who, Who::Ordinary | Who::Contained | Who::Exposed) {
         chown(home.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
     }
     home

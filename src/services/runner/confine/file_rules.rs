@@ -1,4 +1,4 @@
-//! Landlock: the files that a step may read and write, and that it signals nobody outside.
+//! Landlock: the files that a step may read and write, the sockets that it may connect to, and that it signals nobody outside.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,9 @@ use super::super::protocol::Confinement;
 use super::mounts::TEMPORARY;
 
 /// The newest rules we ask for. An older kernel applies those it knows.
-const RULES: ABI = ABI::V6;
+const RULES: ABI = ABI::V9;
 /// Programs, libraries and configuration of the machine: to be read and executed by everybody.
-const SYSTEM: &[&str] = &[
+pub(super) const SYSTEM: &[&str] = &[
     "/bin",
     "/etc",
     "/lib",
@@ -25,12 +25,13 @@ const SYSTEM: &[&str] = &[
     "/nix",
     "/opt",
     "/run/current-system",
-    "/run/systemd/resolve",
     "/sbin",
     "/sys",
     "/usr",
     "/var/lib/ca-certificates",
 ];
+/// The files of the resolver, which it replaces.
+const RESOLVER: &str = "/run/systemd/resolve";
 /// Files that may lie anywhere on a machine, by the links that lead there.
 const SYSTEM_LINKS: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
@@ -55,6 +56,7 @@ fn rules(confinement: &Confinement) -> Result<RulesetCreated, RulesetError> {
         .scope(Scope::Signal | Scope::AbstractUnixSocket)?
         .create()?
         .add_rules(path_beneath_rules(SYSTEM, read))?
+        .add_rules(path_beneath_rules([RESOLVER], read))?
         .add_rules(path_beneath_rules(linked(), read))?
         .add_rules(path_beneath_rules(DEVICES, device))?
         .add_rules(path_beneath_rules(&confinement.read_only, read))?
@@ -78,6 +80,6 @@ pub fn is_of_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
-fn linked() -> Vec<PathBuf> {
+pub(super) fn linked() -> Vec<PathBuf> {
     SYSTEM_LINKS.iter().filter_map(|link| Path::new(link).canonicalize().ok()).collect()
 }

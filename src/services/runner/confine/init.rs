@@ -14,7 +14,7 @@ use super::super::chain::{self, report};
 use super::super::host::OWN_PROGRAM;
 use super::super::message_reader::MessageReader;
 use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, Status, StepOrder};
-use super::{apply, namespaces, network};
+use super::{apply, namespaces, network, sockets};
 use crate::shares::LAST;
 
 pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
@@ -122,6 +122,7 @@ fn run() -> Result<(), String> {
     }
     if order.arguments.is_empty() {
         apply::check(&confinement).map_err(failed)?;
+        sockets::check(&order.variables).map_err(failed)?;
         report(&Status::Started);
         report(&Status::Exited(Exit::Code(0)));
         return Ok(());

@@ -8,18 +8,24 @@ pub enum Layer {
     Namespaces,
     Users,
     FileRules,
+    CallFilter,
+    /// Nothing of its own: whether the layers before it keep a step from the sockets of others.
+    Sockets,
     ControlGroups,
 }
 
 impl Layer {
     /// Each may need those before it.
-    pub(super) const ALL: [Layer; 4] = [Layer::Namespaces, Layer::Users, Layer::FileRules, Layer::ControlGroups];
+    pub(super) const ALL: [Layer; 6] =
+        [Layer::Namespaces, Layer::Users, Layer::FileRules, Layer::CallFilter, Layer::Sockets, Layer::ControlGroups];
 
     pub const fn name(self) -> &'static str {
         match self {
             Layer::Namespaces => "namespaces",
             Layer::Users => "own users",
             Layer::FileRules => "Landlock",
+            Layer::CallFilter => "system call filter",
+            Layer::Sockets => "closed sockets",
             Layer::ControlGroups => "control groups",
         }
     }
@@ -36,6 +42,11 @@ impl Layer {
                  exists on this machine"
             }
             Layer::FileRules => "use Linux 5.13 or later with Landlock among its security modules (`lsm=landlock,…`)",
+            Layer::CallFilter => "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER) on x86-64, ARM64 or RISC-V",
+            Layer::Sockets => {
+                "sockets in directories need namespaces, or Linux 7.1 or later with Landlock; abstract ones need Linux 6.12 or \
+                 later with Landlock, or runner.network = \"none\""
+            }
             Layer::ControlGroups => "start the server as root, or with systemd's `Delegate=yes`",
         }
     }
@@ -57,7 +68,7 @@ impl Layers {
     /// only root can give; control groups only limit.
     pub fn lacking(&self) -> impl Iterator<Item = &(Layer, String)> {
         self.missing.iter().filter(|(layer, _)| match layer {
-            Layer::Namespaces | Layer::FileRules => true,
+            Layer::Namespaces | Layer::FileRules | Layer::CallFilter | Layer::Sockets => true,
             Layer::Users => getuid().is_root(),
             Layer::ControlGroups => false,
         })

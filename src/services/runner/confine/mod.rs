@@ -7,7 +7,8 @@
 //! Nothing here decides which layers a machine has: the server tries them at its start (`probe.rs`) and names them in each
 //! order. A layer that is named and fails stops the step.
 //!
-//! From top to bottom: `probe`, `init` → `apply` → `namespaces`, `network`, `mounts`, `file_rules`, `privileges`, `layers`.
+//! From top to bottom: `probe`, `init` → `apply` → `mounts` → `namespaces`, `network`, `file_rules`, `privileges`, `sockets`,
+//! `system_calls`, `layers`.
 
 mod apply;
 mod file_rules;
@@ -18,6 +19,8 @@ mod namespaces;
 mod network;
 mod privileges;
 mod probe;
+mod sockets;
+mod system_calls;
 
 pub(super) use init::{Init, RunningInit, start};
 

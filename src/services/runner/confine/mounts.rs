@@ -1,5 +1,7 @@
-//! What a step sees of the file system: the machine's, with directories of its own for temporary files, only its own
-//! processes in `/proc`, and an empty place where the data directory is.
+//! What a step sees of the file system: the programs, libraries and configuration of the machine, its own working directory,
+//! what the operator has added, temporary files of its own, and only its own processes in `/proc`. All other directories are
+//! empty. Landlock would not let the step open anything there; but it does not restrict connecting to a socket before
+//! Linux 7.1, and those of the machine's services and users are in `/run`, `/var` and home directories.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,10 +19,15 @@ use rustix::mount::{
 use rustix::process::{getuid, umask};
 
 use super::super::protocol::Confinement;
+use super::file_rules::{self, SYSTEM};
 
 /// The places for temporary files and shared memory. A deployment has one directory for all of them.
 pub(super) const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 const TERMINALS: &str = "/dev/pts";
+/// With the system's, those at the top that a step sees as they are or that have a view of their own.
+const SHOWN: [&str; 3] = ["/dev", "/proc", "/tmp"];
+/// A link that programs expect, for the sockets that the operator has added in the directory.
+const LINK_TO_RUN: (&str, &str) = ("/var/run", "/run");
 /// ssh takes these files only from root or from its own user, and a user namespace does not know root.
 const OWNER_IS_CHECKED: [&str; 2] = ["/etc/ssh/ssh_config.d", "/etc/crypto-policies/back-ends"];
 /// Of such a directory; configurations are far smaller.
@@ -39,8 +46,32 @@ struct Plan {
     kept: Vec<PathBuf>,
 }
 
+/// The machine, as far as the plan depends on it.
+struct Machine {
+    /// The directories at the top, without links.
+    top: Vec<PathBuf>,
+    /// Paths that every step may read, wherever they are.
+    system: Vec<PathBuf>,
+}
+
+impl Machine {
+    fn look() -> Self {
+        let entries = fs::read_dir("/").into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let named = SYSTEM.iter().map(PathBuf::from);
+        let real = SYSTEM.iter().filter_map(|path| fs::canonicalize(path).ok());
+        let system = named.chain(real).chain(file_rules::linked()).collect();
+        Self { top: directories.map(|entry| entry.path()).collect(), system }
+    }
+}
+
 /// `is_closed`: whether the step's user may not enter that directory.
-fn plan(confinement: &Confinement, is_closed: impl Fn(&Path) -> bool, exists: impl Fn(&Path) -> bool) -> Plan {
+fn plan(
+    confinement: &Confinement,
+    machine: &Machine,
+    is_closed: impl Fn(&Path) -> bool,
+    exists: impl Fn(&Path) -> bool,
+) -> Plan {
     let data_dir = PathBuf::from(&confinement.data_dir);
     let extra: Vec<PathBuf> = confinement.read_only.iter().chain(&confinement.writable).map(PathBuf::from).collect();
     // Nothing is lost by hiding a directory that the step cannot enter, and what is put back can then be reached.
@@ -49,13 +80,16 @@ fn plan(confinement: &Confinement, is_closed: impl Fn(&Path) -> bool, exists: im
         above.reverse();
         above.into_iter().find(|dir| is_closed(dir)).map(Path::to_owned)
     });
-    let hidden: BTreeSet<PathBuf> = closed.chain([data_dir.clone()]).collect();
+    let is_shown = |path: &PathBuf| SHOWN.iter().any(|shown| path == Path::new(shown)) || machine.system.contains(path);
+    let others = machine.top.iter().filter(|path| !is_shown(path) && !extra.contains(path));
+    let hidden: BTreeSet<PathBuf> = closed.chain([data_dir.clone()]).chain(others.cloned()).collect();
     let temporary: BTreeSet<PathBuf> = TEMPORARY.iter().map(PathBuf::from).filter(|path| exists(path)).collect();
     let is_inside = |path: &Path| hidden.iter().chain(&temporary).any(|place| path != place && path.starts_with(place));
-    let outermost = |places: &BTreeSet<PathBuf>| places.iter().filter(|path| !is_inside(path)).cloned().collect();
+    let outermost = hidden.iter().filter(|path| !is_inside(path)).cloned().collect();
     let work_dir = PathBuf::from(&confinement.work_dir);
-    let kept: BTreeSet<PathBuf> = extra.into_iter().chain([work_dir]).filter(|path| is_inside(path)).collect();
-    Plan { hidden: outermost(&hidden), temporary: outermost(&temporary), kept: kept.into_iter().collect() }
+    let wanted = extra.into_iter().chain([work_dir]).chain(machine.system.iter().cloned());
+    let kept: BTreeSet<PathBuf> = wanted.filter(|path| is_inside(path) && !temporary.contains(path)).collect();
+    Plan { hidden: outermost, temporary: temporary.into_iter().collect(), kept: kept.into_iter().collect() }
 }
 
 /// Gives this process and its children a view of their own. The error is the end of a sentence.
@@ -65,7 +99,9 @@ pub(super) fn arrange(confinement: &Confinement) -> Result<(), String> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(refused("/"))?;
     // Mount points are for everybody to pass; the step's own mask is set later.
     umask(Mode::from_raw_mode(0o022));
-    let plan = plan(confinement, |dir| is_closed(dir, confinement.user), Path::is_dir);
+    let plan = plan(confinement, &Machine::look(), |dir| is_closed(dir, confinement.user), Path::is_dir);
+    let (link, to) = LINK_TO_RUN;
+    let is_link = Path::new(link).is_symlink();
     let kept: Vec<(&PathBuf, OwnedFd, bool)> = plan
         .kept
         .iter()
@@ -80,7 +116,11 @@ pub(super) fn arrange(confinement: &Confinement) -> Result<(), String> {
     for place in &plan.hidden {
         cover(place)?;
     }
+    if is_link && !Path::new(link).is_symlink() {
+        std::os::unix::fs::symlink(to, link).map_err(|error| format!("{link} cannot be linked: {error}"))?;
+    }
     for (place, directory) in temporary {
+        mount_point(place, true).map_err(refused(place))?;
         put(directory, place)?;
     }
     for (path, original, is_dir) in kept {
@@ -114,7 +154,9 @@ fn put(original: OwnedFd, path: &Path) -> Result<(), String> {
 
 fn mount_point(path: &Path, is_dir: bool) -> rustix::io::Result<()> {
     let above = if is_dir { path } else { path.parent().unwrap_or(path) };
-    let made = fs::create_dir_all(above).and_then(|()| if is_dir { Ok(()) } else { File::create(path).map(drop) });
+    let made = fs::create_dir_all(above);
+    // A socket that is there already, by a link, cannot be opened.
+    let made = made.and_then(|()| if is_dir || path.exists() { Ok(()) } else { File::create(path).map(drop) });
     made.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
 }
 
@@ -171,6 +213,7 @@ mod tests {
             user: Some(7),
             namespaces: true,
             file_rules: true,
+            call_filter: true,
             network: StepNetwork::Open,
             data_dir: data_dir.to_owned(),
             work_dir: format!("{data_dir}/work/one"),
@@ -186,22 +229,37 @@ mod tests {
         texts.iter().map(PathBuf::from).collect()
     }
 
+    fn machine(top: &[&str], system: &[&str]) -> Machine {
+        Machine { top: paths(top), system: paths(system) }
+    }
+
     #[test]
-    fn the_data_directory_is_hidden_but_for_the_work_directory() {
-        let plan = plan(&confinement("/var/lib/lk", &["/srv/repos"], &[]), |_| false, |_| true);
+    fn everything_is_hidden_but_the_system_and_what_was_added() {
+        let machine = machine(
+            &["/dev", "/etc", "/home", "/opt", "/proc", "/run", "/srv", "/tmp", "/tools", "/usr", "/var"],
+            &["/etc", "/opt", "/run/resolv.conf", "/usr", "/var/opt"],
+        );
+        let added =
+            confinement("/var/lib/lk", &["/srv/repos", "/tools", "/usr/share"], &["/run/engine.sock", "/var/tmp"]);
         let expected = Plan {
-            hidden: paths(&["/var/lib/lk"]),
+            hidden: paths(&["/home", "/run", "/srv", "/var"]),
             temporary: paths(&["/dev/shm", "/tmp", "/var/tmp"]),
-            kept: paths(&["/var/lib/lk/work/one"]),
+            kept: paths(&["/run/engine.sock", "/run/resolv.conf", "/srv/repos", "/var/lib/lk/work/one", "/var/opt"]),
         };
-        assert_eq!(plan, expected);
+        assert_eq!(plan(&added, &machine, |_| false, |_| true), expected);
+    }
+
+    #[test]
+    fn a_data_directory_among_the_systems_is_hidden() {
+        let plan = plan(&confinement("/opt/lk", &[], &[]), &machine(&["/opt"], &["/opt"]), |_| false, |_| true);
+        assert_eq!((plan.hidden, plan.kept), (paths(&["/opt/lk"]), paths(&["/opt/lk/work/one"])));
     }
 
     #[test]
     fn a_directory_that_the_user_cannot_enter_is_hidden_as_a_whole_and_what_is_needed_is_put_back() {
         let added = confinement("/root/data", &["/root/.cargo", "/usr/share"], &["/home/me/cache"]);
         let closed = |dir: &Path| dir == Path::new("/root") || dir == Path::new("/home/me");
-        let plan = plan(&added, closed, |path| path != Path::new("/dev/shm"));
+        let plan = plan(&added, &machine(&[], &[]), closed, |path| path != Path::new("/dev/shm"));
         let expected = Plan {
             hidden: paths(&["/home/me", "/root"]),
             temporary: paths(&["/tmp", "/var/tmp"]),
@@ -212,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_data_directory_among_temporary_files_is_hidden_with_them() {
-        let plan = plan(&confinement("/tmp/x/data", &[], &["/tmp/x/open"]), |dir| dir == Path::new("/tmp/x"), |_| true);
+        let added = confinement("/tmp/x/data", &[], &["/tmp/x/open"]);
+        let plan = plan(&added, &machine(&[], &[]), |dir| dir == Path::new("/tmp/x"), |_| true);
         assert_eq!(plan.hidden, paths(&[]));
         assert_eq!(plan.kept, paths(&["/tmp/x/data/work/one", "/tmp/x/open"]));
     }

@@ -11,17 +11,19 @@ use super::super::protocol::{self, Confinement, SUPERVISE_COMMAND, Status, StepO
 use super::super::work_dirs;
 use super::init::NOT_CONFINED;
 use super::layers::{Layer, Layers};
+use super::sockets::ProbeSockets;
 
 /// Stands where the id of a deployment stands otherwise.
 const PROBE: &str = "probe";
 
 /// Adds one layer after another and keeps those that work together. Blocking, for some milliseconds.
 pub fn probe(supervisor: &Path, wanted: &Confinement, groups: &Result<ControlGroups, String>) -> Layers {
-    let mut tried = Confinement { namespaces: false, user: None, file_rules: false, ..wanted.clone() };
+    let mut tried =
+        Confinement { namespaces: false, user: None, file_rules: false, call_filter: false, ..wanted.clone() };
     let mut layers = Layers { held: Vec::new(), missing: Vec::new() };
     for layer in Layer::ALL {
         let more = add(layer, &tried, wanted, groups);
-        match more.and_then(|more| attempt(supervisor, &more).map(|()| more)) {
+        match more.and_then(|more| attempt(supervisor, layer, &more).map(|()| more)) {
             Ok(more) => {
                 tried = more;
                 layers.held.push(layer);
@@ -46,6 +48,8 @@ fn add(
     match layer {
         Layer::Namespaces => more.namespaces = true,
         Layer::FileRules => more.file_rules = true,
+        Layer::CallFilter => more.call_filter = true,
+        Layer::Sockets => {}
         Layer::Users if wanted.user.is_none() => return Err("only root may change users".to_owned()),
         Layer::Users => more.user = wanted.user,
         Layer::ControlGroups => {
@@ -57,21 +61,33 @@ fn add(
 }
 
 /// The error is the rest of a sentence.
-fn attempt(supervisor: &Path, confinement: &Confinement) -> Result<(), String> {
+fn attempt(supervisor: &Path, layer: Layer, confinement: &Confinement) -> Result<(), String> {
     let (work_dir, temporary_dir) = (Path::new(&confinement.work_dir), Path::new(&confinement.temporary_dir));
     let made = [work_dir, temporary_dir].into_iter().try_for_each(|dir| work_dirs::create(dir, confinement.user));
     let made = made.map_err(|error| io::Error::other(format!("no directory can be made for it: {error}")));
-    let tried = made.and_then(|()| run(supervisor, confinement));
+    let tried = made.and_then(|()| match layer {
+        Layer::Sockets => {
+            let sockets = ProbeSockets::open(Path::new(&confinement.data_dir))?;
+            run(supervisor, confinement, sockets.variables())
+        }
+        Layer::Namespaces | Layer::Users | Layer::FileRules | Layer::CallFilter | Layer::ControlGroups => {
+            run(supervisor, confinement, Vec::new())
+        }
+    });
     for dir in [work_dir, temporary_dir] {
         std::fs::remove_dir_all(dir).ok();
     }
     tried.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-fn run(supervisor: &Path, confinement: &Confinement) -> io::Result<Result<(), String>> {
+fn run(
+    supervisor: &Path,
+    confinement: &Confinement,
+    variables: Vec<(String, String)>,
+) -> io::Result<Result<(), String>> {
     let nothing = StepOrder {
         arguments: Vec::new(),
-        variables: Vec::new(),
+        variables,
         work_dir: confinement.work_dir.clone(),
         grace: Duration::ZERO,
         umask: 0o077,
