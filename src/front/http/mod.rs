@@ -83,7 +83,7 @@ pub use dto::{AuditView, webhook_body};
 pub use event_hubs::{EventHubs, StreamTiming};
 pub use front::Cluster;
 pub use handshake::Handshakes;
-pub use operator_socket::{OPERATOR_SOCKET, OperatorSocket};
+pub use operator_socket::{OPERATOR_KEY, OPERATOR_SOCKET, OperatorSocket};
 pub use overview::{NodeSeen, Overview, ShardSeen, Surveyed};
 pub use rate_limit::RateLimits;
 pub use routes::openapi_document;

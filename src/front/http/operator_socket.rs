@@ -1,21 +1,28 @@
-//! The operator's socket: a file in the data directory, for commands of who runs the server. It has no tokens: the kernel says
-//! whose process is at the other end. It serves only what no single organization may see.
+//! The operator's socket: a file in the data directory, for commands of who runs the server. It serves only what no single
+//! organization may see, to processes of the server's user and of root that know the key of this start.
+//!
+//! The user is not enough: steps may have it, and where they have no mount namespace they can connect, since Landlock does
+//! not restrict that before Linux 7.1. It does keep them from reading the file of the key.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::future::pending;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_server::{Server, ServerHandle};
 use actix_service::fn_service;
+use actix_web::http::header::AUTHORIZATION;
 use actix_web::rt::net::UnixStream;
+use sha2::{Digest, Sha256};
 
+use super::authorization;
 use super::codes::Code;
 use super::incoming::Incoming;
 use super::problem::Problem;
@@ -28,6 +35,8 @@ use super::wire::{self, Rules};
 
 /// Its name in the data directory.
 pub const OPERATOR_SOCKET: &str = "operator.sock";
+/// The file beside it with the key of this start, which is sent as a bearer token.
+pub const OPERATOR_KEY: &str = "operator.key";
 const ONLY_OWNER: u32 = 0o600;
 /// An operator has a few at once.
 const CONNECTIONS_MAX: usize = 16;
@@ -36,7 +45,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Removed when this is dropped.
 pub struct OperatorSocket {
-    path: PathBuf,
+    data_dir: PathBuf,
     handle: ServerHandle,
 }
 
@@ -49,17 +58,27 @@ impl OperatorSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
+        // Before anybody can connect.
+        let key = Arc::new(Key::write(data_dir)?);
         let listener = bind(data_dir)?;
         std::fs::set_permissions(&path, Permissions::from_mode(ONLY_OWNER))?;
         let service = move || {
-            let operator = Rc::new(Operator { realm: realm.clone(), rules: Rules::new(HEAD_TIMEOUT) });
+            let (realm, key) = (realm.clone(), key.clone());
+            let operator = Rc::new(Operator { realm, key, rules: Rules::new(HEAD_TIMEOUT) });
             fn_service(move |stream: UnixStream| operator.clone().serve(stream))
         };
         let builder = Server::build().workers(1).max_concurrent_connections(CONNECTIONS_MAX).disable_signals();
         let server = builder.listen_uds("operator", listener, service)?.run();
         let handle = server.handle();
         actix_web::rt::spawn(server);
-        Ok(Self { path, handle })
+        Ok(Self { data_dir: data_dir.to_owned(), handle })
+    }
+
+    /// What an earlier start has left, if there is to be none.
+    pub fn remove(data_dir: &Path) {
+        for name in [OPERATOR_SOCKET, OPERATOR_KEY] {
+            let _ = std::fs::remove_file(data_dir.join(name));
+        }
     }
 
     pub async fn close(self) {
@@ -69,12 +88,46 @@ impl OperatorSocket {
 
 impl Drop for OperatorSocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        Self::remove(&self.data_dir);
+    }
+}
+
+/// The hash of the key, so that comparing takes the same time for every wrong one.
+struct Key {
+    hash: [u8; 32],
+    refused: AtomicBool,
+}
+
+impl Key {
+    /// A new one, in place of that of an earlier start.
+    fn write(data_dir: &Path) -> io::Result<Self> {
+        let text: String = rand::random::<[u128; 2]>().iter().map(|part| format!("{part:032x}")).collect();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(ONLY_OWNER);
+        let mut file = options.open(data_dir.join(OPERATOR_KEY))?;
+        file.write_all(text.as_bytes())?;
+        Ok(Self { hash: Sha256::digest(text).into(), refused: AtomicBool::new(false) })
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Problem> {
+        let given = request.headers().get(&AUTHORIZATION).and_then(authorization::bearer);
+        if given.is_some_and(|given| <[u8; 32]>::from(Sha256::digest(given)) == self.hash) {
+            return Ok(());
+        }
+        // Once: a step that keeps trying must not fill the log.
+        if !self.refused.swap(true, Ordering::Relaxed) {
+            tracing::warn!("a process without the operator's key was refused at the operator's socket");
+        }
+        let detail = format!(
+            "the request must carry the key in {OPERATOR_KEY} of the data directory; each start makes a new one"
+        );
+        Err(Problem::unauthenticated(Code::InvalidToken, detail))
     }
 }
 
 struct Operator {
     realm: Arc<Realm>,
+    key: Arc<Key>,
     rules: Rules,
 }
 
@@ -82,7 +135,10 @@ impl Operator {
     async fn serve(self: Rc<Self>, stream: UnixStream) -> io::Result<()> {
         admit(&stream)?;
         let answered = async |request: Request, _: Incoming| {
-            let response = answer(&self.realm, &request).await;
+            let response = match self.key.check(&request) {
+                Ok(()) => answer(&self.realm, &request).await,
+                Err(problem) => Err(problem),
+            };
             let response = response.unwrap_or_else(|problem| problem.render("operator"));
             Reply { is_last: true, ..response.into() }
         };

@@ -72,7 +72,7 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     let realm = live.realm.clone();
     let running = http::start(&listen, listeners, node.clone(), Served::Only(realm.clone()))
         .map_err(|error| ServeError::listen(settings.listen, &error))?;
-    let operator_socket = open_operator_socket(settings, realm.clone());
+    let operator_socket = open_operator_socket(settings, realm.clone(), steps.closes_data);
     greeting::greet(settings, &running, &realm.accounts, &steps.isolation, first_admin.as_ref());
     let only = realm.clone();
     let house = House {
@@ -107,8 +107,16 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     Ok(())
 }
 
-/// Without it the server works; only commands of the operator cannot ask it.
-fn open_operator_socket(settings: &Settings, realm: Arc<Realm>) -> Option<OperatorSocket> {
+/// Without it the server works; only commands of the operator cannot ask it. Steps that could read its key must not find it.
+fn open_operator_socket(settings: &Settings, realm: Arc<Realm>, is_closed: bool) -> Option<OperatorSocket> {
+    if !is_closed {
+        OperatorSocket::remove(&settings.data_dir);
+        tracing::warn!(
+            "the operator's socket is not opened, since steps could use it: this machine has neither namespaces nor Landlock; \
+             stop the server for `lockkeeper backup --data-dir`"
+        );
+        return None;
+    }
     let opened = OperatorSocket::open(&settings.data_dir, realm);
     let failed = |error: &std::io::Error| {
         let path = settings.data_dir.join(OPERATOR_SOCKET);

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::http::OPERATOR_SOCKET;
+use crate::http::{OPERATOR_KEY, OPERATOR_SOCKET};
 
 /// The head of an answer of ours has some hundred bytes.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
@@ -34,6 +34,7 @@ pub type Body = BufReader<UnixStream>;
 pub fn get(data_dir: &Path, path: &str) -> Result<Option<Body>, SocketError> {
     let socket = data_dir.join(OPERATOR_SOCKET);
     let failed = |source| SocketError::Io { path: socket.clone(), source };
+    let key = key(data_dir)?;
     let mut stream = match connect(data_dir) {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
@@ -42,7 +43,8 @@ pub fn get(data_dir: &Path, path: &str) -> Result<Option<Body>, SocketError> {
         Err(error) => return Err(failed(error)),
     };
     stream.set_read_timeout(Some(SILENCE_MAX)).map_err(failed)?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: operator\r\n\r\n").as_bytes()).map_err(failed)?;
+    let head = format!("GET {path} HTTP/1.0\r\nHost: operator\r\n{key}\r\n");
+    stream.write_all(head.as_bytes()).map_err(failed)?;
     let mut body = BufReader::new(stream);
     let status = read_head(&mut body).map_err(failed)?.ok_or_else(|| SocketError::NoAnswer(socket.clone()))?;
     if status == 200 {
@@ -53,6 +55,16 @@ pub fn get(data_dir: &Path, path: &str) -> Result<Option<Body>, SocketError> {
     let detail = serde_json::from_slice::<serde_json::Value>(&problem).ok();
     let detail = detail.and_then(|problem| problem["detail"].as_str().map(str::to_owned));
     Err(detail.map_or(SocketError::NoAnswer(socket), SocketError::Refused))
+}
+
+/// The header with the key of the server's start; a server of an earlier version has none, and asks for none.
+fn key(data_dir: &Path) -> Result<String, SocketError> {
+    let path = data_dir.join(OPERATOR_KEY);
+    match std::fs::read_to_string(&path) {
+        Ok(key) => Ok(format!("Authorization: Bearer {}\r\n", key.trim())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(source) => Err(SocketError::Io { path, source }),
+    }
 }
 
 /// By the descriptor of the directory, since the name of a socket has at most 107 bytes.
