@@ -7,6 +7,7 @@ mod full;
 mod logs;
 mod moving;
 mod nodes;
+mod passing_on;
 mod postgres;
 mod steps;
 

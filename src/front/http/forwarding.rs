@@ -32,6 +32,8 @@ pub enum Unanswered {
     /// Nothing was executed there.
     NotExecuted(String),
     Unknown(String),
+    /// Nothing was executed, and the other node refuses requests of this one.
+    Refused(String),
     ClientGone,
 }
 
@@ -46,7 +48,7 @@ pub async fn forward(
         method: request.method().as_str(),
         target: request.path_and_query(),
         headers: request.headers().iter().collect(),
-        body: body.to_vec(),
+        body: body.clone(),
         request_id: id,
         client: request.client_address(),
         encrypted,
@@ -84,7 +86,7 @@ fn is_claim(method: &Method, decoded_path: &str) -> bool {
 fn take_back(client: PeerClient, peer: Peer, session: String, keyed: bool) {
     actix_web::rt::spawn(async move {
         let target = format!("{session}/undelivered?keyed={keyed}");
-        let (headers, body, request_id) = (Vec::new(), Vec::new(), "undelivered");
+        let (headers, body, request_id) = (Vec::new(), Bytes::new(), "undelivered");
         let forward =
             Forward { method: "POST", target: &target, headers, body, request_id, client: None, encrypted: false };
         if let Err(error) = client.send((&peer.node, &peer.url), forward).await {
@@ -102,6 +104,7 @@ async fn exchange(
     let answer = client.send((&peer.node, &peer.url), forward).await.map_err(|error| match error {
         NotForwarded::Unreached { .. } => Unanswered::NotExecuted(error.to_string()),
         NotForwarded::Lost { .. } => Unanswered::Unknown(error.to_string()),
+        NotForwarded::Refused { .. } => Unanswered::Refused(error.to_string()),
     })?;
     if answer.status == Code::NotTheOwner.status().as_u16() {
         return Err(Unanswered::NotExecuted(format!("{} does not own the shard", peer.node)));

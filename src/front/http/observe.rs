@@ -38,8 +38,8 @@ pub async fn observe(
     request: Request,
     incoming: Incoming,
 ) -> Reply {
-    let request = match &front.realms {
-        Realms::Only(_) => request,
+    let (request, refusal) = match &front.realms {
+        Realms::Only(_) => (request, None),
         Realms::Shards(cluster) => routing::arrived(cluster, request),
     };
     let connection = request.connection();
@@ -54,6 +54,9 @@ pub async fn observe(
     let meter = found.as_ref().ok().map(|resource| &resource.meter);
     let content = found.as_ref().map_or(Content::Data, |resource| resource.content);
     let answering = async {
+        if let Some(refusal) = &refusal {
+            return Err(routing::not_believed(refusal).into());
+        }
         let resource = found?;
         if only_probes && !resource.is_probe {
             return Err(too_many_connections().into());

@@ -148,6 +148,7 @@ impl Request {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::peers::BodyHash;
 
     #[test]
     fn a_path_is_decoded_but_for_its_slashes() {
@@ -166,7 +167,7 @@ mod tests {
     fn a_request_has_nothing_of_the_one_before_it() {
         let mut request = Request::unread(None);
         next(&mut request, "POST /%61?b=c HTTP/1.0\r\nhost: x\r\nx-a: 1\r\ncontent-length: 7\r\n\r\n");
-        let via = Via { node: "a".to_owned(), client: None, encrypted: true };
+        let via = Via { node: "a".to_owned(), client: None, encrypted: true, body: BodyHash::of(b"") };
         assert_eq!(request.clone().passed_on(via.clone()).via(), Some(&via));
         let buffers = Rc::as_ptr(&request.0);
         next(&mut request, "GET /d HTTP/1.1\r\nHost: y\r\n\r\n");

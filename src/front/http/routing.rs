@@ -25,30 +25,49 @@ use super::request::Request;
 use super::response::Response;
 use super::shards::{Peer, Whereabouts};
 use super::state::Realm;
-use crate::peers::VIA;
+use crate::peers::{BodyHash, REFUSED, Refusal, VIA};
 use crate::sso;
 
 /// How long a request is tried again while its shard has no owner: longer than a take-over usually lasts.
 const TRIED_FOR: Duration = Duration::from_secs(15);
-/// Owners are seen a moment after they have taken a shard.
-const TRIED_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Owners are seen a moment after they have taken a shard. Pauses double from the first to the longest, so that a request is
+/// passed on about twenty times at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Nobody mends the settings of a node sooner.
+const REFUSED_RETRY_SECONDS: u64 = 30;
 const WAY: HeaderName = HeaderName::from_static(VIA);
+const WAY_REFUSED: HeaderName = HeaderName::from_static(REFUSED);
 
-/// A request with its way, if another node has passed it on.
-pub fn arrived(cluster: &Cluster, request: Request) -> Request {
-    let Some(header) = request.headers().text(&WAY) else { return request };
-    match cluster.client.way(header, (request.method().as_str(), request.path_and_query())) {
-        Some(way) => request.passed_on(way),
-        None => request,
+/// A request with its way, if another node has passed it on; or why it is not believed that one has.
+pub fn arrived(cluster: &Cluster, request: Request) -> (Request, Option<Refusal>) {
+    if !request.headers().contains(&WAY) {
+        return (request, None);
     }
+    let header = request.headers().text(&WAY).unwrap_or_default();
+    let signed = (request.method().as_str(), request.path_and_query());
+    match cluster.client.admit(header, signed, request.client_address()) {
+        Ok(way) => (request.passed_on(way), None),
+        Err(refusal) => (request, Some(refusal)),
+    }
+}
+
+pub fn not_believed(refusal: &Refusal) -> Problem {
+    let detail =
+        format!("the header Lockkeeper-Via does not show that a node of this cluster sent this: {}", refusal.why());
+    Problem::new(Code::NotTheOwner, detail).with_header(WAY_REFUSED, &refusal.header())
 }
 
 pub async fn route(cluster: &Cluster, handling: &Handling<'_>, mut incoming: Incoming) -> Answered {
     let request = handling.request;
-    if request.via().is_none() && request.headers().contains(&WAY) {
-        return Err(
-            Problem::new(Code::NotTheOwner, "the header Lockkeeper-Via is not signed with this node's key").into()
-        );
+    if let Some(via) = request.via() {
+        let body = read_whole(request, &mut incoming, handling.front.node.body_timeout).await?;
+        if via.body != BodyHash::of(&body) {
+            tracing::warn!(node = via.node, "refused a request of another node: its body was changed on its way");
+            let detail = "the body was changed on its way between two nodes of the cluster; nothing was done, resend the request";
+            return Err(Problem::new(Code::BadRequest, detail).into());
+        }
+        incoming = Incoming::Whole(body);
     }
     let route = Route { cluster, handling };
     let organization = segment(request, &handling.resource.parameters, "orgId");
@@ -91,7 +110,7 @@ impl Route<'_> {
 
     async fn ask_owner(&self, organization: &str, body: &Bytes) -> Answered {
         let (request, deadline) = (self.handling.request, Instant::now() + TRIED_FOR);
-        loop {
+        for tried in 0.. {
             let moved = self.cluster.shards.moved();
             let unanswered = match self.cluster.shards.of(organization) {
                 Whereabouts::Here(realm) => return self.answer(realm, Incoming::Whole(body.clone())).await,
@@ -109,8 +128,9 @@ impl Route<'_> {
             if is_gone || Instant::now() >= deadline || !self.may_be_sent_again(&unanswered) {
                 return Err(problem(unanswered).into());
             }
-            tokio::time::timeout(TRIED_AGAIN_AFTER, moved).await.ok();
+            tokio::time::timeout(pause(tried, rand::random()), moved).await.ok();
         }
+        Err(not_current().into())
     }
 
     /// Gives up when somebody else owns the shard: the answer may never come then.
@@ -159,9 +179,15 @@ impl Route<'_> {
         match unanswered {
             Unanswered::NotExecuted(_) => true,
             Unanswered::Unknown(_) => is_read(request) || request.headers().contains(&idempotent::KEY),
-            Unanswered::ClientGone => false,
+            Unanswered::Refused(_) | Unanswered::ClientGone => false,
         }
     }
+}
+
+/// Between half and all of what it would be without chance, so that many requests do not come at once.
+fn pause(tried: u32, chance: f64) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(1 << tried.min(10)).min(LONGEST_PAUSE);
+    longest.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
 }
 
 fn is_read(request: &Request) -> bool {
@@ -219,6 +245,58 @@ fn problem(unanswered: Unanswered) -> Problem {
             let detail = format!("{why}; whether the request took effect is not known, so check before you try again");
             Problem::new(Code::OutcomeUnknown, detail).retry_after(1).because(why)
         }
+        // An operator has to act, and the log says more.
+        Unanswered::Refused(why) => {
+            let detail =
+                "a node does not take requests of another one; an operator must act, the log of both nodes says why";
+            Problem::new(Code::EngineUnavailable, detail).retry_after(REFUSED_RETRY_SECONDS).because(why)
+        }
         Unanswered::ClientGone => clients::gone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::{any, proptest};
+
+    use super::*;
+    use crate::peers;
+
+    #[test]
+    fn pauses_grow_and_a_request_is_passed_on_about_twenty_times() {
+        for chance in [0.0, 0.5, 1.0] {
+            let pauses: Vec<_> = (0..100).map(|tried| pause(tried, chance)).collect();
+            assert!(pauses.is_sorted() && pauses[0] >= FIRST_PAUSE / 2 && pauses[99] <= LONGEST_PAUSE);
+            let mut passed = Duration::ZERO;
+            let tried = pauses
+                .iter()
+                .take_while(|pause| {
+                    passed += **pause;
+                    passed < TRIED_FOR
+                })
+                .count();
+            assert!(tried <= 32, "{tried}");
+        }
+    }
+
+    proptest! {
+        /// Whatever target is accepted here reaches the owner as it is.
+        #[test]
+        fn every_target_that_is_accepted_is_sent_on_as_it_is(
+            target in r#"/[!-~äß☃]{0,20}(\?[!-~äß☃]{0,20})?"#, any_text in any::<String>()
+        ) {
+            for target in [target, any_text.clone(), format!("/{any_text}"), format!("http://host/{any_text}")] {
+                let Some(request) = Request::get(&target) else { continue };
+                let accepted = request.path_and_query();
+                let sent = peers::uri("http://10.0.0.1:8080", accepted);
+                let sent = sent.as_ref().and_then(|uri| uri.path_and_query()).map(|sent| sent.as_str());
+                if accepted.starts_with('/') {
+                    proptest::prop_assert_eq!(sent, Some(accepted));
+                    let arrived = Request::get(accepted).unwrap();
+                    proptest::prop_assert_eq!(arrived.path_and_query(), accepted);
+                }
+            }
+        }
     }
 }

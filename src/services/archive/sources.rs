@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tokio_util::bytes::Bytes;
 
 use super::error::StoreFailure;
 use super::outage::{Asking, Outage};
@@ -93,7 +94,7 @@ impl Sources {
     }
 
     async fn send(&self, (node, url): (&str, &str), target: String) -> Piece {
-        let (headers, body, request_id) = (Vec::new(), Vec::new(), "log-part");
+        let (headers, body, request_id) = (Vec::new(), Bytes::new(), "log-part");
         let forward =
             Forward { method: "GET", target: &target, headers, body, request_id, client: None, encrypted: false };
         let answer = self.client.send((node, url), forward).await;

@@ -1,12 +1,19 @@
-//! The header of a request that a node has passed on: by which node, for which client, and a signature.
+//! The header of a request that a node has passed on: by which node, for which client, when, and a signature that covers the
+//! whole request.
 
 use std::net::IpAddr;
 
+use ring::digest::{SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign, verify};
 
+use super::freshness::Stamp;
 use crate::secrets::MasterKey;
 
 pub const VIA: &str = "lockkeeper-via";
+
+/// The first word of the header. Programs before it signed neither time nor body, and began with the name of the node.
+const FORM: &str = "2";
+const UNKNOWN: &str = "-";
 
 /// A request's way to the owner of its shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,13 +24,29 @@ pub struct Via {
     pub client: Option<IpAddr>,
     /// Whether the client sent it over TLS.
     pub encrypted: bool,
+    pub body: BodyHash,
+}
+
+/// SHA-256, in digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BodyHash(String);
+
+/// Why a header is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsigned {
+    OtherForm,
+    BadSignature,
 }
 
 /// The same on all nodes, since they have one master key.
 #[derive(Clone)]
 pub struct ViaKey(Key);
 
-const UNKNOWN: &str = "-";
+impl BodyHash {
+    pub fn of(body: &[u8]) -> BodyHash {
+        BodyHash(digits(digest(&SHA256, body).as_ref()))
+    }
+}
 
 impl ViaKey {
     pub fn of(master: &MasterKey) -> ViaKey {
@@ -31,31 +54,65 @@ impl ViaKey {
     }
 
     /// The header of a request with this method, path and query.
-    pub fn sign(&self, via: &Via, request: (&str, &str)) -> String {
-        let text = text(via);
-        let signature = sign(&self.0, signed(&text, request).as_bytes());
-        let digits: String = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{text} {digits}")
+    pub fn sign(&self, via: &Via, stamp: Stamp, request: (&str, &str)) -> String {
+        let text = text(via, stamp);
+        format!("{text} {}", self.signature(&signed(&text, request)))
     }
 
-    /// `None` if no node with this key has written the header, or for another request.
-    pub fn check(&self, header: &str, request: (&str, &str)) -> Option<Via> {
-        let (text, signature) = header.rsplit_once(' ')?;
-        let signature = read_digits(signature)?;
-        verify(&self.0, signed(text, request).as_bytes(), &signature).ok()?;
-        let [node, client, scheme] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
-        let client = if client == UNKNOWN { None } else { Some(client.parse().ok()?) };
-        Some(Via { node: node.to_owned(), client, encrypted: scheme == "https" })
+    /// An error if no node with this key has written the header, or for another request.
+    pub fn check(&self, header: &str, request: (&str, &str)) -> Result<(Via, Stamp), Unsigned> {
+        let (text, signature) = header.rsplit_once(' ').ok_or(Unsigned::OtherForm)?;
+        let [FORM, node, client, scheme, millis, nonce, body] = text.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(Unsigned::OtherForm);
+        };
+        self.verify(&signed(text, request), signature)?;
+        let read = || {
+            let client = if client == UNKNOWN { None } else { Some(client.parse().ok()?) };
+            let via =
+                Via { node: node.to_owned(), client, encrypted: scheme == "https", body: BodyHash(body.to_owned()) };
+            Some((via, Stamp { millis: millis.parse().ok()?, nonce: u128::from_str_radix(nonce, 16).ok()? }))
+        };
+        read().ok_or(Unsigned::OtherForm)
+    }
+
+    /// The time of this node, for a node whose request with this nonce was signed by another one.
+    pub fn vouch(&self, millis: u64, nonce: u128) -> String {
+        format!("{millis} {}", self.signature(&vouched(millis, nonce)))
+    }
+
+    pub fn vouched(&self, text: &str, nonce: u128) -> Option<u64> {
+        let (millis, signature) = text.split_once(' ')?;
+        let millis = millis.parse().ok()?;
+        self.verify(&vouched(millis, nonce), signature).ok().map(|()| millis)
+    }
+
+    fn signature(&self, text: &str) -> String {
+        digits(sign(&self.0, text.as_bytes()).as_ref())
+    }
+
+    fn verify(&self, text: &str, signature: &str) -> Result<(), Unsigned> {
+        let signature = read_digits(signature).ok_or(Unsigned::BadSignature)?;
+        verify(&self.0, text.as_bytes(), &signature).map_err(|_| Unsigned::BadSignature)
     }
 }
 
-fn text(via: &Via) -> String {
-    let client = via.client.map_or_else(|| UNKNOWN.to_owned(), |client| client.to_string());
-    format!("{} {client} {}", via.node, if via.encrypted { "https" } else { "http" })
+fn text(via: &Via, Stamp { millis, nonce }: Stamp) -> String {
+    let Via { node, client, encrypted, body: BodyHash(body) } = via;
+    let client = client.map_or_else(|| UNKNOWN.to_owned(), |client| client.to_string());
+    format!("{FORM} {node} {client} {} {millis} {nonce:032x} {body}", if *encrypted { "https" } else { "http" })
 }
 
 fn signed(text: &str, (method, target): (&str, &str)) -> String {
     format!("{text}\n{method} {target}")
+}
+
+/// Cannot be mistaken for a request, which begins with [`FORM`].
+fn vouched(millis: u64, nonce: u128) -> String {
+    format!("time {millis} {nonce:032x}")
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn read_digits(text: &str) -> Option<Vec<u8>> {
@@ -68,26 +125,49 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    const STAMP: Stamp = Stamp { millis: 1_700_000_000_000, nonce: 7 };
+
     fn key(digit: char) -> ViaKey {
         ViaKey::of(&MasterKey::parse(&digit.to_string().repeat(64)).unwrap())
     }
 
     #[test]
     fn a_node_believes_the_others_and_nobody_else() {
-        let claim = ("POST", "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/one/sessions");
+        let claim = ("POST", "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/one/sessions?x=it's");
         for client in [None, Some("192.0.2.7".parse().unwrap()), Some("2001:db8::1".parse().unwrap())] {
             for encrypted in [true, false] {
-                let via = Via { node: "n1".to_owned(), client, encrypted };
-                let header = key('1').sign(&via, claim);
-                assert_eq!(key('1').check(&header, claim), Some(via), "{header}");
-                assert_eq!(key('2').check(&header, claim), None, "another master key");
-                assert_eq!(key('1').check(&header, ("DELETE", claim.1)), None, "another request");
-                assert_eq!(key('1').check(&header.replace("n1", "n2"), claim), None);
-                assert_eq!(key('1').check(&header[..header.len() - 2], claim), None);
+                let via = Via { node: "n1".to_owned(), client, encrypted, body: BodyHash::of(b"{}") };
+                let header = key('1').sign(&via, STAMP, claim);
+                assert_eq!(key('1').check(&header, claim), Ok((via, STAMP)), "{header}");
+                let refused = |key: ViaKey, header: &str, request| {
+                    assert_eq!(key.check(header, request), Err(Unsigned::BadSignature), "{header}");
+                };
+                refused(key('2'), &header, claim);
+                refused(key('1'), &header, ("DELETE", claim.1));
+                refused(key('1'), &header, (claim.0, &claim.1.replace('\'', "%27")));
+                refused(key('1'), &header.replace("n1", "n2"), claim);
+                refused(key('1'), &header.replace("1700000000000", "1700000000001"), claim);
+                let other_body = header.replace(&BodyHash::of(b"{}").0, &BodyHash::of(b"[]").0);
+                refused(key('1'), &other_body, claim);
+                refused(key('1'), &header[..header.len() - 2], claim);
             }
         }
-        for bad in ["", "n1", "n1 - http ", "n1 - http zz", "n1 - http é", " ", "n1 - http 00"] {
-            assert_eq!(key('1').check(bad, claim), None, "{bad:?}");
+        let before = "n1 - http 00";
+        for bad in ["", "2", before, "2 n1 - http 1 1 ", "1 n1 - http 1 1 00 00", " ", "2 n1 - http 00"] {
+            assert_eq!(key('1').check(bad, claim), Err(Unsigned::OtherForm), "{bad:?}");
         }
+        for bad in ["2 n1 - http 1 1 00 zz", "2 n1 - http 1 1 00 é", "2 n1 - http x y 00 00"] {
+            assert_eq!(key('1').check(bad, claim), Err(Unsigned::BadSignature), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_another_node_is_believed_for_one_request() {
+        let text = key('1').vouch(42, 7);
+        assert_eq!(key('1').vouched(&text, 7), Some(42));
+        assert_eq!(key('1').vouched(&text, 8), None, "of another request");
+        assert_eq!(key('2').vouched(&text, 7), None, "another master key");
+        assert_eq!(key('1').vouched(&text.replace("42 ", "43 "), 7), None);
+        assert_eq!(key('1').vouched("42", 7), None);
     }
 }

@@ -112,7 +112,7 @@ async fn a_log_is_read_from_the_node_that_wrote_it_while_that_lives() {
         for client in [nodes.nodes[node].anonymous(), nodes.admin(node)] {
             client.send(client.request(Method::GET, &path)).await.refused(404, "route_not_found");
             let forged = client.request(Method::GET, &path).header("lockkeeper-via", "n1 - http 00");
-            client.send(forged).await.refused(404, "route_not_found");
+            client.send(forged).await.refused(421, "not_the_owner");
         }
     }
     // What was copied stays readable.

@@ -1,0 +1,150 @@
+//! What a node says to a request that another one has passed on: it takes each signed request once, while it is new.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use super::freshness::{Freshness, NotFresh};
+use super::via::{Unsigned, Via, ViaKey};
+
+/// The header of an answer to a request that is not taken, for the node that has sent it.
+pub const REFUSED: &str = "lockkeeper-via-refused";
+
+/// Anybody can send such a request, so not each one has a line in the log.
+const LOGGED_EVERY: Duration = Duration::from_secs(10);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Gate(Arc<Inner>);
+
+struct Inner {
+    key: ViaKey,
+    clock: Clock,
+    freshness: Mutex<Freshness>,
+    logged: Mutex<Logged>,
+}
+
+#[derive(Default)]
+struct Logged {
+    last: Option<Instant>,
+    left_out: u64,
+}
+
+/// Why a request of another node is not taken. Nothing of it was executed, unless it was seen before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    Signature,
+    Form,
+    Seen,
+    /// The time to sign by, as [`ViaKey::vouch`] says it.
+    Time(String),
+}
+
+/// The time of day at the start of this process, and what has passed since: it cannot be set.
+#[derive(Clone, Copy)]
+pub struct Clock {
+    began: Instant,
+    began_millis: u64,
+}
+
+impl Clock {
+    pub fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began: Instant::now(), began_millis: millis(since_epoch) }
+    }
+
+    pub fn now(&self) -> u64 {
+        self.began_millis + millis(self.began.elapsed())
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 2)
+}
+
+impl Gate {
+    pub fn new(key: ViaKey, clock: Clock) -> Self {
+        let (freshness, logged) = (Mutex::new(Freshness::new(clock.now())), Mutex::default());
+        Self(Arc::new(Inner { key, clock, freshness, logged }))
+    }
+
+    /// The way of a request that has come here with this header.
+    pub fn admit(&self, header: &str, request: (&str, &str), from: Option<IpAddr>) -> Result<Via, Refusal> {
+        let Inner { key, clock, freshness, .. } = &*self.0;
+        let admitted = match key.check(header, request) {
+            Err(Unsigned::BadSignature) => Err(Refusal::Signature),
+            Err(Unsigned::OtherForm) => Err(Refusal::Form),
+            Ok((via, stamp)) => match freshness.lock().admit(stamp, clock.now()) {
+                Ok(()) => Ok(via),
+                Err(NotFresh::Seen) => Err(Refusal::Seen),
+                // Its node will sign it again, and says so if clocks are far apart.
+                Err(NotFresh::Time { acceptable }) => return Err(Refusal::Time(key.vouch(acceptable, stamp.nonce))),
+            },
+        };
+        admitted.inspect_err(|refusal| self.log(refusal, from))
+    }
+
+    fn log(&self, refusal: &Refusal, from: Option<IpAddr>) {
+        let mut logged = self.0.logged.lock();
+        if logged.last.is_some_and(|last| last.elapsed() < LOGGED_EVERY) {
+            logged.left_out += 1;
+            return;
+        }
+        let left_out = std::mem::take(&mut logged.left_out);
+        logged.last = Some(Instant::now());
+        drop(logged);
+        let from = from.map(tracing::field::display);
+        tracing::warn!(from, left_out, "refused a request as of another node: {}", refusal.why());
+    }
+}
+
+impl Refusal {
+    pub fn header(&self) -> String {
+        match self {
+            Refusal::Signature => "signature".to_owned(),
+            Refusal::Form => "form".to_owned(),
+            Refusal::Seen => "seen".to_owned(),
+            Refusal::Time(vouched) => format!("time {vouched}"),
+        }
+    }
+
+    /// An unknown one, perhaps of a later version, is a signature that is not understood.
+    pub fn read(header: &str) -> Refusal {
+        match header.split_once(' ') {
+            Some(("time", vouched)) => Refusal::Time(vouched.to_owned()),
+            _ if header == "signature" => Refusal::Signature,
+            _ if header == "seen" => Refusal::Seen,
+            _ => Refusal::Form,
+        }
+    }
+
+    /// With what to do, for the logs of both nodes.
+    pub fn why(&self) -> &'static str {
+        match self {
+            Refusal::Signature => {
+                "it is not signed with the key of the node that received it; LOCKKEEPER_MASTER_KEY must be the same on all nodes"
+            }
+            Refusal::Form => {
+                "it is not signed as the version of the node that received it does; stop all nodes, and start them with the \
+                 same version"
+            }
+            Refusal::Seen => "it has come before",
+            Refusal::Time(_) => "it is signed by another time than that of the node that received it",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_as_it_was_written() {
+        for refusal in [Refusal::Signature, Refusal::Form, Refusal::Seen, Refusal::Time("42 00".to_owned())] {
+            assert_eq!(Refusal::read(&refusal.header()), refusal);
+        }
+        assert_eq!(Refusal::read("of a later version"), Refusal::Form);
+    }
+}
