@@ -144,7 +144,8 @@ mod tests {
                 };
                 refused(key('2'), &header, claim);
                 refused(key('1'), &header, ("DELETE", claim.1));
-                refused(key('1'), &header, (claim.0, &claim.1.replace('\'', "%27")));
+                let encoded = claim.1.replace('\'', "%27");
+                refused(key('1'), &header, (claim.0, &encoded));
                 refused(key('1'), &header.replace("n1", "n2"), claim);
                 refused(key('1'), &header.replace("1700000000000", "1700000000001"), claim);
                 let other_body = header.replace(&BodyHash::of(b"{}").0, &BodyHash::of(b"[]").0);
