@@ -11,7 +11,7 @@ use crate::secrets::MasterKey;
 
 pub const VIA: &str = "lockkeeper-via";
 
-/// The first word of the header. Programs before it signed neither time nor body, and began with the name of the node.
+/// Programs before this form signed neither time nor body.
 const FORM: &str = "2";
 const UNKNOWN: &str = "-";
 
@@ -62,7 +62,7 @@ impl ViaKey {
     /// An error if no node with this key has written the header, or for another request.
     pub fn check(&self, header: &str, request: (&str, &str)) -> Result<(Via, Stamp), Unsigned> {
         let (text, signature) = header.rsplit_once(' ').ok_or(Unsigned::OtherForm)?;
-        let [FORM, node, client, scheme, millis, nonce, body] = text.split(' ').collect::<Vec<_>>()[..] else {
+        let [node, client, scheme, FORM, millis, nonce, body] = text.split(' ').collect::<Vec<_>>()[..] else {
             return Err(Unsigned::OtherForm);
         };
         self.verify(&signed(text, request), signature)?;
@@ -99,14 +99,14 @@ impl ViaKey {
 fn text(via: &Via, Stamp { millis, nonce }: Stamp) -> String {
     let Via { node, client, encrypted, body: BodyHash(body) } = via;
     let client = client.map_or_else(|| UNKNOWN.to_owned(), |client| client.to_string());
-    format!("{FORM} {node} {client} {} {millis} {nonce:032x} {body}", if *encrypted { "https" } else { "http" })
+    format!("{node} {client} {} {FORM} {millis} {nonce:032x} {body}", if *encrypted { "https" } else { "http" })
 }
 
 fn signed(text: &str, (method, target): (&str, &str)) -> String {
     format!("{text}\n{method} {target}")
 }
 
-/// Cannot be mistaken for a request, which begins with [`FORM`].
+/// Cannot be mistaken for a request, which has two lines.
 fn vouched(millis: u64, nonce: u128) -> String {
     format!("time {millis} {nonce:032x}")
 }
@@ -154,10 +154,10 @@ mod tests {
             }
         }
         let before = "n1 - http 00";
-        for bad in ["", "2", before, "2 n1 - http 1 1 ", "1 n1 - http 1 1 00 00", " ", "2 n1 - http 00"] {
+        for bad in ["", "n1", before, "n1 - http 2 1 1 ", "n1 - http 1 1 1 00 00", " ", "n1 - http 2 00"] {
             assert_eq!(key('1').check(bad, claim), Err(Unsigned::OtherForm), "{bad:?}");
         }
-        for bad in ["2 n1 - http 1 1 00 zz", "2 n1 - http 1 1 00 é", "2 n1 - http x y 00 00"] {
+        for bad in ["n1 - http 2 1 1 00 zz", "n1 - http 2 1 1 00 é", "n1 - http 2 x y 00 00"] {
             assert_eq!(key('1').check(bad, claim), Err(Unsigned::BadSignature), "{bad:?}");
         }
     }
