@@ -10,11 +10,12 @@
 #
 # For CIs whose jobs have several parts:
 #
-#   lockkeeper.sh claim [OPTION]... ENVIRONMENT|LABEL=VALUE...   waits, claims, and prints the variables below, for `eval`
+#   eval "$(lockkeeper.sh claim [OPTION]... ENVIRONMENT|LABEL=VALUE...)" || exit
+#                                       waits, claims, and prints the variables below; `false` if it fails
 #   lockkeeper.sh keep [--stop PID]     heartbeats until the release; if the lock is lost it stops this process and its children
 #   lockkeeper.sh release               always 0 if nothing is held
 #
-# Options: --wait SECONDS (3600), --ttl SECONDS (60), --context TEXT (the address of the job, if the CI gives it).
+# Options: --wait DURATION (3600), --ttl DURATION (60), each as 600, 90s, 10m or 1h30m, --context TEXT (the address of the job, if the CI gives it).
 #
 #   LOCKKEEPER_URL           the server, http://127.0.0.1:8080 if not set
 #   LOCKKEEPER_TOKEN         a token of a member who may claim (developer); or, without a secret, an identity token of the CI:
@@ -30,6 +31,14 @@
 # Exit codes: the command's own; 2 usage, 66 not found, 69 server out of reach, 75 refused for now, 77 denied,
 # 79 the lock was lost, 124 waited in vain.
 set -eu
+
+# What `claim` prints is evaluated, and to evaluate nothing succeeds: so it prints `false` whenever it fails.
+refuse() { [ "$1" = 0 ] || [ -z "$evaluated" ] || echo false; evaluated=''; }
+case ${1:-} in run | keep | release) evaluated='' ;; *) evaluated=yes ;; esac
+trap 'refuse $?' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
 
 say() { echo "lockkeeper: $*" >&2; }
 fail() { code=$1; shift; say "$*"; exit "$code"; }
@@ -259,13 +268,24 @@ keep() {
     [ $(($(now) - heard + 2 * beat)) -lt $((ttl - grace - 1)) ] || [ "$status" = 200 ] || lost 'no heartbeat was answered in time'
   done
 }
+# Waits on the session in the background: the server answers when it changes. If it has ended, the next heartbeat comes at once.
+notice() {
+  rm -f "$mine/noticed"
+  curl -s "$server$session?waitSeconds=$beat" -H "@$state/headers" --connect-timeout 5 --max-time "$((beat + 5))" \
+    -o "$mine/noticing" >/dev/null 2>&1 </dev/null && mv "$mine/noticing" "$mine/noticed" 2>/dev/null
+}
+has_ended() {
+  [ -e "$mine/noticed" ] && [ "$(jq -r '.data.lockStatus // "active"' "$mine/noticed" 2>/dev/null)" != active ] && rm -f "$mine/noticed"
+}
 # Until the next heartbeat; ends sooner, and with it the keeping, if there is nothing to keep any more.
 pause() {
   left=$beat
+  notice &
   while [ "$left" -gt 0 ]; do
     sleep 1 >/dev/null 2>&1
     left=$((left - 1))
     kill -0 $$ 2>/dev/null || return 0
+    ! has_ended || return 0
     [ -d "$state" ] && [ ! -e "$state/released" ] || return 1
     [ -z "$stop" ] || kill -0 "$stop" 2>/dev/null || return 1
   done
@@ -296,6 +316,7 @@ release() {
 
 # At the end of this script, however it comes.
 finish() {
+  refuse "$1"
   # A gentler signal could come before its shell is ready for one, and be lost.
   [ -z "$keeper" ] || kill -KILL "$keeper" 2>/dev/null || true
   [ -z "$calling" ] || kill "$calling" 2>/dev/null || true
@@ -316,7 +337,7 @@ begin() {
   # What the claim made stays for the parts of the job that come after it.
   held=${1:-}
   mine=$(umask 077 && mktemp -d)
-  trap finish EXIT
+  trap 'finish $?' EXIT
   trap 'interrupted 130' INT
   trap 'interrupted 143' TERM
   trap 'interrupted 129' HUP
@@ -325,6 +346,28 @@ shared_state() {
   state=${LOCKKEEPER_STATE:-${CI_PROJECT_DIR:+$CI_PROJECT_DIR.tmp/lockkeeper}}
   state=${state:-${WORKSPACE_TMP:+$WORKSPACE_TMP/lockkeeper}}
   [ -n "$state" ] || fail 2 'LOCKKEEPER_STATE is not set: name a directory that the parts of the job share'
+}
+# As 600, 90s, 10m or 1h30m.
+seconds() {
+  rest=$1 total=0
+  case $rest in *[0-9]) rest=${rest}s ;; esac
+  while
+    count=${rest%%[!0-9]*}
+    rest=${rest#"$count"}
+    unit=${rest%"${rest#?}"}
+    rest=${rest#?}
+    # A number that begins with 0 would be an octal one.
+    while [ "${count#0}" != "$count" ] && [ "$count" != 0 ]; do count=${count#0}; done
+    case ${#count}$unit in
+      [1-9]s) total=$((total + count)) ;;
+      [1-7]m) total=$((total + count * 60)) ;;
+      [1-6]h) total=$((total + count * 3600)) ;;
+      [1-4]d) total=$((total + count * 86400)) ;;
+      *) fail 2 "expected seconds, or a duration like 90s, 10m or 1h30m, got $1" ;;
+    esac
+    [ -n "$rest" ]
+  do :; done
+  echo "$total"
 }
 arguments() {
   while [ $# -gt 0 ]; do
@@ -344,9 +387,8 @@ arguments() {
     esac
   done
   [ -z "$named" ] || [ "$labels" = '{}' ] || fail 2 'name an environment or labels, not both'
-  for number in "$patience" "$ttl" "${stop:-1}"; do
-    case $number in '' | *[!0-9]*) fail 2 "expected a number, got $number" ;; esac
-  done
+  patience=$(seconds "$patience") && ttl=$(seconds "$ttl") || exit 2
+  case ${stop:-1} in *[!0-9]*) fail 2 "expected a number, got $stop" ;; esac
   grace=$((ttl / 4 < 10 ? ttl / 4 : 10))
 }
 command_run() {

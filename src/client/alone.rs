@@ -38,7 +38,7 @@ pub fn run() -> ExitCode {
     if let Some(code) = crate::hidden() {
         return code;
     }
-    let command = match Arguments::parse().command {
+    let command = match crate::eval::parse::<Arguments>().command {
         Command::Plain(command) => command,
         Command::Secrets(command) => commands::Command::Secrets(command),
         Command::Audit(command) => commands::Command::Audit(command),

@@ -2,17 +2,19 @@
 //! the server, so that it can be built alone, small, for the images of CI jobs (`--no-default-features` of `lockkeeper`).
 //!
 //! From top to bottom: `commands` → `run`, `watch`, `logs`, `feed`, `listing` → `acquire`, `deploying` → `api`, `prompt`,
-//! `signals` → `connection`, `identity`, `retry`, `steady`, `names` → `failure` → `problem`, `holders` → `output`.
+//! `eval` → `signals` → `connection`, `identity`, `retry`, `retrying`, `steady`, `names`, `durations` → `failure` → `problem`, `holders` → `output`.
 
 pub mod api;
 pub mod commands;
 pub mod connection;
+pub mod eval;
 pub mod failure;
 pub mod output;
 
 mod acquire;
 mod alone;
 mod deploying;
+mod durations;
 mod feed;
 mod holders;
 mod identity;
@@ -23,6 +25,7 @@ mod names;
 mod problem;
 mod prompt;
 mod retry;
+mod retrying;
 mod run;
 mod signals;
 mod steady;
@@ -42,7 +45,7 @@ pub fn run(command: Command, program: clap::Command) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return report(&Failure::Failed(format!("cannot start: {error}"))),
     };
-    match runtime.block_on(commands::run(command, program)) {
+    match runtime.block_on(eval::run(commands::run(command, program))) {
         Ok(code) => code,
         Err(failure) => report(&failure),
     }
@@ -50,6 +53,7 @@ pub fn run(command: Command, program: clap::Command) -> ExitCode {
 
 /// Says why on stderr.
 pub fn report(failure: &Failure) -> ExitCode {
+    eval::failed();
     if !matches!(failure, Failure::OutputClosed | Failure::Exit(_)) {
         output::note(&format!("lockkeeper: {failure}"));
     }

@@ -4,6 +4,7 @@
 
 mod connecting;
 mod deploying;
+mod evaluating;
 mod identities;
 mod people;
 mod program;

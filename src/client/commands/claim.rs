@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::session::{self};
 use crate::acquire;
 use crate::api::Api;
+use crate::durations::{seconds, seconds_from};
 use crate::failure::Failure;
 use crate::holders::holder_in_words;
 use crate::names::{EnvironmentName, identifier, label};
@@ -24,9 +25,10 @@ pub struct Wishes {
     #[arg(long, value_name = "TEXT")]
     context: Option<String>,
     /// The session expires this long after its last activity [default: the environment's]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
-    ttl: Option<u32>,
-    /// Print lines for `eval` in a shell, which set LOCKKEEPER_SESSION, LOCKKEEPER_ENVIRONMENT and the rest
+    #[arg(long, value_name = "DURATION", value_parser = ttl)]
+    ttl: Option<u64>,
+    /// Print lines for `eval` in a shell, which set LOCKKEEPER_SESSION, LOCKKEEPER_ENVIRONMENT and the rest; `false` if the
+    /// claim fails
     #[arg(long, conflicts_with = "json")]
     shell: bool,
 }
@@ -45,7 +47,7 @@ pub struct ClaimArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
     priority: i8,
     /// How long to wait in the queue if it is taken
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = seconds)]
     wait: u64,
 }
 
@@ -71,7 +73,7 @@ pub async fn claim(args: ClaimArgs, api: &Api, out: &Out) -> Result<(), Failure>
         target,
         commit: wishes.commit.clone(),
         context: wishes.context.clone(),
-        ttl_seconds: wishes.ttl.map(u64::from),
+        ttl_seconds: wishes.ttl,
         priority: Some(priority).filter(|priority| *priority != 0),
         wait: Duration::from_secs(wait),
     };
@@ -91,6 +93,10 @@ pub async fn force_claim(args: ForceClaimArgs, api: &Api, out: &Out) -> Result<(
         out.note(&format!("taken over: {overrode}"));
     }
     print(&session, api.pipeline_of(&environment).await?, &wishes, api, out)
+}
+
+fn ttl(text: &str) -> Result<u64, String> {
+    seconds_from(1, text)
 }
 
 impl Wishes {

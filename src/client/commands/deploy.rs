@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::session::{Target, deployment_line};
 use crate::api::{ANSWER_WITHIN, Api, Call};
+use crate::durations::seconds;
 use crate::failure::Failure;
 use crate::names::identifier;
 use crate::output::text::harmless;
@@ -26,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "SESSION", value_parser = identifier)]
     session: Option<String>,
     /// Wait for the end of the deployment, this long at most; 0 does not wait
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_value_t = 0, default_missing_value = "3600")]
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_value = "0", default_missing_value = "3600", value_parser = seconds)]
     wait: u64,
 }
 

@@ -51,7 +51,7 @@ pub enum Command {
     #[command(after_help = client_help!(
         "The session stays when this command has ended: extend it in time, and release it. `lockkeeper run` does both.\n\n\
          Examples:\n  lockkeeper claim review-1 --ttl 900 --context 'PR 412'\n  lockkeeper claim --label size=large --wait 600\n  \
-         eval \"$(lockkeeper claim review-1 --shell)\"; make test; lockkeeper release"
+         eval \"$(lockkeeper claim review-1 --shell)\" || exit; make test; lockkeeper release"
     ))]
     Claim(Connected<claim::ClaimArgs>),
     /// Take the lock of an environment from its holder, whose session ends

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::profile::{self, Profile, Profiles};
 use super::secret::{Secret, read_line};
+use crate::durations::seconds;
 use crate::failure::Failure;
 use crate::identity::source::IdentitySource;
 use crate::output::{Colour, Out};
@@ -12,7 +13,7 @@ use crate::output::{Colour, Out};
 /// Where a server on this machine serves by default.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 /// Longer than a restart of the server takes.
-const RETRY_SECONDS: u64 = 30;
+const RETRY_SECONDS: &str = "30";
 
 #[derive(clap::Args, Debug, Clone)]
 #[command(next_help_heading = "Connection")]
@@ -37,7 +38,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", global = true)]
     pub ca_file: Option<PathBuf>,
     /// How long to try again if the server cannot be reached or refuses for now
-    #[arg(long, value_name = "SECONDS", global = true, default_value_t = RETRY_SECONDS)]
+    #[arg(long, value_name = "DURATION", global = true, default_value = RETRY_SECONDS, value_parser = seconds)]
     pub retry: u64,
     /// Print JSON, the `data` of the server's answer, instead of tables
     #[arg(long, global = true)]

@@ -110,7 +110,7 @@ pub fn run() -> ExitCode {
     if let Some(code) = run_hidden() {
         return code;
     }
-    let arguments = Arguments::parse();
+    let arguments: Arguments = client::eval::parse();
     match arguments.command.unwrap_or(Command::Server(ServerCommand::Serve(arguments.serve))) {
         Command::Server(ServerCommand::Secrets(secrets::Command::Client(command))) => {
             client::run(client::Command::Secrets(*command), Arguments::command())

@@ -92,6 +92,41 @@ async fn a_job_that_may_not_claim_or_is_used_wrongly_says_so() {
 }
 
 #[tokio::test]
+async fn a_job_whose_claim_fails_does_nothing_more() {
+    let Some((server, mut first)) = start(&["size=large", "--", "sleep", "300"]) else { return };
+    server.admin().until_environment("review-3", |found| found["lockStatus"] == "locked").await;
+    let lines = ["set -e; eval \"$($KIT)\"; echo went on", "eval \"$($KIT)\" || exit; echo went on"];
+    for (shell, line) in ["bash", "dash"].into_iter().flat_map(|shell| lines.map(|line| (shell, line))) {
+        if !is_installed(shell) {
+            continue;
+        }
+        for claim in ["claim --wait 1s review-3", "claim nowhere", "claim --ttl x review-1", "clam review-1"] {
+            let home = tempfile::tempdir().unwrap();
+            let mut command = command(shell);
+            command
+                .args(["-c", line])
+                .env("KIT", format!("{shell} {} {claim}", kits().join("lockkeeper.sh").display()));
+            command.env("LOCKKEEPER_URL", &server.address).env("LOCKKEEPER_TOKEN", ADMIN_TOKEN);
+            command.env("LOCKKEEPER_STATE", home.path().join("state"));
+            let ended = command.output().await.unwrap();
+            assert!(!ended.status.success() && ended.stdout.is_empty(), "{shell}: {line}, {claim}: {}", shown(&ended));
+        }
+    }
+    terminate(&first);
+    first.wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_that_loses_its_lock_is_told_by_the_server() {
+    // The next heartbeat is ten minutes away.
+    let Some((server, mut job)) = start(&["--ttl", "1h", "size=large", "--", "sleep", "300"]) else { return };
+    server.admin().until_environment("review-3", |found| found["lockStatus"] == "locked").await;
+    server.as_user("ben").await.force_claim("review-3", json!({ "ttlSeconds": 600 })).await.created();
+    let ended = tokio::time::timeout(Duration::from_secs(120), job.wait()).await.expect("it is not told");
+    assert_eq!(ended.unwrap().code(), Some(79), "{}", said(&mut job).await);
+}
+
+#[tokio::test]
 async fn a_job_without_a_secret_shows_the_identity_that_its_ci_gives_it() {
     if let Some(missing) = TOOLS.iter().find(|tool| !is_installed(tool)) {
         eprintln!("skipped: identities of jobs are not tried, since {missing} is not installed");

@@ -1,0 +1,91 @@
+//! Output that a shell evaluates, as in `eval "$(lockkeeper claim review-1 --shell)" || exit`. The exit code of what is between
+//! the brackets is lost there, and to evaluate nothing succeeds: so whatever fails prints `false`.
+
+use std::io::{self, IsTerminal, Write};
+use std::panic;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::failure::Failure;
+use super::signals::Signals;
+
+/// Longer than a claim takes to give back what it got.
+const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(12);
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// The arguments of the program. Those that are wrong end it, as [`Parser::parse`] does.
+pub fn parse<P: Parser>() -> P {
+    let arguments: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if is_for_shell(&arguments) {
+        WANTED.store(true, Ordering::Relaxed);
+        let complain = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            failed();
+            complain(info);
+        }));
+    }
+    P::try_parse().unwrap_or_else(|error| {
+        // Perhaps `--shell` is what is misspelt.
+        let may_be = arguments.iter().any(|word| is_claim(word)) && !io::stdout().is_terminal();
+        if error.use_stderr() && may_be {
+            WANTED.store(true, Ordering::Relaxed);
+        }
+        if error.use_stderr() {
+            failed();
+        }
+        error.exit()
+    })
+}
+
+fn is_for_shell(arguments: &[String]) -> bool {
+    arguments.iter().any(|word| is_claim(word)) && arguments.iter().any(|word| word == "--shell")
+}
+
+fn is_claim(word: &str) -> bool {
+    word == "claim" || word == "force-claim"
+}
+
+/// Nothing was claimed, or nobody knows.
+pub fn failed() {
+    if WANTED.swap(false, Ordering::Relaxed) {
+        writeln!(io::stdout(), "false").ok();
+    }
+}
+
+/// Runs a command. If its output is for a shell, a signal makes it fail instead of ending it without a word, once it has given
+/// back what it claimed.
+pub async fn run(command: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
+    if !WANTED.load(Ordering::Relaxed) {
+        return command.await;
+    }
+    let mut signals =
+        Signals::ending().map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
+    let mut command = pin!(command);
+    tokio::select! {
+        outcome = &mut command => outcome,
+        signal = signals.next() => {
+            tokio::select! {
+                _ = tokio::time::timeout(GIVEN_BACK_WITHIN, &mut command) => {}
+                _ = signals.next() => {}
+            }
+            Err(Failure::of_signal(signal))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_claim_for_a_shell_is_evaluated() {
+        let is = |words: &str| is_for_shell(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(is("lockkeeper claim review-1 --shell") && is("lockkeeper --retry 0 force-claim review-1 --shell"));
+        assert!(!is("lockkeeper claim review-1") && !is("lockkeeper run review-1 -- x --shell"));
+    }
+}
