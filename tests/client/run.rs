@@ -4,6 +4,7 @@ mod children;
 mod claiming;
 mod crowd;
 mod losing;
+mod noticing;
 mod relay;
 mod running;
 mod signals;

@@ -11,4 +11,4 @@ mod session;
 
 pub use claim::{Request, Target, acquire};
 pub use fate::{Fate, fate};
-pub use session::{Acquired, Session, heartbeat};
+pub use session::{Acquired, Session, Standing, heartbeat};

@@ -17,6 +17,7 @@ use crate::acquire::{Request, Target, acquire, context};
 use crate::api::Api;
 use crate::connection::options::variable;
 use crate::deploying;
+use crate::durations::{seconds, seconds_from};
 use crate::failure::Failure;
 use crate::names::{EnvironmentName, label};
 use crate::output::{Out, note};
@@ -35,10 +36,10 @@ pub struct Args {
     #[arg(long, value_name = "COMMIT")]
     deploy: Option<String>,
     /// How long to wait in the queue; 0: not at all
-    #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
+    #[arg(long, value_name = "DURATION", default_value = "3600", value_parser = seconds)]
     wait: u64,
     /// How long the lock outlives this program if it dies
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(TTL_MIN.as_secs()..))]
+    #[arg(long, value_name = "DURATION", default_value = "60", value_parser = ttl)]
     ttl: u64,
     /// The place in the queue: −100 to 100, above 0 for maintainers
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
@@ -47,11 +48,15 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     context: Option<String>,
     /// How long the command may take to end by itself if the lock is lost; at most a quarter of --ttl
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "DURATION", default_value = "10", value_parser = seconds)]
     grace: u64,
     /// The command, after `--`; it finds LOCKKEEPER_ENVIRONMENT, LOCKKEEPER_SESSION and LOCKKEEPER_FENCING_TOKEN
     #[arg(value_name = "COMMAND", last = true, required = true)]
     command: Vec<OsString>,
+}
+
+fn ttl(text: &str) -> Result<u64, String> {
+    seconds_from(TTL_MIN.as_secs(), text)
 }
 
 impl Args {

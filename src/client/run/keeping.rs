@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::alarm::Alarm;
 use super::lease::{Lease, MARGIN};
+use super::notice;
 use crate::acquire::{Acquired, Fate, Session, fate, heartbeat};
 use crate::api::{Api, Call};
 use crate::failure::Failure;
@@ -28,7 +29,15 @@ impl<'a> Held<'a> {
     }
 
     /// Renews the lease until it is lost, and says in words why it is. `until` hears of every renewal.
-    pub async fn keep(mut self, alarm: Alarm, until: watch::Sender<Moment>) -> String {
+    pub async fn keep(self, alarm: Alarm, until: watch::Sender<Moment>) -> String {
+        let noticed = notice::lost(self.api, self.session.clone());
+        tokio::select! {
+            words = self.renew(alarm, until) => words,
+            words = noticed => words,
+        }
+    }
+
+    async fn renew(mut self, alarm: Alarm, until: watch::Sender<Moment>) -> String {
         let mut trouble = String::new();
         loop {
             alarm.reached(self.lease.next_beat()).await;

@@ -60,10 +60,12 @@ async fn a_command_has_time_to_clean_up() {
 async fn a_command_that_succeeded_without_its_lock_did_not_succeed() {
     let server = Server::start();
     let notes = Notes::new();
-    // The next heartbeat is fifteen seconds away: only the look at the end can tell.
+    // Nobody can wait, and the next heartbeat is fifteen seconds away: only the look at the end can tell.
+    let relay = Relay::to(&server.address);
+    relay.refuse_waits();
     let script =
         format!("echo $$ > {0}/pid; while [ ! -e {0}/go ]; do sleep 0.01; done; exit 0", notes.path().display());
-    let running = Running::start(&mut run_script(&server.address, &["review-1", "--ttl", "60"], &script));
+    let running = Running::start(&mut run_script(&relay.address, &["review-1", "--ttl", "60"], &script));
     notes.pid("pid").await;
     server.as_user("ana").await.force_claim("review-1", json!({})).await.created();
     notes.write("go");

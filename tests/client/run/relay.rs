@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub struct Relay {
@@ -18,7 +18,14 @@ struct State {
     /// How many answers are still to be lost.
     losing: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
+    /// Answers are passed on when they are complete.
+    buffers: AtomicBool,
+    refuses_waits: AtomicBool,
+    refused_waits: AtomicUsize,
 }
+
+/// For a request that wants to wait.
+const NO_PLACE: &str = "{\"status\": 503, \"code\": \"overloaded\", \"detail\": \"too many requests wait\"}";
 
 impl Relay {
     pub fn to(address: &str) -> Self {
@@ -55,6 +62,20 @@ impl Relay {
         self.state.losing.store(count, Ordering::SeqCst);
     }
 
+    /// From here on no answer is passed on before it is complete, as proxies do that buffer.
+    pub fn buffer(&self) {
+        self.state.buffers.store(true, Ordering::SeqCst);
+    }
+
+    /// As a server whose places for those that wait are all taken.
+    pub fn refuse_waits(&self) {
+        self.state.refuses_waits.store(true, Ordering::SeqCst);
+    }
+
+    pub fn refused_waits(&self) -> usize {
+        self.state.refused_waits.load(Ordering::SeqCst)
+    }
+
     pub fn still_losing(&self) -> usize {
         self.state.losing.load(Ordering::SeqCst)
     }
@@ -68,19 +89,53 @@ fn pass(client: TcpStream, state: &Arc<State>) {
     let target = state.target.lock().unwrap().clone();
     let Some(server) = target.and_then(|target| TcpStream::connect(target).ok()) else { return };
     state.open.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
-    let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-    std::thread::spawn(move || {
-        std::io::copy(&mut from_client, &mut to_server).ok();
-        to_server.shutdown(Shutdown::Both).ok();
-    });
+    let (from_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    let passing = state.clone();
+    std::thread::spawn(move || pass_requests(from_client, to_server, &passing));
     let (mut from_server, mut to_client) = (server, client);
     let mut bytes = [0; 16 * 1024];
+    let mut buffered = Vec::new();
     while let Ok(count @ 1..) = from_server.read(&mut bytes) {
         let lost = state.losing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-        if lost || to_client.write_all(&bytes[..count]).is_err() {
+        buffered.extend_from_slice(&bytes[..count]);
+        if state.buffers.load(Ordering::SeqCst) && !is_complete(&buffered) {
+            continue;
+        }
+        if lost || to_client.write_all(&buffered).is_err() {
             break;
         }
+        buffered.clear();
     }
     from_server.shutdown(Shutdown::Both).ok();
     to_client.shutdown(Shutdown::Both).ok();
+}
+
+/// A client sends each request in one piece.
+fn pass_requests(mut from_client: TcpStream, mut to_server: TcpStream, state: &State) {
+    let mut bytes = [0; 16 * 1024];
+    while let Ok(count @ 1..) = from_client.read(&mut bytes) {
+        let wants_to_wait = bytes[..count].windows(15).any(|part| part == b"?waitSeconds=25");
+        let passed = if wants_to_wait && state.refuses_waits.load(Ordering::SeqCst) {
+            state.refused_waits.fetch_add(1, Ordering::SeqCst);
+            let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n";
+            from_client.write_all(format!("{head}content-length: {}\r\n\r\n{NO_PLACE}", NO_PLACE.len()).as_bytes())
+        } else {
+            to_server.write_all(&bytes[..count])
+        };
+        if passed.is_err() {
+            break;
+        }
+    }
+    to_server.shutdown(Shutdown::Both).ok();
+}
+
+/// An answer of known length, or without a body. A stream never is.
+fn is_complete(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    match length {
+        Some(length) => body.len() >= length.parse().unwrap(),
+        None => !head.contains("transfer-encoding"),
+    }
 }
