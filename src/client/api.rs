@@ -1,5 +1,6 @@
 //! The server's API for one caller: paths below the organization, tokens, retries with an idempotency key.
 
+use std::fmt;
 use std::time::Duration;
 
 use reqwest::{Method, Response};
@@ -16,6 +17,7 @@ use super::identity::source::IdentitySource;
 use super::names::{EnvironmentName, identifier};
 use super::problem::Problem;
 use super::retry::{self, Trouble};
+use super::retrying::Retrying;
 use super::steady::Moment;
 
 /// For requests that do not wait for anything. A durable answer takes milliseconds; this is for a server in trouble.
@@ -81,8 +83,18 @@ impl CallError {
             CallError::Problem(problem) => {
                 retry::is_retried(Trouble::Refused { status: problem.status, code: &problem.code }, true)
             }
-            CallError::NoAnswer(_) => true,
+            CallError::NoAnswer(no_answer) => !no_answer.is_untrusted,
             CallError::Failure(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Problem(problem) => write!(formatter, "{problem}"),
+            CallError::NoAnswer(no_answer) => formatter.write_str(&no_answer.words),
+            CallError::Failure(failure) => write!(formatter, "{failure}"),
         }
     }
 }
@@ -224,11 +236,22 @@ impl Api {
 
     /// Sends it until there is an answer that counts, or patience is over.
     pub async fn send(&self, call: Call) -> Result<Answer, CallError> {
+        // One that asks to wait is silent as long as nothing fails.
+        let asked_to_wait = call.path.contains("waitSeconds=");
+        let waits = if asked_to_wait { String::new() } else { format!("waiting for an answer of {}", self.url()) };
+        let retrying = Retrying::new(call.patience, waits);
+        tokio::select! {
+            answer = self.insist(&call, &retrying) => answer,
+            never = retrying.show() => match never {},
+        }
+    }
+
+    async fn insist(&self, call: &Call, retrying: &Retrying) -> Result<Answer, CallError> {
         // Another PATCH could undo what happened in between; the others say what is to be in the end.
         let repeatable = call.key.is_some() || !matches!(call.method, Method::POST | Method::PATCH);
         let began = Moment::now();
         for attempt in 0.. {
-            let error = match self.send_once(&call).await {
+            let error = match self.send_once(call).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -236,6 +259,7 @@ impl Api {
                 CallError::Problem(problem) => {
                     (Trouble::Refused { status: problem.status, code: &problem.code }, problem.retry_after)
                 }
+                CallError::NoAnswer(no_answer) if no_answer.is_untrusted => return Err(error),
                 CallError::NoAnswer(no_answer) if no_answer.maybe_sent => (Trouble::NoAnswer, None),
                 CallError::NoAnswer(_) => (Trouble::NoConnection, None),
                 CallError::Failure(_) => return Err(error),
@@ -245,6 +269,7 @@ impl Api {
             if !retry::is_retried(trouble, repeatable) || spent + pause > call.patience {
                 return Err(error);
             }
+            retrying.failed(error.to_string());
             tokio::time::sleep(pause).await;
         }
         unreachable!("attempts end by an answer, or by patience")
@@ -288,7 +313,7 @@ impl Api {
             request = request.header("Last-Event-ID", id);
         }
         let opened = tokio::time::timeout(ANSWER_WITHIN, self.link.open(request)).await;
-        let late = || NoAnswer { words: format!("{} did not answer in time", self.url()), maybe_sent: true };
+        let late = || NoAnswer::lost(format!("{} did not answer in time", self.url()));
         let response = opened.map_err(|_| CallError::NoAnswer(late()))?.map_err(CallError::NoAnswer)?;
         if response.status().is_success() {
             return Ok(Stream { response, link: self.link.clone() });
@@ -321,7 +346,7 @@ impl Stream {
             Ok(Err(error)) => Err(CallError::NoAnswer(self.link.no_answer(&error))),
             Err(_) => {
                 let words = format!("{} has gone silent", self.link.base());
-                Err(CallError::NoAnswer(NoAnswer { words, maybe_sent: true }))
+                Err(CallError::NoAnswer(NoAnswer::lost(words)))
             }
         }
     }

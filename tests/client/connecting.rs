@@ -68,12 +68,40 @@ async fn tls_is_trusted_by_a_given_authority_and_no_other() {
     let user = User::of(&server, ADMIN_TOKEN);
     let (ours, others) = (file("ours.pem", &authority.certificate), file("others.pem", &other.certificate));
     user.run(&["whoami", "--ca-file", &ours]).ok().says("admin");
-    user.run(&["whoami", "--retry", "0", "--ca-file", &others]).with_code(69).complains("cannot reach");
+    // At once: nobody changes a certificate within the hour.
+    user.run(&["whoami", "--retry", "1h", "--ca-file", &others])
+        .with_code(69)
+        .complains("cannot trust")
+        .complains("--ca-file");
     user.run(&["whoami", "--ca-file", &file("empty.pem", "")]).with_code(2).complains("no certificate");
     let login = ["login", "--ca-file", &ours, "--token-stdin"];
     let user = user.without("LOCKKEEPER_TOKEN");
     user.run_with_stdin(&login, ADMIN_TOKEN).ok();
     user.run(&["whoami"]).ok().says("admin");
+}
+
+#[tokio::test]
+async fn a_certificate_of_an_authority_is_explained_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    // As `openssl req -x509` makes it without further words.
+    let mut made = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    made.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = file("certificate.pem", &made.self_signed(&key).unwrap().pem());
+    let setup = Setup::default()
+        .variable("LOCKKEEPER_TLS_CERTIFICATE", &certificate)
+        .variable("LOCKKEEPER_TLS_KEY", &file("key.pem", &key.serialize_pem()));
+    let server = setup.start();
+    let user = User::of(&server, ADMIN_TOKEN);
+    let refused = user.run(&["claim", "review-1", "--retry", "1h", "--ca-file", &certificate]).with_code(69);
+    let refused =
+        refused.complains("certificate is one of an authority").complains("basicConstraints=critical,CA:FALSE");
+    assert!(!refused.stderr.contains("is not known"), "{}", refused.stderr);
 }
 
 #[tokio::test]

@@ -61,6 +61,29 @@ async fn a_claim_is_extended_shown_and_released() {
 }
 
 #[tokio::test]
+async fn a_claim_that_is_denied_was_not_made() {
+    let server = Server::start();
+    let vic = User::member(&server, "vic").await;
+    for command in [&["claim", "review-1"][..], &["run", "review-1", "--", "true"]] {
+        let refused = vic.run(command).with_code(77);
+        assert!(!refused.stderr.contains("is not known"), "{}", refused.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_ttl_is_given_in_seconds_or_with_units() {
+    let server = Server::start();
+    let admin = User::admin(&server);
+    for (ttl, left) in [("600", "in 9 min"), ("10m", "in 9 min"), ("1h30m", "in 1 h 29 min")] {
+        admin.run(&["claim", "review-1", "--ttl", ttl]).ok();
+        admin.run(&["extend", "review-1"]).ok().says(left);
+        admin.run(&["release", "review-1"]).ok();
+    }
+    admin.run(&["claim", "review-1", "--ttl", "ten"]).with_code(2).complains("1h30m");
+    admin.run(&["run", "review-1", "--ttl", "4s", "--", "true"]).with_code(2).complains("at least 5 s");
+}
+
+#[tokio::test]
 async fn any_environment_with_a_label_can_be_claimed() {
     let server = Server::start();
     let (admin, ana) = (User::admin(&server), User::member(&server, "ana").await);

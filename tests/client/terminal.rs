@@ -50,6 +50,18 @@ async fn tables_fit_the_terminal_and_are_whole_when_piped() {
     }
 }
 
+#[test]
+fn whoever_waits_at_a_terminal_is_told_why_and_how_long_still() {
+    let user = User::new().with("LOCKKEEPER_TOKEN", crate::support::ADMIN_TOKEN);
+    let away = "whoami --url http://127.0.0.1:9 --retry 8s";
+    if has_script() {
+        let shown = on_terminal(&user, "TERM=xterm", away);
+        assert!(shown.contains("s more: cannot reach http://127.0.0.1:9"), "{shown}");
+    }
+    let piped = user.run(&["whoami", "--url", "http://127.0.0.1:9", "--retry", "2s"]).with_code(69);
+    assert!(!piped.stderr.contains("more:"), "{}", piped.stderr);
+}
+
 #[tokio::test]
 async fn a_reader_that_goes_away_is_no_failure() {
     let server = Server::start();

@@ -306,11 +306,12 @@ impl Claim<'_> {
 fn is_certainly_refused(error: &CallError) -> bool {
     match error {
         CallError::Problem(problem) => {
-            let decided =
-                matches!(problem.status, 400 | 404 | 409 | 422) && problem.code != "idempotency_key_in_flight";
+            let decided = matches!(problem.status, 400 | 401 | 403 | 404 | 409 | 422)
+                && problem.code != "idempotency_key_in_flight";
             problem.is_ours() && decided
         }
-        CallError::NoAnswer(_) | CallError::Failure(_) => false,
+        CallError::NoAnswer(no_answer) => no_answer.is_untrusted,
+        CallError::Failure(_) => false,
     }
 }
 

@@ -69,7 +69,7 @@ mod tests {
         for (status, code) in [(429, "rate_limited"), (500, "internal_error"), (503, "shutting_down")] {
             assert!(matches!(of(status, code), Fate::Unclear(_)), "{code}");
         }
-        let silence = NoAnswer { words: "no answer".to_owned(), maybe_sent: true };
+        let silence = NoAnswer::lost("no answer".to_owned());
         assert_eq!(fate(CallError::NoAnswer(silence)), Fate::Unclear("no answer".to_owned()));
     }
 

@@ -3,12 +3,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use rustix::termios::tcgetwinsize;
-
-use crate::output::{note, table, times};
+use crate::output::{draw_line, note, stderr_is_drawn_on, times, wipe_line};
 use crate::steady::Moment;
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
@@ -16,8 +13,6 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 const FRAME_TIME: Duration = Duration::from_millis(120);
 /// Logs of CI jobs are kept and read: often enough to see that the job is alive.
 const LINE_TIME: Duration = Duration::from_secs(30);
-/// A terminal that does not say how wide it is.
-const USUAL_WIDTH: usize = 80;
 
 #[derive(Debug)]
 pub struct Progress {
@@ -32,10 +27,9 @@ pub struct Progress {
 
 impl Progress {
     pub fn new(target: String) -> Self {
-        let dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
         Self {
             since: Moment::now(),
-            terminal: io::stderr().is_terminal() && !dumb,
+            terminal: stderr_is_drawn_on(),
             target,
             words: RefCell::default(),
             drawn: Cell::new(false),
@@ -81,19 +75,14 @@ impl Progress {
     }
 
     fn draw(&self, frame: char) {
-        let text = format!("{frame} {}", self.line());
-        let width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col)).unwrap_or_default();
-        let width = if width == 0 { USUAL_WIDTH } else { width };
-        // One write: a line that is first wiped and then drawn flickers. Not the last column, where some terminals wrap.
-        let line = format!("\r{}\u{1b}[K", table::cut(&text, width.saturating_sub(1)));
-        io::stderr().write_all(line.as_bytes()).ok();
+        draw_line(&format!("{frame} {}", self.line()));
         self.drawn.set(true);
     }
 
     /// Takes the moving line away.
     pub fn clear(&self) {
         if self.drawn.take() {
-            io::stderr().write_all(b"\r\x1b[K").ok();
+            wipe_line();
         }
     }
 }

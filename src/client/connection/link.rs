@@ -29,6 +29,15 @@ pub struct NoAnswer {
     pub words: String,
     /// Whether the request may have reached the server.
     pub maybe_sent: bool,
+    /// The server's certificate is not accepted. It will not be in a second either.
+    pub is_untrusted: bool,
+}
+
+impl NoAnswer {
+    /// One that may be executed.
+    pub fn lost(words: String) -> Self {
+        Self { words, maybe_sent: true, is_untrusted: false }
+    }
 }
 
 /// An answer as it came.
@@ -109,7 +118,7 @@ impl Link {
         while let Some(piece) = response.chunk().await.map_err(|error| self.no_answer(&error))? {
             body.extend_from_slice(&piece);
             if body.len() > ANSWER_BYTES_MAX {
-                return Err(NoAnswer { words: format!("{}: the answer is too long", self.base), maybe_sent: true });
+                return Err(NoAnswer::lost(format!("{}: the answer is too long", self.base)));
             }
         }
         Ok(RawAnswer { status, headers, body })
@@ -124,11 +133,35 @@ impl Link {
         let why = error_chain(error);
         let words = if error.is_timeout() && !error.is_connect() {
             format!("{} did not answer in time", self.base)
+        } else if let Some(advice) = certificate_advice(&why) {
+            let words = format!("cannot trust {}: {advice} ({why})", self.base);
+            return NoAnswer { words, maybe_sent: false, is_untrusted: true };
         } else {
             format!("cannot reach {}: {why}", self.base)
         };
-        NoAnswer { words, maybe_sent: !error.is_connect() && !error.is_builder() }
+        NoAnswer { words, maybe_sent: !error.is_connect() && !error.is_builder(), is_untrusted: false }
     }
+}
+
+/// What is wrong with the server's certificate, and what to do, by what rustls says. `None` if it is not about a certificate.
+fn certificate_advice(why: &str) -> Option<&'static str> {
+    let why = &why[why.find("invalid peer certificate")?..];
+    let is = |words: &[&str]| words.iter().any(|word| why.contains(word));
+    Some(if is(&["CaUsedAsEndEntity"]) {
+        "its certificate is one of an authority (CA:TRUE), and cannot be a server's too; make the server one with \
+         `-addext basicConstraints=critical,CA:FALSE`, as docs/operating.md shows"
+    } else if is(&["UnknownIssuer"]) {
+        "its certificate is signed by an authority that is not trusted here; name that authority's certificate with --ca-file or \
+         LOCKKEEPER_CA_FILE"
+    } else if is(&["not valid for name", "NotValidForName"]) {
+        "its certificate is for other names; use a name that is in it, or add this one to its subjectAltName"
+    } else if is(&["expired", "Expired"]) {
+        "its certificate has expired; renew it, or check the clock of this machine"
+    } else if is(&["not valid yet", "NotValidYet"]) {
+        "its certificate is not valid yet; check the clock of this machine"
+    } else {
+        "its certificate is not accepted"
+    })
 }
 
 fn certificates(file: &Path) -> Result<Vec<Certificate>, Failure> {
@@ -154,4 +187,27 @@ fn error_chain(error: &reqwest::Error) -> String {
         source = error.source();
     }
     if words.is_empty() { "the request failed".to_owned() } else { words.join(": ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_accepted_is_explained() {
+        for (why, advice) in [
+            ("client error (Connect): invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE"),
+            ("invalid peer certificate: UnknownIssuer", "--ca-file"),
+            (
+                "invalid peer certificate: certificate not valid for name \"b\"; certificate is only valid for \"a\"",
+                "subjectAltName",
+            ),
+            ("invalid peer certificate: certificate expired: verification time 3 (UNIX)", "renew"),
+            ("invalid peer certificate: certificate not valid yet: verification time 3 (UNIX)", "clock"),
+            ("invalid peer certificate: BadEncoding", "not accepted"),
+        ] {
+            assert!(certificate_advice(why).is_some_and(|said| said.contains(advice)), "{why}");
+        }
+        assert_eq!(certificate_advice("connection refused"), None);
+    }
 }

@@ -134,8 +134,8 @@ impl Exchange {
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(encoded(&form));
         let sent = self.link.send(request).await;
         let raw = sent.map_err(|no_answer| Failed {
+            is_worth_a_retry: !no_answer.is_untrusted,
             failure: Failure::Unreachable(no_answer.words),
-            is_worth_a_retry: true,
             retry_after: None,
         })?;
         if raw.status == 200 { granted(&raw.body, asked_at).ok_or_else(no_token) } else { Err(refused(&raw)) }

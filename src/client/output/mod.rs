@@ -125,6 +125,24 @@ impl Out {
     }
 }
 
+/// Whether stderr is a terminal that can move its cursor.
+pub fn stderr_is_drawn_on() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|kind| kind != "dumb")
+}
+
+/// A line on stderr that takes the place of the one that was drawn before.
+pub fn draw_line(text: &str) {
+    let width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col)).unwrap_or_default();
+    let width = if width == 0 { USUAL_WIDTH } else { width };
+    // One write: a line that is first wiped and then drawn flickers. Not the last column, where some terminals wrap.
+    let line = format!("\r{}\u{1b}[K", table::cut(text, width.saturating_sub(1)));
+    io::stderr().write_all(line.as_bytes()).ok();
+}
+
+pub fn wipe_line() {
+    io::stderr().write_all(b"\r\x1b[K").ok();
+}
+
 /// Not `eprintln`, which panics when stderr is closed or full.
 pub fn note(words: &str) {
     writeln!(io::stderr(), "{words}").ok();
