@@ -88,7 +88,8 @@ async fn a_request_reaches_the_owner_as_the_client_sent_it() {
         format!("{environments}/%2e%2e/review-1"),
         format!("{environments}//review-1"),
         format!("{environments}/review-1?"),
-        format!("{environments}/review-1?a=\"{{|}}\"&b=\\^`"),
+        format!("{environments}/review-1?a={{|}}&b=\\^"),
+        format!("{environments}/review-1?a=`\""),
         format!("{environments}/rev%69ew-1"),
         format!("{environments}/review-1/history?limit=2&cursor=it's"),
     ] {
@@ -97,6 +98,10 @@ async fn a_request_reaches_the_owner_as_the_client_sent_it() {
         let passed_on = exchange(&pair.other, &request).await;
         assert_eq!(passed_on.status, direct.status, "{target}: {passed_on:?}");
         assert!(direct.status.as_u16() < 500, "{direct:?}");
+        if direct.text.is_empty() {
+            // Not HTTP: refused before anything is passed on.
+            continue;
+        }
         let said = |answer: &Answer| {
             let mut said = answer.json();
             said["requestId"].take();
