@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_target_is_sent_as_it_is_or_not_at_all() {
         for target in
-            ["/a?type=it's", "/a/../b", "/a//b/./c", "/%2e%2E/%27", "/a?", "/?", "/a?b?c", "/a|b?{\"c\"}", "/ä?ö"]
+            ["/a?type=it's", "/a/../b", "/a//b/./c", "/%2e%2E/%27", "/a?", "/?", "/a?b?c", "/a|b{\"c\"}?{c}|^"]
         {
             let sent = uri("http://10.0.0.1:8080/", target);
             assert_eq!(sent.as_ref().and_then(Uri::path_and_query).map(|target| target.as_str()), Some(target));
