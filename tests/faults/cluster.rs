@@ -9,6 +9,7 @@ mod moving;
 mod nodes;
 mod passing_on;
 mod postgres;
+mod reloading;
 mod steps;
 
 use std::time::Duration;
