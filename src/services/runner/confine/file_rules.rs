@@ -10,7 +10,6 @@ use landlock::{
 use rustix::process::getuid;
 
 use super::super::protocol::Confinement;
-use super::mounts::TEMPORARY;
 
 /// The newest rules we ask for. An older kernel applies those it knows.
 const RULES: ABI = ABI::V9;
@@ -32,6 +31,8 @@ pub(super) const SYSTEM: &[&str] = &[
 ];
 /// The files of the resolver, which it replaces.
 const RESOLVER: &str = "/run/systemd/resolve";
+/// The places for temporary files and shared memory. A deployment has one directory for all of them.
+pub(super) const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// Files that may lie anywhere on a machine, by the links that lead there.
 const SYSTEM_LINKS: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];

@@ -19,10 +19,8 @@ use rustix::mount::{
 use rustix::process::{getuid, umask};
 
 use super::super::protocol::Confinement;
-use super::file_rules::{self, SYSTEM};
+use super::file_rules::{self, SYSTEM, TEMPORARY};
 
-/// The places for temporary files and shared memory. A deployment has one directory for all of them.
-pub(super) const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 const TERMINALS: &str = "/dev/pts";
 /// With the system's, those at the top that a step sees as they are or that have a view of their own.
 const SHOWN: [&str; 3] = ["/dev", "/proc", "/tmp"];
