@@ -2,6 +2,7 @@
 
 pub mod actors;
 pub mod auth;
+pub mod backoff;
 pub mod domain;
 pub mod entropy;
 pub mod events;

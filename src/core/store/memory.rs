@@ -27,6 +27,8 @@ struct State {
     /// The applied sequence, if it is behind the durable one.
     behind: Option<Sequence>,
     refusal: Option<StoreError>,
+    /// How many commits were refused.
+    refused: u64,
 }
 
 impl MemoryStore {
@@ -59,6 +61,11 @@ impl MemoryStore {
     /// Refuses every commit with this error, or takes them again.
     pub fn refuse_with(&self, refusal: Option<StoreError>) {
         self.state.lock().refusal = refusal;
+    }
+
+    /// How many commits it has refused as it was told to.
+    pub fn refused(&self) -> u64 {
+        self.state.lock().refused
     }
 
     /// The store after a power cut: with the durable batches, and nothing else.
@@ -95,7 +102,9 @@ impl Store for MemoryStore {
     fn commit(&self, batch: Batch) -> Result<Sequence, StoreError> {
         let mut state = self.state.lock();
         if let Some(refusal) = &state.refusal {
-            return Err(refusal.clone());
+            let refusal = refusal.clone();
+            state.refused += 1;
+            return Err(refusal);
         }
         let bytes = batch.encoded_len();
         if bytes > MAX_BATCH_BYTES {

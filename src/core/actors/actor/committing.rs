@@ -53,8 +53,9 @@ impl EnvironmentActor {
             }
             Err(error) => {
                 if let Some(granted) = outcome.granted.filter(|granted| granted.outsider) {
-                    // Other environments are offered to it first.
-                    self.report_unavailable();
+                    // Other environments are offered to it first, and this one when it tries again.
+                    self.retry();
+                    self.report_anew();
                     pool.put_back(services, granted.waiter.ticket);
                 }
                 Err(error.into())
@@ -137,6 +138,9 @@ impl EnvironmentActor {
         let (sequence, trim_on) = (committed.sequence, committed.trim_on);
         let effects = std::mem::take(&mut outcome.effects);
         let Ok(loaded) = &mut self.loaded else { unreachable!("only a loaded environment decides") };
+        if sequence > loaded.handed_in {
+            loaded.retry.accepted(now.tick);
+        }
         services.lock_times.passed(loaded.environment.lock.as_deref(), next.lock.as_deref(), now);
         let Advance { view, sessions, deployments, was_held_back } =
             loaded.advance(next, outcome, committed, now, |written| view.has_settled(written));

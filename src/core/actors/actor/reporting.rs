@@ -14,28 +14,24 @@ impl EnvironmentActor {
             return false;
         }
         let environment = &loaded.environment;
-        let status = (environment.is_vacant(), environment.configuration_revision, environment.last_used);
+        // While the store refuses, nobody can have it: an offer would be refused, and made again at once.
+        let can_be_had = !loaded.retry.is_due();
+        let status = (can_be_had && environment.is_vacant(), environment.configuration_revision, environment.last_used);
         if self.reported == Some(status) {
             return false;
         }
         self.reported = Some(status);
-        self.links.pool.report(&self.links.services, &self.links.key.name, environment.availability())
+        let availability = match &environment.configuration {
+            Some(configuration) if !can_be_had => Availability::Taken { configuration: configuration.clone() },
+            Some(_) | None => environment.availability(),
+        };
+        self.links.pool.report(&self.links.services, &self.links.key.name, availability)
     }
 
     /// Reports even if nothing has changed: an offer has been answered.
     pub(super) fn report_anew(&mut self) {
         self.reported = None;
         self.report();
-    }
-
-    /// Reports that the environment cannot be had for now, until the next report.
-    pub(super) fn report_unavailable(&mut self) {
-        let Ok(loaded) = &self.loaded else { return };
-        self.reported = None;
-        let configuration = loaded.environment.configuration.clone();
-        let availability =
-            configuration.map_or(Availability::Gone, |configuration| Availability::Taken { configuration });
-        self.links.pool.report(&self.links.services, &self.links.key.name, availability);
     }
 
     /// Sets the deadline at which the timer signals that something may have expired.
@@ -51,16 +47,6 @@ impl EnvironmentActor {
         if sooner {
             self.armed = wake;
             self.services().deadlines.arm(&self.links.key, wake);
-        }
-    }
-
-    /// The deadline has come.
-    pub(super) fn disarmed(&mut self) {
-        let Ok(loaded) = &mut self.loaded else { return };
-        self.armed = None;
-        if loaded.retry_at.take().is_some() {
-            // The store may have refused an offer, and the pool does not know how the environment stands since.
-            self.reported = None;
         }
     }
 }

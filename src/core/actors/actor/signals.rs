@@ -16,8 +16,6 @@ use crate::domain::{
 
 /// How many disconnected waiters one commit removes, so that the store accepts the batch.
 const HUNG_UP_AT_ONCE: usize = 50;
-/// When to try again after the store has refused.
-const RETRY_MILLIS: i64 = 1_000;
 
 impl EnvironmentActor {
     pub(super) fn read_signals(&mut self, context: &mut Context<Self>) {
@@ -29,7 +27,7 @@ impl EnvironmentActor {
             return;
         }
         let mut gone = Vec::new();
-        let undone = std::mem::take(&mut self.undone);
+        let undone = self.take_undone();
         for signal in undone.into_iter().chain(signals) {
             match signal {
                 Signal::HungUp(ticket) => gone.push(ticket),
@@ -52,6 +50,17 @@ impl EnvironmentActor {
         for gone in gone.chunks(HUNG_UP_AT_ONCE) {
             self.hang_up(gone, context);
         }
+    }
+
+    /// What the store refused earlier, if it is to be tried again now.
+    fn take_undone(&mut self) -> Vec<Signal> {
+        let now = self.services().tick();
+        let Ok(loaded) = &mut self.loaded else { return Vec::new() };
+        if loaded.retry.is_pausing(now) {
+            return Vec::new();
+        }
+        loaded.retry.begin();
+        std::mem::take(&mut self.undone)
     }
 
     /// An environment that cannot be loaded can do nothing; its next user starts a new actor.
@@ -89,17 +98,18 @@ impl EnvironmentActor {
     }
 
     fn elapse(&mut self, context: &mut Context<Self>) {
-        self.disarmed();
+        // The timer has dropped the deadline.
+        self.armed = None;
+        let now = self.services().tick();
+        if self.loaded.as_ref().is_ok_and(|loaded| loaded.retry.is_pausing(now)) {
+            return;
+        }
         match self.execute(Elapse, None, |_, _, _| {}) {
             Ok(Executed { reply: queue_due, settlement }) => {
                 if let Ok(loaded) = &mut self.loaded {
                     loaded.queue_due = queue_due;
                 }
                 self.settle(settlement, context, |_| {});
-                // `disarmed` has cleared the time of their next try.
-                if !self.undone.is_empty() {
-                    self.retry();
-                }
             }
             Err(error) => {
                 tracing::warn!(environment = %self.links.key, %error, "could not end what has expired; trying again soon");
@@ -192,9 +202,9 @@ impl EnvironmentActor {
         }
     }
 
-    fn retry(&mut self) {
+    pub(super) fn retry(&mut self) {
         if let Ok(loaded) = &mut self.loaded {
-            loaded.retry_at = Some(self.links.services.tick().plus(RETRY_MILLIS));
+            loaded.retry.refused(self.links.services.tick());
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -10,6 +11,7 @@ use super::page_list::PageList;
 use super::recent::{DeploymentUpdate, RecentDepartures, RecentDeployments, RecentPages};
 use super::records::Records;
 use crate::actors::stored::{Keeping, Page, StoredEnvironment};
+use crate::backoff::{Backoff, Retries};
 use crate::domain::{
     ASK_WITHIN_MILLIS, DeploymentId, EndedDeployment, Environment, EnvironmentKey, IdSeed, Now, Outcome, Session,
     SessionId, Tick,
@@ -22,8 +24,8 @@ pub struct Loaded {
     pub handed_in: Sequence,
     /// When a waiter may lose its place for want of a sign of life.
     pub queue_due: Option<Tick>,
-    /// When to retry what the store refused.
-    pub retry_at: Option<Tick>,
+    /// What the store refused, and when to try it again.
+    pub retry: Retry,
     pub(super) keeping: Keeping,
     pub(super) pages: RecentPages,
     departures: RecentDepartures,
@@ -32,6 +34,54 @@ pub struct Loaded {
     pub(super) has_wake_record: bool,
     /// Whether the store has a record that a deployment here is unfinished.
     pub(super) has_unfinished_record: bool,
+}
+
+/// Full disks last: the longest pause is one that nobody notices when it is over, and that a thousand environments can have.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
+
+/// When the actor tries again what the store has refused, and nobody waits for.
+pub struct Retry {
+    at: Option<Tick>,
+    retries: Retries,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { at: None, retries: Retries::new(BACKOFF) }
+    }
+}
+
+impl Retry {
+    /// The store has refused. Of all that it refuses until then, the first sets the time.
+    pub fn refused(&mut self, now: Tick) {
+        if self.at.is_none() {
+            let pause = i64::try_from(self.retries.failed().as_millis()).unwrap_or(i64::MAX);
+            self.at = Some(now.plus(pause));
+        }
+    }
+
+    /// The store has taken something: what it refused before is due.
+    pub fn accepted(&mut self, now: Tick) {
+        self.retries.worked();
+        if let Some(at) = &mut self.at {
+            *at = now.min(*at);
+        }
+    }
+
+    /// Whether nothing is to be tried yet.
+    pub fn is_pausing(&self, now: Tick) -> bool {
+        self.at.is_some_and(|at| now < at)
+    }
+
+    /// What was refused is tried now.
+    pub fn begin(&mut self) {
+        self.at = None;
+    }
+
+    /// Whether anything was refused and not tried again since.
+    pub fn is_due(&self) -> bool {
+        self.at.is_some()
+    }
 }
 
 /// A change that was handed in, and what the store has of the history after it.
@@ -63,7 +113,7 @@ impl Loaded {
         Self {
             handed_in: settled,
             queue_due: environment.queue.has_durable().then_some(now),
-            retry_at: None,
+            retry: Retry::default(),
             keeping,
             pages: RecentPages::default(),
             departures: RecentDepartures::default(),
@@ -74,11 +124,15 @@ impl Loaded {
         }
     }
 
-    /// When something here may run out, or must be tried again.
+    /// When something here may run out, or must be tried again. While the store refuses, nothing is tried earlier than
+    /// that: what ran out in the meantime would be refused as well, again and again.
     pub fn wake(&self) -> Option<Tick> {
+        if let Some(retry_at) = self.retry.at {
+            return Some(retry_at);
+        }
         let lock = self.environment.lock.as_deref().and_then(Session::expiry).map(|(until, _)| until.due);
         let queue = self.queue_due.filter(|_| self.environment.queue.has_durable());
-        [lock, queue, self.retry_at].into_iter().flatten().min()
+        [lock, queue].into_iter().flatten().min()
     }
 
     /// Moves on to the state that was decided and handed in; `settled` tells whether a sequence is durable.

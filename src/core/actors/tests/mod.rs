@@ -16,6 +16,7 @@ mod past;
 mod per_token;
 mod pool;
 mod queue;
+mod refusing;
 mod session_listing;
 mod unknown;
 

@@ -229,7 +229,7 @@ async fn a_grant_that_was_read_on_a_full_disk_does_not_expire_unasked() {
     }
     bench.pass(61_000).await;
     bench.store.refuse_with(None);
-    bench.pass(1_000).await;
+    bench.pass(5_000).await;
     let holder = bench.holder().expect("its client has read that it has the lock");
     assert_eq!((holder.id, holder.status(), holder.is_unseen()), (session.id, SessionStatus::Active, false));
 }
