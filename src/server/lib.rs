@@ -8,7 +8,8 @@ mod telemetry;
 
 use lockkeeper_client as client;
 use lockkeeper_core::{
-    actors, auth, domain, entropy, events, idempotency, nearest, pipelines, shares, steady_clock, store, stored,
+    actors, auth, backoff, domain, entropy, events, idempotency, nearest, pipelines, shares, steady_clock, store,
+    stored,
 };
 use lockkeeper_front::{forms, http};
 use lockkeeper_services::{

@@ -18,7 +18,9 @@ pub mod sso;
 pub mod tls;
 pub mod webhooks;
 
-use lockkeeper_core::{actors, auth, domain, entropy, events, idempotency, nearest, pipelines, shares, store, stored};
+use lockkeeper_core::{
+    actors, auth, backoff, domain, entropy, events, idempotency, nearest, pipelines, shares, store, stored,
+};
 use lockkeeper_processes as processes;
 
 #[cfg(test)]

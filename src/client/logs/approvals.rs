@@ -9,25 +9,27 @@ use serde_json::Value;
 use crate::api::{ANSWER_WITHIN, Api};
 use crate::output::text::harmless;
 use crate::output::{note, text_of};
+use crate::retry;
 
 /// How long the server waits for a change of the deployment before it answers without one.
 const WAIT_SECONDS: u64 = 50;
-/// Before the next question after one without an answer. The log itself tells troubles; this is a courtesy.
-const PAUSE: Duration = Duration::from_secs(5);
 
 /// As long as it is polled.
 pub async fn announce(api: &Api, deployment: &str) -> Infallible {
     let mut etag: Option<String> = None;
-    let mut announced = String::new();
+    let (mut announced, mut attempt) = (String::new(), 0);
     loop {
         let wait = if etag.is_some() { WAIT_SECONDS } else { 0 };
         let mut call = api.call(Method::GET, &format!("/deployments/{deployment}?waitSeconds={wait}"));
         call.timeout = ANSWER_WITHIN + Duration::from_secs(WAIT_SECONDS);
         call.headers.extend(etag.clone().map(|etag| ("If-None-Match", etag)));
         let Ok(answer) = api.send(call).await else {
-            tokio::time::sleep(PAUSE).await;
+            // The log itself tells troubles; this is a courtesy.
+            tokio::time::sleep(retry::pause(attempt, None, rand::random())).await;
+            attempt = attempt.saturating_add(1);
             continue;
         };
+        attempt = 0;
         if let Some((stage, approval)) = pending(&answer.data)
             && approval != announced
         {

@@ -4,17 +4,19 @@
 //! actor decides `Elapse` (`actor/signals.rs`, `domain`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::directory::Directory;
 use super::keys;
 use super::services::Services;
 use super::services::signals::Signal;
+use crate::backoff::{Backoff, Retries};
 use crate::store::{Batch, StoreError, durable_up_to};
 
 /// How many environments are signalled at once when their deadline has passed; the rest follow immediately.
 const DUE_AT_ONCE: usize = 256;
-/// When to look again at an environment that could not be signalled.
-const RETRY_MILLIS: i64 = 1_000;
+/// The pauses before an environment is looked at again that could not be signalled: the store cannot be read.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
 /// How many sessions that ended in a queue are kept.
 const ENDED_KEPT: usize = 10_000;
 /// How many records one commit drops.
@@ -23,24 +25,32 @@ const DROPPED_AT_ONCE: usize = 512;
 /// Signals each environment when its deadline passes, for ever.
 pub async fn run(directory: &Directory) {
     let services = &directory.services;
+    let mut retries = retries();
     loop {
         services.deadlines.next(|| services.tick()).await;
-        signal_due(directory);
+        signal_due(directory, &mut retries);
     }
 }
 
+pub fn retries() -> Retries {
+    Retries::new(BACKOFF)
+}
+
 /// Signals every environment whose deadline has passed.
-pub fn signal_due(directory: &Directory) {
+pub fn signal_due(directory: &Directory, retries: &mut Retries) {
     let services = &directory.services;
     loop {
         let due = services.deadlines.take_due(services.tick(), DUE_AT_ONCE);
         let more = due.len() == DUE_AT_ONCE;
         for key in due {
-            if !services.signal(&key, Signal::Due) {
-                // If the store cannot tell at the moment, it may exist.
-                let exists = directory.environment(&key).map_or(true, |environment| environment.is_some());
-                services.deadlines.arm(&key, exists.then(|| services.tick().plus(RETRY_MILLIS)));
+            if services.signal(&key, Signal::Due) {
+                retries.worked();
+                continue;
             }
+            // If the store cannot tell at the moment, it may exist.
+            let exists = directory.environment(&key).map_or(true, |environment| environment.is_some());
+            let pause = exists.then(|| retries.failed());
+            services.deadlines.arm(&key, pause.map(|pause| services.tick().after(pause)));
         }
         if !more {
             return;

@@ -38,6 +38,10 @@ impl Tick {
     pub const fn plus(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis))
     }
+
+    pub fn after(self, wait: Duration) -> Self {
+        self.plus(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
+    }
 }
 
 /// One start of the machine. Ticks of two boots have nothing to do with each other.

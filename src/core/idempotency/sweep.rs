@@ -43,13 +43,7 @@ enum EntryFate {
 impl Keys {
     /// Drops answers older than 24 hours. If there are too many, also the oldest of the organizations that have most, but
     /// none of the last minutes. Works in ranges, each after the one before is durable, so that other writes are not delayed.
-    pub async fn sweep(&self, now: Timestamp) {
-        if let Err(error) = self.try_sweep(now).await {
-            tracing::warn!(%error, "cannot sweep old idempotency keys; the next sweep tries again");
-        }
-    }
-
-    async fn try_sweep(&self, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn sweep(&self, now: Timestamp) -> Result<(), StoreError> {
         let ledgers = self.inner.ledgers.all();
         let level = self.level(&ledgers).await?;
         for ledger in ledgers {

@@ -126,7 +126,7 @@ async fn a_wall_clock_that_is_set_ahead_by_a_day_lets_no_request_through_again()
     let set_ahead = later(NOW, 2 * DAY_MILLIS);
     let retried = |keys: &Keys| keys.begin(&acme(), ANA, &key("a"), REQUEST, set_ahead).unwrap();
     assert!(matches!(retried(&keys), KeyState::Executed(_)), "in the same run");
-    keys.sweep(set_ahead).await;
+    keys.sweep(set_ahead).await.unwrap();
     let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     assert!(matches!(retried(&keys), KeyState::Executed(_)), "after a restart");
 
@@ -144,12 +144,12 @@ async fn an_answer_is_kept_for_24_hours_and_no_longer() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     let last_moment = later(NOW, DAY_MILLIS - 1);
-    keys.sweep(clocks_at(last_moment)).await;
+    keys.sweep(clocks_at(last_moment)).await.unwrap();
     assert_eq!(replayed(&keys, "a", last_moment), Some(answer("first")));
     // Expired, it counts as absent before any sweep.
     let expired = later(NOW, DAY_MILLIS);
     assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, clocks_at(expired)).unwrap(), KeyState::Unused(_)));
-    keys.sweep(clocks_at(expired)).await;
+    keys.sweep(clocks_at(expired)).await.unwrap();
     assert_eq!(left(&store), 0);
     // A clock that was set back makes nothing old.
     execute(&store, &keys, "b", &answer("second"), NOW);
@@ -163,7 +163,7 @@ async fn beyond_the_bound_the_oldest_go_first() {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
     let keys = Keys::open(store.clone(), 3, steady()).unwrap();
-    keys.sweep(clocks_at(MINUTES_LATER)).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
     let is_known = |number| replayed(&keys, &format!("k{number}"), NOW).is_some();
     assert_eq!([0, 1, 2, 3, 4].map(is_known), [false, false, true, true, true]);
     assert_eq!(left(&store), 6, "each with its entry in the index");
@@ -176,7 +176,7 @@ async fn an_organization_that_records_many_answers_drops_none_of_another() {
     (0..1_100).for_each(|number| execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW));
     for reopened in [false, true] {
         let keys = if reopened { Keys::open(store.clone(), 1_000, steady()).unwrap() } else { keys.clone() };
-        keys.sweep(clocks_at(MINUTES_LATER)).await;
+        keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
         assert_eq!(replayed_in(&keys, &beta(), "mine", MINUTES_LATER), Some(answer("of beta")));
         assert!(replayed(&keys, "k0", NOW).is_none() && replayed(&keys, "k1099", NOW).is_some(), "its own oldest go");
     }
@@ -188,10 +188,10 @@ async fn rather_than_to_drop_an_answer_of_the_last_minutes_a_request_is_refused(
     let recorded = (0..2_000).take_while(|n| execute_in(&store, &keys, &acme(), &n.to_string(), &answer("x"), NOW));
     assert_eq!(recorded.count(), 1_125);
     let last_moment = later(MINUTES_LATER, -1);
-    keys.sweep(clocks_at(last_moment)).await;
+    keys.sweep(clocks_at(last_moment)).await.unwrap();
     assert!(replayed(&keys, "0", last_moment).is_some());
     assert!(begun(&keys, &acme(), "new", last_moment).is_none());
-    keys.sweep(clocks_at(MINUTES_LATER)).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
     fresh(&keys, "new", MINUTES_LATER);
     assert!(replayed(&keys, "0", MINUTES_LATER).is_none());
 }
@@ -202,7 +202,7 @@ async fn an_organization_always_has_room_for_its_equal_part() {
     while execute_in(&store, &keys, &acme(), &left(&store).to_string(), &answer("x"), NOW) {}
     let recorded = (0..2_000).take_while(|n| execute_in(&store, &keys, &beta(), &n.to_string(), &answer("x"), NOW));
     assert_eq!(recorded.count(), 500);
-    keys.sweep(clocks_at(MINUTES_LATER)).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
     assert!(replayed_in(&keys, &beta(), "100", MINUTES_LATER).is_some(), "the one that had more gives way first");
     assert!(left(&store) <= 2 * 1_000);
 }
@@ -219,9 +219,9 @@ async fn answers_from_before_each_organization_had_its_own_index_are_replayed_un
     store.commit(batch).unwrap();
     let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     execute(&store, &keys, "new", &answer("x"), later(NOW, 1));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS - 1))).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS - 1))).await.unwrap();
     assert_eq!(replayed(&keys, "k0", later(NOW, DAY_MILLIS - 1)), Some(answer("x")));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();
     assert_eq!(left(&store), 2);
     assert!(replayed(&keys, "new", later(NOW, DAY_MILLIS)).is_some());
 }
@@ -233,7 +233,7 @@ async fn what_the_store_refused_does_not_count_towards_the_bound() {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
         drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
     }
-    keys.sweep(clocks_at(MINUTES_LATER)).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
     for number in 2..4 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
@@ -249,7 +249,7 @@ async fn a_bound_exceeded_by_far_is_kept_after_one_sweep() {
     }
     // A smaller bound, as after a change of the settings.
     let keys = Keys::open(store.clone(), 1_600, steady()).unwrap();
-    keys.sweep(clocks_at(MINUTES_LATER)).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
     assert_eq!(left(&store), 2 * 1_500, "with some room for the next");
     assert!(replayed(&keys, "k1499", NOW).is_none() && replayed(&keys, "k1500", NOW).is_some());
 }
@@ -263,7 +263,7 @@ async fn a_sweep_goes_on_over_many_pieces_and_gaps() {
         drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
     }
     execute(&store, &keys, "young", &answer("x"), later(NOW, 1));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();
     assert_eq!(left(&store), 2);
     assert!(replayed(&keys, "young", later(NOW, DAY_MILLIS)).is_some());
 }
@@ -275,10 +275,10 @@ async fn a_key_recorded_anew_outlives_its_first_answer() {
     let anew = later(NOW, DAY_MILLIS);
     execute(&store, &keys, "a", &answer("second"), anew);
     assert_eq!(left(&store), 3, "one record, and two entries in the index");
-    keys.sweep(clocks_at(anew)).await;
+    keys.sweep(clocks_at(anew)).await.unwrap();
     assert_eq!(left(&store), 2);
     assert_eq!(replayed(&keys, "a", later(anew, DAY_MILLIS - 1)), Some(answer("second")));
-    keys.sweep(clocks_at(later(anew, DAY_MILLIS))).await;
+    keys.sweep(clocks_at(later(anew, DAY_MILLIS))).await.unwrap();
     assert_eq!(left(&store), 0);
 }
 
@@ -287,7 +287,7 @@ async fn both_entries_of_a_key_recorded_anew_go_in_one_sweep() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     execute(&store, &keys, "a", &answer("second"), later(NOW, DAY_MILLIS));
-    keys.sweep(clocks_at(later(NOW, 2 * DAY_MILLIS))).await;
+    keys.sweep(clocks_at(later(NOW, 2 * DAY_MILLIS))).await.unwrap();
     assert_eq!(left(&store), 0);
 }
 
@@ -307,10 +307,10 @@ async fn a_sweep_leaves_alone_what_is_being_recorded_anew() {
         store.release();
         drop(in_flight);
     };
-    futures_util::future::join(sweep, release).await;
+    futures_util::future::join(sweep, release).await.0.unwrap();
     assert_eq!(replayed(&keys, "a", anew), Some(answer("second")));
     assert_eq!(left(&store), 3);
-    keys.sweep(clocks_at(anew)).await;
+    keys.sweep(clocks_at(anew)).await.unwrap();
     assert_eq!(left(&store), 2, "the next sweep takes the entry that was outlived");
 }
 
@@ -319,10 +319,10 @@ async fn a_sweep_that_the_store_refuses_changes_nothing() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     store.refuse_with(Some(StoreError::Overloaded));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();
     assert_eq!(left(&store), 2);
     store.refuse_with(None);
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();
     assert_eq!(left(&store), 0);
 }
 
@@ -339,10 +339,10 @@ async fn numbers_go_on_after_a_restart() {
             let (newest, _) = store.scan(&index, &end_of_prefix(&index), 100).unwrap().pop().unwrap();
             assert_eq!(stored::number_of(&index, &newest), Some(expected - 1));
         }
-        keys.sweep(clocks_at(MINUTES_LATER)).await;
+        keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
     }
     let keys = Keys::open(store.clone(), 3, steady()).unwrap();
-    keys.sweep(clocks_at(MINUTES_LATER)).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
     assert!(replayed(&keys, "3-1", NOW).is_none() && replayed(&keys, "3-2", NOW).is_some());
 }
 
@@ -375,7 +375,7 @@ async fn an_answer_that_cannot_be_read_never_lets_a_request_through_and_is_swept
     for _ in 0..2 {
         assert!(matches!(keys.begin(&acme(), ANA, &key("a"), REQUEST, clocks_at(NOW)), Err(StoreError::Read(_))));
     }
-    keys.sweep(clocks_at(NOW)).await;
+    keys.sweep(clocks_at(NOW)).await.unwrap();
     fresh(&keys, "a", NOW);
 }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::backoff::{Backoff, Retries};
+
 /// The pauses start short, as most shortages are, and grow to one that costs little during a long one.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
 /// Advice for the operator.
 pub const SHORTAGE: &str = "no file descriptors left: raise the limit (ulimit -n) or lower http.max_connections";
 
@@ -22,15 +23,15 @@ pub fn retrying<T>(attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 }
 
 fn pausing<T>(mut attempt: impl FnMut() -> io::Result<T>, mut pause: impl FnMut(Duration)) -> io::Result<T> {
-    let mut next = FIRST_PAUSE;
+    let mut retries = Retries::new(BACKOFF);
     loop {
         match attempt() {
             Err(error) if is_shortage(&error) => {
-                if next == FIRST_PAUSE {
+                let next = retries.failed();
+                if retries.is_first() {
                     tracing::warn!(%error, "{SHORTAGE}; the database retries");
                 }
                 pause(next);
-                next = (next * 2).min(LONGEST_PAUSE);
             }
             other => return other,
         }
@@ -51,7 +52,11 @@ mod tests {
             if left == 0 { Ok("done") } else { Err([Errno::MFILE, Errno::NFILE][left % 2].into()) }
         };
         assert_eq!(pausing(attempt, |pause| pauses.push(pause)).unwrap(), "done");
-        assert_eq!((pauses.len(), pauses[0], *pauses.last().unwrap()), (19, FIRST_PAUSE, LONGEST_PAUSE));
+        assert_eq!(pauses.len(), 19);
+        assert!(
+            pauses[0] <= Duration::from_millis(10) && *pauses.last().unwrap() <= Duration::from_secs(1),
+            "{pauses:?}"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::opening::RealmsHere;
 use super::reloading::Reloading;
 use super::{census, certificates};
 use crate::archive::Archive;
+use crate::backoff::{Backoff, Retries};
 use crate::config::Settings;
 use crate::domain::Identifier;
 use crate::events::{Retention, Sealer, Sweeper};
@@ -31,8 +32,9 @@ const CHORES_PER_USAGE: u32 = 12;
 const ACTORS_MAX: usize = 50_000;
 /// How often expired idempotency keys are dropped.
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
-/// The pause between two sweeps while there are too many of them: each may count a million.
+/// The pause between two sweeps while there are too many of them: each may count a million. Longer while sweeps fail.
 const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
+const SWEEP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
 /// How often sign-ins, invitations and tokens of jobs that are over are dropped; they are refused as soon as they are.
 const SIGN_INS_SWEPT_EVERY: Duration = Duration::from_secs(600);
 /// How often old and surplus events are dropped.
@@ -181,17 +183,29 @@ async fn keep_time(realm: Arc<Realm>) {
 async fn sweep_keys(realm: Arc<Realm>) {
     let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut retries = Retries::new(SWEEP_BACKOFF);
     loop {
         tokio::select! {
             _ = every.tick() => {}
             () = realm.idempotency.too_many() => {}
         }
-        realm.idempotency.sweep((realm.clock)()).await;
+        let swept = realm.idempotency.sweep((realm.clock)()).await;
+        if let Err(error) = &swept {
+            tracing::warn!(%error, "cannot sweep old idempotency keys; the next sweep tries again");
+        }
         if let Err(error) = realm.environments.drop_old_ended_sessions().await {
             tracing::warn!(%error, "cannot drop sessions that ended in a queue");
         }
-        tokio::time::sleep(SURPLUS_KEYS_SWEPT_EVERY).await;
+        tokio::time::sleep(pause_after(swept.is_ok(), &mut retries, SURPLUS_KEYS_SWEPT_EVERY)).await;
     }
+}
+
+fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration {
+    if worked {
+        retries.worked();
+        return pause;
+    }
+    retries.failed()
 }
 
 /// Drops sign-ins and invitations that are over.
@@ -267,6 +281,7 @@ async fn sweep_files(house: House) {
     let house = Arc::new(house);
     let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut retries = Retries::new(SWEEP_BACKOFF);
     loop {
         tokio::select! {
             _ = every.tick() => {}
@@ -277,10 +292,10 @@ async fn sweep_files(house: House) {
             Ok(swept) => swept.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
         };
-        if let Some(error) = failed {
+        if let Some(error) = &failed {
             tracing::error!(error, "cannot remove old logs and working directories");
         }
-        tokio::time::sleep(SURPLUS_FILES_SWEPT_EVERY).await;
+        tokio::time::sleep(pause_after(failed.is_none(), &mut retries, SURPLUS_FILES_SWEPT_EVERY)).await;
     }
 }
 

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::masks::PipelineMasks;
 use crate::actors::{Definitions, Environments, Executor, Failure};
+use crate::backoff::{Backoff, Retries};
 use crate::domain::{
     BeginStage, DeploymentId, EndStage, EnvironmentKey, Identifier, PipelineKey, PipelineNow, ReportSteps,
     StageAttempt, StageEnd, StageOrder, StepRun, Swept, Timestamp, VariableName,
@@ -25,9 +26,8 @@ use crate::store::Store;
 
 /// The length of the queue of reports; beyond it, reporting stages wait.
 const REPORTS_MAX: usize = 256;
-/// The first and the longest pause before a failed report is retried.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The pauses before a failed report is retried.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// The definitions that deployments start from: pipelines with their steps from registries. A deleted pipeline counts as
 /// stopped.
 pub struct PipelineDefinitions {
@@ -121,7 +121,7 @@ impl RunnerHost {
     where
         F: Future<Output = Result<(), Failure>> + 'static,
     {
-        let mut pause = FIRST_PAUSE;
+        let mut retries = Retries::new(BACKOFF);
         loop {
             let error = match self.report(tell.clone()).await {
                 Some(Ok(())) => return true,
@@ -129,17 +129,17 @@ impl RunnerHost {
                 Some(Err(failure)) => failure.to_string(),
                 None => "the thread that reports has ended".to_owned(),
             };
-            if pause == FIRST_PAUSE {
+            let pause = retries.failed();
+            if retries.is_first() {
                 tracing::warn!(%environment, deployment = %of, error, "cannot record the progress of a deployment; retrying");
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     /// The active stage attempt of a deployment. Retries until it can be read, since the environment waits for it.
     async fn active_attempt(&self, environment: &EnvironmentKey, deployment: DeploymentId) -> Option<StageAttempt> {
-        let mut pause = FIRST_PAUSE;
+        let mut retries = Retries::new(BACKOFF);
         let found = loop {
             match self.environments.deployment(&environment.pipeline.organization, deployment) {
                 Ok(found) => break found?,
@@ -147,8 +147,7 @@ impl RunnerHost {
                     tracing::error!(%environment, %deployment, %error, "cannot read a deployment; retrying");
                 }
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(retries.failed()).await;
         };
         let active = found.record.stages.iter().enumerate().find(|(_, stage)| stage.status.is_active());
         active.map(|(stage, run)| StageAttempt { deployment, stage, attempt: run.attempt })

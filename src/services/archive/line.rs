@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::logs::LogFile;
 
 /// Logs that wait to be uploaded, in memory; the others wait on the disk. As many again may have failed.
@@ -14,9 +15,8 @@ pub const UPLOADS_WAITING_MAX: usize = 1_024;
 pub const AT_ONCE: usize = 4;
 /// How many of them may have failed before: an upload that fails may take a quarter of an hour to do so.
 const RETRIED_AT_ONCE: usize = 2;
-/// The first and the longest pause after a failure.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The pauses after failures.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
 #[derive(Debug, Default)]
 pub struct Line {
@@ -178,7 +178,7 @@ impl Lane {
 
 /// After so many failures in a row before this one.
 fn pause(failures: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_PAUSE)
+    BACKOFF.pause(failures.saturating_add(1), rand::random())
 }
 
 #[cfg(test)]
@@ -204,7 +204,10 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_a_minute() {
-        assert_eq!([0, 1, 2, 5, 6, 40, u32::MAX].map(|n| pause(n).as_secs()), [1, 2, 4, 32, 60, 60, 60]);
+        for (failures, longest) in [(0, 1), (1, 2), (2, 4), (5, 32), (6, 60), (40, 60), (u32::MAX, 60)] {
+            let longest = Duration::from_secs(longest);
+            assert!((longest / 2..=longest).contains(&pause(failures)), "{failures}");
+        }
     }
 
     /// The oldest four always fail, and are found by their marks each time.

@@ -8,11 +8,12 @@ use super::directory::Directory;
 use super::error::StoreFailure;
 use super::object::{Uploaded, names};
 use super::s3::S3;
+use crate::backoff::Backoff;
 use crate::logs::LogFile;
 
-/// The pauses before a read is tried again that may work a moment later.
-const READ_AGAIN_AFTER: [Duration; 3] =
-    [Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(900)];
+/// How often a read is tried that may work a moment later, and with which pauses.
+const READ_ATTEMPTS: u32 = 4;
+const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(1));
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -48,11 +49,14 @@ impl LogStore {
 
     /// At most so many bytes from there on; `None` if there is no such log.
     pub async fn get(&self, file: &LogFile, from: u64, max: usize) -> Result<Option<Vec<u8>>, StoreFailure> {
-        let mut pauses = READ_AGAIN_AFTER.into_iter();
+        let mut attempt = 1;
         loop {
-            match (self.get_once(file, from, max).await, pauses.next()) {
-                (Err(error), Some(pause)) if error.is_passing => tokio::time::sleep(pause).await,
-                (result, _) => return result,
+            match self.get_once(file, from, max).await {
+                Err(error) if error.is_passing && attempt < READ_ATTEMPTS => {
+                    tokio::time::sleep(READ_BACKOFF.pause(attempt, rand::random())).await;
+                    attempt += 1;
+                }
+                result => return result,
             }
         }
     }

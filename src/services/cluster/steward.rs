@@ -3,17 +3,23 @@
 use std::collections::HashMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::sightings::{Sightings, Wish};
+use crate::backoff::{Backoff, Retries};
 use crate::store::engine::{Engine, EngineError, Moment, NodeRecord, Owner, Pairs, Shard, Tenure, Version};
 use crate::store::{EngineOptions, EngineStore};
 
-/// How often a shard is asked for again whose answer was lost. What became of it shows in its record otherwise.
+/// How often a shard is asked for again whose answer was lost. What became of it shows in its record otherwise. With short
+/// pauses: its lease has begun.
 const TAKE_ATTEMPTS: u32 = 3;
+const TAKE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(200));
+/// The pauses before a shard is loaded once more that could not be: each time the whole of it is asked for.
+const LOAD_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// A node's name and address, and the options of the stores it opens.
 #[derive(Clone)]
@@ -58,6 +64,8 @@ pub struct Steward<E> {
     announced: Option<Moment>,
     /// Shards that are loaded before they are taken.
     ahead: HashMap<u16, Ahead>,
+    /// Shards that could not be loaded, and when that is tried again.
+    unloadable: HashMap<u16, (Instant, Retries)>,
     view: watch::Sender<View>,
     hand_on: mpsc::Sender<TakenShard>,
 }
@@ -79,7 +87,16 @@ impl<E: Engine> Steward<E> {
         let (view, seen) = watch::channel(View::default());
         let (hand_on, taken) = mpsc::channel(usize::from(options.shards.get()));
         let sightings = Sightings::of(&options.own.node, options.store.timing);
-        let steward = Self { engine, options, sightings, announced: None, ahead: HashMap::new(), view, hand_on };
+        let steward = Self {
+            engine,
+            options,
+            sightings,
+            announced: None,
+            ahead: HashMap::new(),
+            unloadable: HashMap::new(),
+            view,
+            hand_on,
+        };
         (steward, seen, taken)
     }
 
@@ -159,6 +176,9 @@ impl<E: Engine> Steward<E> {
     }
 
     fn load_ahead(&mut self, shard: &Shard) {
+        if self.unloadable.get(&shard.number).is_some_and(|(again, _)| Instant::now() < *again) {
+            return;
+        }
         let (engine, number, version) = (self.engine.clone(), shard.number, shard.version);
         let loading = tokio::spawn(async move {
             // Nothing was ever written there.
@@ -171,8 +191,14 @@ impl<E: Engine> Steward<E> {
         let Some(mut ahead) = self.ahead.remove(&shard.number) else { return Ok(()) };
         let loaded = (&mut ahead.loading).await.map_err(|ended| EngineError::Away(ended.to_string()));
         let pairs = match loaded.flatten() {
-            Ok(pairs) => pairs,
+            Ok(pairs) => {
+                self.unloadable.remove(&shard.number);
+                pairs
+            }
             Err(error) => {
+                let new = || (Instant::now(), Retries::new(LOAD_BACKOFF));
+                let (again, retries) = self.unloadable.entry(shard.number).or_insert_with(new);
+                *again = Instant::now() + retries.failed();
                 tracing::warn!(shard = shard.number, %error, "could not load a shard; it is loaded once more");
                 return Ok(());
             }
@@ -197,7 +223,10 @@ impl<E: Engine> Steward<E> {
         let mut attempts = 1;
         loop {
             match self.engine.take(shard, &self.options.own).await {
-                Err(EngineError::Away(_)) if attempts < TAKE_ATTEMPTS => attempts += 1,
+                Err(EngineError::Away(_)) if attempts < TAKE_ATTEMPTS => {
+                    tokio::time::sleep(TAKE_BACKOFF.pause(attempts, rand::random())).await;
+                    attempts += 1;
+                }
                 answer => return answer,
             }
         }

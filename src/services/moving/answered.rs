@@ -4,18 +4,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::{Backoff, Retries};
 use crate::store::engine::EngineError;
 
 /// Longer than an engine needs for a new leader, or a database for its failover.
 const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(100);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// The answer to a question that may be asked again, if there is one within a minute.
 pub async fn answered<T>(mut ask: impl AsyncFnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
-    let began = Instant::now();
+    let (began, mut retries) = (Instant::now(), Retries::new(BACKOFF));
     loop {
         match ask().await {
-            Err(EngineError::Away(_)) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(EngineError::Away(_)) if began.elapsed() < PATIENCE => {
+                tokio::time::sleep(retries.failed()).await;
+            }
             answer => return answer,
         }
     }

@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use zeroize::Zeroizing;
 
 use super::policy::{Policy, Refused};
+use crate::backoff::{Backoff, Retries};
 
 const USER: &str = "lockkeeper";
 /// Programs like git use one or two at a time.
@@ -32,8 +33,8 @@ const HEAD_WITHIN: Duration = Duration::from_secs(10);
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Of the addresses of a host, those that are tried.
 const ADDRESSES_TRIED: usize = 4;
-/// After an error of the listener, which is most likely a lack of file descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The pauses after connections that could not be accepted, such as for want of descriptors.
+const ACCEPT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 pub struct Proxy {
     listener: TcpListener,
@@ -74,12 +75,15 @@ impl Proxy {
 
     /// Serves until it is dropped, with all connections.
     pub async fn serve(&self) -> Infallible {
-        let mut connections = FuturesUnordered::new();
+        let (mut connections, mut retries) = (FuturesUnordered::new(), Retries::new(ACCEPT_BACKOFF));
         loop {
             tokio::select! {
                 accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
-                    Ok((client, _)) => connections.push(self.serve_one(client)),
-                    Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+                    Ok((client, _)) => {
+                        retries.worked();
+                        connections.push(self.serve_one(client));
+                    }
+                    Err(_) => tokio::time::sleep(retries.failed()).await,
                 },
                 Some(()) = connections.next() => {}
             }

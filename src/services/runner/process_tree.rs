@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::control_groups;
 use super::protocol::SUPERVISE_COMMAND;
+use crate::backoff::{Backoff, Retries};
 use crate::domain::DeploymentId;
 use crate::processes::{Process, add_descendants, all, file, read_proc};
 
@@ -20,8 +21,9 @@ use crate::processes::{Process, add_descendants, all, file, read_proc};
 pub(super) const DEPLOYMENT_VARIABLE: &str = "LOCKKEEPER_DEPLOYMENT";
 /// A supervisor whose server is gone kills its processes at once, and knows them best. That takes milliseconds.
 const SUPERVISOR_FIRST: Duration = Duration::from_secs(5);
-/// The pause between scans: a killed process needs a moment to disappear.
+/// The pause between scans: a killed process needs a moment to disappear. One that cannot be killed needs long.
 const SCAN_PAUSE: Duration = Duration::from_millis(20);
+const SCAN_BACKOFF: Backoff = Backoff::new(Duration::from_millis(40), Duration::from_secs(2));
 /// This many scans in a row must find nothing: during `exec` a process shows no variables for a moment.
 const EMPTY_SCANS: u32 = 3;
 /// After this long the operator should know that a process cannot be killed: another user's, or stuck in the kernel.
@@ -78,7 +80,7 @@ pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf
     let work_dir = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
     let mut killed = HashSet::new();
     let mut warned = false;
-    let mut empty_scans = 0;
+    let (mut empty_scans, mut retries) = (0, Retries::new(SCAN_BACKOFF));
     loop {
         let left = leftovers(&mark, &work_dir, groups);
         empty_scans = if left.as_ref().is_ok_and(Vec::is_empty) { empty_scans + 1 } else { 0 };
@@ -99,7 +101,7 @@ pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf
             let error = left.err().map(|error| error.to_string());
             warn!(%deployment, error, "cannot find or kill the processes of a deployment; its environment waits until they are gone");
         }
-        std::thread::sleep(SCAN_PAUSE);
+        std::thread::sleep(if empty_scans > 0 { SCAN_PAUSE } else { retries.failed() });
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::delivery::{Delivery, DeliveryStatus};
 use super::filter::wants;
 use super::service::{Hook, Inner, Webhooks, put_delivery, put_progress};
+use crate::backoff::{Backoff, Retries};
 use crate::domain::{DeliveryId, Identifier};
 use crate::entropy::id_seed;
 use crate::events::RecordedEvent;
@@ -23,39 +24,46 @@ const SKIPPED_UNSTORED: u64 = 1_024;
 const PAGES_AT_ONCE: usize = 32;
 /// Events come in bursts; those within this time are captured together.
 const BURST: Duration = Duration::from_millis(10);
-/// The pause after the store refused a batch, such as with a full disk.
-const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// The pauses after the store refused a batch, such as with a full disk.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
 
 impl Webhooks {
     /// Never returns while the store is open.
     pub(super) async fn keep_capturing(&self) {
         let mut durable = self.inner.events.durable();
         // Organizations whose deliveries the store refused, and when to try again.
-        let mut refused: HashMap<Identifier, Instant> = HashMap::new();
+        let mut refused: HashMap<Identifier, (Instant, Retries)> = HashMap::new();
         loop {
             let organizations = self.capturing();
             let idle = organizations.is_empty();
+            refused.retain(|organization, _| organizations.contains(organization));
             // Events that become durable from here on belong to the next round.
             durable.mark_unchanged();
             for organization in organizations {
                 // One organization that has to wait holds up no other.
-                if refused.get(&organization).is_some_and(|again| Instant::now() < *again) {
+                if refused.get(&organization).is_some_and(|(again, _)| Instant::now() < *again) {
                     continue;
                 }
                 match self.capture_off_thread(organization.clone()).await {
-                    Some(CaptureRound::Complete) => _ = refused.remove(&organization),
-                    Some(CaptureRound::Partial) => self.inner.to_capture.notify_one(),
-                    None => _ = refused.insert(organization, Instant::now() + REFUSED_PAUSE),
+                    Some(round) => {
+                        refused.remove(&organization);
+                        if round == CaptureRound::Partial {
+                            self.inner.to_capture.notify_one();
+                        }
+                    }
+                    None => {
+                        let new = || (Instant::now(), Retries::new(BACKOFF));
+                        let (again, retries) = refused.entry(organization).or_insert_with(new);
+                        *again = Instant::now() + retries.failed();
+                    }
                 }
             }
             self.inner.to_send.notify_one();
             // While the disk is full nothing becomes durable that could wake this task.
-            let again = refused.values().min().copied();
+            let again = refused.values().map(|(again, _)| *again).min();
             tokio::select! {
                 () = self.inner.to_capture.notified() => {}
-                () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {
-                    refused.retain(|_, again| Instant::now() < *again);
-                }
+                () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
                 moved = durable.changed(), if !idle => {
                     if moved.is_err() {
                         return;

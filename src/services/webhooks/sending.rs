@@ -15,14 +15,17 @@ use super::service::{Hook, Hooks, Inner, Options, Webhooks, put_delivery, put_pr
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
+use crate::backoff::Backoff;
 use crate::domain::{DeliveryId, EventData, EventType, Identifier, Timestamp};
 use crate::events::Cause;
 use crate::store::{Batch, Committer, Sequence, StoreError};
 
 /// The longest sleep, since the wall clock may be set meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The pause after a failure of the server itself, such as a full disk.
-const OWN_FAILURE_MILLIS: i64 = 10_000;
+/// The pauses after failures of the server itself, such as a full disk.
+pub(super) const OWN_FAILURES: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(120));
+/// How often a store that refuses is looked at, in memory.
+const REFUSING_LOOKED_AT: Duration = Duration::from_secs(10);
 
 /// A delivery to be sent now.
 pub(super) struct Job {
@@ -179,7 +182,7 @@ impl Inner {
     pub fn take_due(self: &Arc<Self>, most: usize) -> (Vec<Job>, Duration) {
         // No attempt could be stored, so that its receiver would get the same delivery again and again.
         if self.store().refusing_writes().is_some() {
-            return (Vec::new(), Duration::from_millis(OWN_FAILURE_MILLIS.unsigned_abs()));
+            return (Vec::new(), REFUSING_LOOKED_AT);
         }
         let now = self.now();
         let latest = now.after(longest_wait(&self.options.retries));
@@ -269,11 +272,12 @@ impl Inner {
             );
         }
         if let Err(error) = committer.commit(batch) {
-            hook.queue.postpone(delivery.id, now.plus(OWN_FAILURE_MILLIS));
+            hook.queue.postpone(delivery.id, now.after(self.own_failures.lock().failed()));
             let webhook = sent_to.id;
             tracing::warn!(%webhook, delivery = %delivery.id, %error, "an attempt could not be stored; it will be repeated");
             return;
         }
+        self.own_failures.lock().worked();
         after.report(hook, &delivery);
         hook.queue.give_back(&delivery);
         hook.queue.forget(&after.surplus);
@@ -289,7 +293,7 @@ impl Inner {
 
     fn postpone(&self, webhook: &Webhook, delivery: DeliveryId, error: &StoreError) {
         tracing::warn!(webhook = %webhook.id, %delivery, %error, "cannot read a delivery; will retry");
-        let until = self.now().plus(OWN_FAILURE_MILLIS);
+        let until = self.now().after(self.own_failures.lock().failed());
         self.hooks.with_newest(|hooks| {
             if let Some(hook) = hooks.hook(&webhook.organization, webhook.id) {
                 hook.queue.postpone(delivery, until);

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::client::Client;
 use super::delivery::{Delivery, DeliveryStatus};
 use super::delivery_queue::DeliveryQueue;
+use super::sending::OWN_FAILURES;
 use super::stored;
 use super::webhook::{Progress, Webhook, WebhookError, WebhookState};
+use crate::backoff::Retries;
 use crate::domain::{DeliveryId, Identifier, Timestamp, WebhookId};
 use crate::events::{Events, RecordedEvent};
 use crate::outbound::Policy;
@@ -63,6 +66,8 @@ pub(super) struct Inner {
     /// Wakes the capture for another reason than a new event.
     pub to_capture: Notify,
     pub stopping: AtomicBool,
+    /// Failures of the server itself in a row, such as attempts that a full disk does not store.
+    pub own_failures: Mutex<Retries>,
     pub sender_meter: ShareMeter,
     pub tests: Places,
 }
@@ -113,6 +118,7 @@ impl Webhooks {
             to_send: Notify::new(),
             to_capture: Notify::new(),
             stopping: AtomicBool::new(false),
+            own_failures: Mutex::new(Retries::new(OWN_FAILURES)),
             sender_meter: ShareMeter::new("webhook_senders", senders),
             tests: Places::without_queue("webhook_tests", tests),
         };

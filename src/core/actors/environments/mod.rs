@@ -167,7 +167,7 @@ impl Environments {
     /// Ends everything that has expired by now.
     #[cfg(test)]
     pub fn elapse(&self) {
-        timer::signal_due(&self.directory);
+        timer::signal_due(&self.directory, &mut timer::retries());
     }
 
     /// Drops the oldest sessions that ended in a queue, beyond those that are kept.

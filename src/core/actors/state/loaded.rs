@@ -55,8 +55,7 @@ impl Retry {
     /// The store has refused. Of all that it refuses until then, the first sets the time.
     pub fn refused(&mut self, now: Tick) {
         if self.at.is_none() {
-            let pause = i64::try_from(self.retries.failed().as_millis()).unwrap_or(i64::MAX);
-            self.at = Some(now.plus(pause));
+            self.at = Some(now.after(self.retries.failed()));
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::clock::LeaseClock;
 use super::confirmed::Confirmed;
 use super::gathered::Gathered;
+use crate::backoff::{Backoff, Retries};
 use crate::store::batch::{Changes, Sequence};
 use crate::store::contract::StoreError;
 use crate::store::engine::{Engine, EngineError, Lease, Tenure, Transaction};
@@ -16,10 +17,11 @@ use crate::store::journal::{Appended, Journals};
 use crate::store::log::Fatal;
 use crate::store::log::queue::{Group, Queue, Taken};
 
-/// A transaction without an answer is sent again at once, to the next member. After that there are pauses, which double.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// Short beside an election in the engine, which takes a second or more.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// A transaction without an answer is sent again at once, to the next member. After that there are pauses, the longest of
+/// them short beside an election in the engine, which takes a second or more.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
+/// An engine that is full stays so until its operator makes room.
+const FULL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
 pub struct Committer<E> {
     pub engine: Arc<E>,
@@ -93,10 +95,11 @@ impl<E: Engine> Committer<E> {
     async fn leave(&self) {
         let Stopping::Leaving { to, by } = self.stopping.borrow().clone() else { return };
         let shard = self.tenure.shard().number;
-        for pause in pauses() {
+        let mut retries = Retries::new(BACKOFF);
+        loop {
             match self.engine.leave(&self.tenure, to.as_deref()).await {
                 Ok(()) => return tracing::info!(shard, successor = to.as_deref(), "left the shard"),
-                Err(EngineError::Away(_)) if Instant::now() < by => tokio::time::sleep(pause).await,
+                Err(EngineError::Away(_)) if Instant::now() < by => tokio::time::sleep(retries.failed()).await,
                 Err(error) => {
                     return tracing::warn!(shard, %error, "could not leave the shard; another node will take it");
                 }
@@ -131,12 +134,12 @@ impl<E: Engine> Committer<E> {
 
     /// Returns when the engine has the transaction, and nothing else can be in its place.
     async fn confirm(&mut self, transaction: &Transaction<'_>) -> Result<(), End> {
-        let mut pauses = pauses();
+        let (mut away, mut full) = (Retries::new(BACKOFF), Retries::new(FULL_BACKOFF));
         let mut attempts = 0u32;
         let sent = (self.clock)();
         loop {
             attempts += 1;
-            match self.attempt(transaction).await? {
+            let pause = match self.attempt(transaction).await? {
                 Ok(()) => {
                     self.lease.confirmed(sent, (self.clock)());
                     self.confirmed.set_exhausted(false);
@@ -149,14 +152,18 @@ impl<E: Engine> Committer<E> {
                 Err(EngineError::Refused(error)) if error.is_lack_of_room() => {
                     self.confirmed.set_exhausted(true);
                     self.say_once(attempts, &error);
+                    full.failed()
                 }
                 Err(EngineError::Refused(error)) => return Err(End::Refused(error)),
-                Err(error @ EngineError::Away(_)) => self.say_once(attempts, &error),
-            }
+                Err(error @ EngineError::Away(_)) => {
+                    self.say_once(attempts, &error);
+                    if attempts == 1 { Duration::ZERO } else { away.failed() }
+                }
+            };
             if self.stopping.borrow().is_over(Instant::now()) {
                 return Err(End::Closed);
             }
-            tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -199,23 +206,7 @@ impl<E: Engine> Committer<E> {
     }
 }
 
-fn pauses() -> impl Iterator<Item = Duration> {
-    let doubling = std::iter::successors(Some(FIRST_PAUSE), |pause| Some(LONGEST_PAUSE.min(*pause * 2)));
-    std::iter::once(Duration::ZERO).chain(doubling)
-}
-
 fn millis_now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_next_member_is_asked_at_once_and_pauses_stay_short() {
-        let millis: Vec<_> = pauses().map(|pause| pause.as_millis()).take(9).collect();
-        assert_eq!(millis, [0, 10, 20, 40, 80, 160, 320, 500, 500]);
-    }
 }

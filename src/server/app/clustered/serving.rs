@@ -25,6 +25,7 @@ use crate::app::runner_host::Hosts;
 use crate::app::stopping::{Hangups, Signals, drain, stop};
 use crate::app::stores::event_counter;
 use crate::app::{greeting, isolation, step_users};
+use crate::backoff::{Backoff, Retries};
 use crate::cluster::{Steward, StewardOptions, TakenShard, shard_of};
 use crate::config::{Cluster, Engine as EngineSettings, Settings};
 use crate::domain::{Boot, Tick, Timestamp};
@@ -46,8 +47,8 @@ const STEPS_KILLED_WITHIN: Duration = Duration::from_secs(3);
 const UPLOADED_WITHIN: Duration = Duration::from_secs(10);
 /// How often the engine and the balance are looked after.
 const TENDED_EVERY: Duration = Duration::from_secs(5);
-/// The pause between two attempts to reach the engine at the start.
-const ENGINE_ASKED_EVERY: Duration = Duration::from_secs(1);
+/// The pauses of a node that starts while the engine does not answer.
+const ENGINE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 
 /// Until asked to stop.
 pub async fn serve(settings: &Settings, cluster: &Cluster, load: Load, step_umask: u32) -> Result<(), ServeError> {
@@ -189,7 +190,7 @@ async fn serve_on<E: Engine>(
 async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Result<NonZeroU16, ServeError> {
     let (shards, key) = (cluster.shards, master.short_hash());
     let wanted = ClusterRecord { format: FORMAT_NUMBER, shards, key, state: ClusterState::Ready };
-    let mut is_away = false;
+    let mut retries = Retries::new(ENGINE_BACKOFF);
     let found = loop {
         let found = async {
             engine.probe().await?;
@@ -198,11 +199,11 @@ async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Re
         match found.await {
             Ok(found) => break found,
             Err(error @ EngineError::Away(_)) => {
-                if !is_away {
+                let pause = retries.failed();
+                if retries.is_first() {
                     tracing::warn!(%error, "cannot join the cluster; asking again until the engine answers");
                 }
-                is_away = true;
-                tokio::time::sleep(ENGINE_ASKED_EVERY).await;
+                tokio::time::sleep(pause).await;
             }
             Err(error) => return Err(engine::refused(error)),
         }

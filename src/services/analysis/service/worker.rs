@@ -8,13 +8,13 @@ use super::super::llm::Llm;
 use super::super::record::{Analysis, Compared, Report, Standing, Status};
 use super::super::{Case, Engine, EngineError, EngineName, Finding, SuggestedFix, WithFallback, edits};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
+use crate::backoff::{Backoff, Retries};
 use crate::domain::{EventData, EventType, Identifier};
 use crate::events::{self, Cause, NewEvent};
 use crate::store::{Batch, StoreError};
 
 /// The first and the longest pause after an outcome could not be stored.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 impl Analyses {
     /// Runs the analyses that the last run of the server left unfinished; returns how many.
@@ -53,20 +53,21 @@ impl Analyses {
         let organization = &analysis.environment.pipeline.organization;
         let Ok(_place) = self.inner.places.acquire(organization).await else { return };
         let Some(standing) = self.look(&analysis).await else { return };
-        let mut pause = FIRST_PAUSE;
+        let mut retries = Retries::new(BACKOFF);
         loop {
             let standing = standing.clone();
             let recorded = self.change(analysis.clone(), |analysis| analysis.standing = standing, record).await;
             match recorded {
                 Ok(analysis) => return report_end(&analysis),
                 Err(AnalysisError::NotFound | AnalysisError::Store(StoreError::Closed)) => return,
-                Err(error) if pause == FIRST_PAUSE => {
-                    tracing::warn!(analysis = %analysis.id, %error, "cannot store the outcome of an analysis; will retry");
+                Err(error) => {
+                    let pause = retries.failed();
+                    if retries.is_first() {
+                        tracing::warn!(analysis = %analysis.id, %error, "cannot store the outcome of an analysis; will retry");
+                    }
+                    tokio::time::sleep(pause).await;
                 }
-                Err(_) => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
