@@ -189,7 +189,10 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ),
     ("actix_web", &["app", "http"]),
     ("actix_server", &["http"]),
-    ("serde_json", &["analysis", "backup", "cli", "client", "config", "fixes", "forms", "http", "identities", "sso"]),
+    (
+        "serde_json",
+        &["analysis", "backup", "cli", "client", "config", "fixes", "forms", "http", "identities", "sso", "telemetry"],
+    ),
     ("chacha20poly1305", &["secrets"]),
     ("aho_corasick", &["analysis", "runner"]),
     ("regex", &["analysis"]),

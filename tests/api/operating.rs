@@ -2,6 +2,7 @@
 
 mod doctor;
 mod explorer;
+mod flooding;
 mod keys;
 mod limits;
 mod metrics;

@@ -6,7 +6,7 @@
 //!   problems), `paging` (queries and pages)
 //! - connections and limits: `head` and `incoming` (what a client sends), `path`, `request`, `request_id`, `reply` (what it gets), `wire`
 //!   (the loop of a connection), `socket`, `connection`, `transport` (plain or TLS), `connections`, `handshake`, `streaming`,
-//!   `scans`, `rate_limit`, `event_hubs`
+//!   `scans`, `rate_limit`, `refusal_log`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`); `overview`, `shards`: the nodes and the realms of a cluster; `front`: the handles that a
 //!   request gets
 //! - the request: `call`, `authorization`, `own_page` (who made it), `cookies`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait), `hints`
@@ -58,6 +58,7 @@ mod patterns;
 mod problem;
 mod protection;
 mod rate_limit;
+mod refusal_log;
 mod refusals;
 mod reply;
 mod request;

@@ -13,6 +13,7 @@ use super::connections::Connections;
 use super::event_hubs::EventHubs;
 use super::overview::Surveyed;
 use super::rate_limit::RateLimits;
+use super::refusal_log::RefusalLog;
 use super::scans::Scans;
 use crate::actors::Environments;
 use crate::analysis::service::Analyses;
@@ -40,6 +41,8 @@ pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// The parts of the process, shared by all realms.
 pub struct Node {
     pub connections: Arc<Connections>,
+    /// Of requests without a token.
+    pub refusals: RefusalLog,
     pub scans: Scans,
     pub log_reads: Scans,
     /// Audits under way: one for each organization, since it reads all its events.

@@ -20,11 +20,14 @@ use crate::http::{Node, Realm, RunningServer};
 use crate::logs::{LogFile, LogOwner};
 use crate::runner::Runner;
 use crate::store::StoreError;
+use crate::telemetry;
 
 /// How often idle actors are removed and gauges updated.
 const CHORES_EVERY: Duration = Duration::from_secs(5);
 /// How often stalled connections are looked for: much shorter than they may stall.
 const CONNECTIONS_WATCHED_EVERY: Duration = Duration::from_secs(1);
+/// How often the log says how many strangers were refused.
+const REFUSALS_REPORTED_EVERY: Duration = Duration::from_secs(10);
 /// How many of those rounds there are per write of the tokens' last use.
 const CHORES_PER_USAGE: u32 = 12;
 /// With more actors than this in memory, those not used since the last round are removed at once instead of after their idle
@@ -80,6 +83,7 @@ pub fn begin(
         chore(census::run(realms.clone(), organizations.clone())),
         chore(do_chores_of_node(node.clone(), runner.clone(), metrics)),
         chore(watch_connections(node.clone())),
+        chore(report_refusals(node.clone())),
         chore(do_chores_of_realms(realms.clone(), idle)),
         chore(sweep_files(house)),
     ];
@@ -118,6 +122,7 @@ async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusH
         stages_running.set(runner.running() as f64);
         stages_waiting.set(runner.waiting() as f64);
         connections.set(node.connections.staying() as f64);
+        telemetry::report_left_out();
     }
 }
 
@@ -135,6 +140,14 @@ async fn watch_connections(node: Arc<Node>) {
         if shut.unread > 0 {
             tracing::info!(connections = shut.unread, "cut off clients that did not read their answers");
         }
+    }
+}
+
+async fn report_refusals(node: Arc<Node>) {
+    let mut every = tokio::time::interval(REFUSALS_REPORTED_EVERY);
+    loop {
+        every.tick().await;
+        node.refusals.report(REFUSALS_REPORTED_EVERY.as_secs());
     }
 }
 

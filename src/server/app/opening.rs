@@ -57,6 +57,7 @@ pub fn open_node(
     let has_names = settings.http.metrics_names;
     let names: Vec<_> = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
     Ok(Node {
+        refusals: Default::default(),
         connections: Connections::new(Patience {
             idle: settings.http.keep_alive,
             silence: settings.http.keep_alive + settings.http.head_timeout,

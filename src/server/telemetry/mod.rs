@@ -1,9 +1,12 @@
 //! Logs and metrics. Never a token, a secret or a body.
 
+mod line;
 mod process;
+mod throttle;
 
 use std::sync::OnceLock;
 
+use line::Lines;
 use metrics::{Counter, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
@@ -31,27 +34,28 @@ fn in_all_crates(filter: &str) -> String {
     directives.collect::<Vec<_>>().join(",")
 }
 
+/// What writes the log of this process.
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+/// Logs how many lines were left out lately, where nothing else says so. To be called every few seconds.
+pub fn report_left_out() {
+    if let Some(lines) = LINES.get() {
+        lines.report_left_out();
+    }
+}
+
 /// Logs go to stderr, so that stdout has only the output of commands.
 pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
     let filter = read_filter(&log.filter)?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Reporting a failed log line on a full stderr would panic.
     let subscriber = subscriber.log_internal_errors(false);
-    match log.format {
-        LogFormat::Text => {
-            let subscriber = subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
-            let subscriber = subscriber.with_filter_reloading();
-            let handle = subscriber.reload_handle();
-            REPLACE_FILTER.set(Box::new(move |filter| handle.reload(filter).is_ok())).ok();
-            subscriber.init();
-        }
-        LogFormat::Json => {
-            let subscriber = subscriber.json().flatten_event(true).with_filter_reloading();
-            let handle = subscriber.reload_handle();
-            REPLACE_FILTER.set(Box::new(move |filter| handle.reload(filter).is_ok())).ok();
-            subscriber.init();
-        }
-    }
+    let is_terminal = log.format == LogFormat::Text && std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let lines = LINES.get_or_init(|| Lines::new(log.format));
+    let subscriber = subscriber.with_ansi(is_terminal).event_format(lines).with_filter_reloading();
+    let handle = subscriber.reload_handle();
+    REPLACE_FILTER.set(Box::new(move |filter| handle.reload(filter).is_ok())).ok();
+    subscriber.init();
     Ok(())
 }
 

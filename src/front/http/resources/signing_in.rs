@@ -291,7 +291,10 @@ fn too_soon(TooSoon(wait): TooSoon) -> Problem {
 
 /// Without the name: people type passwords there.
 fn note_refusal(call: &Call, organization: &str) {
-    let address = call.request.client_address().map(|address| address.to_string());
-    let organization = Identifier::parse(organization).ok().map(|organization| organization.to_string());
-    tracing::info!(organization, address, "a sign-in was refused");
+    let address = call.request.client_address();
+    call.app.node.refusals.note("sign-ins", address, || {
+        let address = address.map(|address| address.to_string());
+        let organization = Identifier::parse(organization).ok().map(|organization| organization.to_string());
+        tracing::info!(organization, address, "a sign-in was refused");
+    });
 }

@@ -49,7 +49,7 @@ async fn begin_at(call: &Call, organization: &str, return_path: &ReturnPath) -> 
     let realm = &call.app.realm;
     let sso = realm.sso.get();
     let beginning = sso.begin((organization, provider), return_path, &redirect_uri, (realm.clock)());
-    let begun = beginning.await.map_err(|failure| refused(&failure, Some(organization), provider))?;
+    let begun = beginning.await.map_err(|failure| refused(call, &failure, Some(organization), provider))?;
     Ok((origin, begun))
 }
 
@@ -75,12 +75,12 @@ pub async fn finish(call: Call) -> Answered {
     let finished = match realm.sso.get().finish(callback, (realm.clock)()).await {
         Ok(finished) => finished,
         // Another sign-in may be under way in this browser: its cookie stays.
-        Err(failure) => return failed(&call, refused(&failure, None, provider), WayBack::default(), &[]),
+        Err(failure) => return failed(&call, refused(&call, &failure, None, provider), WayBack::default(), &[]),
     };
     let (organization, return_path) = (&finished.organization, &finished.return_path);
     let signed_in = match finished.outcome {
         Ok(person) => sign_in(&call, organization, person).await,
-        Err(failure) => Err(refused(&failure, Some(organization.as_str()), provider)),
+        Err(failure) => Err(refused(&call, &failure, Some(organization.as_str()), provider)),
     };
     let over = cookies::no_pending_sign_in(&origin);
     match signed_in {
@@ -129,7 +129,7 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
 }
 
 /// The failure as a problem. Its reason is for the log.
-fn refused(failure: &Failure, organization: Option<&str>, provider: &str) -> Problem {
+fn refused(call: &Call, failure: &Failure, organization: Option<&str>, provider: &str) -> Problem {
     let code = match failure {
         Failure::UnknownProvider => Code::ProviderNotFound,
         Failure::NotUnderWay => Code::SsoNotUnderWay,
@@ -140,7 +140,11 @@ fn refused(failure: &Failure, organization: Option<&str>, provider: &str) -> Pro
         Failure::NoName => Code::SsoNoName,
         Failure::Overloaded => return Problem::overloaded("too many sign-ins are being finished"),
     };
-    tracing::warn!(organization, provider, reason = %failure, "single sign-on failed");
+    let address = call.request.client_address();
+    call.app.node.refusals.note("single sign-ons", address, || {
+        let address = address.map(|address| address.to_string());
+        tracing::warn!(organization, provider, address, reason = %failure, "single sign-on failed");
+    });
     Problem::new(code, code.meaning())
 }
 

@@ -68,12 +68,12 @@ async fn granted(call: &Call, identity_token: &str) -> Result<(OpenToken, i64), 
     let (realm, organization) = (&call.app.realm, call.segment("orgId"));
     let now = (realm.clock)();
     let checked = realm.identities.get().check(organization, identity_token, now).await;
-    let job = checked.map_err(|refusal| refused(organization, &refusal))?;
+    let job = checked.map_err(|refusal| refused(call, &refusal))?;
     let seconds = job.token_seconds;
     let request = call.id.shared();
     let exchanging = async {
         let exchanged = realm.accounts.exchange(trusted(job), &request, now).await;
-        exchanged.map_err(|error| not_exchanged(organization, error))
+        exchanged.map_err(|error| not_exchanged(call, error))
     };
     let open = done_within::<_, Problem>(call.app.node.answer_timeout, LOOK, exchanging).await?;
     tracing::info!(organization, token = %open.token.id, subject = open.token.name, "token exchanged");
@@ -147,8 +147,17 @@ fn shown(name: &str) -> String {
     name.chars().filter(|c| c.is_ascii_graphic()).take(NAME_LENGTH_MAX).collect()
 }
 
-fn refused(organization: &str, refusal: &Refusal) -> Problem {
-    tracing::warn!(organization, reason = %refusal, "an identity token was not exchanged");
+/// Says in the log why, if it says anything of this address now.
+fn note_refusal(call: &Call, reason: &dyn std::fmt::Display) {
+    let (organization, address) = (call.segment("orgId"), call.request.client_address());
+    call.app.node.refusals.note("token exchanges", address, || {
+        let address = address.map(|address| address.to_string());
+        tracing::warn!(organization, address, %reason, "an identity token was not exchanged");
+    });
+}
+
+fn refused(call: &Call, refusal: &Refusal) -> Problem {
+    note_refusal(call, refusal);
     match refusal {
         Refusal::Malformed
         | Refusal::TooLong(_)
@@ -164,17 +173,17 @@ fn refused(organization: &str, refusal: &Refusal) -> Problem {
     }
 }
 
-fn not_exchanged(organization: &str, error: AccountsError) -> Problem {
+fn not_exchanged(call: &Call, error: AccountsError) -> Problem {
     match error {
         AccountsError::ExchangedTooOften
         | AccountsError::NotForJobs
         | AccountsError::MemberDisabled
         | AccountsError::TooManyMembers => {
-            tracing::warn!(organization, reason = %error, "an identity token was not exchanged");
+            note_refusal(call, &error);
             invalid_grant()
         }
         AccountsError::TooManyExchanged(_) => {
-            tracing::warn!(organization, reason = %error, "an identity token was not exchanged");
+            note_refusal(call, &error);
             Problem::overloaded(match error {
                 AccountsError::TooManyExchanged(NoShare::Own { .. }) => {
                     "the subject of this job has too many tokens that have not expired, and the rest is kept for other jobs; \

@@ -1,0 +1,320 @@
+//! One line of the log, as text or JSON. Fields hold text from outside, such as paths, names and answers of other servers:
+//! whatever wrote an event, each of its fields is cut, and has no control characters.
+
+use std::fmt::{self, Debug, Write};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormattedFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::throttle::{Throttle, Verdict};
+use crate::config::LogFormat;
+
+/// More than any sentence of ours with its names; an error of another server may be cut.
+const FIELD_CHARACTERS_MAX: usize = 1_000;
+/// Says how many lines of the same kind were left out before this one. An event that has it already is a report of that.
+const LEFT_OUT: &str = "left_out";
+
+/// Writes the events that are to be in the log.
+pub struct Lines {
+    format: LogFormat,
+    began: Instant,
+    throttle: Mutex<Throttle>,
+}
+
+impl Lines {
+    pub fn new(format: LogFormat) -> Self {
+        Self { format, began: Instant::now(), throttle: Mutex::default() }
+    }
+
+    /// Logs how many lines were left out whose like has not been written since.
+    pub fn report_left_out(&self) {
+        let left_out = self.throttle.lock().take_left_out(self.began.elapsed());
+        for (of, left_out) in left_out {
+            tracing::warn!(left_out, "left out more lines like: {of}");
+        }
+    }
+
+    /// `None` if it is left out.
+    fn left_out_before(&self, event: &Event<'_>, fields: &Fields) -> Option<u64> {
+        let level = *event.metadata().level();
+        if level > Level::INFO || fields.has_left_out {
+            return Some(0);
+        }
+        let site = (event.metadata().target(), event.metadata().line());
+        match self.throttle.lock().judge(site, level, &fields.message, fields.hash(), self.began.elapsed()) {
+            Verdict::Write { left_out } => Some(left_out),
+            Verdict::LeaveOut => None,
+        }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for &'static Lines
+where
+    S: Subscriber + for<'lookup> LookupSpan<'lookup>,
+    N: for<'writer> FormatFields<'writer> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        // Nothing is written of an event without a line.
+        let Some(left_out) = self.left_out_before(event, &fields) else { return Ok(()) };
+        if left_out > 0 {
+            fields.named.push((LEFT_OUT, Value::from(left_out), false));
+        }
+        let mut spans = String::new();
+        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+            let extensions = span.extensions();
+            let of_span = extensions.get::<FormattedFields<N>>().map_or("", |fields| fields.as_str());
+            write!(spans, "{}{{{}}}: ", span.name(), harmless(format_args!("{of_span}")))?;
+        }
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let line =
+            Line { time, level: *event.metadata().level(), target: fields.target(event), spans, fields: &fields };
+        match self.format {
+            LogFormat::Text => line.write_text(writer),
+            LogFormat::Json => line.write_json(writer),
+        }
+    }
+}
+
+struct Line<'a> {
+    time: String,
+    level: Level,
+    target: &'a str,
+    spans: String,
+    fields: &'a Fields,
+}
+
+impl Line<'_> {
+    fn write_text(&self, mut writer: Writer<'_>) -> fmt::Result {
+        let Self { time, level, target, spans, fields } = self;
+        if writer.has_ansi_escapes() {
+            let colour = match *level {
+                Level::ERROR => 31,
+                Level::WARN => 33,
+                Level::INFO => 32,
+                _ => 34,
+            };
+            write!(writer, "\x1b[2m{time}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m {spans}\x1b[2m{target}:\x1b[0m ")?;
+        } else {
+            write!(writer, "{time} {level:>5} {spans}{target}: ")?;
+        }
+        let mut gap = "";
+        if !fields.message.is_empty() {
+            write!(writer, "{}", fields.message)?;
+            gap = " ";
+        }
+        for (name, value, is_quoted) in &fields.named {
+            match value {
+                Value::String(text) if !is_quoted => write!(writer, "{gap}{name}={text}")?,
+                value => write!(writer, "{gap}{name}={value}")?,
+            }
+            gap = " ";
+        }
+        writeln!(writer)
+    }
+
+    fn write_json(&self, mut writer: Writer<'_>) -> fmt::Result {
+        let Self { time, level, target, spans, fields } = self;
+        write!(
+            writer,
+            "{{\"timestamp\":\"{time}\",\"level\":\"{level}\",\"message\":{}",
+            Value::from(&*fields.message)
+        )?;
+        for (name, value, _) in &fields.named {
+            write!(writer, ",\"{name}\":{value}")?;
+        }
+        write!(writer, ",\"target\":{}", Value::from(*target))?;
+        if !spans.is_empty() {
+            write!(writer, ",\"spans\":{}", Value::from(spans.trim_end()))?;
+        }
+        writeln!(writer, "}}")
+    }
+}
+
+/// The fields of an event, each cut.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    /// And whether it is shown in quotes.
+    named: Vec<(&'static str, Value, bool)>,
+    has_left_out: bool,
+    /// Of a record of the `log` crate.
+    log_target: Option<String>,
+}
+
+impl Fields {
+    fn target<'a>(&'a self, event: &Event<'a>) -> &'a str {
+        self.log_target.as_deref().unwrap_or_else(|| event.metadata().target())
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.message.hash(&mut hasher);
+        self.named.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn add(&mut self, field: &Field, value: Value, is_quoted: bool) {
+        match (field.name(), value) {
+            ("message", Value::String(text)) => self.message = text,
+            ("log.target", Value::String(text)) => self.log_target = Some(text),
+            (name, _) if name.starts_with("log.") => {}
+            (name, value) => {
+                self.has_left_out |= name == LEFT_OUT;
+                self.named.push((name, value, is_quoted));
+            }
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.add(field, harmless(format_args!("{value:?}")).into(), false);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, harmless(format_args!("{value}")).into(), true);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into(), false);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into(), false);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value.into(), false);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into(), false);
+    }
+}
+
+/// The text, cut, with control characters escaped. Not more of it is formatted than is shown.
+fn harmless(text: fmt::Arguments<'_>) -> String {
+    let mut cut = Cut { text: String::new(), left: FIELD_CHARACTERS_MAX };
+    if cut.write_fmt(text).is_err() && cut.left == 0 {
+        cut.text.push('…');
+    }
+    cut.text
+}
+
+struct Cut {
+    text: String,
+    left: usize,
+}
+
+impl Write for Cut {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        for character in piece.chars() {
+            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            if is_harmless(character) {
+                self.text.push(character);
+            } else {
+                self.text.extend(character.escape_default());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Neither ends a line, nor moves a terminal's cursor, nor changes the direction of what follows.
+fn is_harmless(character: char) -> bool {
+    !character.is_control() && !matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines of these events, without their times.
+    fn logged(format: LogFormat, events: impl FnOnce()) -> Vec<String> {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .event_format(&*Box::leak(Box::new(Lines::new(format))))
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, events);
+        let bytes = written.0.lock().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        text.lines().map(|line| line.split_once('Z').map_or(line, |(_, rest)| rest).to_owned()).collect()
+    }
+
+    fn from_outside(path: &str) {
+        tracing::warn!(path, reason = %path, status = 503, "a request failed");
+    }
+
+    #[test]
+    fn text_from_outside_makes_no_line_of_its_own() {
+        let forged = "/a\nINFO all is well\u{1b}[2J\u{2028}\u{202e}\r";
+        let text = logged(LogFormat::Text, || from_outside(forged));
+        let escaped = r"/a\nINFO all is well\u{1b}[2J\u{2028}\u{202e}\r";
+        assert_eq!(text.len(), 1, "{text:?}");
+        assert!(text[0].contains(&format!("reason={escaped} status=503")), "{}", text[0]);
+        let json = logged(LogFormat::Json, || from_outside(forged));
+        assert!(json.len() == 1 && json[0].contains("\"status\":503"), "{json:?}");
+    }
+
+    #[test]
+    fn text_from_outside_is_cut() {
+        let long = "é".repeat(59_000);
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let lines = logged(format, || from_outside(&long));
+            assert!(lines[0].chars().count() < 2 * FIELD_CHARACTERS_MAX + 200, "{}", lines[0].len());
+            assert!(lines[0].contains("é…"), "it does not show that it is cut");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_repeated_is_left_out_and_counted() {
+        let lines = logged(LogFormat::Text, || (0..1_000).for_each(|_| from_outside("/same")));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let lines = logged(LogFormat::Text, || (0..1_000).for_each(|n| from_outside(&format!("/{n}"))));
+        assert_eq!(lines.len(), 10, "{lines:?}");
+    }
+
+    #[test]
+    fn how_many_were_left_out_is_said_although_none_follows() {
+        let mut throttle = Throttle::default();
+        for _ in 0..124 {
+            throttle.judge(("a::part", Some(7)), Level::WARN, "it failed", 7, std::time::Duration::ZERO);
+        }
+        let later = std::time::Duration::from_secs(60);
+        assert_eq!(throttle.take_left_out(later), [("it failed".to_owned(), 123)]);
+        assert_eq!(throttle.take_left_out(later), []);
+    }
+}

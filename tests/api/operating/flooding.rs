@@ -1,0 +1,43 @@
+//! Strangers do not fill the log, however much they send.
+
+use reqwest::Method;
+
+use crate::support::Server;
+
+/// As long as a path may be, nearly.
+const PATH_BYTES: usize = 59_000;
+const REQUESTS: usize = 300;
+/// For all of them: less than two of their paths.
+const LOGGED_MAX: usize = 100_000;
+
+#[tokio::test]
+async fn exchanges_without_a_token_are_counted_instead_of_logged() {
+    let server = Server::start();
+    let client = server.anonymous();
+    let path = format!("/organizations/{}%0AERROR/tokens/exchange", "x".repeat(PATH_BYTES));
+    let form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=x.y.z&\
+                subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aid_token";
+    let before = server.log().len();
+    for _ in 0..REQUESTS {
+        let request = client.request(Method::POST, &path).header("content-type", "application/x-www-form-urlencoded");
+        client.send(request.body(form)).await.refused(400, "invalid_grant");
+    }
+    let wanted = |log: &str| {
+        let counts = log.lines().filter_map(|line| line.split_once("refused ")?.1.split_once(" more token exchanges"));
+        counts.filter_map(|(count, _)| count.parse::<usize>().ok()).sum::<usize>()
+    };
+    // Which are logged one by one depends on when the reports come; all are accounted for.
+    let one_by_one = |log: &str| log.matches("an identity token was not exchanged").count();
+    loop {
+        let log = server.log()[before..].to_owned();
+        assert!(log.len() < LOGGED_MAX, "{} bytes", log.len());
+        assert!(!log.lines().any(|line| line.starts_with("ERROR")), "a path made a line of its own");
+        if wanted(&log) + one_by_one(&log) == REQUESTS {
+            assert!(one_by_one(&log) < REQUESTS / 10, "{} lines", one_by_one(&log));
+            return;
+        }
+        // Reads until the next report.
+        client.send(client.request(Method::GET, "/healthz")).await.ok();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
