@@ -1,6 +1,6 @@
 //! Why a command has no reply.
 
-use crate::domain::Rejection;
+use crate::domain::{Rejection, SessionId};
 use crate::shares::Refused;
 use crate::store::StoreError;
 
@@ -10,6 +10,9 @@ pub enum Failure {
     Rejected(#[from] Rejection),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The claim was queued, and its place is given up again: the store does not take that its client knows of it.
+    #[error("the place in the queue is given up: {error}")]
+    PlaceGivenUp { session: SessionId, error: StoreError },
     #[error("too many commands are waiting for this environment")]
     Overloaded,
     #[error("too many claims are waiting: {0}")]

@@ -188,6 +188,13 @@ impl EnvironmentActor {
                 self.when_settled(move |links| links.services.deliver(client, outcome));
             }
             Err(failure) => {
+                // Its beginning is in the journal, and its end will be.
+                let failure = match (failure, &outcome) {
+                    (Failure::Store(error), ClaimOutcome::Queued { session, .. }) => {
+                        Failure::PlaceGivenUp { session: session.id, error }
+                    }
+                    (failure, _) => failure,
+                };
                 client.refuse(failure);
                 self.leave_later(ticket);
             }

@@ -38,7 +38,7 @@ impl PipelinePool {
                     // Its key has led to the session since it was queued, so this answer is true whether it is stored.
                     Err(_) if client.keyed.is_some() => Ok((outcome, services.store().handed_in())),
                     // Without a connection, and unknown to its client, it gets no lock and is let go of soon.
-                    Err(error) => Err(error.into()),
+                    Err(error) => Err(Failure::PlaceGivenUp { session: waiter.session.id, error }),
                 };
                 Some(Answer { client, reply })
             }

@@ -164,14 +164,19 @@ async fn a_claim_that_is_refused_by_a_full_disk_is_in_no_queue() {
         let waiting = bench.on_the_line(patience, key_text).await;
         bench.fill_disk();
         match waited(waiting).await {
-            Err(Failure::Store(StoreError::Full { .. })) => {}
+            // It was queued, and is told so: the journal says it too.
+            Err(Failure::PlaceGivenUp { session, error: StoreError::Full { .. } }) if patience.queue => {
+                let waiting = bench.environments.environment(&key()).unwrap().unwrap();
+                assert!(waiting.queue.iter().any(|waiter| waiter.session.id == session), "of which the journal tells");
+            }
+            Err(Failure::Store(StoreError::Full { .. })) if !patience.queue => {}
             // Nothing of it is stored, so there is nothing that a full disk could refuse.
             Err(Failure::Rejected(Rejection::EnvironmentLocked { .. })) if patience == ON_THE_LINE => {}
             outcome => panic!("{patience:?}: {outcome:?}"),
         }
         bench.store.refuse_with(None);
         bench.release(&first).await.unwrap();
-        assert_eq!(bench.holder(), None, "{patience:?}: it was told that nothing was changed");
+        assert_eq!(bench.holder(), None, "{patience:?}: it was told that it gets no lock");
         bench.pass(1_000).await;
         assert_eq!((bench.queue_length(), bench.waiter_records()), (0, 0), "{patience:?}");
         resume();
@@ -186,11 +191,12 @@ async fn a_claim_of_any_that_is_refused_by_a_full_disk_is_in_no_pool() {
     let waiting = bench.on_the_line_for_any(None).await;
     bench.fill_disk();
     let refused = waited(waiting).await;
-    assert!(matches!(refused, Err(Failure::Store(StoreError::Full { .. }))), "{refused:?}");
+    let given_up = matches!(refused, Err(Failure::PlaceGivenUp { error: StoreError::Full { .. }, .. }));
+    assert!(given_up, "{refused:?}");
     bench.store.refuse_with(None);
     bench.release(&first).await.unwrap();
     bench.let_others_run().await;
-    assert_eq!(bench.holder(), None, "it was told that nothing was changed");
+    assert_eq!(bench.holder(), None, "it was told that it gets no lock");
     bench.pass(0).await;
     bench.until(|| (bench.environments.waiting_for_any(), bench.waiter_records()) == (0, 0)).await;
 }

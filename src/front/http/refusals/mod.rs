@@ -30,6 +30,16 @@ impl From<Failure> for Problem {
         match failure {
             Failure::Rejected(rejection) => rejection.into(),
             Failure::Store(error) => error.into(),
+            Failure::PlaceGivenUp { session, error } if error.is_lack_of_room() => {
+                let detail = format!(
+                    "the claim was queued as session {session} while it waited, and the store has no room to keep its place \
+                     any longer: it gets no lock and ends; claim again when an operator has freed space"
+                );
+                Problem::new(Code::StorageFull, detail)
+                    .retry_after(STORAGE_FULL_RETRY_SECONDS)
+                    .with("sessionId", session.to_string())
+            }
+            Failure::PlaceGivenUp { error, .. } => error.into(),
             Failure::Crowded(_) => Problem::new(
                 Code::QueueFull,
                 format!("{failure}; nothing was changed, claim without `waitSeconds` and `queue`, or try again later"),
