@@ -5,6 +5,7 @@ mod full_disk;
 mod held;
 mod ledger;
 mod log_file;
+mod refused;
 pub mod small_disk;
 mod strace;
 mod workers;

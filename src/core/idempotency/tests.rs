@@ -319,7 +319,7 @@ async fn a_sweep_that_the_store_refuses_changes_nothing() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     store.refuse_with(Some(StoreError::Overloaded));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap_err();
     assert_eq!(left(&store), 2);
     store.refuse_with(None);
     keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();

@@ -16,7 +16,8 @@ pub const AT_ONCE: usize = 4;
 /// How many of them may have failed before: an upload that fails may take a quarter of an hour to do so.
 const RETRIED_AT_ONCE: usize = 2;
 /// The pauses after failures.
-const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_PAUSE);
 
 #[derive(Debug, Default)]
 pub struct Line {

@@ -15,15 +15,12 @@ use super::service::{Hook, Hooks, Inner, Options, Webhooks, put_delivery, put_pr
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
-use crate::backoff::Backoff;
 use crate::domain::{DeliveryId, EventData, EventType, Identifier, Timestamp};
 use crate::events::Cause;
 use crate::store::{Batch, Committer, Sequence, StoreError};
 
 /// The longest sleep, since the wall clock may be set meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The pauses after failures of the server itself, such as a full disk.
-pub(super) const OWN_FAILURES: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(120));
 /// How often a store that refuses is looked at, in memory.
 const REFUSING_LOOKED_AT: Duration = Duration::from_secs(10);
 

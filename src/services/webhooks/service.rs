@@ -11,10 +11,9 @@ use tokio::sync::Notify;
 use super::client::Client;
 use super::delivery::{Delivery, DeliveryStatus};
 use super::delivery_queue::DeliveryQueue;
-use super::sending::OWN_FAILURES;
 use super::stored;
 use super::webhook::{Progress, Webhook, WebhookError, WebhookState};
-use crate::backoff::Retries;
+use crate::backoff::{Backoff, Retries};
 use crate::domain::{DeliveryId, Identifier, Timestamp, WebhookId};
 use crate::events::{Events, RecordedEvent};
 use crate::outbound::Policy;
@@ -51,6 +50,9 @@ pub struct Options {
 pub struct Webhooks {
     pub(super) inner: Arc<Inner>,
 }
+
+/// The pauses after failures of the server itself, such as a full disk.
+const OWN_FAILURES: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(120));
 
 pub(super) struct Inner {
     pub events: Events,
