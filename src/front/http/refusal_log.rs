@@ -1,11 +1,13 @@
 //! What the log says of requests without a token that were refused: of each address the first in a while, and of those after
-//! it how many. Strangers decide how many there are, and must not fill a disk.
+//! them how many. Strangers decide how many there are, and must not fill a disk.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use parking_lot::Mutex;
 
+/// Refusals of one address that are logged one by one until the next report: each has its reason, for whoever sets up a CI.
+const LOGGED_MAX: u64 = 40;
 /// Addresses that are told apart until the next report; all others count as one.
 const ADDRESSES_MAX: usize = 1_000;
 /// Addresses that a report names: those with most refusals.
@@ -25,15 +27,15 @@ struct Refusals {
 }
 
 impl RefusalLog {
-    /// Counts a refusal of this kind, and has it logged if it is the first from there.
+    /// Counts a refusal of this kind, and has it logged if it is one of the first from there.
     pub fn note(&self, of: &'static str, from: Option<IpAddr>, log: impl FnOnce()) {
         let mut refused = self.0.lock();
         let has_room = refused.len() < ADDRESSES_MAX || refused.contains_key(&(of, from));
         let count = refused.entry((of, from.filter(|_| has_room))).or_default();
         *count += 1;
-        let is_first = *count == 1;
+        let is_logged = *count <= LOGGED_MAX;
         drop(refused);
-        if is_first {
+        if is_logged {
             log();
         }
     }
@@ -52,8 +54,10 @@ impl RefusalLog {
 
 /// Most first; the addresses beyond the named ones together.
 fn unlogged(refused: HashMap<(&'static str, Option<IpAddr>), u64>) -> Vec<Refusals> {
-    let mut each: Vec<_> =
-        refused.into_iter().map(|((of, from), count)| Refusals { of, from, count: count - 1 }).collect();
+    let mut each: Vec<_> = refused
+        .into_iter()
+        .map(|((of, from), count)| Refusals { of, from, count: count.saturating_sub(LOGGED_MAX) })
+        .collect();
     each.retain(|refusals| refusals.count > 0);
     each.sort_unstable_by_key(|refusals| (refusals.from.is_none(), std::cmp::Reverse(refusals.count)));
     let mut others: Vec<Refusals> = Vec::new();
@@ -76,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_an_address_is_logged_and_the_others_are_counted() {
+    fn the_first_of_an_address_are_logged_and_the_others_are_counted() {
         let (log, mut logged) = (RefusalLog::default(), 0);
-        for _ in 0..12_346 {
+        for _ in 0..12_345 + LOGGED_MAX {
             log.note("token exchanges", address(1), || logged += 1);
         }
         log.note("token exchanges", address(2), || logged += 1);
         log.note("sign-ins", address(1), || logged += 1);
-        assert_eq!(logged, 3);
+        assert_eq!(logged, LOGGED_MAX + 2);
         let refused = std::mem::take(&mut *log.0.lock());
         assert_eq!(unlogged(refused), [Refusals { of: "token exchanges", from: address(1), count: 12_345 }]);
     }
@@ -91,16 +95,16 @@ mod tests {
     #[test]
     fn memory_and_reports_are_bounded_however_many_addresses_there_are() {
         let (log, mut logged) = (RefusalLog::default(), 0);
-        for _ in 0..2 {
-            for number in 0..100_000 {
+        for _ in 0..LOGGED_MAX + 10 {
+            for number in 0..2_000 {
                 log.note("sign-ins", address(number), || logged += 1);
             }
         }
-        assert_eq!(logged, ADDRESSES_MAX + 1);
+        assert_eq!(logged, (ADDRESSES_MAX as u64 + 1) * LOGGED_MAX);
         let refused = std::mem::take(&mut *log.0.lock());
         assert_eq!(refused.len(), ADDRESSES_MAX + 1);
         let reports = unlogged(refused);
         assert_eq!(reports.len(), NAMED_MAX + 1);
-        assert_eq!(reports.iter().map(|refusals| refusals.count).sum::<u64>(), 200_000 - logged as u64);
+        assert_eq!(reports.iter().map(|refusals| refusals.count).sum::<u64>(), 2_000 * (LOGGED_MAX + 10) - logged);
     }
 }

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use tracing::Level;
 
-/// A warning that is in every word the same is written once in this time.
+/// A warning that is in every word the same is written twice in this time: whoever does something again sees that it fails
+/// again.
 const SAME_EVERY: Duration = Duration::from_secs(5);
+const SAME_MAX: usize = 2;
 /// How many different warnings one place of the program may write at once, and when it may write one more.
-const WARNINGS: Bucket = Bucket { burst: 10, refill: Duration::from_secs(1) };
+const WARNINGS: Bucket = Bucket { burst: 40, refill: Duration::from_secs(1) };
 /// What is no warning is often asked for one by one, such as an entry for each token that was made.
 const NOTES: Bucket = Bucket { burst: 200, refill: Duration::from_millis(100) };
 
@@ -55,7 +57,7 @@ impl Throttle {
         let bucket = if is_warning { WARNINGS } else { NOTES };
         let site = self.0.entry(place).or_default();
         site.lines.retain(|(_, at)| now < *at + SAME_EVERY);
-        let is_known = is_warning && site.lines.iter().any(|(known, _)| *known == line);
+        let is_known = is_warning && site.lines.iter().filter(|(known, _)| *known == line).count() >= SAME_MAX;
         let full_at = site.full_at.max(now) + bucket.refill;
         if is_known || full_at > now + bucket.refill * bucket.burst {
             site.left_out += 1;
