@@ -23,7 +23,8 @@ async fn is_refused(server: &Server, token: &str, said: &str) {
     let log = server.log();
     let reasons: Vec<_> =
         log.lines().filter(|line| line.contains("was not exchanged") && line.contains("\"acme\"")).collect();
-    assert!(reasons.last().unwrap().contains(said), "{said:?} is not in {:?}", reasons.last());
+    // The same reason is not written again and again.
+    assert!(reasons.iter().any(|line| line.contains(said)), "{said:?} is not in {reasons:?}");
 }
 
 fn without_id(answer: &Answer) -> Value {

@@ -14,7 +14,7 @@ const LOGGED_MAX: usize = 200_000;
 async fn exchanges_without_a_token_are_counted_instead_of_logged() {
     let server = Server::start();
     let client = server.anonymous();
-    let path = format!("/organizations/{}%0AERROR/tokens/exchange", "x".repeat(PATH_BYTES));
+    let path = format!("/api/v1/organizations/{}%0AERROR/tokens/exchange", "x".repeat(PATH_BYTES));
     let form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=x.y.z&\
                 subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aid_token";
     let before = server.log().len();
