@@ -1,6 +1,7 @@
 //! Jobs of a CI that exchange their identity token for a token, with a real issuer beside the server.
 
 mod outages;
+mod permanent;
 mod refusing;
 mod replaying;
 

@@ -6,6 +6,7 @@ mod ending;
 mod invitations;
 mod limits;
 mod passwords;
+mod roots;
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -303,3 +303,56 @@ async fn a_file_whose_secret_cannot_be_read_is_refused() {
     let (code, said) = refusal(&Setup::default().organization(file), home.path());
     assert!(code != 0 && said.contains("client_secret_file") && said.contains("missing"), "{code}: {said}");
 }
+
+/// Makes a token while signed in.
+async fn token_of(server: &Server, browser: &Browser) -> crate::support::Client {
+    let cookie = browser.cookie(server, "lockkeeper").unwrap();
+    let client = server.anonymous();
+    let request = client.request(Method::POST, "/api/v1/organizations/acme/tokens").json(&json!({ "name": "x" }));
+    let request = request.header("Cookie", format!("lockkeeper={cookie}")).header("Sec-Fetch-Site", "same-origin");
+    server.with_token(client.send(request).await.created().data()["token"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn what_came_from_a_provider_ends_when_it_leaves_the_file_and_nobody_gets_a_first_password_by_it() {
+    let Some(provider) = Provider::start(&["--user", "ana:developers"]) else { return };
+    let mut server = provider.serve("").await;
+    let mut browser = Browser::new();
+    browser.sign_in(&server, "ana").await;
+    let cookie = browser.cookie(&server, "lockkeeper").unwrap();
+    let client = server.anonymous();
+    let password = client.request(Method::POST, "/auth/password").json(&json!({ "newPassword": "correct horse" }));
+    let password = password.header("Cookie", format!("lockkeeper={cookie}")).header("Sec-Fetch-Site", "same-origin");
+    client.send(password).await.refused(403, "invitation_required");
+    let token = token_of(&server, &browser).await;
+    token.get("/pipelines").await.ok();
+
+    let file = provider.organization("");
+    let without = &file[..file.find("[[providers]]").unwrap()];
+    for organization in [without, &file] {
+        assert!(server.terminate().success());
+        server.change_setup(|setup| setup.organizations(&[organization]));
+        server.start_again();
+        token.clone().at(&server).get("/pipelines").await.refused(401, "invalid_token");
+        let client = server.anonymous();
+        let request = client.request(Method::GET, "/api/v1/whoami").header("Cookie", format!("lockkeeper={cookie}"));
+        client.send(request.header("Sec-Fetch-Site", "same-origin")).await.refused(401, "invalid_token");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_for_viewers_does_not_sign_in_an_admin_with_the_same_address() {
+    let Some(provider) = Provider::start(&["--user", "root:viewers"]) else { return };
+    let file = provider.organization("").replace("'admin' }", "'viewer' }").replace("'developer' }", "'viewer' }");
+    assert!(file.contains("'viewer'"), "{file}");
+    let server = Setup::default().organization(&file).start();
+    provider.returns_to(&server).await;
+    let admin = server.admin();
+    let root = admin.get("/members?name=root").await.ok().data()[0]["userId"].as_str().unwrap().to_owned();
+    let path = admin.path(&format!("/members/{root}"));
+    admin.send(admin.request(Method::PATCH, &path).json(&json!({ "email": "root@acme.example" }))).await.ok();
+    let mut browser = Browser::new();
+    assert_eq!(error_of(&browser.sign_in(&server, "root").await), "sso_above_provider");
+    browser.whoami(&server).await.refused(401, "missing_token");
+    assert_eq!(admin.get("/members?name=root").await.ok().data()[0]["role"], "admin");
+}

@@ -17,6 +17,7 @@ use super::known_token::KnownToken;
 use super::member::{MEMBERS_MAX, Member, MembersById};
 use super::permission::Permission;
 use super::revocations::Revocations;
+use super::root::Trusted;
 use super::token::{SignInLimits, Token};
 use super::token_text::{TextKind, TokenHash, TokenText};
 use crate::domain::{Holder, IdSeed, Identifier, Malformed, NoShare, Person, Role, Timestamp, TokenId, UserId};
@@ -37,6 +38,8 @@ pub struct Accounts {
     pub(super) limits: SignInLimits,
     /// The identity tokens that have been exchanged and have not ended yet.
     pub(super) identities: RwLock<HashMap<IdentityKey, IdentityUse>>,
+    /// The organization files of now. Empty until they are applied: then nobody vouches for anybody.
+    pub(super) trusted: RwLock<Trusted>,
 }
 
 /// The authenticated member behind a request, with the role as of now.
@@ -111,6 +114,14 @@ pub enum AccountsError {
     TooManyExchanged(NoShare),
     #[error("a member who is not for jobs has the name that the rule gives")]
     NotForJobs,
+    #[error("the member is for jobs, which neither sign in nor have a password")]
+    MemberForJobs,
+    #[error("the member has no password; the first one is chosen by an invitation")]
+    NoPassword,
+    #[error("the organization's file no longer has the provider or the rule")]
+    NoLongerTrusted,
+    #[error("the member has a higher role than the provider may give")]
+    AboveProvider,
 }
 
 impl Accounts {
@@ -132,6 +143,7 @@ impl Accounts {
             attempts: Attempts::new(AttemptLimits { per_account: None, per_address: None }),
             limits: SignInLimits::default(),
             identities: RwLock::new(identities),
+            trusted: RwLock::default(),
         }
     }
 
@@ -207,8 +219,10 @@ impl Accounts {
         found.await.ok_or(Unauthenticated::Unknown)
     }
 
-    pub fn has_tokens(&self) -> bool {
-        self.tokens.iter().any(|token| token.is_api())
+    /// Whether there is a token, or somebody has signed in before: whoever signs out everywhere may be left without any token.
+    pub fn has_been_used(&self) -> bool {
+        let credentials = self.credentials.read();
+        self.tokens.iter().any(|token| token.is_api()) || credentials.values().any(|it| it.last_sign_in_at.is_some())
     }
 
     /// The admin who became a member first and is not disabled; ids rise with time.
@@ -232,6 +246,10 @@ impl Accounts {
         self.credentials.read().get(&user).cloned().unwrap_or_default()
     }
 
+    pub(super) fn token_of(&self, id: TokenId) -> Option<Arc<Token>> {
+        self.tokens.iter().find(|token| token.id == id).map(|token| token.clone())
+    }
+
     pub(super) fn tokens_where(&self, wanted: impl Fn(&Token) -> bool) -> Vec<Arc<Token>> {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
@@ -242,9 +260,13 @@ impl Accounts {
         wanted.fold((0, 0), |(all, owned), token| (all + 1, owned + usize::from(own(&token))))
     }
 
-    /// A caller who has been demoted, disabled or removed since the request arrived changes nothing any more.
+    /// A caller who has been demoted, disabled or removed since the request arrived changes nothing any more, nor does one whose
+    /// token has been revoked.
     pub(super) fn check_still_permitted(&self, cause: Cause<'_>, permission: Permission) -> Result<(), AccountsError> {
         let Some(initiator) = cause.by else { return Ok(()) };
+        if initiator.via.as_ref().is_some_and(|via| self.token_of(via.token).is_none()) {
+            return Err(AccountsError::NoLongerAdmin);
+        }
         let members = self.members.read();
         let member = members.get(&initiator.person.id).filter(|member| !member.disabled);
         let permitted = member.is_some_and(|member| permission.is_granted_to(member.role));

@@ -46,6 +46,8 @@ named_enum! {
         MemberRemoved = "member_removed",
         /// A new bootstrap token replaces it, or has the same text.
         Superseded = "superseded",
+        /// What it was made from has ended: a token, all sign-ins of the member, a provider, or a rule for jobs.
+        RootEnded = "root_ended",
     }
 }
 
@@ -68,7 +70,15 @@ impl Change {
 
     pub fn update_member(&mut self, before: &Member, after: &Arc<Member>, cause: Cause<'_>) {
         self.set_member(after);
+        if before.link.is_some() && after.link.is_none() {
+            self.batch.delete(stored::link_key(&after.organization, &after.name));
+        }
         self.record_member(EventType::MemberUpdated, after, Some(before), cause);
+    }
+
+    /// Writes the link of a member with the issuer that it was always meant for. Records no event: nothing changes for anybody.
+    pub fn bind_link(&mut self, member: &Arc<Member>) {
+        self.set_member(member);
     }
 
     /// The member's tokens have to be revoked in the same change or before.
@@ -142,10 +152,9 @@ impl Change {
         self.identities.push((key, None));
     }
 
-    /// Records that a member has ended some of their sign-ins.
-    pub fn sign_out(&mut self, member: &Member, ended: &[Arc<Token>], cause: Cause<'_>) {
-        ended.iter().for_each(|sign_in| self.drop_token(sign_in));
-        let data = of_member(member).with("signIns", ended.len() as u64);
+    /// A member has ended so many of their sign-ins.
+    pub fn record_sign_out(&mut self, member: &Member, ended: usize, cause: Cause<'_>) {
+        let data = of_member(member).with("signIns", ended as u64);
         self.record(&member.organization, EventType::MemberSignedOut, &data, cause);
     }
 

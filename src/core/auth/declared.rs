@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::accounts::Accounts;
-use super::change::Change;
+use super::change::{Change, RevocationReason};
 use super::load;
 use super::member::{Declaration, Member, MemberUpdate, NewMember};
 use super::stored;
+use super::token::Token;
+use super::trust::is_too_much;
 use crate::domain::{Identifier, Role, Timestamp};
 use crate::events::Cause;
 use crate::store::{Sequence, Store, StoreError};
@@ -85,8 +87,7 @@ impl Applying<'_> {
         let declaration = stored::encode_declaration(&Declaration::of(&new));
         change.batch.put(stored::declaration_key(&new.organization, &new.name), declaration);
         let email = (new.email != before.and_then(|before| before.email)).then(|| new.email.clone());
-        self.set(&mut change, new, MemberUpdate { email, ..MemberUpdate::default() });
-        self.hand_in(change, None).await
+        self.set(change, new, MemberUpdate { email, ..MemberUpdate::default() }).await
     }
 
     /// A member who is removed from a file is removed with all tokens.
@@ -94,7 +95,7 @@ impl Applying<'_> {
         let mut change = Change::default();
         change.batch.delete(stored::declaration_key(organization, name));
         let removed = self.accounts.member_named(organization, name.as_str());
-        self.hand_in(change, removed.as_deref()).await
+        self.hand_in(change, removed.as_deref(), Vec::new()).await
     }
 
     /// Changes of a file and of the API can together leave an organization without an admin. Then the file's admins become
@@ -105,31 +106,47 @@ impl Applying<'_> {
         }
         for admin in declared.iter().filter(|admin| admin.organization == *organization) {
             tracing::warn!(%organization, member = %admin.name, "the organization had no admin left; restoring the declared one");
-            let mut change = Change::default();
-            self.set(&mut change, admin.clone(), MemberUpdate { disabled: Some(false), ..MemberUpdate::default() });
-            self.hand_in(change, None).await?;
+            let change = Change::default();
+            let update = MemberUpdate { disabled: Some(false), ..MemberUpdate::default() };
+            self.set(change, admin.clone(), update).await?;
         }
         Ok(())
     }
 
     /// Gives an existing member the declared role and what else is in `update`.
-    fn set(&self, change: &mut Change, new: NewMember, update: MemberUpdate) {
+    async fn set(&mut self, mut change: Change, new: NewMember, update: MemberUpdate) -> Result<(), StoreError> {
         let Some(before) = self.accounts.member_named(&new.organization, new.name.as_str()) else {
-            return change.add_member(&Arc::new(Member::new(new, self.cause.at)), self.cause);
+            change.add_member(&Arc::new(Member::new(new, self.cause.at)), self.cause);
+            return self.hand_in(change, None, Vec::new()).await;
         };
-        // Whom a file declares is a person, also where jobs had the name before.
+        // Whom a file declares is a person, also where jobs had the name before: what jobs had is not theirs.
+        let mut ended = Vec::new();
+        if before.for_jobs {
+            self.accounts.take_from_jobs(&mut change, &before);
+            let is_of_jobs = |token: &Token| token.user == before.id && token.is_exchanged();
+            ended = self.accounts.tokens_where(|token| is_of_jobs(token) || is_too_much(token, before.id));
+        }
         let after = MemberUpdate { role: Some(new.role), ..update }.of(&before);
         let after = Arc::new(Member { for_jobs: false, ..after });
         if after != before {
             change.update_member(&before, &after, self.cause);
         }
+        self.hand_in(change, None, ended).await
     }
 
     /// Waits for the disk now and then, to bound what is not yet durable.
-    async fn hand_in(&mut self, change: Change, removed: Option<&Member>) -> Result<(), StoreError> {
+    async fn hand_in(
+        &mut self,
+        change: Change,
+        removed: Option<&Member>,
+        ended: Vec<Arc<Token>>,
+    ) -> Result<(), StoreError> {
         let (outcome, sequence) = self.accounts.changes.decide(|(), committer| match removed {
             Some(member) => self.accounts.hand_in_removal(committer, member, change, self.cause),
-            None => self.accounts.hand_in(committer, change),
+            None => {
+                let reason = Some(RevocationReason::RootEnded);
+                self.accounts.hand_in_ending(committer, ended, reason, change, self.cause)
+            }
         });
         outcome?;
         self.handed_in = sequence;

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::identity::{IdentityKey, IdentityUse, SubjectHash};
+use super::root::{Root, SourceId};
 use super::token::{Token, TokenKind, Usage};
 use super::token_text::TokenHash;
 use crate::domain::{IdSeed, Identifier, Timestamp, TokenId, UserId};
 use crate::store::record::{self, Record, RecordError, encode, records};
 
 records! {
-    ExchangedV1<'a> = "exchanged token",
     IdentityUseV1 = "identity token use",
 }
 
@@ -40,6 +40,23 @@ struct ExchangedV1<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
+struct ExchangedV2<'a> {
+    #[serde(borrow)]
+    before: ExchangedV1<'a>,
+    /// The rule that it came from.
+    source: Option<[u8; 32]>,
+}
+
+impl<'a> Record<'a> for ExchangedV2<'a> {
+    const KIND: &'static str = "exchanged token";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { before: record::decode_form::<Self, _>(form)?, source: None })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
 struct IdentityUseV1 {
     count: u32,
     until: i64,
@@ -54,7 +71,7 @@ struct IdentityUseV2 {
 }
 
 pub fn encode_exchanged(token: &Token) -> Vec<u8> {
-    encode(&ExchangedV1 {
+    let before = ExchangedV1 {
         organization: token.organization.as_str(),
         id: token.id.0.0,
         hash: token.hash.0,
@@ -64,15 +81,20 @@ pub fn encode_exchanged(token: &Token) -> Vec<u8> {
         created_at: token.created_at.as_millis(),
         expires_at: token.expires_at.map(Timestamp::as_millis),
         last_used_at: token.last_used_at().map(Timestamp::as_millis),
-    })
+    };
+    let source = match token.root {
+        Root::Source(SourceId(hash)) => Some(hash),
+        Root::None | Root::Operator | Root::Password | Root::Token(_) => None,
+    };
+    encode(&ExchangedV2 { before, source })
 }
 
 pub fn decode_exchanged(bytes: &[u8]) -> Result<Token, RecordError> {
-    let form: ExchangedV1<'_> = record::decode(bytes)?;
+    let ExchangedV2 { before: form, source } = record::decode(bytes)?;
     let user = UserId(IdSeed(form.user));
     Ok(Token {
         kind: TokenKind::Exchanged,
-        organization: Identifier::parse(form.organization).map_err(record::invalid::<ExchangedV1<'_>>)?,
+        organization: Identifier::parse(form.organization).map_err(record::invalid::<ExchangedV2<'_>>)?,
         id: TokenId(IdSeed(form.id)),
         hash: TokenHash(form.hash),
         user,
@@ -83,6 +105,8 @@ pub fn decode_exchanged(bytes: &[u8]) -> Result<Token, RecordError> {
         expires_at: form.expires_at.map(Timestamp::from_millis),
         usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
         bootstrap: false,
+        root: source.map_or(Root::None, |hash| Root::Source(SourceId(hash))),
+        made_in_browser: false,
     })
 }
 
@@ -129,6 +153,8 @@ mod tests {
             created_at: Timestamp::from_millis(1),
             expires_at: Some(Timestamp::from_millis(2)),
             bootstrap: false,
+            root: Root::Source(SourceId([4; 32])),
+            made_in_browser: false,
             usage: Usage::since(Some(Timestamp::from_millis(3))),
         }
     }
@@ -140,7 +166,7 @@ mod tests {
         assert_eq!((read.hash, read.user, read.created_by), (written.hash, written.user, written.created_by));
         assert_eq!((read.name, read.last_four), (written.name, written.last_four));
         assert_eq!((read.created_at, read.expires_at), (written.created_at, written.expires_at));
-        assert_eq!(read.usage.last_used_at(), written.usage.last_used_at());
+        assert_eq!((read.usage.last_used_at(), read.root), (written.usage.last_used_at(), written.root));
     }
 
     #[test]

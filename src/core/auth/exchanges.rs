@@ -1,13 +1,13 @@
 //! Tokens for jobs of a CI, in exchange for identity tokens that have been checked. A job acts as a member that the rule of
 //! the organization names: made by the first exchange, without a password, with the role of the rule.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::Change;
 use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse, hash_of};
 use super::member::{MEMBERS_MAX, Member, MemberUpdate, NewMember};
+use super::root::{Root, SourceId};
 use super::sign_ins::initiator_of;
 use super::stored;
 use super::token::{NewToken, OpenToken, Token, TokenKind};
@@ -32,10 +32,9 @@ pub struct TrustedJob {
     pub until: Timestamp,
     /// How long its token works.
     pub token_seconds: i64,
+    /// The rule, as the file has it.
+    pub source: SourceId,
 }
-
-/// The members that an organization's rules name, with the role that they give.
-pub type JobRoles = HashMap<(Identifier, Identifier), Role>;
 
 impl Accounts {
     /// The member, the count of exchanges, the token and its event are one batch.
@@ -47,6 +46,7 @@ impl Accounts {
     ) -> Result<OpenToken, AccountsError> {
         let text = TokenText::generate();
         let made = self.changes.change(|(), committer| {
+            self.check_trusted(&job.organization, job.source)?;
             let key = IdentityKey { organization: job.organization.clone(), hash: job.hash };
             let used = self.next_use(&key, &job)?;
             let mut change = Change::default();
@@ -111,24 +111,6 @@ impl Accounts {
         Ok(after)
     }
 
-    /// Applies the rules that the files have now to what was exchanged by earlier ones: a member for jobs that no rule names
-    /// any more loses its tokens, others get the role of now.
-    pub async fn apply_job_roles(&self, roles: &JobRoles, now: Timestamp) -> Result<(), StoreError> {
-        let members: Vec<_> = self.members.read().values().filter(|member| member.for_jobs).cloned().collect();
-        for before in members {
-            let role = roles.get(&(before.organization.clone(), before.name.clone()));
-            let tokens = self.tokens_where(|token| role.is_none() && token.is_exchanged() && token.user == before.id);
-            self.drop_tokens(&tokens).await?;
-            if let Some(role) = role.filter(|role| **role != before.role) {
-                let after = Arc::new(MemberUpdate::role(*role).of(&before));
-                let mut change = Change::default();
-                change.update_member(&before, &after, Cause::system(now));
-                self.changes.change(|(), committer| self.hand_in(committer, change)).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Drops tokens of jobs that have expired, and counts of identity tokens that have ended. Returns how many.
     pub async fn sweep_exchanged(&self, now: Timestamp) -> Result<usize, StoreError> {
         let ended = self.tokens_where(|token| token.is_exchanged() && token.has_ended(now, self.limits));
@@ -166,5 +148,5 @@ fn new_token(text: &TokenText, member: &Member, job: &TrustedJob, now: Timestamp
         name: job.subject.clone(),
         expires_at: Some(now.plus(job.token_seconds.saturating_mul(1_000))),
     };
-    Token { kind: TokenKind::Exchanged, ..Token::new(text, member.id, new, now) }
+    Token { kind: TokenKind::Exchanged, root: Root::Source(job.source), ..Token::new(text, member.id, new, now) }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError, Caller};
 use super::attempts::Visitor;
-use super::change::{Change, SignInMethod};
+use super::change::{Change, RevocationReason, SignInMethod};
 use super::credentials::{Credentials, Invitation};
 use super::member::Member;
 use super::password::{Password, PasswordHash};
 use super::permission::Permission;
 use super::sign_ins::{NewSignIn, Proof, Unproven, initiator_of};
 use super::stored;
-use super::token::{OpenToken, Token};
+use super::token::OpenToken;
 use super::token_text::{TextKind, TokenHash, TokenText};
 use crate::domain::{Identifier, Timestamp, UserId};
 use crate::events::Cause;
@@ -41,6 +41,9 @@ impl Accounts {
             if member.disabled {
                 return Err(AccountsError::MemberDisabled);
             }
+            if member.for_jobs {
+                return Err(AccountsError::MemberForJobs);
+            }
             let mut change = Change::default();
             let held = beside(&expires_at, &mut change.batch);
             let invitation = Some(Invitation { hash: text.hash(), expires_at });
@@ -60,7 +63,8 @@ impl Accounts {
         self.changes.read(|()| self.find_invitation(hash, now)).await.ok_or(AccountsError::InvitationNotFound)
     }
 
-    /// Sets the password and signs in, in one step, and ends all other sign-ins. Of two at once, one finds no invitation.
+    /// Sets the password and signs in, in one step, and ends all other sign-ins with the tokens that were made in them. Of two at
+    /// once, one finds no invitation.
     pub async fn accept_invitation(
         &self,
         text: &str,
@@ -82,8 +86,8 @@ impl Accounts {
             let credentials = Credentials { password: Some(hashed), invitation: None, last_sign_in_at: Some(now) };
             change.set_credentials(&member, credentials);
             change.record_password(&member, cause);
-            let others = self.sign_ins_where(member.id, |_| true);
-            others.iter().for_each(|other| change.drop_token(other));
+            let others = self.made_by_sign_ins(member.id, None);
+            let mut change = self.ending(committer, others, Some(RevocationReason::RootEnded), change, cause)?;
             self.begin_sign_in(&mut change, &member, &sign_in, SignInMethod::Invitation, &new, cause);
             Ok::<_, AccountsError>(self.hand_in(committer, change)?)
         });
@@ -95,42 +99,40 @@ impl Accounts {
         self.credentials_of(user).password.is_some()
     }
 
-    /// Gives the caller another password. Who has one proves that they know it; all other sign-ins end.
+    /// Gives the caller another password. They prove that they know the one they have; all other sign-ins end, and the tokens that
+    /// were made in any. A first password comes from an invitation alone: a token that is leaked, or ends soon, must not become
+    /// a password.
     pub async fn change_password(
         &self,
         caller: &Caller,
-        current: Option<String>,
+        current: String,
         password: Password,
         cause: Cause<'_>,
     ) -> Result<(), Unproven> {
         let refused = |error: AccountsError| Unproven::Refused(error);
         let gone = || refused(AccountsError::MemberNotFound);
         let member = self.member(&caller.organization, caller.person.id).ok_or_else(gone)?;
+        if !self.has_password(member.id) {
+            return Err(refused(AccountsError::NoPassword));
+        }
         // Signed in, so no stranger.
         let by = Visitor::KnownBrowser(caller.token.0.0);
-        let proven = match current {
-            Some(current) => {
-                let (organization, name) = (member.organization.as_str(), member.name.as_str());
-                match self.prove_password(organization, name, current, by).await?.1 {
-                    Proof::Password(hash) => Some(hash),
-                    Proof::Token(_) | Proof::SingleSignOn | Proof::Invitation => None,
-                }
-            }
-            None => None,
-        };
+        let (organization, name) = (member.organization.as_str(), member.name.as_str());
+        let (_, proof) = self.prove_password(organization, name, current, by).await?;
         let hashed = self.hashed(&member, password).await.map_err(refused)?;
-        let is_other = |sign_in: &Token| sign_in.id != caller.token;
         let changed = self.changes.change(|(), committer| {
             let member = self.member(&caller.organization, caller.person.id).ok_or(AccountsError::MemberNotFound)?;
             let credentials = self.credentials_of(member.id);
-            if credentials.password != proven {
+            let proven =
+                matches!((&credentials.password, &proof), (Some(known), Proof::Password(hash)) if known == hash);
+            if !proven || self.token_of(caller.token).is_none() {
                 return Err(AccountsError::InvalidCredentials);
             }
             let mut change = Change::default();
             change.set_credentials(&member, Credentials { password: Some(hashed), ..(*credentials).clone() });
             change.record_password(&member, cause);
-            self.sign_ins_where(member.id, is_other).iter().for_each(|other| change.drop_token(other));
-            Ok(self.hand_in(committer, change)?)
+            let others = self.made_by_sign_ins(member.id, Some(caller.token));
+            Ok(self.hand_in_ending(committer, others, Some(RevocationReason::RootEnded), change, cause)?)
         });
         changed.await.map_err(refused)
     }
@@ -191,7 +193,7 @@ impl Accounts {
         });
         drop(credentials);
         let (user, expires_at) = found?;
-        let member = self.members.read().get(&user).filter(|member| !member.disabled).cloned()?;
+        let member = self.members.read().get(&user).filter(|member| !member.disabled && !member.for_jobs).cloned()?;
         Some((member, expires_at))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::accounts::{Accounts, AccountsError};
 use super::change::Change;
 use super::member::{MEMBERS_MAX, Member, MemberUpdate, NewMember, ProviderLink};
+use super::root::SourceId;
 use crate::domain::{Email, Identifier, Role};
 use crate::events::Cause;
 
@@ -25,6 +26,10 @@ pub struct ProvidedPerson {
     /// Whether the provider has made sure that the address is theirs.
     pub email_verified: bool,
     pub role: Role,
+    /// The highest that the provider may give to anybody.
+    pub role_max: Role,
+    /// The provider, as the file has it.
+    pub source: SourceId,
 }
 
 impl Accounts {
@@ -35,11 +40,13 @@ impl Accounts {
         cause: Cause<'_>,
     ) -> Result<Arc<Member>, AccountsError> {
         let found = self.changes.change(|(), committer| {
+            self.check_trusted(&person.organization, person.source)?;
             let members = self.members_of(&person.organization);
             let mut change = Change::default();
             let member = match find(&members, &person)? {
                 Found::Member(before) => {
                     let after = Arc::new(self.as_provided(&before, &person));
+                    check_reach(&before, &after, &person)?;
                     if after != before {
                         change.update_member(&before, &after, cause);
                     }
@@ -72,6 +79,14 @@ impl Accounts {
     }
 }
 
+/// A provider connects itself with members up to the role that it may give, and signs in nobody who has a higher one: otherwise
+/// whoever runs it would be that member.
+fn check_reach(before: &Member, after: &Member, person: &ProvidedPerson) -> Result<(), AccountsError> {
+    let is_new = before.link.as_ref() != Some(&person.link);
+    let is_above = after.role > person.role_max || (is_new && before.role > person.role_max);
+    if is_above { Err(AccountsError::AboveProvider) } else { Ok(()) }
+}
+
 enum Found {
     Member(Arc<Member>),
     NewName(Identifier),
@@ -83,7 +98,7 @@ fn find(members: &[Arc<Member>], person: &ProvidedPerson) -> Result<Found, Accou
     let linked = members.iter().find(|member| member.link.as_ref() == Some(&person.link));
     let verified = person.email.as_ref().filter(|_| person.email_verified);
     let has_address = |member: &&Arc<Member>| {
-        let email = member.email.as_ref().filter(|_| member.link.is_none());
+        let email = member.email.as_ref().filter(|_| member.link.is_none() && !member.for_jobs);
         email.zip(verified).is_some_and(|(one, other)| one.as_str().eq_ignore_ascii_case(other.as_str()))
     };
     let mut addressed = members.iter().filter(has_address);

@@ -8,7 +8,6 @@ use super::change::{Change, RevocationReason};
 use super::credentials::Credentials;
 use super::member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember};
 use super::permission::Permission;
-use super::stored;
 use crate::domain::{Identifier, Timestamp, UserId};
 use crate::entropy;
 use crate::events::Cause;
@@ -119,30 +118,18 @@ impl Accounts {
         self.members.read().values().filter(|member| member.organization == *organization).cloned().collect()
     }
 
-    /// In one batch with `change`. Tokens that do not fit into it are revoked in batches before it: at no time is there a
-    /// token without its member.
+    /// In one batch with `change`, with all tokens of the member. What they made for others stays: whoever removes a person does not
+    /// take back their work.
     pub(super) fn hand_in_removal(
         &self,
         committer: &mut Committer<'_>,
         member: &Member,
-        mut change: Change,
+        change: Change,
         cause: Cause<'_>,
     ) -> Result<(), StoreError> {
         let tokens = self.tokens_where(|token| token.user == member.id);
-        let mut parts = tokens.rchunks(stored::REVOKED_AT_ONCE).rev().peekable();
-        while let Some(part) = parts.next() {
-            let last = parts.peek().is_none();
-            let mut before = Change::default();
-            let revoking = if last { &mut change } else { &mut before };
-            for token in part {
-                if token.is_api() {
-                    revoking.revoke_token(token, Some(RevocationReason::MemberRemoved), cause);
-                } else {
-                    revoking.drop_token(token);
-                }
-            }
-            self.hand_in(committer, before)?;
-        }
+        let reason = (tokens.len(), Some(RevocationReason::MemberRemoved));
+        let mut change = self.ending_alone(committer, tokens, reason, change, cause)?;
         change.remove_member(member, cause);
         self.hand_in(committer, change)
     }

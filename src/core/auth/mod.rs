@@ -4,15 +4,17 @@
 //! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
-//! Each file uses only those before it: token_text, known_token, token, member, password, credentials, hashing, attempts, permission,
-//! revocations, identity, exchange_records, stored, change, load, accounts, known_browser, sign_ins, invitations, members and tokens,
-//! links, exchanges, declared.
+//! Each file uses only those before it: token_text, known_token, root, token, made, member, password, credentials, hashing,
+//! attempts, permission, identity, revocations, exchange_records, stored, change, load, accounts, ending, trust,
+//! known_browser, sign_ins,
+//! invitations, members, tokens, links, exchanges, declared.
 
 mod accounts;
 mod attempts;
 mod change;
 mod credentials;
 mod declared;
+mod ending;
 mod exchange_records;
 mod exchanges;
 mod hashing;
@@ -22,16 +24,19 @@ mod known_browser;
 mod known_token;
 mod links;
 mod load;
+mod made;
 mod member;
 mod members;
 mod password;
 mod permission;
 mod revocations;
+mod root;
 mod sign_ins;
 mod stored;
 mod token;
 mod token_text;
 mod tokens;
+mod trust;
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +45,7 @@ pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
 pub use attempts::{AttemptLimits, TooSoon, Visitor};
 pub use change::{RevocationReason, SignInMethod};
 pub use declared::member_differences;
-pub use exchanges::{JobRoles, TrustedJob};
+pub use exchanges::TrustedJob;
 pub use known_browser::{KNOWN_SECONDS, known_browser_label};
 pub use known_token::KnownToken;
 pub use links::ProvidedPerson;
@@ -48,6 +53,7 @@ pub use load::retry_scopes;
 pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, ProviderLink};
 pub use password::Password;
 pub use permission::Permission;
+pub use root::{SourceId, Trust, Trusted};
 pub use sign_ins::{NewSignIn, Proof, Unproven};
 #[cfg(test)]
 pub use token::TokenKind;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError, Caller};
 use super::attempts::{TooSoon, Visitor};
-use super::change::{Change, SignInMethod};
+use super::change::{Change, RevocationReason, SignInMethod};
 use super::credentials::Credentials;
 use super::member::Member;
 use super::password::PasswordHash;
+use super::root::{Root, SourceId, earlier};
 use super::stored;
 use super::token::{OpenToken, SIGN_INS_MAX, SignInOrigin, Token};
 use super::token_text::{TextKind, TokenText};
@@ -22,7 +23,7 @@ pub enum Proof {
     /// The sign-in never outlives it.
     Token(Arc<Token>),
     /// A provider of the organization vouches for them.
-    SingleSignOn,
+    SingleSignOn(SourceId),
     /// Checked where it is used up.
     Invitation,
 }
@@ -60,7 +61,7 @@ impl Accounts {
             self.attempts.on_account(account, by).map_err(Unproven::TooSoon)?;
         }
         let member = parsed.as_ref().and_then(|(organization, name)| self.member_named(organization, name.as_str()));
-        let member = member.filter(|member| !member.disabled);
+        let member = member.filter(|member| !member.disabled && !member.for_jobs);
         let known = member.as_ref().and_then(|member| self.credentials_of(member.id).password.clone());
         let hash = known.clone().unwrap_or(PasswordHash::NOBODY);
         let matches =
@@ -74,13 +75,16 @@ impl Accounts {
         }
     }
 
-    /// A token instead of a password.
+    /// A token instead of a password. Those of jobs are no way in: what they could make would outlive the job.
     pub fn prove_token(&self, text: &str, now: Timestamp) -> Result<(Arc<Member>, Proof), AccountsError> {
         let refused = AccountsError::InvalidCredentials;
         let Ok(caller) = self.authenticate(text, now) else { return Err(refused) };
         let token = self.tokens.get(&caller.hash()).map(|token| token.clone());
         let member = self.member(&caller.organization, caller.person.id);
         let (member, token) = member.zip(token).ok_or(refused)?;
+        if member.for_jobs || token.is_exchanged() {
+            return Err(AccountsError::MemberForJobs);
+        }
         Ok((member, Proof::Token(token)))
     }
 
@@ -92,11 +96,17 @@ impl Accounts {
         let made = self.changes.change(|(), committer| {
             let member = self.member(&member.organization, member.id).filter(|member| !member.disabled);
             let member = member.ok_or(AccountsError::InvalidCredentials)?;
+            if member.for_jobs {
+                return Err(AccountsError::MemberForJobs);
+            }
             let credentials = self.credentials_of(member.id);
             let (holds, method) = match &new.proof {
                 Proof::Password(hash) => (credentials.password.as_ref() == Some(hash), SignInMethod::Password),
                 Proof::Token(token) => (self.tokens.contains_key(&token.hash), SignInMethod::Token),
-                Proof::SingleSignOn => (true, SignInMethod::SingleSignOn),
+                Proof::SingleSignOn(source) => {
+                    self.check_trusted(&member.organization, *source)?;
+                    (true, SignInMethod::SingleSignOn)
+                }
                 Proof::Invitation => (false, SignInMethod::Invitation),
             };
             if !holds {
@@ -119,15 +129,15 @@ impl Accounts {
         found
     }
 
-    /// Ends the sign-in of the caller, or all of theirs, before this answers. Returns how many.
+    /// Ends the sign-in of the caller before this answers, or all of theirs, with the tokens that were made in them. Returns how
+    /// many sign-ins ended.
     pub async fn sign_out(&self, caller: &Caller, everywhere: bool, cause: Cause<'_>) -> Result<usize, AccountsError> {
-        let is_meant = |sign_in: &Token| everywhere || sign_in.id == caller.token;
-        self.end_sign_ins(caller, is_meant, cause).await
+        self.end_sign_ins(caller, (!everywhere).then_some(caller.token), cause).await
     }
 
     /// Ends one sign-in of the caller.
     pub async fn end_sign_in(&self, caller: &Caller, id: TokenId, cause: Cause<'_>) -> Result<(), AccountsError> {
-        let ended = self.end_sign_ins(caller, |sign_in| sign_in.id == id, cause).await?;
+        let ended = self.end_sign_ins(caller, Some(id), cause).await?;
         if ended == 0 { Err(AccountsError::SignInNotFound) } else { Ok(()) }
     }
 
@@ -149,18 +159,23 @@ impl Accounts {
     async fn end_sign_ins(
         &self,
         caller: &Caller,
-        is_meant: impl Fn(&Token) -> bool,
+        only: Option<TokenId>,
         cause: Cause<'_>,
     ) -> Result<usize, AccountsError> {
+        let user = caller.person.id;
         let ended = self.changes.change(|(), committer| {
-            let member = self.member(&caller.organization, caller.person.id);
-            let ended = self.sign_ins_where(caller.person.id, is_meant);
+            let member = self.member(&caller.organization, user);
+            let ended = match only {
+                Some(id) => self.sign_ins_where(user, |sign_in| sign_in.id == id),
+                None => self.made_by_sign_ins(user, None),
+            };
+            let sign_ins = ended.iter().filter(|token| token.is_sign_in()).count();
             let mut change = Change::default();
-            if let Some(member) = member.filter(|_| !ended.is_empty()) {
-                change.sign_out(&member, &ended, cause);
+            if let Some(member) = member.filter(|_| sign_ins > 0) {
+                change.record_sign_out(&member, sign_ins, cause);
             }
-            self.hand_in(committer, change)?;
-            Ok(ended.len())
+            self.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), change, cause)?;
+            Ok(sign_ins)
         });
         ended.await
     }
@@ -187,15 +202,16 @@ impl Accounts {
     }
 
     pub(super) fn new_sign_in(&self, member: &Member, new: &NewSignIn, text: &TokenText, now: Timestamp) -> Token {
-        let (by, latest) = match &new.proof {
-            Proof::Token(token) => (Some(token.id), token.expires_at),
-            Proof::Password(_) | Proof::SingleSignOn | Proof::Invitation => (None, None),
+        let (root, latest) = match &new.proof {
+            Proof::Token(token) => (Root::Token(token.id), token.expires_at),
+            Proof::SingleSignOn(source) => (Root::Source(*source), None),
+            Proof::Password(_) | Proof::Invitation => (Root::Password, None),
         };
         let max = i64::try_from(self.limits.max.as_millis()).unwrap_or(i64::MAX);
         let end = Timestamp::from_millis(now.as_millis().saturating_add(max));
-        let end = latest.map_or(end, |latest| latest.min(end));
-        let origin = SignInOrigin { client: new.client.clone(), by };
-        Token::sign_in(text, &member.organization, member.id, origin, now, end)
+        let end = earlier(latest, Some(end)).unwrap_or(end);
+        let origin = SignInOrigin { client: new.client.clone() };
+        Token::sign_in(text, &member.organization, member.id, (origin, root), now, end)
     }
 
     /// Oldest first.

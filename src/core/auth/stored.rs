@@ -6,6 +6,7 @@ use super::credentials::{Credentials, Invitation};
 use super::exchange_records::{EXCHANGED, encode_exchanged};
 use super::member::{Declaration, Member, ProviderLink};
 use super::password::PasswordHash;
+use super::root::{Root, SourceId};
 use super::token::{SignInOrigin, Token, TokenKind, Usage};
 use super::token_text::TokenHash;
 use crate::domain::{Email, IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
@@ -13,10 +14,7 @@ use crate::store::record::{self, Record, RecordError, encode, records};
 use crate::stored::{self, RoleV1, Stored, stored, stored_as};
 
 records! {
-    TokenV1<'a> = "token",
-    SignInV1<'a> = "sign-in",
     CredentialsV1<'a> = "credentials",
-    ProviderLinkV1<'a> = "provider link",
     RevokedV1 = "revoked bootstrap token",
 }
 
@@ -194,8 +192,55 @@ stored! {
         usage: Usage,
         bootstrap: bool,
     }
-    not stored { kind: TokenKind::Api }
+    not stored { kind: TokenKind::Api, root: Root::None, made_in_browser: false }
 }
+
+#[derive(Serialize, Deserialize)]
+struct TokenV2<'a> {
+    #[serde(borrow)]
+    before: TokenV1<'a>,
+    root: RootV1,
+    made_in_browser: bool,
+}
+
+impl<'a> Record<'a> for TokenV2<'a> {
+    const KIND: &'static str = "token";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let before: TokenV1<'_> = record::decode_form::<Self, _>(form)?;
+        let root = if before.bootstrap { RootV1::Operator } else { RootV1::None };
+        Ok(Self { before, root, made_in_browser: false })
+    }
+}
+
+/// The position in the list is stored: it only grows at its end.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub enum RootV1 {
+    None,
+    Operator,
+    Password,
+    Token([u8; 12]),
+    Source([u8; 32]),
+}
+
+stored_as!(
+    RootV1: |root| match root {
+        Root::None => RootV1::None,
+        Root::Operator => RootV1::Operator,
+        Root::Password => RootV1::Password,
+        Root::Token(id) => RootV1::Token(id.0.0),
+        Root::Source(source) => RootV1::Source(source.0),
+    },
+    |form| Ok(match form {
+        RootV1::None => Root::None,
+        RootV1::Operator => Root::Operator,
+        RootV1::Password => Root::Password,
+        RootV1::Token(id) => Root::Token(TokenId(IdSeed(id))),
+        RootV1::Source(hash) => Root::Source(SourceId(hash)),
+    });
+    Root
+);
 
 #[derive(Serialize, Deserialize)]
 struct SignInV1<'a> {
@@ -211,12 +256,51 @@ struct SignInV1<'a> {
     by: Option<[u8; 12]>,
 }
 
+#[derive(Serialize, Deserialize)]
+struct SignInV2<'a> {
+    /// `by` repeats the root, if that is a token.
+    #[serde(borrow)]
+    before: SignInV1<'a>,
+    root: RootV1,
+}
+
+impl<'a> Record<'a> for SignInV2<'a> {
+    const KIND: &'static str = "sign-in";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let before: SignInV1<'_> = record::decode_form::<Self, _>(form)?;
+        let root = before.by.map_or(RootV1::None, RootV1::Token);
+        Ok(Self { before, root })
+    }
+}
+
 stored! { struct CredentialsV1 of Credentials {
     password: Option<PasswordHash>,
     invitation: Option<Invitation>,
     last_sign_in_at: Option<Timestamp>,
 } }
-stored! { struct ProviderLinkV1 of ProviderLink { provider: Identifier, subject: String } }
+stored! {
+    struct ProviderLinkV1 of ProviderLink { provider: Identifier, subject: String }
+    not stored { issuer: None }
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProviderLinkV2<'a> {
+    #[serde(borrow)]
+    before: ProviderLinkV1<'a>,
+    issuer: Option<&'a str>,
+}
+
+impl<'a> Record<'a> for ProviderLinkV2<'a> {
+    const KIND: &'static str = "provider link";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { before: record::decode_form::<Self, _>(form)?, issuer: None })
+    }
+}
+
 stored! { struct InvitationV1 of Invitation { hash: TokenHash, expires_at: Timestamp } }
 stored! { struct PasswordHashV1 of PasswordHash {
     memory_kib: u32,
@@ -233,30 +317,41 @@ stored_as!(
 
 pub fn encode_token(token: &Token) -> Vec<u8> {
     match &token.kind {
-        TokenKind::Api => encode(&token.to_form()),
-        TokenKind::SignIn(origin) => encode(&SignInV1 {
-            organization: token.organization.as_str(),
-            id: token.id.0.0,
-            hash: token.hash.0,
-            user: token.user.0.0,
-            last_four: &token.last_four,
-            created_at: token.created_at.as_millis(),
-            expires_at: token.expires_at.to_form(),
-            last_used_at: token.usage.to_form(),
-            client: &origin.client,
-            by: origin.by.to_form(),
-        }),
+        TokenKind::Api => {
+            let (before, root) = (token.to_form(), token.root.to_form());
+            encode(&TokenV2 { before, root, made_in_browser: token.made_in_browser })
+        }
+        TokenKind::SignIn(origin) => encode_sign_in(token, origin),
         TokenKind::Exchanged => encode_exchanged(token),
     }
 }
 
+fn encode_sign_in(token: &Token, origin: &SignInOrigin) -> Vec<u8> {
+    let by = match token.root {
+        Root::Token(id) => Some(id.0.0),
+        Root::None | Root::Operator | Root::Password | Root::Source(_) => None,
+    };
+    let before = SignInV1 {
+        organization: token.organization.as_str(),
+        id: token.id.0.0,
+        hash: token.hash.0,
+        user: token.user.0.0,
+        last_four: &token.last_four,
+        created_at: token.created_at.as_millis(),
+        expires_at: token.expires_at.to_form(),
+        last_used_at: token.usage.to_form(),
+        client: &origin.client,
+        by,
+    };
+    encode(&SignInV2 { before, root: token.root.to_form() })
+}
+
 pub fn decode_sign_in(bytes: &[u8]) -> Result<Token, RecordError> {
-    let form: SignInV1<'_> = record::decode(bytes)?;
+    let SignInV2 { before: form, root } = record::decode(bytes)?;
     let user = UserId(IdSeed(form.user));
-    let by = form.by.map(|id| TokenId(IdSeed(id)));
     Ok(Token {
-        kind: TokenKind::SignIn(SignInOrigin { client: form.client.to_owned(), by }),
-        organization: Identifier::parse(form.organization).map_err(record::invalid::<SignInV1<'_>>)?,
+        kind: TokenKind::SignIn(SignInOrigin { client: form.client.to_owned() }),
+        organization: Identifier::parse(form.organization).map_err(record::invalid::<SignInV2<'_>>)?,
         id: TokenId(IdSeed(form.id)),
         hash: TokenHash(form.hash),
         user,
@@ -267,6 +362,8 @@ pub fn decode_sign_in(bytes: &[u8]) -> Result<Token, RecordError> {
         expires_at: form.expires_at.map(Timestamp::from_millis),
         usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
         bootstrap: false,
+        root: Root::from_form(root).map_err(record::invalid::<SignInV2<'_>>)?,
+        made_in_browser: false,
     })
 }
 
@@ -281,17 +378,22 @@ pub fn decode_credentials(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Iden
 }
 
 pub fn encode_link(link: &ProviderLink) -> Vec<u8> {
-    encode(&link.to_form())
+    encode(&ProviderLinkV2 { before: link.to_form(), issuer: link.issuer.as_deref() })
 }
 
 /// Organization and name of a member, and who they are at a provider.
 pub fn decode_link(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), ProviderLink), RecordError> {
-    let member = parse_path(LINKS, key).ok_or_else(record::misplaced::<ProviderLinkV1<'_>>)?;
-    Ok((member, stored::read(bytes)?))
+    let member = parse_path(LINKS, key).ok_or_else(record::misplaced::<ProviderLinkV2<'_>>)?;
+    let ProviderLinkV2 { before, issuer } = record::decode(bytes)?;
+    let link = ProviderLink::from_form(before).map_err(record::invalid::<ProviderLinkV2<'_>>)?;
+    Ok((member, ProviderLink { issuer: issuer.map(str::to_owned), ..link }))
 }
 
 pub fn decode_token(bytes: &[u8]) -> Result<Token, RecordError> {
-    stored::read(bytes)
+    let TokenV2 { before, root, made_in_browser } = record::decode(bytes)?;
+    let token = Token::from_form(before).map_err(record::invalid::<TokenV2<'_>>)?;
+    let root = Root::from_form(root).map_err(record::invalid::<TokenV2<'_>>)?;
+    Ok(Token { root, made_in_browser, ..token })
 }
 
 #[cfg(test)]
@@ -350,20 +452,60 @@ mod tests {
             created_at: Timestamp::from_millis(1),
             expires_at: Some(Timestamp::from_millis(2)),
             bootstrap: true,
+            root: Root::Operator,
+            made_in_browser: false,
             usage: Usage::since(Some(Timestamp::from_millis(3))),
         };
-        assert_written_as_format_4("token", &encode_token(&token));
+        assert_written_as_format_4("token", &first_version(token.to_form()));
         let read = decode_token(&format_4("token")).unwrap();
         assert_eq!((read.organization, read.id, read.hash), (token.organization, token.id, token.hash));
         assert_eq!((read.user, read.created_by, read.bootstrap), (token.user, token.created_by, token.bootstrap));
         assert_eq!((read.name, read.last_four), (token.name, token.last_four));
         assert_eq!((read.created_at, read.expires_at), (token.created_at, token.expires_at));
         assert_eq!(read.usage.last_used_millis.into_inner(), 3);
+        assert_eq!((read.root, read.made_in_browser), (Root::Operator, false));
+    }
+
+    /// A record of the first version.
+    fn first_version(form: impl Serialize) -> Vec<u8> {
+        let mut bytes = vec![1];
+        record::append(&form, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn roots_are_kept_and_records_of_the_first_version_have_none() {
+        let id = TokenId(IdSeed([5; 12]));
+        for root in [Root::None, Root::Operator, Root::Password, Root::Token(id), Root::Source(SourceId([6; 32]))] {
+            let api = Token { root, made_in_browser: true, ..decode_token(&format_4("token")).unwrap() };
+            let read = decode_token(&encode_token(&api)).unwrap();
+            assert_eq!((read.root, read.made_in_browser), (root, true));
+            let browser = Token { root, ..sign_in() };
+            assert_eq!(decode_sign_in(&encode_token(&browser)).unwrap().root, root);
+        }
+        let first = |by| SignInV1 {
+            organization: "acme",
+            id: [2; 12],
+            hash: [3; 32],
+            user: [1; 12],
+            last_four: "aZ09",
+            created_at: 1,
+            expires_at: Some(2),
+            last_used_at: None,
+            client: "Firefox",
+            by,
+        };
+        assert_eq!(decode_sign_in(&first_version(first(Some([5; 12])))).unwrap().root, Root::Token(id));
+        assert_eq!(decode_sign_in(&first_version(first(None))).unwrap().root, Root::None);
+        let key = link_key(&identifier("acme"), &identifier("ana"));
+        let link = first_version(ProviderLinkV1 { provider: "keycloak", subject: "id-1" });
+        assert_eq!(decode_link(&key, &link).unwrap().1.issuer, None);
     }
 
     fn sign_in() -> Token {
         Token {
-            kind: TokenKind::SignIn(SignInOrigin { client: "Firefox".to_owned(), by: Some(TokenId(IdSeed([5; 12]))) }),
+            kind: TokenKind::SignIn(SignInOrigin { client: "Firefox".to_owned() }),
+            root: Root::Token(TokenId(IdSeed([5; 12]))),
             name: String::new(),
             bootstrap: false,
             created_by: UserId(IdSeed([1; 12])),
@@ -406,7 +548,8 @@ mod tests {
         let decode = |bytes: &[u8]| decode_credentials(&key, bytes);
         fuzz_record([encode_credentials(&credentials())], decode, |(_, credentials)| encode_credentials(credentials));
         let key = link_key(&identifier("acme"), &identifier("ana"));
-        let link = ProviderLink { provider: identifier("keycloak"), subject: "id-1".to_owned() };
+        let issuer = Some("https://id.example".to_owned());
+        let link = ProviderLink { provider: identifier("keycloak"), issuer, subject: "id-1".to_owned() };
         assert_eq!(
             decode_link(&key, &encode_link(&link)).unwrap(),
             ((identifier("acme"), identifier("ana")), link.clone())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use super::root::Root;
 use super::token_text::{TokenHash, TokenText};
 use crate::domain::{Identifier, Timestamp, TokenId, UserId};
 use crate::entropy;
@@ -30,6 +31,10 @@ pub struct Token {
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub(super) bootstrap: bool,
+    /// What it was made from, and ends with.
+    pub root: Root,
+    /// Made by its creator with a browser: it ends with all their sign-ins, too.
+    pub(super) made_in_browser: bool,
     pub(super) usage: Usage,
 }
 
@@ -49,8 +54,6 @@ pub enum TokenKind {
 pub struct SignInOrigin {
     /// The browser, for people.
     pub client: String,
-    /// The token that it was made with, and ends with.
-    pub by: Option<TokenId>,
 }
 
 /// How long sign-ins and invitations last.
@@ -101,14 +104,14 @@ impl Token {
         text: &TokenText,
         organization: &Identifier,
         user: UserId,
-        origin: SignInOrigin,
+        (origin, root): (SignInOrigin, Root),
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Self {
         let new =
             NewToken { organization: organization.clone(), user, name: String::new(), expires_at: Some(expires_at) };
         let token = Self::new(text, user, new, now);
-        Self { kind: TokenKind::SignIn(origin), usage: Usage::since(Some(now)), ..token }
+        Self { kind: TokenKind::SignIn(origin), root, usage: Usage::since(Some(now)), ..token }
     }
 
     pub fn is_api(&self) -> bool {
@@ -159,6 +162,8 @@ impl Token {
             created_at: now,
             expires_at: new.expires_at,
             bootstrap: false,
+            root: Root::None,
+            made_in_browser: false,
             usage: Usage::since(None),
         }
     }

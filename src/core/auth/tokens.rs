@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::accounts::{Accounts, AccountsError, Caller};
+use super::accounts::{Accounts, AccountsError};
 use super::change::{Change, RevocationReason};
+use super::made::Made;
 use super::permission::Permission;
+use super::root::{Root, earlier};
 use super::stored;
 use super::token::{NewToken, OpenToken, TOKENS_MAX, Token, TokenList};
 use super::token_text::TokenText;
@@ -28,7 +30,7 @@ impl Accounts {
 
     /// Creates a token, with what `beside` adds to its batch; what that returns is held until it is durable or refused. The
     /// token is in the map before it is durable, but its text is unknown until this answers. Its creator is the caller, or
-    /// its user if there is none.
+    /// its user if there is none. It never outlives what it is made with, and ends with that.
     pub async fn create_token<Held>(
         &self,
         new: NewToken,
@@ -37,9 +39,9 @@ impl Accounts {
     ) -> Result<OpenToken, AccountsError> {
         let text = TokenText::generate();
         let creator = cause.by.map_or(new.user, |initiator| initiator.person.id);
-        let token = Arc::new(Token::new(&text, creator, new, cause.at));
         let made = self.changes.change(|(), committer| {
-            self.check_still_permitted(cause, permission_for(cause, token.user))?;
+            self.check_still_permitted(cause, permission_for(cause, new.user))?;
+            let token = Arc::new(self.new_token(&text, creator, new, cause)?);
             self.member(&token.organization, token.user).ok_or(AccountsError::MemberNotFound)?;
             let is_of_same = |other: &Token| other.is_api() && other.organization == token.organization;
             let (used, own) = self.count_tokens(is_of_same, |other| other.user == token.user);
@@ -49,23 +51,32 @@ impl Accounts {
             let held = beside(&token, &mut change.batch);
             change.make_token(&token, cause);
             self.hand_in(committer, change)?;
-            Ok::<_, AccountsError>(held)
+            Ok::<_, AccountsError>((token, held))
         });
-        made.await.map(|_held| ())?;
+        let (token, _held) = made.await?;
         Ok(OpenToken { token, text })
     }
 
-    /// When tokens that the caller makes end at the latest: a token never outlives the one that it was made with, also by way
-    /// of a sign-in. Otherwise a leaked token could make itself permanent.
-    pub fn latest_expiry(&self, caller: &Caller) -> Option<Timestamp> {
-        let token = self.tokens.get(&caller.hash()).map(|token| token.clone())?;
-        match token.origin() {
-            None => token.expires_at,
-            Some(origin) => {
-                let by = origin.by?;
-                self.tokens_where(|other| other.id == by).first().and_then(|maker| maker.expires_at)
-            }
-        }
+    /// With the root of what it is made with, and an end that is not later than that of its root.
+    fn new_token(
+        &self,
+        text: &TokenText,
+        creator: UserId,
+        new: NewToken,
+        cause: Cause<'_>,
+    ) -> Result<Token, AccountsError> {
+        let via = cause.by.and_then(|initiator| initiator.via.as_ref()).map(|via| via.token);
+        let made = match via {
+            Some(id) => Made::with(&*self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?),
+            None => Made { root: Root::Operator, in_browser: false },
+        };
+        let bound = match made.bounded_by() {
+            Some(id) => self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?.expires_at,
+            None => None,
+        };
+        let new = NewToken { expires_at: earlier(new.expires_at, bound), ..new };
+        let Made { root, in_browser } = made;
+        Ok(Token { root, made_in_browser: in_browser, ..Token::new(text, creator, new, cause.at) })
     }
 
     /// Makes `text` a token of the organization's first admin, even if it was another member's. The bootstrap token of an
@@ -83,12 +94,12 @@ impl Accounts {
             return Ok(None);
         };
         let new = NewToken { organization: organization.clone(), user, name: "bootstrap".to_owned(), expires_at: None };
-        let token = Arc::new(Token { bootstrap: true, ..Token::new(text, user, new, now) });
+        let token = Arc::new(Token { bootstrap: true, root: Root::Operator, ..Token::new(text, user, new, now) });
         self.changes.change(|(), committer| self.supersede(committer, &token, Cause::system(now))).await?;
         Ok(None)
     }
 
-    /// The token stops working before this answers. "Does not exist" waits as well: it may be due to a revocation that is
+    /// The token stops working before this answers, with everything that was made from it. "Does not exist" waits as well: it may be due to a revocation that is
     /// not durable yet. With `only_of`, tokens of others do not exist.
     pub async fn revoke(
         &self,
@@ -104,14 +115,13 @@ impl Accounts {
         let revoked = self.changes.change(|(), committer| {
             self.check_still_permitted(cause, Permission::Read)?;
             let found = self.tokens_where(is_it);
-            let token = found.first().ok_or(AccountsError::TokenNotFound)?;
+            let token = found.first().cloned().ok_or(AccountsError::TokenNotFound)?;
             self.check_still_permitted(cause, permission_for(cause, token.user))?;
             let mut change = Change::default();
-            self.revoke_with_sign_ins(&mut change, token, None, cause);
             if token.bootstrap {
-                change.remember_revoked(token, cause);
+                change.remember_revoked(&token, cause);
             }
-            Ok(self.hand_in(committer, change)?)
+            Ok(self.hand_in_ending(committer, found, None, change, cause)?)
         });
         revoked.await
     }
@@ -133,27 +143,13 @@ impl Accounts {
                 && other.organization == token.organization
                 && other.user == token.user
         };
-        let mut change = Change::default();
-        for other in self.tokens_where(|other| (other.bootstrap || other.hash == token.hash) && !is_same(other)) {
-            self.revoke_with_sign_ins(&mut change, &other, Some(RevocationReason::Superseded), cause);
-        }
+        let others = self.tokens_where(|other| (other.bootstrap || other.hash == token.hash) && !is_same(other));
+        let mut change =
+            self.ending(committer, others, Some(RevocationReason::Superseded), Change::default(), cause)?;
         if !self.tokens.get(&token.hash).is_some_and(|other| is_same(&other)) {
             change.make_token(token, cause);
         }
         self.hand_in(committer, change)
-    }
-
-    /// A sign-in ends with the token that it was made with.
-    fn revoke_with_sign_ins(
-        &self,
-        change: &mut Change,
-        token: &Arc<Token>,
-        reason: Option<RevocationReason>,
-        cause: Cause<'_>,
-    ) {
-        change.revoke_token(token, reason, cause);
-        let is_by_it = |other: &Token| other.origin().is_some_and(|origin| origin.by == Some(token.id));
-        self.tokens_where(is_by_it).iter().for_each(|sign_in| change.drop_token(sign_in));
     }
 
     /// Leaves out tokens that have been revoked since: a record put after its delete would be a token again at the next

@@ -57,6 +57,12 @@ codes! {
         "Without TLS everybody on the way could read the password. An operator turns TLS on with `tls.certificate`, or sets `public_url` if a proxy has it.";
     SignInRequired = "sign_in_required", FORBIDDEN, "Only for a browser that has signed in",
         "This concerns the sign-in of a browser, and the request came with a token. Use the dashboard.";
+    InvitationRequired = "invitation_required", FORBIDDEN, "A first password comes from an invitation",
+        "The member has no password yet. A first one is chosen by an invitation alone, not with a token or single sign-on; ask an admin for a link.";
+    MemberForJobs = "member_for_jobs", FORBIDDEN, "The member is for jobs",
+        "Jobs of a CI act as this member. It cannot sign in, be invited or have a password; jobs exchange their identity tokens, and send what they get in `Authorization`.";
+    PublicUrlRequired = "public_url_required", FORBIDDEN, "The server does not know its address",
+        "The request was sent to a name that is not in the server's certificate, so a link to it may lead elsewhere. An operator sets `public_url` to the https address that browsers use, or gets a certificate for this name.";
     PermissionDenied = "permission_denied", FORBIDDEN, "Permission denied",
         "The caller's role is too low; `requiredRole` is the lowest role that suffices.";
     NotSessionHolder = "not_session_holder", FORBIDDEN, "Not the session's holder",
@@ -69,6 +75,8 @@ codes! {
         "The provider knows you, but none of your groups there has a role in this organization. Ask an admin.";
     SsoNoName = "sso_no_name", FORBIDDEN, "No name from the provider",
         "The provider gave neither a name nor an e-mail address that can be the name of a member. Ask an admin.";
+    SsoAboveProvider = "sso_above_provider", FORBIDDEN, "Your role is above what the provider may give",
+        "You are a member with a higher role than this provider may give to anybody, so it cannot sign you in. Sign in with your password or with another provider; an admin can lower the role, or an operator can let the provider give it.";
     SeveralOrganizations = "several_organizations", FORBIDDEN, "The server has several organizations",
         "A backup has the data of all organizations, so an admin may take one only if there is no other. The operator takes it with `lockkeeper backup FILE --data-dir DIR`.";
     RouteNotFound = "route_not_found", NOT_FOUND, "No such route",

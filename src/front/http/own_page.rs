@@ -1,7 +1,7 @@
 //! Whether a request comes from a page of ours. Browsers send a cookie with every request to the server that set it,
 //! whoever made the request; so a cookie counts only if the browser says that one of our own pages did.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use actix_web::http::header::{HOST, HeaderName, ORIGIN, USER_AGENT};
 
@@ -30,19 +30,27 @@ pub enum Sender {
 pub struct Origin {
     url: String,
     is_secure: bool,
+    /// Whether it is this server's for sure. `Host` alone proves nothing: whoever sends a request writes into it what they like.
+    is_known: bool,
 }
 
 impl Origin {
     /// Refused if everybody on the way could read what is sent.
     pub fn of(call: &Call) -> Result<Self, Problem> {
         let host = call.request.headers().text(&HOST).unwrap_or_default();
-        let public_url = call.app.node.public_url.as_deref();
-        origin(public_url, call.app.encrypted, host).ok_or_else(insecure)
+        let node = &call.app.node;
+        let is_named = |name: &str| node.tls.get().is_some_and(|tls| tls.is_for(name));
+        origin(node.public_url.as_deref(), call.app.encrypted, host, is_named).ok_or_else(insecure)
     }
 
-    /// `https://host`, without a slash at its end.
-    pub fn url(&self) -> &str {
+    /// `https://host`, without a slash at its end: to compare with what the same browser says, not to lead anybody there.
+    fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The same for links that others follow. Refused if it could be somebody else's.
+    pub fn link(&self) -> Result<&str, Problem> {
+        if self.is_known { Ok(&self.url) } else { Err(unknown_address()) }
     }
 
     /// Whether it is reached by TLS.
@@ -91,29 +99,36 @@ fn judge(headers: &Headers, own: Option<&str>) -> Sender {
 }
 
 /// `None`: plain HTTP to another machine.
-fn origin(public_url: Option<&str>, encrypted: bool, host: &str) -> Option<Origin> {
+fn origin(public_url: Option<&str>, encrypted: bool, host: &str, is_named: impl Fn(&str) -> bool) -> Option<Origin> {
     if let Some(url) = public_url {
-        return Some(Origin { url: url.to_owned(), is_secure: true });
+        return Some(Origin { url: url.to_owned(), is_secure: true, is_known: true });
     }
     if encrypted {
-        return Some(Origin { url: format!("https://{host}"), is_secure: true });
+        let is_known = without_port(host).is_some_and(is_named) || is_loopback(host);
+        return Some(Origin { url: format!("https://{host}"), is_secure: true, is_known });
     }
-    is_loopback(host).then(|| Origin { url: format!("http://{host}"), is_secure: false })
+    is_loopback(host).then(|| Origin { url: format!("http://{host}"), is_secure: false, is_known: true })
 }
 
 /// Whether a `Host` is this machine, whatever its port. Browsers treat these as safe without TLS.
 fn is_loopback(host: &str) -> bool {
-    let without_port = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() => name,
-        Some(_) | None => host,
-    };
-    if let Some(address) = without_port.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return address.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback());
-    }
-    let name = without_port.trim_end_matches('.').to_ascii_lowercase();
+    let Some(name) = without_port(host) else { return false };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     name == "localhost"
-        || name.ends_with(".localhost")
-        || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        || (name.ends_with(".localhost") && is_name(&name))
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The name or address of a `Host`; `None` if that is not one, perhaps with a port.
+fn without_port(host: &str) -> Option<&str> {
+    let (name, rest) = match host.strip_prefix('[') {
+        Some(address) => address.split_once(']')?,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port =
+        |rest: &str| rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+    (!name.is_empty() && (rest.is_empty() || is_port(rest))).then_some(name)
 }
 
 fn in_words(agent: &str) -> String {
@@ -152,6 +167,10 @@ fn insecure() -> Problem {
         "without TLS everybody on the way could read the password; turn it on with `tls.certificate` and `tls.key`, or set \
          `public_url` to the https address if a proxy in front has TLS. On the server itself, use http://127.0.0.1",
     )
+}
+
+fn unknown_address() -> Problem {
+    Problem::new(Code::PublicUrlRequired, Code::PublicUrlRequired.meaning())
 }
 
 #[cfg(test)]
@@ -194,13 +213,44 @@ mod tests {
     #[test]
     fn an_origin_is_tls_a_proxys_or_this_machine() {
         let found = |public_url, encrypted, host| {
-            origin(public_url, encrypted, host).map(|origin| (origin.url().to_owned(), origin.is_secure()))
+            let found = origin(public_url, encrypted, host, |_| false);
+            found.map(|origin| (origin.url().to_owned(), origin.is_secure()))
         };
         let (public, other) = (Some("https://lock.example"), "10.0.0.1:8080");
         assert_eq!(found(public, false, other), Some(("https://lock.example".to_owned(), true)));
         assert_eq!(found(None, true, "a.example:8443"), Some(("https://a.example:8443".to_owned(), true)));
         assert_eq!(found(None, false, "localhost:8080"), Some(("http://localhost:8080".to_owned(), false)));
         assert_eq!(found(None, false, other), None);
+    }
+
+    #[test]
+    fn a_link_leads_to_the_public_url_a_name_of_the_certificate_or_this_machine() {
+        let named = |name: &str| name == "lock.example" || name == "10.0.0.1" || name == "fd00::1";
+        let link =
+            |public_url, encrypted, host| origin(public_url, encrypted, host, named)?.link().ok().map(str::to_owned);
+        for good in ["lock.example", "lock.example:8443", "10.0.0.1:8443", "[fd00::1]:8443", "localhost:8443", "[::1]"]
+        {
+            assert_eq!(link(None, true, good), Some(format!("https://{good}")));
+        }
+        for bad in [
+            "evil.example",
+            "",
+            ":443",
+            "lock.example.evil",
+            "lock.example@evil.example",
+            "lock.example:80@evil.example",
+            "lock.example/evil",
+            "lock.example:8443/evil",
+            "evil.example#.localhost",
+            "evil.example/.localhost",
+            "[fd00::1]evil.example",
+            "[fd00::1",
+            "10.0.0.2",
+        ] {
+            assert_eq!(link(None, true, bad), None, "{bad}");
+            assert_eq!(link(Some("https://public.example"), true, bad), Some("https://public.example".to_owned()));
+            assert_eq!(link(None, false, bad), None, "{bad}");
+        }
     }
 
     #[test]

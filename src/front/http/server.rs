@@ -160,6 +160,7 @@ pub fn start(
             None
         }
         Some(Encryption { tls, hsts, plain }) => {
+            node.tls.get_or_init(|| tls.clone());
             let mut plain_address = None;
             if let Some((listener, address)) = plain.map(listen).transpose()? {
                 let service = service.clone();

@@ -33,6 +33,7 @@ use crate::secrets::Vault;
 use crate::shares::{Capacity, Limited, Places};
 use crate::sso::SingleSignOn;
 use crate::store::Store;
+use crate::tls::ServerTls;
 use crate::webhooks::Webhooks;
 
 /// Reads the wall clock: for timestamps that people see, and for expiry dates.
@@ -65,6 +66,8 @@ pub struct Node {
     pub answer_timeout: Duration,
     /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
     pub public_url: Option<String>,
+    /// If it has TLS of its own; known when the server listens.
+    pub tls: OnceLock<Arc<ServerTls>>,
     /// Renders the metrics in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
     pub draining: AtomicBool,

@@ -6,7 +6,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::error::ServeError;
 use crate::actors::{Environments, Failure, environment_differences};
-use crate::auth::{JobRoles, NewMember, member_differences};
+use crate::auth::{NewMember, SourceId, Trust, Trusted, member_differences};
 use crate::config::{Member, Organization, Pipeline, Prune};
 use crate::domain::{Configuration, EnvironmentKey, Identifier, PipelineKey, Timestamp};
 use crate::identities::TrustedIssuer;
@@ -39,14 +39,20 @@ pub fn identities(declared: &[Organization]) -> Vec<(Identifier, Vec<TrustedIssu
     declared.iter().map(|organization| (organization.id.clone(), organization.identities.clone())).collect()
 }
 
-/// The members that jobs act as, with their roles.
-pub fn job_roles(declared: &[Organization]) -> JobRoles {
+/// The entries that say who somebody is, by organization.
+pub fn trusted(declared: &[Organization]) -> Trusted {
     let of = |organization: &Organization| {
-        let id = organization.id.clone();
-        let rules = organization.identities.iter().flat_map(|issuer| &issuer.rules);
-        rules.map(move |rule| ((id.clone(), rule.name.clone()), rule.role)).collect::<Vec<_>>()
+        let providers = organization.providers.iter();
+        let rules = || organization.identities.iter().flat_map(|it| it.rules.iter().map(move |rule| (it, rule)));
+        let sources = providers.clone().map(|it| SourceId::of_provider(&it.id, &it.issuer));
+        let trust = Trust {
+            providers: providers.clone().map(|it| (it.id.clone(), it.issuer.clone())).collect(),
+            jobs: rules().map(|(_, rule)| (rule.name.clone(), rule.role)).collect(),
+            sources: sources.chain(rules().map(|(it, rule)| SourceId::of_rule(&it.marks_of(rule)))).collect(),
+        };
+        (organization.id.clone(), trust)
     };
-    declared.iter().flat_map(of).collect()
+    declared.iter().map(of).collect()
 }
 
 /// The names for people, by id.

@@ -101,7 +101,7 @@ async fn step(
 async fn apply(realm: &Realm, before: &[Organization], new: &[Organization]) -> Result<(), ServeError> {
     let now = (realm.clock)();
     realm.accounts.declare(declared::members(new), now).await?;
-    realm.accounts.apply_job_roles(&declared::job_roles(new), now).await?;
+    realm.accounts.apply_trust(declared::trusted(new), now).await?;
     realm.organization_names.replace(declared::organization_names(new));
     // Sign-ins under way and the keys of issuers are lost with them.
     if declared::providers(before) != declared::providers(new) {

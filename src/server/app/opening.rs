@@ -77,6 +77,7 @@ pub fn open_node(
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,
         public_url: settings.public_url.clone(),
+        tls: OnceLock::new(),
         metrics: Box::new(move || {
             let text = telemetry::render(&metrics);
             if has_names { text } else { telemetry::without_names(&text, &names) }
@@ -160,7 +161,7 @@ pub async fn open_realm(
     events.repair_heads().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let accounts = accounts.with_limits(settings.auth.sign_ins, settings.auth.attempts);
-    accounts.apply_job_roles(&declared::job_roles(&settings.organizations), clock()).await?;
+    accounts.apply_trust(declared::trusted(&settings.organizations), clock()).await?;
     let first_admin = if makes_admin { first_admin(&accounts, settings, clock()).await? } else { None };
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     let events = events.with_key(secrets::audit_key(&*store, &master).await?);
@@ -290,7 +291,7 @@ async fn first_admin(
         }
         return Ok(None);
     }
-    let user = accounts.first_admin(&first.id).filter(|_| !accounts.has_tokens());
+    let user = accounts.first_admin(&first.id).filter(|_| !accounts.has_been_used());
     let Some(member) = user.and_then(|user| accounts.member(&first.id, user)) else {
         return Ok(None);
     };
@@ -314,7 +315,11 @@ async fn first_admin(
             | AccountsError::SignInNotFound
             | AccountsError::ExchangedTooOften
             | AccountsError::TooManyExchanged(_)
-            | AccountsError::NotForJobs,
+            | AccountsError::NotForJobs
+            | AccountsError::MemberForJobs
+            | AccountsError::NoPassword
+            | AccountsError::NoLongerTrusted
+            | AccountsError::AboveProvider,
         ) => Ok(None),
     }
 }

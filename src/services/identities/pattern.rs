@@ -22,6 +22,10 @@ impl Pattern {
         self.0.bytes().all(|byte| byte == b'*')
     }
 
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     pub fn matches(&self, text: &str) -> bool {
         let mut parts = self.0.split('*');
         // There is always a first part; without a `*` it is the only one.

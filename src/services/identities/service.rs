@@ -33,6 +33,8 @@ pub struct JobIdentity {
     pub until: Timestamp,
     /// How long the token of ours works.
     pub token_seconds: i64,
+    /// What makes the rule this one and no other.
+    pub rule: Vec<String>,
 }
 
 impl Identities {
@@ -70,6 +72,7 @@ impl Identities {
             hash: hash(text),
             until,
             token_seconds: trusted.token_seconds,
+            rule: trusted.marks_of(rule),
         })
     }
 

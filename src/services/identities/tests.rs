@@ -11,7 +11,7 @@ use super::pattern::Pattern;
 use super::token::{Checked, SKEW, Unchecked, Unverified};
 use super::trusted::{Rule, TrustedIssuer};
 use crate::domain::{Identifier, Role, Timestamp};
-use crate::fuzz::fuzz_with;
+use crate::fuzz::{fuzz, fuzz_with};
 use crate::sso::Claims;
 
 const ISSUER: &str = "https://ci.example";
@@ -53,8 +53,13 @@ impl Signer {
             all[name] = value.clone();
         }
         all.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
-        let signed = format!("{}.{}", part(&json!({ "alg": "EdDSA", "kid": "1", "typ": "JWT" })), part(&all));
+        self.sign_parts(br#"{"alg":"EdDSA","kid":"1","typ":"JWT"}"#, all.to_string().as_bytes())
+    }
+
+    /// Whatever header and claims are.
+    fn sign_parts(&self, header: &[u8], claims: &[u8]) -> String {
+        let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let signed = format!("{}.{}", part(header), part(claims));
         let signature = self.0.sign(signed.as_bytes()).unwrap();
         format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
     }
@@ -176,5 +181,102 @@ fn fuzzed_identity_tokens_are_refused_or_checked() {
                 Ok(checked) => 4 + i32::from(trusted.rule_for(&checked.claims).is_some()),
             },
         }
+    });
+}
+
+/// Behind the signature: an issuer that is trusted may write what it likes, and is taken at its word only if all is right.
+#[test]
+fn fuzzed_headers_and_claims_that_are_signed_are_refused_or_right() {
+    let signer = Signer::new();
+    let (trusted, keys) = (trusted(vec![rule("ci", &[("repository", "acme/*")])]), signer.keys());
+    let header = r#"{"alg":"EdDSA","kid":"1","typ":"JWT"}"#;
+    let claims = |more: &str| {
+        let times = format!(r#""iat":{},"exp":{}"#, NOW - 10, NOW + 300);
+        format!(r#"{header}|{{"iss":"{ISSUER}","aud":"lockkeeper","sub":"job",{times}{more}}}"#)
+    };
+    let more =
+        [r#","repository":"acme/web""#, r#","nbf":1e9,"x":[{"y":null}]"#, r#","sub":"other""#, r#","aud":["a"]"#];
+    let words =
+        ["\"exp\":1e400", "\"nbf\":-1", "\"aud\":[]", "\"crit\":[]", "\"alg\":\"none\"", "\\u0000", "9e99", "null"];
+    fuzz_with(500, more.map(claims), &words, |bytes| {
+        let cut = bytes.iter().position(|byte| *byte == b'|').unwrap_or(bytes.len());
+        let (header, claims) = (&bytes[..cut], bytes.get(cut + 1..).unwrap_or_default());
+        let Ok(unchecked) = Unchecked::parse(&signer.sign_parts(header, claims)) else { return (1, String::new()) };
+        match unchecked.check(&trusted, &keys, Timestamp::from_millis(NOW * 1_000)) {
+            Err(Unverified::UnknownKey) => (2, String::new()),
+            Err(Unverified::Refused(refusal)) => (3, refusal.to_string().chars().take(30).collect()),
+            Ok(checked) => {
+                let header: Value = serde_json::from_slice(header).unwrap();
+                let claims: Value = serde_json::from_slice(claims).unwrap();
+                assert_eq!((&header["alg"], &claims["iss"]), (&json!("EdDSA"), &json!(ISSUER)));
+                assert!(claims["aud"] == "lockkeeper" || claims["aud"] == json!(["lockkeeper"]), "{claims}");
+                assert!(claims["exp"].as_f64().unwrap() > NOW as f64 - 60.0, "{claims}");
+                assert_eq!(checked.subject, claims["sub"]);
+                (4 + i32::from(trusted.rule_for(&checked.claims).is_some()), String::new())
+            }
+        }
+    });
+}
+
+#[test]
+fn fuzzed_key_sets_are_understood_or_refused_and_verify_nothing_by_another_key() {
+    let (signer, other) = (Signer::new(), Signer::new());
+    let own = BASE64_URL_SAFE_NO_PAD.encode(signer.0.public_key_raw());
+    let set = |signer: &Signer, more: &str| {
+        let x = BASE64_URL_SAFE_NO_PAD.encode(signer.0.public_key_raw());
+        format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"1","use":"sig","x":"{x}"}}{more}]}}"#)
+    };
+    let rsa = r#",{"kty":"RSA","kid":"1","n":"AQAB","e":"AQAB"}"#;
+    let samples = [set(&signer, ""), set(&other, rsa), r#"{"keys":[]}"#.to_owned()];
+    let (text, trusted) = (signer.sign(json!({})), trusted(Vec::new()));
+    let words = ["\"kty\":\"EC\"", "\"crv\":\"P-256\"", "\"alg\":\"EdDSA\"", "\"use\":\"enc\"", "\"keys\":[", "null"];
+    fuzz_with(500, samples, &words, |bytes| {
+        let Ok(keys) = serde_json::from_slice::<Keys>(bytes) else { return 0 };
+        match Unchecked::parse(&text).unwrap().check(&trusted, &keys, Timestamp::from_millis(NOW * 1_000)) {
+            Err(Unverified::UnknownKey) => 1,
+            Err(Unverified::Refused(_)) => 2,
+            Ok(_) => {
+                let escaped: Value = serde_json::from_slice(bytes).unwrap();
+                // The last character of the key may have unused bits.
+                assert!(escaped.to_string().contains(&own[..own.len() - 1]), "{escaped}");
+                3
+            }
+        }
+    });
+}
+
+/// As the documentation says it: each `*` is any run of characters, all else is exact.
+fn matches_slowly(pattern: &[char], text: &[char]) -> bool {
+    let mut reached = vec![true];
+    reached.resize(text.len() + 1, false);
+    for part in pattern {
+        let before = reached.clone();
+        for at in 0..=text.len() {
+            reached[at] = match part {
+                '*' => before[at] || (at > 0 && reached[at - 1]),
+                part => at > 0 && before[at - 1] && text[at - 1] == *part,
+            };
+        }
+    }
+    reached[text.len()]
+}
+
+#[test]
+fn fuzzed_rules_match_what_their_pattern_says_and_nothing_else() {
+    let samples =
+        ["acme/*|acme/web", "repo:acme/*:ref:refs/heads/main|repo:acme/web:ref:refs/heads/main", "*a*b*|xaybz"];
+    let words = ["*", "**", "/", "|", "acme", "\u{e4}", "*ab*ab"];
+    fuzz(samples, &words, |bytes| {
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]);
+        let (pattern, value) = text.split_once('|').unwrap_or((&text, ""));
+        let Ok(parsed) = Pattern::parse(pattern) else { return 0 };
+        let (slow_pattern, slow_value) = (pattern.chars().collect::<Vec<_>>(), value.chars().collect::<Vec<_>>());
+        let expected = matches_slowly(&slow_pattern, &slow_value);
+        let rule = Rule { claims: vec![("x".to_owned(), parsed)], ..rule("ci", &[]) };
+        let of = |json: Value| trusted(vec![rule.clone()]).rule_for(&claims(json)).is_some();
+        assert_eq!(of(json!({ "x": value })), expected, "{pattern:?} {value:?}");
+        assert_eq!(of(json!({ "x": ["\u{0}", value] })), expected || matches_slowly(&slow_pattern, &['\u{0}']));
+        assert!(!of(json!({ "y": value })) && !of(json!({ "x": { "x": value } })) && !of(json!({ "x": null })));
+        1 + i32::from(expected)
     });
 }

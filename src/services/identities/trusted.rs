@@ -46,6 +46,19 @@ impl TrustedIssuer {
     pub fn rule_for(&self, claims: &Claims) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.is_for(claims))
     }
+
+    /// What makes a rule this one and no other: whose tokens it is for, what their claims must be, and who the jobs are then. With
+    /// another role, it is the same rule.
+    pub fn marks_of(&self, rule: &Rule) -> Vec<String> {
+        let mut claims: Vec<_> = rule.claims.iter().map(|(name, pattern)| (name.as_str(), pattern.as_str())).collect();
+        claims.sort_unstable();
+        let of_issuer = [self.issuer.as_str(), &self.audience, rule.name.as_str()];
+        of_issuer
+            .into_iter()
+            .chain(claims.into_iter().flat_map(|(name, text)| [name, text]))
+            .map(str::to_owned)
+            .collect()
+    }
 }
 
 impl Rule {

@@ -24,6 +24,9 @@ pub struct SignedIn {
     /// Whether the provider has made sure that the address is theirs.
     pub email_verified: bool,
     pub role: Role,
+    /// The highest that the provider may give to anybody.
+    pub role_max: Role,
+    pub issuer: String,
 }
 
 impl SignedIn {
@@ -41,6 +44,8 @@ impl SignedIn {
             email_verified: claims.is_true(EMAIL_VERIFIED),
             email,
             role,
+            role_max: provider.role_max().unwrap_or(role),
+            issuer: provider.issuer.clone(),
         })
     }
 }

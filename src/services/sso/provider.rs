@@ -42,6 +42,13 @@ pub struct GroupRole {
     pub role: Role,
 }
 
+impl Provider {
+    /// The highest role that it may give to anybody.
+    pub fn role_max(&self) -> Option<Role> {
+        self.roles.iter().map(|entry| entry.role).chain(self.default_role).max()
+    }
+}
+
 /// Wiped when it is dropped; its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSecret(Zeroizing<String>);

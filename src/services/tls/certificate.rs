@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error, RootCertStore};
 
@@ -17,6 +17,7 @@ const EXPIRES_SOON: Duration = Duration::from_hours(14 * 24);
 pub struct Certificate {
     /// Its DNS names, possibly with wildcards.
     pub names: Vec<String>,
+    der: CertificateDer<'static>,
     not_before: UnixTime,
     not_after: UnixTime,
 }
@@ -36,9 +37,17 @@ impl Certificate {
             webpki::EndEntityCert::try_from(der).map(|found| found.valid_dns_names().map(str::to_owned).collect());
         Ok(Self {
             names: names.unwrap_or_default(),
+            der: der.clone().into_owned(),
             not_before: missed_bound(&parsed, FIRST).unwrap_or(FIRST),
             not_after: missed_bound(&parsed, LAST).unwrap_or(LAST),
         })
+    }
+
+    /// Whether it is for this name or address, as clients would find.
+    pub fn is_for(&self, host: &str) -> bool {
+        let parsed = ParsedCertificate::try_from(&self.der);
+        let name = ServerName::try_from(host);
+        parsed.ok().zip(name.ok()).is_some_and(|(parsed, name)| verify_server_name(&parsed, &name).is_ok())
     }
 
     pub fn concern(&self, now: UnixTime) -> Option<Concern> {

@@ -42,6 +42,11 @@ impl ServerTls {
         self.identity.read().certificate.clone()
     }
 
+    /// Whether clients that ask for this name or address find it in the certificate.
+    pub fn is_for(&self, host: &str) -> bool {
+        self.identity.read().certificate.is_for(host)
+    }
+
     /// A warning if every user of this machine may read the key.
     pub fn exposure(&self) -> Option<String> {
         self.files.exposure()

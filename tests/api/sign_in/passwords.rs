@@ -76,14 +76,16 @@ async fn a_changed_password_ends_all_other_sign_ins_and_the_old_one_works_no_mor
 }
 
 #[tokio::test]
-async fn who_signed_in_with_a_token_chooses_a_first_password() {
+async fn a_first_password_comes_from_an_invitation_and_not_from_a_token() {
     let server = Server::start();
     let browser = Browser::new(&server);
     browser.post("/auth/sign-in", json!({ "token": crate::support::ADMIN_TOKEN })).await.has_status(204);
-    let refused = browser.post("/auth/password", json!({ "currentPassword": "x", "newPassword": PASSWORD })).await;
-    assert_eq!(refused.refused(422, "invalid_request").faulty_fields(), ["currentPassword"]);
-    browser.post("/auth/password", json!({ "newPassword": PASSWORD })).await.has_status(204);
+    for body in [json!({ "newPassword": PASSWORD }), json!({ "currentPassword": "x", "newPassword": PASSWORD })] {
+        browser.post("/auth/password", body).await.refused(403, "invitation_required");
+    }
     let other = Browser::new(&server);
+    other.post("/auth/sign-in", with_password("admin", PASSWORD)).await.refused(401, "invalid_credentials");
+    invited(&server, "admin", PASSWORD).await;
     other.post("/auth/sign-in", with_password("admin", PASSWORD)).await.has_status(204);
 }
 

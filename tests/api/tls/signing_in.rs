@@ -29,3 +29,28 @@ async fn over_tls_the_cookie_is_bound_to_the_host_and_no_other_one_is_taken() {
     let request = client.request(Method::GET, "/api/v1/whoami").header("Cookie", format!("lockkeeper={text}"));
     client.send(request.header("Sec-Fetch-Site", "same-origin")).await.refused(401, "missing_token");
 }
+
+#[tokio::test]
+async fn a_link_leads_to_a_name_of_the_certificate_or_to_the_public_url_and_nowhere_else() {
+    let site = Site::new();
+    site.install(&site.authority.issue(&["localhost", "lock.example"]));
+    let links = async |server: &crate::support::Server, host: &str| {
+        let admin = server.admin().over(site.http(None));
+        let ana = admin.get("/members?name=ana").await.ok().data()[0]["userId"].as_str().unwrap().to_owned();
+        let path = admin.path(&format!("/members/{ana}/invitation"));
+        admin.send(admin.request(Method::POST, &path).header("Host", host).json(&json!({}))).await
+    };
+    let server = site.start();
+    for host in ["lock.example", "lock.example:8443"] {
+        let url = links(&server, host).await.created().data()["url"].clone();
+        assert!(url.as_str().unwrap().starts_with(&format!("https://{host}/invitation#")), "{url}");
+    }
+    for host in ["evil.example", "lock.example.evil", "10.0.0.1"] {
+        links(&server, host).await.refused(403, "public_url_required");
+    }
+    drop(server);
+    let server =
+        site.setup("").settings(&format!("public_url = 'https://lock.acme.example'\n{}", site.settings(""))).start();
+    let url = links(&server, "evil.example").await.created().data()["url"].clone();
+    assert!(url.as_str().unwrap().starts_with("https://lock.acme.example/invitation#"), "{url}");
+}

@@ -17,6 +17,7 @@ fn trusted_job(identity: u8) -> TrustedJob {
         hash: [identity; 32],
         until: NOW.plus(2 * HOUR),
         token_seconds: 3_600,
+        source: rule(),
     }
 }
 
@@ -157,6 +158,8 @@ fn copy(token: &Token, number: usize) -> Token {
         created_at: token.created_at,
         expires_at: token.expires_at,
         bootstrap: false,
+        root: token.root,
+        made_in_browser: false,
         usage: token::Usage::since(None),
     }
 }
@@ -179,10 +182,11 @@ async fn rules_of_a_new_file_apply_to_what_was_exchanged_by_the_old_one() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     let token = exchange(&accounts, trusted_job(1), NOW).await.unwrap();
-    let ci = (acme(), Identifier::parse("ci").unwrap());
-    accounts.apply_job_roles(&JobRoles::from([(ci, Role::Viewer)]), NOW).await.unwrap();
+    let mut demoted = trusted();
+    demoted.get_mut(&acme()).unwrap().jobs.insert(identifier("ci"), Role::Viewer);
+    accounts.apply_trust(demoted, NOW).await.unwrap();
     assert_eq!(accounts.authenticate(token.text.reveal(), NOW).unwrap().role, Role::Viewer);
-    accounts.apply_job_roles(&JobRoles::new(), NOW).await.unwrap();
+    accounts.apply_trust(Trusted::from([(acme(), Trust::default())]), NOW).await.unwrap();
     assert_eq!(accounts.authenticate(token.text.reveal(), NOW).unwrap_err(), Unauthenticated::Unknown);
     let declared = open(&store, &["admin", "ci"]).await;
     assert!(!declared.member_named(&acme(), "ci").unwrap().for_jobs, "whom a file declares is a person");

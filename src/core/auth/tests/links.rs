@@ -6,11 +6,17 @@ use crate::domain::Email;
 fn person(subject: &str, name: &str, role: Role) -> ProvidedPerson {
     ProvidedPerson {
         organization: acme(),
-        link: ProviderLink { provider: identifier("keycloak"), subject: subject.to_owned() },
+        link: ProviderLink {
+            provider: identifier("keycloak"),
+            issuer: Some(ISSUER.to_owned()),
+            subject: subject.to_owned(),
+        },
         name: identifier(name),
         email: None,
         email_verified: false,
         role,
+        role_max: Role::Admin,
+        source: keycloak(),
     }
 }
 

@@ -7,6 +7,7 @@ mod events;
 mod exchanges;
 mod links;
 mod members;
+mod roots;
 mod sign_ins;
 
 use std::pin::pin;
@@ -208,12 +209,12 @@ async fn additions_to_the_batch_of_a_new_token_are_durable_with_it_and_held_unti
     assert!(making.as_mut().now_or_never().is_none());
     assert_eq!(Arc::strong_count(&held), 2, "held while it is not durable");
     let lost = Arc::new(store.crash());
-    assert!(lost.get(b"beside").unwrap().is_none() && !open(&lost, &["admin"]).await.has_tokens());
+    assert!(lost.get(b"beside").unwrap().is_none() && !open(&lost, &["admin"]).await.has_been_used());
     store.release();
     making.await.unwrap();
     assert_eq!(Arc::strong_count(&held), 1);
     let kept = Arc::new(store.crash());
-    assert!(kept.get(b"beside").unwrap().is_some() && open(&kept, &["admin"]).await.has_tokens());
+    assert!(kept.get(b"beside").unwrap().is_some() && open(&kept, &["admin"]).await.has_been_used());
 
     store.refuse_with(Some(StoreError::Overloaded));
     let refused = accounts.create_token(new(&accounts, "admin"), START, beside).await;
@@ -255,13 +256,51 @@ fn member(name: &str) -> NewMember {
 }
 
 async fn open(store: &Arc<MemoryStore>, members: &[&str]) -> Accounts {
-    Accounts::open(store.clone(), members.iter().map(|name| member(name)).collect(), NOW).await.unwrap()
+    let members = members.iter().map(|name| member(name)).collect();
+    let accounts = Accounts::open(store.clone(), members, NOW).await.unwrap();
+    accounts.apply_trust(trusted(), NOW).await.unwrap();
+    accounts
 }
 
-/// A member of this name, over the API.
+/// A file with one provider and one rule, in two organizations.
+fn trusted() -> Trusted {
+    let trust = Trust {
+        providers: [(identifier("keycloak"), ISSUER.to_owned())].into(),
+        jobs: [(identifier("ci"), Role::Developer)].into(),
+        sources: [keycloak(), rule()].into(),
+    };
+    [(acme(), trust.clone()), (identifier("beta"), trust)].into()
+}
+
+const ISSUER: &str = "https://id.example";
+
+fn keycloak() -> SourceId {
+    SourceId::of_provider(&identifier("keycloak"), ISSUER)
+}
+
+fn rule() -> SourceId {
+    SourceId::of_rule(&["ci".to_owned()])
+}
+
+/// A member of this name, over the API, with a token that the operator gave them.
 fn initiator(accounts: &Accounts, name: &str) -> Initiator {
+    let token = TokenId(IdSeed([8; 12]));
+    let_in(accounts, &acme(), user(accounts, name), token);
+    via(accounts, name, token)
+}
+
+/// Makes a token known that is not among API tokens.
+fn let_in(accounts: &Accounts, organization: &Identifier, user: UserId, id: TokenId) {
+    let new = NewToken { organization: organization.clone(), user, name: "browser".to_owned(), expires_at: None };
+    let kind = TokenKind::SignIn(token::SignInOrigin { client: "test".to_owned() });
+    let token = Token { kind, id, ..Token::new(&TokenText::generate(), user, new, NOW) };
+    accounts.tokens.insert(token.hash, Arc::new(token));
+}
+
+/// A member of this name, over the API, with this token.
+fn via(accounts: &Accounts, name: &str, token: TokenId) -> Initiator {
     let person = Person { id: user(accounts, name), name: Arc::from(name) };
-    Initiator { person, via: Some(RequestRef { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
+    Initiator { person, via: Some(RequestRef { token, request: Arc::from("req_1") }) }
 }
 
 async fn create(accounts: &Accounts, name: &str) -> Result<OpenToken, AccountsError> {

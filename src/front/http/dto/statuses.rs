@@ -17,8 +17,8 @@ named_choices! {
     domain::StepStatus as "StepStatus": "The status of a step.";
     domain::Expiry as "EndReason": "Why a session expired: `ttl` (no activity in time), `max_hold` (held as long as the environment \
         allows), `unasked` (nobody polled it in time), `vanished` (its client had gone).";
-    auth::RevocationReason as "RevocationReason": "Why a token was revoked: its member was removed, or a new bootstrap token \
-        replaces it.";
+    auth::RevocationReason as "RevocationReason": "Why a token was revoked: its member was removed, a new bootstrap token \
+        replaces it, or what it was made from has ended (a token, all sign-ins of a member, a provider, or a rule for jobs).";
     auth::SignInMethod as "SignInMethod": "What a member has signed in with.";
     domain::EventType as "EventType": "What happened.";
     analysis::Category as "RootCauseCategory": "A kind of failure.";

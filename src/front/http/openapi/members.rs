@@ -66,7 +66,13 @@ pub fn invite_member() -> Operation {
         )
         .body::<InvitationForm>()
         .answers::<InvitationView<'_>>(201, "The invitation, with its link unless this is a retry", &[])
-        .fails(&[Code::MemberNotFound, Code::MemberDisabled, Code::InsecureSignIn])
+        .fails(&[
+            Code::MemberNotFound,
+            Code::MemberDisabled,
+            Code::MemberForJobs,
+            Code::InsecureSignIn,
+            Code::PublicUrlRequired,
+        ])
 }
 
 pub fn remove_member() -> Operation {

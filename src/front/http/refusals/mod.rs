@@ -108,7 +108,7 @@ impl From<AccountsError> for Problem {
                 Code::LastAdmin,
                 "this is the organization's last admin; make somebody else an admin first",
             ),
-            AccountsError::InvalidCredentials => Problem::new(
+            AccountsError::InvalidCredentials | AccountsError::NoLongerTrusted => Problem::new(
                 Code::InvalidCredentials,
                 "the organization, the name, the password or the token is wrong; try again, or ask an admin for an invitation",
             ),
@@ -116,6 +116,9 @@ impl From<AccountsError> for Problem {
                 Problem::new(Code::InvitationNotFound, Code::InvitationNotFound.meaning())
             }
             AccountsError::MemberDisabled => Problem::new(Code::MemberDisabled, Code::MemberDisabled.meaning()),
+            AccountsError::MemberForJobs => Problem::new(Code::MemberForJobs, Code::MemberForJobs.meaning()),
+            AccountsError::NoPassword => Problem::new(Code::InvitationRequired, Code::InvitationRequired.meaning()),
+            AccountsError::AboveProvider => Problem::new(Code::SsoAboveProvider, Code::SsoAboveProvider.meaning()),
             AccountsError::PasswordIsName => Problem::invalid_request(vec![FieldError {
                 field: "password".to_owned(),
                 message: "must be more than the member's name".to_owned(),

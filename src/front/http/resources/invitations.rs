@@ -28,6 +28,7 @@ pub async fn create(mut call: Call) -> Answered {
     let InvitationForm {} = body.form()?;
     let user = call.segment("userId").parse().map_err(|_| refusals::member_not_found())?;
     let origin = Origin::of(&call)?;
+    let base = origin.link()?;
     let now = (access.realm.clock)();
     // The link is stored nowhere, so a retry gets none.
     let keep = idempotent::keep(pending, move || now, |expires_at: &Timestamp| kept(None, *expires_at));
@@ -37,7 +38,7 @@ pub async fn create(mut call: Call) -> Answered {
     let open = done_in_task::<_, _>(access.node.answer_timeout, "invite them again", inviting).await?;
     tracing::info!(member = %user, by = %access.caller.person.name, "member invited");
     // Behind the `#`, so that no browser sends it to a server, and no proxy logs it.
-    let url = format!("{}/invitation#{}", origin.url(), open.text.reveal());
+    let url = format!("{}/invitation#{}", base, open.text.reveal());
     Ok(idempotent::response(kept(Some(&url), open.expires_at)))
 }
 

