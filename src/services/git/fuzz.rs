@@ -45,6 +45,7 @@ fn fuzzed_trees_and_contents_are_understood_or_refused() {
             assert!(!file.path.contains(char::is_control), "{:?}", file.path);
         }
         let total = snapshot::total_bytes(&files);
+        assert!(total <= snapshot::tree_bytes(listed), "links count, too");
         assert!(files.iter().all(|file| file.bytes <= total));
         let read = snapshot::split(contents, &files);
         if let Some(read) = &read {

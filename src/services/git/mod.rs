@@ -4,6 +4,7 @@
 //! A user who may name a remote is not trusted with the machine: a URL has one of a few forms; no option, helper, hook, filter or
 //! submodule of a repository runs; neither the server's environment nor the user's git configuration is visible; and every
 //! process ends within its time limit, with everything it started. A credential appears in no argument and in no error.
+//! A repository is never checked out, since few bytes can unpack to any number of files; the sum of their sizes has a limit, too.
 //! Git connects only through a proxy of ours, under the policy of [`outbound`](crate::outbound).
 //!
 //! From top to bottom: this file → `snapshot`, `work_tree` → `refs` → `process` → `scratch`, `names`, `fault`.
@@ -89,14 +90,13 @@ impl OrganizationGit {
         Ok(Snapshot::new(self.program.clone(), scratch, commit))
     }
 
-    /// A work tree at a branch of the remote, to be changed and pushed as another branch.
+    /// The files at a branch of the remote, to be changed and pushed as another branch.
     pub async fn work_on(&self, remote: &Remote, base: &RefName) -> Result<WorkTree, GitError> {
         let found = refs::find(&self.program, remote, base).await?;
         let scratch = Scratch::with_tree(self.scratch())?;
         self.run(&["init", "--quiet", "."], &scratch).await?;
         let commit = refs::fetch_into(&self.program, remote, &found.name, scratch.paths()).await?;
-        self.run(&["checkout", "--quiet", "--detach", commit.as_str()], &scratch).await?;
-        Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone()))
+        WorkTree::open(self.program.clone(), scratch, remote.clone(), base.clone(), &commit).await
     }
 
     /// The same at a commit, if the remote gives it out by its hash.
@@ -104,8 +104,7 @@ impl OrganizationGit {
         let scratch = Scratch::with_tree(self.scratch())?;
         self.run(&["init", "--quiet", "."], &scratch).await?;
         let commit = refs::fetch_into(&self.program, remote, commit.as_str(), scratch.paths()).await?;
-        self.run(&["checkout", "--quiet", "--detach", commit.as_str()], &scratch).await?;
-        Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone()))
+        WorkTree::open(self.program.clone(), scratch, remote.clone(), base.clone(), &commit).await
     }
 
     fn scratch(&self) -> &Path {

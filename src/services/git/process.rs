@@ -20,7 +20,7 @@ use super::names::{Author, Remote};
 use super::scratch::{self, RepositoryPaths};
 use crate::domain::Identifier;
 use crate::outbound::{Policy, Proxy, tunnel_command, tunnel_variables};
-use crate::shares::{Capacity, Places, stand_back};
+use crate::shares::{Capacity, Disk, DiskWriter, Places, stand_back};
 
 /// Processes of git at a time: each has a connection and unpacks data, and steps need the machine too. A remote that
 /// answers slowly holds one for as long as the time limit, so an organization gets only some of them: four if no other one
@@ -32,9 +32,6 @@ const WAITING_MAX: usize = 1_024;
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// The end of git's standard error, which has the reason of a failure.
 const STDERR_BYTES_MAX: usize = 16 * 1024;
-/// The largest file that git may write, usually the pack that it fetches: one commit of a code repository is far smaller,
-/// and a larger one would fill the disk that the store needs.
-const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// Git gives up by itself after this long below one byte per second, even if the server that started it is gone.
 const STALLED_SECONDS: &str = "60";
 
@@ -83,6 +80,10 @@ pub struct GitSettings {
     pub policy: Policy,
     /// This program, as a path: ssh starts it for the connection.
     pub own_program: PathBuf,
+    /// The disk of `scratch`; `None`: it is not looked after.
+    pub disk: Option<Disk>,
+    /// For a repository: what it takes on the disk, and the sum of its files.
+    pub max_bytes: u64,
 }
 
 /// The installed git. Cheap to clone; clones share the limit on processes.
@@ -182,11 +183,13 @@ impl<'a> GitCommand<'a> {
             Some(remote) if remote.url.is_remote() => Some(Proxy::bind(git.settings.policy.clone()).await?),
             Some(_) | None => None,
         };
+        let writer = self.watch_disk(git, organization)?;
         let mut child = self.spawn(git, proxy.as_ref())?;
         let group = Group::of(&child);
         let finished = tokio::select! {
             finished = self.finish(&mut child, timeout) => finished,
             never = serve(proxy.as_ref()) => match never {},
+            reason = over(writer.as_ref()) => Err(GitError::TooLarge(format!("the repository {reason}"))),
         };
         let refused = proxy.and_then(|proxy| proxy.reason());
         let (status, stdout, stderr) = match finished {
@@ -199,6 +202,17 @@ impl<'a> GitCommand<'a> {
         };
         group.has_ended();
         if status.success() { Ok(stdout) } else { Err(self.told(organization, self.failure(git, &stderr), refused)) }
+    }
+
+    /// While something is fetched.
+    fn watch_disk(&self, git: &Installation, organization: &Identifier) -> Result<Option<DiskWriter>, GitError> {
+        let GitSettings { disk, max_bytes, .. } = &*git.settings;
+        let (Some(_), Some(paths), Some(disk)) = (self.remote, &self.paths, disk) else { return Ok(None) };
+        if let Some(reason) = disk.refusal(organization) {
+            return Err(GitError::Io(reason));
+        }
+        let directories = vec![paths.repository.clone()];
+        Ok(Some(disk.watch(organization, directories, Some(*max_bytes), "git.max_repository_mb")))
     }
 
     /// A remote that takes too long looks like one that cannot be reached, whose reason only the log has. `refused` is why
@@ -272,7 +286,7 @@ impl<'a> GitCommand<'a> {
             }
             _ => error.into(),
         })?;
-        limit_file_size(&child);
+        limit_file_size(&child, settings.max_bytes);
         child.id().into_iter().for_each(stand_back);
         Ok(child)
     }
@@ -360,6 +374,13 @@ async fn serve(proxy: Option<&Proxy>) -> Infallible {
     }
 }
 
+async fn over(writer: Option<&DiskWriter>) -> Arc<str> {
+    match writer {
+        Some(writer) => writer.over().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Reads everything and keeps the end.
 async fn read_end(mut from: impl AsyncRead + Unpin) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut kept = Zeroizing::new(Vec::new());
@@ -378,8 +399,8 @@ async fn read_end(mut from: impl AsyncRead + Unpin) -> io::Result<Zeroizing<Vec<
 }
 
 /// Set before git starts its helpers, which inherit the limit. A process that has ended already wrote nothing.
-fn limit_file_size(child: &Child) {
-    let limit = Rlimit { current: Some(FILE_BYTES_MAX), maximum: Some(FILE_BYTES_MAX) };
+fn limit_file_size(child: &Child, bytes: u64) {
+    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
     if let Some(pid) = pid(child) {
         prlimit(Some(pid), Resource::Fsize, limit).ok();
     }

@@ -85,6 +85,21 @@ pub(super) fn total_bytes(files: &[File]) -> u64 {
     files.iter().fold(0, |total, file| total.saturating_add(file.bytes))
 }
 
+/// The sizes of all files of `ls-tree -r --long -z`, links included. What is not a size counts as too large.
+pub(super) fn tree_bytes(listed: &[u8]) -> u64 {
+    let sizes = entries_in(listed).map(|entry| {
+        let head = entry.split(|byte| *byte == b'\t').next().unwrap_or_default();
+        let mut words = std::str::from_utf8(head).unwrap_or_default().split_ascii_whitespace();
+        let (kind, size) = (words.nth(1), words.nth(1));
+        match kind {
+            // A submodule has no content here.
+            Some("commit") => 0,
+            Some(_) | None => size.and_then(|size| size.parse().ok()).unwrap_or(u64::MAX),
+        }
+    });
+    sizes.fold(0, u64::saturating_add)
+}
+
 /// Parses `mode kind hash size<TAB>path`; `None` if it is not a plain file or its name is not UTF-8.
 fn file(entry: &[u8]) -> Option<File> {
     let (head, path) = std::str::from_utf8(entry).ok()?.split_once('\t')?;

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::outbound::Policy;
+use crate::shares::{Disk, DiskLimits};
 
 /// A bare repository, a clone to commit from, and the git under test.
 struct Fixture {
@@ -81,6 +82,8 @@ impl Fixture {
     }
 }
 
+const MAX_BYTES: u64 = 16 << 20;
+
 fn settings(home: &Path) -> GitSettings {
     GitSettings {
         program: "git".into(),
@@ -89,6 +92,8 @@ fn settings(home: &Path) -> GitSettings {
         scratch: home.join("scratch"),
         policy: Policy::default(),
         own_program: "/nonexistent/lockkeeper".into(),
+        disk: Some(Disk::new(home, DiskLimits::default())),
+        max_bytes: MAX_BYTES,
     }
 }
 
@@ -418,4 +423,58 @@ async fn no_program_of_a_repository_is_run() {
     tree.commit(&Author::new("t", "t@t"), "x").await.unwrap();
     tree.push(&name("x")).await.unwrap();
     assert!(fixture.sh("git -C remote.git ls-tree x way-out").starts_with("120000"), "a link stays one");
+}
+
+/// Everything that git and we have written for the fixture's repositories.
+fn scratch_files(fixture: &Fixture) -> String {
+    fixture.sh("cd scratch && find . -type f -not -path '*/.git/*' | head")
+}
+
+#[tokio::test]
+async fn a_repository_whose_files_are_too_large_unpacked_is_refused_and_none_is_checked_out() {
+    let Some(fixture) = Fixture::new() else { return };
+    let allowed = fixture.git.work_on(&fixture.remote(), &name("main")).await.unwrap();
+    allowed.write(&path("steps/a.toml"), b"other").await.unwrap();
+    assert_eq!(allowed.read(&path("steps/a.toml"), 100).await.unwrap().unwrap(), b"other");
+    allowed.undo().await.unwrap();
+    assert_eq!(scratch_files(&fixture), "", "all of it is in the index");
+    // A pack of some kilobytes.
+    fixture.sh("cd clone && head -c 9437184 /dev/zero > a && cp a b");
+    fixture.push();
+    let packed: u64 = fixture.sh("du -sk remote.git | cut -f1").parse().unwrap();
+    assert!(packed < 1024, "{packed} KiB");
+    for refused in [fixture.git.work_on(&fixture.remote(), &name("main")).await.map(|_| ()), {
+        let commit = Commit::parse(fixture.sh("git -C remote.git rev-parse main").trim()).unwrap();
+        fixture.git.work_at(&fixture.remote(), &name("main"), &commit).await.map(|_| ())
+    }] {
+        let Err(GitError::TooLarge(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("18 MiB") && why.contains("git.max_repository_mb"), "{why}");
+    }
+    assert_eq!(scratch_files(&fixture), "");
+    drop(allowed);
+    fixture.scratch_gets_empty().await;
+}
+
+#[tokio::test]
+async fn a_repository_with_more_files_than_can_be_listed_is_refused() {
+    let Some(fixture) = Fixture::new() else { return };
+    // Trees of trees: a few objects, and ten to the seventh files.
+    let script = "cd clone && blob=$(echo x | git hash-object -w --stdin) && entry=\"100644 blob $blob\" && \
+        for level in 1 2 3 4 5 6 7; do \
+            tree=$(for n in 0 1 2 3 4 5 6 7 8 9; do printf '%s\\t%s\\n' \"$entry\" $n; done | git mktree) && entry=\"040000 tree $tree\"; \
+        done && commit=$(git commit-tree -m bomb $tree) && git push -q origin $commit:refs/heads/bomb";
+    fixture.sh(script);
+    let refused = fixture.git.work_on(&fixture.remote(), &name("bomb")).await.map(|_| ());
+    let Err(GitError::TooLarge(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("the list of the repository's files"), "{why}");
+}
+
+#[tokio::test]
+async fn a_pack_that_is_too_large_ends_the_fetch() {
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.sh("cd clone && head -c 25165824 /dev/urandom > random");
+    fixture.push();
+    let refused = fixture.git.fetch(&fixture.remote(), &name("main")).await.map(|_| ());
+    assert!(refused.is_err(), "{refused:?}");
+    fixture.scratch_gets_empty().await;
 }

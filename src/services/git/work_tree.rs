@@ -1,14 +1,13 @@
-//! A work tree that is changed by a patch or files, committed, and pushed as a branch that is never the default one.
-
-use std::io::ErrorKind;
-use std::path::PathBuf;
+//! The files of a commit, changed by a patch or one by one, committed, and pushed as a branch that is never the default one.
+//! All of that happens in git's index: no file of the repository is ever written to the disk.
 
 use super::fault::{self, GitError};
 use super::names::{Author, Commit, RefName, Remote, TreePath};
 use super::process::{GitCommand, Program};
-use super::refs;
 use super::scratch::Scratch;
+use super::{refs, snapshot};
 
+const MIB: u64 = 1024 * 1024;
 /// Far more than anybody would review.
 const PATCH_BYTES_MAX: usize = 1024 * 1024;
 /// For git's list of the changed files.
@@ -26,8 +25,40 @@ pub struct WorkTree {
 }
 
 impl WorkTree {
-    pub(super) fn new(program: Program, scratch: Scratch, remote: Remote, base: RefName) -> Self {
-        Self { program, scratch, remote, base }
+    /// Of a commit that has been fetched.
+    pub(super) async fn open(
+        program: Program,
+        scratch: Scratch,
+        remote: Remote,
+        base: RefName,
+        commit: &Commit,
+    ) -> Result<Self, GitError> {
+        let tree = Self { program, scratch, remote, base };
+        tree.check_size(commit).await?;
+        tree.here(&["update-ref", "--no-deref", "HEAD", commit.as_str()]).run(&tree.program).await?;
+        tree.undo().await?;
+        Ok(tree)
+    }
+
+    /// A pack of some kilobytes can have any number of files of any size.
+    async fn check_size(&self, commit: &Commit) -> Result<(), GitError> {
+        let words = ["ls-tree", "-r", "-z", "--long", "--full-tree", commit.as_str()];
+        let listed = match self.here(&words).output_max(LISTED_BYTES_MAX).run(&self.program).await {
+            Err(GitError::TooLarge(_)) => {
+                let most = LISTED_BYTES_MAX / MIB as usize;
+                return Err(GitError::TooLarge(format!("the list of the repository's files is over {most} MiB")));
+            }
+            listed => listed?,
+        };
+        let (bytes, most) = (snapshot::tree_bytes(&listed), self.program.installed.settings.max_bytes);
+        if bytes > most {
+            return Err(GitError::TooLarge(format!(
+                "the repository's files have {} MiB, more than the {} MiB of git.max_repository_mb",
+                bytes / MIB,
+                most / MIB
+            )));
+        }
+        Ok(())
     }
 
     /// The paths of all files: no links and no submodules.
@@ -52,21 +83,30 @@ impl WorkTree {
 
     /// Adds or replaces a file.
     pub async fn write(&self, path: &TreePath, content: &[u8]) -> Result<(), GitError> {
-        let file = self.path_of(path);
-        let writing = async {
-            if let Some(parent) = file.parent() {
-                tokio::fs::create_dir_all(parent).await?;
-            }
-            tokio::fs::write(&file, content).await
+        let taken = || GitError::PathTaken(path.as_str().to_owned());
+        let mode = match self.mode_of(path).await?.as_deref() {
+            None => "100644".to_owned(),
+            Some(mode) if mode.starts_with("100") => mode.to_owned(),
+            // A link or a submodule.
+            Some(_) => return Err(taken()),
         };
-        writing.await.map_err(|error| match error.kind() {
-            ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
-                GitError::PathTaken(path.as_str().to_owned())
-            }
-            _ => error.into(),
-        })?;
-        let words = ["add", "--force", "--", path.as_str()];
-        self.here(&words).run(&self.program).await.map(|_| ())
+        let hashed =
+            self.here(&["hash-object", "-w", "--no-filters", "--stdin"]).input(content).run(&self.program).await?;
+        let hash = String::from_utf8_lossy(&hashed);
+        let entry = format!("{mode},{},{}", hash.trim(), path.as_str());
+        match self.here(&["update-index", "--add", "--cacheinfo", &entry]).run(&self.program).await {
+            Err(GitError::NotFound(_) | GitError::Failed(_)) => Err(taken()),
+            added => added.map(|_| ()),
+        }
+    }
+
+    /// Of the entry at exactly this path.
+    async fn mode_of(&self, path: &TreePath) -> Result<Option<String>, GitError> {
+        let words = ["--literal-pathspecs", "ls-files", "--stage", "-z", "--", path.as_str()];
+        let listed = self.here(&words).output_max(LISTED_BYTES_MAX).run(&self.program).await?;
+        let entries = String::from_utf8_lossy(&listed);
+        let entry = entries.split('\0').filter_map(|entry| entry.split_once('\t')).find(|(_, of)| *of == path.as_str());
+        Ok(entry.and_then(|(head, _)| head.split(' ').next()).map(str::to_owned))
     }
 
     /// Applies all of the patch or nothing. Returns the changed paths, which may differ from those the patch seems to name.
@@ -76,7 +116,7 @@ impl WorkTree {
         if patch.len() > PATCH_BYTES_MAX {
             return Err(GitError::Patch(format!("it has {} bytes, the limit is {PATCH_BYTES_MAX}", patch.len())));
         }
-        let words = ["apply", "--index", "--whitespace=nowarn", "-"];
+        let words = ["apply", "--cached", "--whitespace=nowarn", "-"];
         let applied = self.here(&words).input(patch.as_bytes()).run(&self.program).await;
         applied.map_err(as_patch_error)?;
         let words = ["diff", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "HEAD"];
@@ -99,7 +139,7 @@ impl WorkTree {
 
     /// Restores the state that the work tree started from.
     pub async fn undo(&self) -> Result<(), GitError> {
-        self.here(&["reset", "--quiet", "--hard", "HEAD"]).run(&self.program).await.map(|_| ())
+        self.here(&["read-tree", "HEAD"]).run(&self.program).await.map(|_| ())
     }
 
     /// Commits all changes.
@@ -135,10 +175,6 @@ impl WorkTree {
 
     fn here<'a>(&self, words: &[&'a str]) -> GitCommand<'a> {
         GitCommand::new(words).within(self.scratch.paths())
-    }
-
-    fn path_of(&self, path: &TreePath) -> PathBuf {
-        self.scratch.dir().join(path.as_str())
     }
 }
 

@@ -44,6 +44,8 @@ impl Bench {
             scratch: scratch.path().to_owned(),
             policy: Policy::default(),
             own_program: "/nonexistent/lockkeeper".into(),
+            disk: None,
+            max_bytes: 64 << 20,
         };
         let git = Git::new(settings, 1);
         let read_step: ReadStep = |_| Err(vec!["is no step".to_owned()]);
