@@ -30,7 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("processes", &[]),
     ("dashboard", &[]),
     ("outbound", &["backoff"]),
-    ("shares", &["domain"]),
+    ("shares", &["domain", "store"]),
     ("archive", &["backoff", "domain", "logs", "outbound", "peers", "shares"]),
     (
         "analysis",

@@ -1,6 +1,7 @@
 //! What was acknowledged is there, whatever happens to the process, the disk or the files.
 
 mod damage;
+mod filled_disk;
 mod full_disk;
 mod held;
 mod ledger;

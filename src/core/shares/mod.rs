@@ -3,9 +3,11 @@
 //!
 //! From the bottom: `capacity` has the rule for places, `level` the one for what is kept, `turns` the order of those who wait
 //! (pure, for whoever keeps its own queue), `meter` the metrics, `places` the handle that others acquire a place from;
-//! `limited` has places with one fixed bound for each holder. `pace` bounds the processor time of long work, `threads` has those that stand back behind all others.
+//! `limited` has places with one fixed bound for each holder. `pace` bounds the processor time of long work, `disk` what is
+//! written to the disk of the data directory, `threads` has those that stand back behind all others.
 
 mod capacity;
+mod disk;
 mod level;
 mod limited;
 mod meter;
@@ -15,6 +17,7 @@ mod threads;
 mod turns;
 
 pub use capacity::{Capacity, Refused};
+pub use disk::{Disk, DiskLimits, DiskWriter};
 pub use level::{level, may_grow};
 pub use limited::{LimitReached, Limited, LimitedPlace};
 pub use meter::{OTHERS, ShareMeter};

@@ -30,7 +30,7 @@ use crate::logs::Logs;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::secrets::Vault;
-use crate::shares::{Capacity, Limited, Places};
+use crate::shares::{Capacity, Disk, Limited, Places};
 use crate::sso::SingleSignOn;
 use crate::store::Store;
 use crate::tls::ServerTls;
@@ -49,6 +49,8 @@ pub struct Node {
     /// Audits under way: one for each organization, since it reads all its events.
     pub audits: Limited<Identifier>,
     pub git: Git,
+    /// Of the data directory.
+    pub disk: Disk,
     pub logs: Logs,
     /// Where the parts of logs are that other nodes wrote.
     pub archive: Archive,

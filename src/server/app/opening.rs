@@ -33,7 +33,7 @@ use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
-use crate::shares::{Capacity, Limited, Places};
+use crate::shares::{Capacity, Disk, DiskLimits, Limited, Places};
 use crate::sso::SingleSignOn;
 use crate::steady_clock::SteadyClock;
 use crate::store::{self, LoggedStore, Store};
@@ -56,6 +56,11 @@ pub fn open_node(
     let organizations = settings.organizations.len();
     let has_names = settings.http.metrics_names;
     let names: Vec<_> = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
+    let limits = DiskLimits {
+        min_free_bytes: settings.runner.min_free_bytes,
+        organization_bytes: settings.runner.max_organization_disk_bytes,
+    };
+    let disk = Disk::new(&settings.data_dir, limits);
     Ok(Node {
         refusals: Default::default(),
         connections: Connections::new(Patience {
@@ -66,7 +71,8 @@ pub fn open_node(
         scans: Scans::of_lists(organizations),
         log_reads: Scans::of_logs(organizations),
         audits: Limited::new(1),
-        git: open_git(settings)?,
+        git: open_git(settings, disk.clone())?,
+        disk,
         logs,
         archive,
         log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
@@ -112,7 +118,7 @@ pub async fn open_steps(
     let FoundIsolation { isolation, summary, closes_data } =
         isolation::find(settings, users, &data_dir, &data_dir.join(WORK)).await?;
     let hosts = Arc::new(hosts);
-    let options = runner_options(settings, &data_dir, umask, isolation);
+    let options = runner_options(settings, node, &data_dir, (umask, isolation));
     Ok(Steps { runner: Runner::new(options, node.logs.clone(), hosts.clone()), hosts, isolation: summary, closes_data })
 }
 
@@ -256,7 +262,7 @@ fn open_webhooks(
     Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
 }
 
-fn open_git(settings: &Settings) -> std::io::Result<Git> {
+fn open_git(settings: &Settings, disk: Disk) -> std::io::Result<Git> {
     let options = GitSettings {
         program: settings.git.program.clone(),
         timeout: settings.git.timeout,
@@ -264,6 +270,8 @@ fn open_git(settings: &Settings) -> std::io::Result<Git> {
         scratch: settings.data_dir.join(GIT),
         policy: policy(settings),
         own_program: std::env::current_exe()?,
+        disk: Some(disk),
+        max_bytes: settings.git.max_repository_bytes,
     };
     Git::new(options, settings.organizations.len())
 }
@@ -371,9 +379,9 @@ async fn resume_deployments(environments: &Environments, runner: &Runner) -> Res
 
 fn runner_options(
     settings: &Settings,
+    node: &Node,
     data_dir: &Path,
-    umask: u32,
-    isolation: Option<runner::Isolation>,
+    (umask, isolation): (u32, Option<runner::Isolation>),
 ) -> runner::Options {
     runner::Options {
         max_running: settings.runner.max_running_steps,
@@ -387,6 +395,8 @@ fn runner_options(
         supervisor: runner::OWN_PROGRAM.into(),
         isolation,
         step_lease: settings.cluster.as_ref().map(|cluster| cluster.step_lease),
+        disk: Some(node.disk.clone()),
+        max_disk_bytes: settings.runner.max_disk_bytes,
     }
 }
 

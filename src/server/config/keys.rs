@@ -95,6 +95,9 @@ impl Draft {
                 max_file_bytes: None,
                 max_open_files: None,
                 max_cpu_seconds: None,
+                max_disk_bytes: None,
+                max_organization_disk_bytes: None,
+                min_free_bytes: None,
             },
             outbound: Outbound { allow: Vec::new() },
             webhooks: Webhooks {
@@ -105,7 +108,12 @@ impl Draft {
                 max_sending: 0,
             },
             analysis: Analysis { engine: AnalysisEngine::Off, llm: None },
-            git: Git { program: PathBuf::new(), timeout: Duration::ZERO, file_urls: FileUrls::Never },
+            git: Git {
+                program: PathBuf::new(),
+                timeout: Duration::ZERO,
+                max_repository_bytes: 0,
+                file_urls: FileUrls::Never,
+            },
             cluster: None,
             organizations: Vec::new(),
             sample: false,
@@ -304,6 +312,11 @@ pub(super) const KEYS: &[Key] = &[
     key("runner.max_file_mb", Kind::NumberOrOff(1, 16_777_216, |d, n| d.settings.runner.max_file_bytes = n.map(mebibytes))),
     key("runner.max_open_files", Kind::NumberOrOff(64, 1_048_576, |d, n| d.settings.runner.max_open_files = n)),
     key("runner.max_cpu_seconds", Kind::NumberOrOff(1, 31_536_000, |d, n| d.settings.runner.max_cpu_seconds = n)),
+    key("runner.max_disk_mb", Kind::NumberOrOff(1, 16_777_216, |d, n| d.settings.runner.max_disk_bytes = n.map(mebibytes))),
+    key("runner.max_disk_per_organization_mb", Kind::NumberOrOff(1, 16_777_216, |d, n| {
+        d.settings.runner.max_organization_disk_bytes = n.map(mebibytes);
+    })),
+    key("runner.min_free_mb", Kind::NumberOrOff(1, 1_048_576, |d, n| d.settings.runner.min_free_bytes = n.map(mebibytes))),
     key("outbound.allow", Kind::Destinations(|d, allow| d.settings.outbound.allow = allow)),
     key("webhooks.allow_private", Kind::Flag(|d, allowed| d.settings.webhooks.allow_private = allowed)),
     key("webhooks.timeout_seconds", Kind::Number(1, 60, |d, n| d.settings.webhooks.timeout = seconds(n))),
@@ -318,6 +331,7 @@ pub(super) const KEYS: &[Key] = &[
     key("analysis.llm_max_log_kb", Kind::Number(1, 4_096, |d, n| d.llm.max_log_bytes = (n as usize) << 10)),
     key("git.program", Kind::Program(|d, program| d.settings.git.program = program)),
     key("git.timeout_seconds", Kind::Number(1, 600, |d, n| d.settings.git.timeout = seconds(n))),
+    key("git.max_repository_mb", Kind::Number(1, 1_048_576, |d, n| d.settings.git.max_repository_bytes = mebibytes(n))),
     key("git.allow_file_urls", Kind::FileUrls(|d, urls| d.settings.git.file_urls = urls)),
     key("cluster.engine", Kind::ClusterEngine(|d, engine| d.cluster.engine = engine)),
     key("cluster.etcd", Kind::Urls(ENGINE_MEMBERS_MAX, |d, urls| d.cluster.etcd = urls)),

@@ -293,6 +293,11 @@ pub struct Runner {
     pub max_file_bytes: Option<u64>,
     pub max_open_files: Option<u32>,
     pub max_cpu_seconds: Option<u32>,
+    /// Of the directories of one deployment, and of all of an organization; `None`: off.
+    pub max_disk_bytes: Option<u64>,
+    pub max_organization_disk_bytes: Option<u64>,
+    /// Steps are ended, and none starts, below this.
+    pub min_free_bytes: Option<u64>,
 }
 
 /// What the programs of steps can connect to.
@@ -418,6 +423,7 @@ pub struct Git {
     /// A path, or a name to find in the server's `PATH`.
     pub program: PathBuf,
     pub timeout: Duration,
+    pub max_repository_bytes: u64,
     pub file_urls: FileUrls,
 }
 

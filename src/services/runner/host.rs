@@ -13,6 +13,7 @@ use super::protocol::Confinement;
 use super::work_dirs;
 use crate::domain::{DeploymentId, EnvironmentKey, Identifier, StageEnd, StageOrder, StepRun, Timestamp};
 use crate::outbound::Policy;
+use crate::shares::Disk;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -39,6 +40,10 @@ pub struct Options {
     /// How long the processes of a step may run on after the last moment at which [`Host::may_act`] held. At least some
     /// seconds. `None`: no other machine can take over, and they run for as long as the server lives.
     pub step_lease: Option<Duration>,
+    /// Whose space the working directories take; `None`: it is not looked after.
+    pub disk: Option<Disk>,
+    /// For the directories of a deployment; `None`: no limit of its own.
+    pub max_disk_bytes: Option<u64>,
 }
 
 /// How the steps of all organizations are confined.

@@ -10,12 +10,13 @@
 //! still owns the environment. `confine` keeps a step from everything that is not its own.
 //!
 //! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step`, `lifeline` → `supervise` → `supervision`
-//! → `confine` → `chain`, `process_tree`, `mask`, `ownership` → `host` → `message_reader`, `protocol`, `substitute`,
+//! → `confine` → `chain`, `process_tree`, `mask`, `ownership`, `disk_use` → `host` → `message_reader`, `protocol`, `substitute`,
 //! `fair_queue`, `work_dirs`, `control_groups` → `step_lease`.
 
 mod chain;
 mod confine;
 mod control_groups;
+mod disk_use;
 mod fair_queue;
 mod host;
 mod http_step;

@@ -110,6 +110,7 @@ impl SupervisorProcess {
         let mut abandoned = std::pin::pin!(until(limits.directive.clone(), Directive::Abandon));
         let mut stopped = std::pin::pin!(until(limits.directive.clone(), Directive::Stop));
         let mut expired = std::pin::pin!(tokio::time::sleep_until(limits.deadline));
+        let mut out_of_room = std::pin::pin!(limits.out_of_room());
         while !report.gone {
             tokio::select! {
                 biased;
@@ -128,6 +129,12 @@ impl SupervisorProcess {
                 () = &mut expired, if report.cut_short.is_none() => {
                     report.cut_short = Some(Outcome::TimedOut);
                     self.terminate().await;
+                }
+                // Without a grace period, in which it would go on writing.
+                reason = &mut out_of_room, if report.cut_short.is_none() => {
+                    report.cut_short = Some(Outcome::Failed(reason.to_string()));
+                    self.lifeline.close();
+                    self.wake();
                 }
                 () = beats.next(), if self.lifeline.is_open() => {
                     if let Some(moment) = limits.ownership.confirmed() {

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
+use super::disk_use::DiskUse;
 use super::host::{Host, Options, StageJob, StepInputs, Variable};
 use super::output::{OutputPace, StepOutput};
 use super::ownership::Ownership;
@@ -82,7 +83,9 @@ pub(super) async fn run(
         Some(Ok((context, log))) => {
             let deadline = Instant::now() + Duration::from_secs(u64::from(stage.timeout_seconds));
             let ownership = Ownership::new(services.host.clone(), job.environment.clone());
-            let limits = Limits { directive: directive.clone(), deadline, ownership };
+            let organization = &job.environment.pipeline.organization;
+            let disk = DiskUse::new(&services.options, organization, &context.work_dir);
+            let limits = Limits { directive: directive.clone(), deadline, ownership, disk };
             StageRunner { services, job, stage, context, limits, steps }.run(log).await
         }
     };
@@ -191,11 +194,17 @@ impl StageRunner<'_> {
             }
         }
         let groups = self.services.options.isolation.as_ref().and_then(|isolation| isolation.groups.clone());
-        let deployment = self.job.order.deployment.to_string();
+        let deployment = self.job.order.deployment;
+        let filled_disk = self.limits.disk.as_ref().is_some_and(|disk| disk.writer.was_ended());
+        let freed = filled_disk.then(|| self.context.work_dir.clone());
         let synced = tokio::task::spawn_blocking(move || {
+            // Before the log is synced, which may need the space.
+            if let Some(work_dir) = freed {
+                work_dirs::remove(&work_dir, deployment);
+            }
             log.sync();
             if let Some(groups) = groups {
-                groups.remove(&deployment);
+                groups.remove(&deployment.to_string());
             }
         });
         synced.await.expect("syncing a log does not panic");
@@ -238,6 +247,9 @@ impl StageRunner<'_> {
         let options = &self.services.options;
         match &step.action {
             Action::Run(arguments) => {
+                if let Err(outcome) = self.limits.until_room().await {
+                    return (StepEnd::of(outcome), output);
+                }
                 let lease = options.step_lease.map(|lasts| StepLease::new(lasts, owned_at));
                 process_step::run(arguments, context, options, lease, &self.limits, output).await
             }

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
+use super::disk_use::DiskUse;
 use super::mask::Mask;
 use super::ownership::Ownership;
 use super::protocol::Confinement;
@@ -61,6 +63,7 @@ pub(super) struct Limits {
     pub directive: watch::Receiver<Directive>,
     pub deadline: Instant,
     pub ownership: Ownership,
+    pub disk: Option<DiskUse>,
 }
 
 impl Limits {
@@ -71,6 +74,25 @@ impl Limits {
             moment = self.ownership.until_confirmed() => Ok(moment),
             () = until(self.directive.clone(), Directive::Stop) => Err(Outcome::Stopped),
             () = tokio::time::sleep_until(self.deadline) => Err(Outcome::TimedOut),
+        }
+    }
+
+    /// Resolves when there is room on the disk for another program, or with the outcome of one that may not start.
+    pub async fn until_room(&self) -> Result<(), Outcome> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        tokio::select! {
+            biased;
+            found = disk.until_room() => found.map_err(|reason| Outcome::Failed(format!("was not started: {reason}"))),
+            () = until(self.directive.clone(), Directive::Stop) => Err(Outcome::Stopped),
+            () = tokio::time::sleep_until(self.deadline) => Err(Outcome::TimedOut),
+        }
+    }
+
+    /// Resolves when the step must end since it fills the disk, with the reason.
+    pub async fn out_of_room(&self) -> Arc<str> {
+        match &self.disk {
+            Some(disk) => disk.writer.over().await,
+            None => std::future::pending().await,
         }
     }
 }

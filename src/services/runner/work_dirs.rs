@@ -56,15 +56,27 @@ pub(super) fn remove_unless(work_dir: &Path, keep: impl Fn(DeploymentId) -> bool
         if keep(deployment) {
             continue;
         }
-        let path = entry.path();
-        // Some build tools leave directories that even their owner may not write to, so they cannot be emptied.
-        let removed = fs::remove_dir_all(&path).or_else(|_| {
-            make_writable(&path)?;
-            fs::remove_dir_all(&path)
-        });
-        if let Err(error) = removed {
-            warn!(%deployment, %error, "cannot remove the working directory of a deployment");
+        remove_or_warn(&entry.path(), deployment);
+    }
+}
+
+/// Frees the space of a deployment, of which nothing runs.
+pub(super) fn remove(path: &Path, deployment: DeploymentId) {
+    for dir in [path, &temporary(path)] {
+        if dir.exists() {
+            remove_or_warn(dir, deployment);
         }
+    }
+}
+
+fn remove_or_warn(path: &Path, deployment: DeploymentId) {
+    // Some build tools leave directories that even their owner may not write to, so they cannot be emptied.
+    let removed = fs::remove_dir_all(path).or_else(|_| {
+        make_writable(path)?;
+        fs::remove_dir_all(path)
+    });
+    if let Err(error) = removed {
+        warn!(%deployment, %error, "cannot remove the working directory of a deployment");
     }
 }
 

@@ -157,6 +157,8 @@ impl Harness {
             supervisor: PathBuf::from(env!("CARGO_BIN_EXE_lockkeeper")),
             isolation: None,
             step_lease,
+            disk: None,
+            max_disk_bytes: None,
         };
         let runner = Runner::new(options, logs.clone(), host.clone());
         Self { runner, logs, host, reports, work_dir, _dir: dir }

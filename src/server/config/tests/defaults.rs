@@ -92,6 +92,9 @@ fn without_any_configuration_every_setting_is_as_documented() {
             max_file_bytes: Some(64 << 30),
             max_open_files: Some(65_536),
             max_cpu_seconds: Some(86_400),
+            max_disk_bytes: Some(8 << 30),
+            max_organization_disk_bytes: Some(32 << 30),
+            min_free_bytes: Some(512 << 20),
         }
     );
     assert_eq!(settings.outbound.allow, []);
@@ -106,7 +109,12 @@ fn without_any_configuration_every_setting_is_as_documented() {
         }
     );
     assert_eq!(settings.analysis, Analysis { engine: AnalysisEngine::Builtin, llm: None });
-    let git = Git { program: "git".into(), timeout: Duration::from_secs(60), file_urls: FileUrls::Sample };
+    let git = Git {
+        program: "git".into(),
+        timeout: Duration::from_secs(60),
+        max_repository_bytes: 2 << 30,
+        file_urls: FileUrls::Sample,
+    };
     assert_eq!(settings.git, git);
     assert!(load_variables(&[]).unwrap().allows_file_urls(), "where the sample is served");
     assert!(settings.sample);
