@@ -87,6 +87,7 @@ impl Found {
 fn end_lost(services: &Services, lost: &[Found]) -> Result<(), StoreError> {
     let now = services.now();
     let mut batch = Batch::default();
+    batch.mark_as_end();
     for Found { queue, waiter, .. } in lost {
         let (record, pipeline, name) = match queue {
             QueueKey::Environment(key) => (keys::waiter(key, waiter.ticket), &key.pipeline, Some(&key.name)),

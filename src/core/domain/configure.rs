@@ -89,6 +89,7 @@ pub struct Delete {
 
 impl Command for Delete {
     type Reply = ();
+    const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         let environment = &decision.next;

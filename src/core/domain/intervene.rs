@@ -21,6 +21,7 @@ pub struct CancelStage {
 
 impl Command for CancelStage {
     type Reply = DeploymentRecord;
+    const ENDS: bool = true;
 
     fn deployment(&mut self) -> Option<&mut DeploymentRef> {
         Some(&mut self.target)

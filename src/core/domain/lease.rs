@@ -91,6 +91,7 @@ pub struct Undelivered {
 
 impl Command for Undelivered {
     type Reply = ();
+    const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         let now = decision.now;
@@ -123,6 +124,7 @@ pub struct Elapse;
 impl Command for Elapse {
     /// When the next waiter loses its place, at the earliest.
     type Reply = Option<Tick>;
+    const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Tick>, Rejection> {
         let now = decision.now;
@@ -148,6 +150,7 @@ pub struct HangUp {
 
 impl Command for HangUp {
     type Reply = ();
+    const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         for ticket in self.tickets {
@@ -166,6 +169,7 @@ pub struct StopWaiting {
 impl Command for StopWaiting {
     /// The answer, if it still waited.
     type Reply = Option<Rejection>;
+    const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Rejection>, Rejection> {
         // It may have come back just now, and the lock may be free.

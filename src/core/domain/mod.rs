@@ -101,6 +101,9 @@ pub use utilisation::{EnvironmentUse, HolderUse, Period, PeriodIs, Utilisation, 
 pub trait Command: Send + 'static {
     type Reply: Send + 'static;
 
+    /// Whether it ends something, and so must also be possible on a full disk.
+    const ENDS: bool = false;
+
     /// Called through [`decide`], which also hands over a free lock, starts waiting deployments and checks the invariants.
     fn decide(self, decision: &mut Decision<'_>) -> Result<Self::Reply, Rejection>;
 

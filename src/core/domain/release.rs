@@ -15,6 +15,7 @@ pub struct Release {
 
 impl Command for Release {
     type Reply = Arc<Session>;
+    const ENDS: bool = true;
 
     fn subject(&mut self) -> Option<&mut SessionRef> {
         Some(&mut self.session)
@@ -46,6 +47,7 @@ pub struct ReleaseLock {
 
 impl Command for ReleaseLock {
     type Reply = Arc<Session>;
+    const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
         if !decision.next.exists() {

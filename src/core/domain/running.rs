@@ -85,6 +85,7 @@ pub struct EndStage {
 
 impl Command for EndStage {
     type Reply = ();
+    const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         let (of, end) = (self.of, self.end);
@@ -107,6 +108,7 @@ pub struct Recover;
 
 impl Command for Recover {
     type Reply = ();
+    const ENDS: bool = true;
 
     /// Whether anything runs is not changed here, so that leftovers are removed even if the store refuses writes.
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
@@ -145,6 +147,7 @@ pub struct Swept(pub StageAttempt);
 
 impl Command for Swept {
     type Reply = ();
+    const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         let StageAttempt { deployment: id, stage: index, .. } = self.0;

@@ -16,6 +16,7 @@ pub struct Sequence(pub u64);
 pub struct Batch {
     changes: Pieces,
     appends: Pieces,
+    ends: bool,
 }
 
 /// A batch where it lies: being made, or in the payload of a group.
@@ -68,7 +69,7 @@ pub fn key_of(parts: &[&[u8]]) -> Key {
 const KEPT_BYTES: usize = 16 * 1024;
 
 thread_local! {
-    static SPARE: Cell<Batch> = const { Cell::new(Batch { changes: Pieces::NONE, appends: Pieces::NONE }) };
+    static SPARE: Cell<Batch> = const { Cell::new(Batch { changes: Pieces::NONE, appends: Pieces::NONE, ends: false }) };
 }
 
 impl Batch {
@@ -120,6 +121,16 @@ impl Batch {
         self.as_ref().appends()
     }
 
+    /// Marks it as the end of something: a release, a cancellation, the end of a stage. A full disk still takes it.
+    pub fn mark_as_end(&mut self) {
+        self.ends = true;
+    }
+
+    /// Whether a full disk still takes it: an end, or nothing but deletions.
+    pub fn may_use_reserve(&self) -> bool {
+        self.ends || (!self.is_empty() && self.changes().all(|change| change.value.is_none()))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.changes.count == 0 && self.appends.count == 0
     }
@@ -127,6 +138,7 @@ impl Batch {
     pub(super) fn clear(&mut self) {
         self.changes.clear();
         self.appends.clear();
+        self.ends = false;
     }
 
     /// The bytes that it takes in a payload.
@@ -182,7 +194,7 @@ impl<'a> BatchRef<'a> {
     }
 
     pub fn to_owned(self) -> Batch {
-        Batch { changes: self.changes.to_owned(), appends: self.appends.to_owned() }
+        Batch { changes: self.changes.to_owned(), appends: self.appends.to_owned(), ends: false }
     }
 }
 
@@ -323,6 +335,23 @@ mod tests {
         assert_eq!((second.is_empty(), second.changes.bytes.as_ptr()), (true, room));
         assert_eq!(second, Batch::default());
         assert!(Batch::with_room().changes.bytes.capacity() == 0, "it is in use");
+    }
+
+    #[test]
+    fn a_full_disk_takes_ends_and_deletions() {
+        let mut batch = Batch::with_room();
+        assert!(!batch.may_use_reserve(), "nothing needs no reserve");
+        batch.delete("a");
+        batch.append("acme", "event");
+        assert!(batch.may_use_reserve());
+        batch.put("b", "1");
+        assert!(!batch.may_use_reserve());
+        batch.mark_as_end();
+        assert!(batch.may_use_reserve());
+        batch.leave_room();
+        let mut next = Batch::with_room();
+        next.put("b", "1");
+        assert!(!next.may_use_reserve(), "the mark was of another batch");
     }
 
     #[test]

@@ -4,10 +4,11 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::space::{self, is_lack_of_space};
 use super::sync_dir::sync_dir;
 
 pub(super) const LOCK: &str = "LOCK";
@@ -72,6 +73,11 @@ pub enum OpenError {
          `lockkeeper secrets rotate-key`, new tokens"
     )]
     OpenToOthers { path: PathBuf, mode: u32 },
+    #[error(
+        "cannot {doing} {path}: no space is left on its disk; nothing is damaged or lost: free some space there, then start \
+         again ({usage})"
+    )]
+    NoSpace { doing: &'static str, path: PathBuf, usage: String },
     #[error("cannot {doing} {path}: {source}; check the permissions of this user and the disk")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error(
@@ -85,7 +91,16 @@ pub enum OpenError {
 
 impl OpenError {
     pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
-        move |source| OpenError::Io { doing, path: path.to_owned(), source }
+        move |source| match is_lack_of_space(&source) {
+            true => OpenError::no_space(doing, path),
+            false => OpenError::Io { doing, path: path.to_owned(), source },
+        }
+    }
+
+    /// With the largest things in the data directory, from which the path is.
+    pub(super) fn no_space(doing: &'static str, path: &Path) -> OpenError {
+        let data_dir = path.ancestors().find(|dir| dir.join(FORMAT).exists()).or(path.parent()).unwrap_or(path);
+        OpenError::NoSpace { doing, path: path.to_owned(), usage: space::describe(data_dir) }
     }
 }
 
@@ -301,7 +316,7 @@ fn check_format(path: &Path) -> Result<Found, OpenError> {
 
 pub(super) fn lock(path: &Path) -> Result<Lock, OpenError> {
     let file = path.join(LOCK);
-    let mut lock = OpenOptions::new()
+    let lock = OpenOptions::new()
         .create(true)
         .truncate(false)
         .read(true)
@@ -323,8 +338,18 @@ pub(super) fn lock(path: &Path) -> Result<Lock, OpenError> {
             Err(TryLockError::Error(error)) => return Err(OpenError::io("lock", &file)(error)),
         }
     }
-    lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(OpenError::io("write", &file))?;
-    Ok(Lock(lock))
+    match write_holder(&lock) {
+        // It only says who holds the lock.
+        Err(error) if !is_lack_of_space(&error) => Err(OpenError::io("write", &file)(error)),
+        Ok(()) | Err(_) => Ok(Lock(lock)),
+    }
+}
+
+/// Written over the old number and cut afterwards, so that a full disk takes it.
+fn write_holder(lock: &File) -> io::Result<()> {
+    let holder = format!("{}\n", std::process::id());
+    lock.write_all_at(holder.as_bytes(), 0)?;
+    lock.set_len(holder.len() as u64)
 }
 
 /// The lock of a data directory.

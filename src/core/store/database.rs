@@ -17,6 +17,7 @@ use super::blobs::Blobs;
 use super::contained::panic_text;
 use super::contract::StoreError;
 use super::data_dir::OpenError;
+use super::space::{allocate, free_bytes, is_lack_of_space, tells_of_lack_of_space};
 use super::sync_dir::sync_dir;
 
 /// sled's default of 512 KiB would require a sync every few hundred keys. It must never change for an existing data
@@ -31,6 +32,14 @@ const STEP_BYTES: usize = SYNC_EVERY_BYTES / 2;
 const MAX_STEP_CHANGES: usize = 256;
 /// A change next to values of this size may write as much as a whole step.
 const LARGE_VALUE_BYTES: usize = STEP_BYTES / 32;
+/// Allocated beyond the end of the file before each step: a step writes less, into at most one new segment. A start, too,
+/// fills the rest of the last segment.
+const STEP_ROOM: u64 = SEGMENT_BYTES as u64;
+/// Allocated while the disk has room: what the database may grow by on a full disk.
+const HELD_ROOM: u64 = 3 * STEP_ROOM;
+/// A start writes a snapshot: a few bytes for each page, which are a kilobyte on average.
+const SNAPSHOT_MIN_BYTES: u64 = 8 * 1024 * 1024;
+const SNAPSHOT_PART: u64 = 32;
 /// We hold the data directory, so a lock that is still there belongs to a sled that is just releasing it.
 const LOCK_ATTEMPTS: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -47,9 +56,33 @@ pub struct Database {
     dir: PathBuf,
 }
 
+/// Why changes could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("no space is left on the disk")]
+    NoRoom,
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for ApplyError {
+    fn from(reason: String) -> ApplyError {
+        ApplyError::Failed(reason)
+    }
+}
+
+/// What opening the database in this directory may write besides its file.
+pub fn bytes_to_open(dir: &Path) -> u64 {
+    let length = dir.join("db").metadata().map_or(0, |found| found.len());
+    SNAPSHOT_MIN_BYTES + length / SNAPSHOT_PART
+}
+
 impl Database {
     pub fn open(dir: &Path, cache_bytes: u64) -> Result<Database, OpenError> {
-        let failed = |reason: String| OpenError::Database { path: dir.to_owned(), reason };
+        let failed = |reason: String| match tells_of_lack_of_space(&reason) {
+            true => OpenError::no_space("open the database in", dir),
+            false => OpenError::Database { path: dir.to_owned(), reason },
+        };
         if !dir.exists() {
             create(dir, cache_bytes).map_err(failed)?;
         }
@@ -76,7 +109,8 @@ impl Database {
     /// Writes the changes and then, once they are durable, the applied sequence `last`.
     ///
     /// One by one, since a sled batch would block readers; after a crash in between, the log is replayed.
-    pub fn apply<'a>(&self, changes: impl Iterator<Item = Change<'a>>, last: u64) -> Result<(), String> {
+    pub fn apply<'a>(&self, changes: impl Iterator<Item = Change<'a>>, last: u64) -> Result<(), ApplyError> {
+        self.make_room(STEP_ROOM)?;
         let mut pace = Pace { step: MAX_STEP_CHANGES, in_step: 0, unsynced: 0 };
         for Change { key, value } in changes {
             match value {
@@ -89,11 +123,30 @@ impl Database {
                 if pace.wants_sync(flushed) {
                     self.sync()?;
                 }
+                self.make_room(STEP_ROOM)?;
             }
         }
         self.sync()?;
         self.meta.insert(APPLIED, &last.to_be_bytes()).map_err(|error| error_text(&error))?;
-        self.sync()
+        Ok(self.sync()?)
+    }
+
+    /// Allocates what the database may grow by on a full disk.
+    pub fn hold_room(&self) -> io::Result<()> {
+        let end = self.file.metadata()?.len();
+        allocate(&self.file, end, HELD_ROOM).map(|_| ())
+    }
+
+    /// What the next step writes must find its blocks: sled cannot go on after a failed write.
+    fn make_room(&self, bytes: u64) -> Result<(), ApplyError> {
+        let end = self.file.metadata().map_err(|error| error.to_string())?.len();
+        let has_room = match allocate(&self.file, end, bytes) {
+            Ok(true) => true,
+            Ok(false) => free_bytes(&self.dir).map_err(|error| error.to_string())? >= 2 * bytes,
+            Err(error) if is_lack_of_space(&error) => false,
+            Err(error) => return Err(ApplyError::Failed(error.to_string())),
+        };
+        if has_room { Ok(()) } else { Err(ApplyError::NoRoom) }
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {

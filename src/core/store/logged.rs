@@ -1,10 +1,12 @@
 //! The real store: connects the redo log, the overlay and the database, and owns their threads.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -13,7 +15,7 @@ use super::batch::{Batch, BatchRef, Pair, Sequence};
 use super::contained::contained;
 use super::contract::{Store, StoreError};
 use super::data_dir::{DataDir, OpenError, create_for_owner};
-use super::database::Database;
+use super::database::{self, ApplyError, Database};
 use super::journal::{Appended, Journals};
 use super::log::committer::{Committer, Current};
 use super::log::direct;
@@ -24,10 +26,15 @@ use super::log::recovery::{self, Fault, OnDamage, Recovered};
 use super::log::segments::{MIN_SEGMENT_BYTES, Segments};
 use super::log::{Fatal, exit_on_fatal};
 use super::overlay::{Generation, Overlay};
+use super::space::{HeldFile, free_bytes};
 use super::sync_dir::sync_dir;
 
 /// A scan that has found the database changed this often holds the applier back while it reads.
 const OPTIMISTIC_SCANS: usize = 2;
+/// How often the applier looks for space on a full disk.
+const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_secs(1);
+/// Blocks for what the database writes when it opens. In the directory of the log.
+const HELD_FOR_START: &str = "start.reserve";
 
 #[derive(Clone)]
 pub struct Options {
@@ -37,6 +44,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Writes are refused when the disk has less than this free, so that batches handed in before always fit.
     pub min_free_bytes: u64,
+    /// Until [`LoggedStore::started`] everything may use the reserve of a full disk, as what a start writes.
+    pub starting: bool,
     /// Start although the log is damaged, and move the damaged and all later records aside.
     pub discard_damaged_log: bool,
     /// How much of the log is kept for a copy that is being made: the log of half a minute of the heaviest load, or of a day of
@@ -53,6 +62,7 @@ impl Default for Options {
             segment_bytes: 32 * 1024 * 1024,
             cache_bytes: 64 * 1024 * 1024,
             min_free_bytes: 128 * 1024 * 1024,
+            starting: false,
             discard_damaged_log: false,
             pinned_log_bytes: 2 * 1024 * 1024 * 1024,
             appended: None,
@@ -69,6 +79,7 @@ pub struct LoggedStore {
     applied: Arc<AtomicU64>,
     threads: Mutex<Option<Threads>>,
     database: Arc<Database>,
+    starting: AtomicBool,
     /// Last, so that it is dropped last.
     _dir: DataDir,
 }
@@ -84,7 +95,18 @@ impl LoggedStore {
         let dir = DataDir::open(data_dir)?;
         let log = dir.log();
         create_for_owner(&log).map_err(OpenError::io("create", &log))?;
+        let held_for_start = HeldFile::new(log.join(HELD_FOR_START));
+        let gave_up = make_room_to_open(&dir, &held_for_start).map_err(OpenError::io("free the reserve in", &log))?;
         let database = Arc::new(Database::open(&dir.database(), options.cache_bytes)?);
+        let (held_by, held_in) = (database.clone(), dir.database());
+        let hold = move || {
+            held_for_start.hold(database::bytes_to_open(&held_in))?;
+            held_by.hold_room()
+        };
+        if gave_up {
+            // Before somebody else takes the blocks. What fails here is tried again all the time.
+            let _ = hold();
+        }
         let applied = database.applied()?;
         // A server killed between a rename and its sync leaves names in the page cache alone.
         for named_in in [dir.path(), &log] {
@@ -103,6 +125,9 @@ impl LoggedStore {
         let segments =
             Segments::new(&log, options.segment_bytes, options.min_free_bytes, recovered.segments.clone(), pins);
         let segments = Arc::new(segments.map_err(OpenError::io("clean up", &log))?);
+        if gave_up {
+            segments.lacks_reserve();
+        }
         let current = current_segment(&segments, &recovered)?;
         let queue = Arc::new(Queue::starting_after(last));
         let (sender, durable) = watch::channel(Sequence(last));
@@ -129,7 +154,7 @@ impl LoggedStore {
         let preparing = segments.clone();
         let threads = Threads {
             committer: spawn("log-committer", &log, &options.fatal, move || committer.run())?,
-            preparer: spawn("log-preparer", &log, &options.fatal, move || preparing.prepare())?,
+            preparer: spawn("log-preparer", &log, &options.fatal, move || preparing.prepare(hold))?,
             applier: spawn("log-applier", &log, &options.fatal, move || applier.run())?,
         };
         Ok(LoggedStore {
@@ -140,8 +165,20 @@ impl LoggedStore {
             applied,
             threads: Mutex::new(Some(threads)),
             database,
+            starting: AtomicBool::new(options.starting),
             _dir: dir,
         })
+    }
+
+    /// The start is over: on a full disk, only ends and deletions may use the reserve from now on.
+    pub fn started(&self) {
+        self.starting.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the reserve of a full disk takes this batch.
+    fn reserve_takes(&self, batch: &Batch) -> bool {
+        let may = self.starting.load(Ordering::Relaxed) || batch.may_use_reserve();
+        may && self.segments.takes_ends() && !self.overlay.is_full_of_ends()
     }
 
     /// Takes no more batches, and returns when all that were handed in are durable and in the database. Reads still work.
@@ -188,7 +225,9 @@ impl Drop for LoggedStore {
 
 impl Store for LoggedStore {
     fn commit(&self, batch: Batch) -> Result<Sequence, StoreError> {
-        if let Some(refusal) = self.refusing_writes() {
+        if let Some(refusal) = self.refusing_writes()
+            && !self.reserve_takes(&batch)
+        {
             return Err(refusal);
         }
         self.queue.push(batch)
@@ -233,6 +272,22 @@ impl Store for LoggedStore {
         let full = self.segments.refusing();
         full.or_else(|| self.overlay.is_full().then_some(StoreError::Overloaded))
     }
+}
+
+/// The database writes when it opens. On a full disk that comes from what is held for it, and if somebody else has taken that,
+/// from the reserve of the log. Returns whether anything was given up.
+fn make_room_to_open(dir: &DataDir, held: &HeldFile) -> io::Result<bool> {
+    let needed = database::bytes_to_open(&dir.database());
+    let is_short = || Ok::<_, io::Error>(free_bytes(dir.path())? < needed);
+    if !is_short()? {
+        return Ok(false);
+    }
+    Segments::remove_spare(&dir.log())?;
+    held.give_up()?;
+    if is_short()? {
+        Segments::remove_one_held(&dir.log())?;
+    }
+    Ok(true)
 }
 
 /// Folds the batches of the log that the database lacks into the overlay.
@@ -314,17 +369,25 @@ struct Applier {
 impl Applier {
     fn run(self) {
         while let Some(generation) = self.overlay.next_generation() {
-            if let Err(reason) = self.checkpoint(generation) {
-                self.queue.abandon();
-                return (self.fatal)(&format!(
-                    "writing the database failed: {reason}; nothing acknowledged is lost: free space or check the \
-                     disk, then start the server again"
-                ));
+            loop {
+                match self.checkpoint(&generation) {
+                    Ok(()) => break,
+                    // The log has it all. If the store closes meanwhile, the next start replays it.
+                    Err(ApplyError::NoRoom) if self.overlay.pause(LOOK_FOR_ROOM_EVERY) => {}
+                    Err(ApplyError::NoRoom) => return,
+                    Err(ApplyError::Failed(reason)) => {
+                        self.queue.abandon();
+                        return (self.fatal)(&format!(
+                            "writing the database failed: {reason}; nothing acknowledged is lost: free space or check \
+                             the disk, then start the server again"
+                        ));
+                    }
+                }
             }
         }
     }
 
-    fn checkpoint(&self, generation: Generation) -> Result<(), String> {
+    fn checkpoint(&self, generation: &Generation) -> Result<(), ApplyError> {
         let last = generation.last;
         self.database.apply(generation.changes.iter(), last)?;
         self.overlay.applied(generation);

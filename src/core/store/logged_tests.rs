@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::conformance::{self, Harness, commit_durably, put, wait_for};
 use super::log::format::PAGE;
 use super::log::segments::MIN_SEGMENT_BYTES;
-use super::{LoggedStore, OpenError, Options, Sequence, Store, StoreError, end_of_prefix};
+use super::{Batch, LoggedStore, OpenError, Options, Sequence, Store, StoreError, end_of_prefix};
 
 fn options() -> Options {
     let fatal = Arc::new(|sentence: &str| panic!("{sentence}"));
@@ -228,6 +228,27 @@ fn a_disk_below_its_reserve_refuses_writes() {
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
     assert!(store.refusing_writes().is_some());
     assert_eq!(store.handed_in(), Sequence(0));
+}
+
+#[test]
+fn a_full_disk_takes_ends_and_deletions_and_what_a_start_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = |starting| Options { min_free_bytes: u64::MAX, starting, ..options() };
+    let store = LoggedStore::open(dir.path(), full(true)).unwrap();
+    while !store.segments.takes_ends() {
+        std::thread::yield_now();
+    }
+    commit_durably(&store, put("a", "1"));
+    store.started();
+    assert!(matches!(store.commit(put("a", "2")), Err(StoreError::Full { .. })));
+    let mut end = put("b", "1");
+    end.mark_as_end();
+    commit_durably(&store, end);
+    let mut deletion = Batch::default();
+    deletion.delete("a");
+    commit_durably(&store, deletion);
+    assert_eq!((store.get(b"a").unwrap(), store.get(b"b").unwrap()), (None, Some(b"1".to_vec())));
+    assert!(matches!(store.commit(Batch::default()), Err(StoreError::Full { .. })));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The store knows keys and bytes, and nothing of locks. From the bottom up: `batch` and `contract` (the types and the trait),
 //! `record` (versions of records), `journal` (append-only lists), `layer`, `overlay` and `log` (the redo log, which makes a group of
-//! batches durable with one `fdatasync`), `data_dir` and `database` (sled), `engine` (a database of several machines), and the
+//! batches durable with one `fdatasync`), `space` (of the disk), `data_dir` and `database` (sled), `engine` (a database of several machines), and the
 //! stores: [`LoggedStore`] has a data directory, [`EngineStore`] a shard of an engine, [`MemoryStore`] keeps the same contract
 //! without either and can be told to fail. All pass `conformance`. On top, `copying` reads a whole store while it is written,
 //! `restored` makes one of such a copy, in the directory of `new_dir`; `snapshot` is a shard at one moment, for readers.
@@ -29,6 +29,7 @@ mod published;
 pub mod record;
 mod restored;
 mod snapshot;
+pub mod space;
 mod sync_dir;
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use super::layer::Layer;
 
 /// Above this size new batches are refused, until the database has caught up.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// On a full disk the database catches up only when there is space; ends are taken up to this size.
+const MAX_BYTES_OF_ENDS: usize = 2 * MAX_BYTES;
 /// A dirty layer of this size is applied at once.
 const BIG_BYTES: usize = 8 * 1024 * 1024;
 /// A smaller one waits this long, so that a key that changes a thousand times is written once. A start replays as much.
@@ -71,6 +73,19 @@ impl Overlay {
 
     pub fn is_full(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > MAX_BYTES
+    }
+
+    /// Whether also ends are refused.
+    pub fn is_full_of_ends(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > MAX_BYTES_OF_ENDS
+    }
+
+    /// Before the applier tries a generation again. Returns whether it should: not once the overlay is closed.
+    pub fn pause(&self, length: Duration) -> bool {
+        let until = Instant::now() + length;
+        let mut wake_up = self.wake_up.lock();
+        while !wake_up.closed && !self.work.wait_until(&mut wake_up, until).timed_out() {}
+        !wake_up.closed
     }
 
     /// Adds durable batches, in order, the last with the sequence `last`.
@@ -157,7 +172,7 @@ impl Overlay {
     }
 
     /// The database has the whole generation: reads find it there.
-    pub fn applied(&self, generation: Generation) {
+    pub fn applied(&self, generation: &Generation) {
         self.layers.write().applying = Arc::default();
         let bytes = generation.changes.bytes();
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -267,7 +282,7 @@ mod tests {
         let merged = overlay.slice(b"", b"z", 10).over(database.into_iter(), 10).unwrap();
         let keys: Vec<_> = merged.iter().map(|(key, value)| (key[0], value[0])).collect();
         assert_eq!(keys, [(b'0', b'0'), (b'a', b'1'), (b'c', b'1'), (b'd', b'2'), (b'e', b'0')]);
-        overlay.applied(generation);
+        overlay.applied(&generation);
         assert_eq!(overlay.get(b"a"), None);
         assert_eq!(overlay.get(b"d"), Some(Some(b"2".to_vec())));
     }
@@ -293,7 +308,7 @@ mod tests {
         overlay.fold(2, [batch(&[("a", Some("22"))]).as_ref()].into_iter());
         overlay.close();
         let generation = overlay.next_generation().unwrap();
-        overlay.applied(generation);
+        overlay.applied(&generation);
         assert_eq!(overlay.bytes.load(Ordering::Relaxed), 0);
         assert!(overlay.next_generation().is_none());
     }

@@ -19,6 +19,7 @@ use crate::config::Settings;
 use crate::http::{self, OPERATOR_SOCKET, OperatorSocket, Realm, Served};
 use crate::logs::{self, Logs};
 use crate::steady_clock::SteadyClock;
+use crate::store::{LoggedStore, Store, space};
 use crate::{secrets, telemetry};
 
 /// The number of the one realm.
@@ -40,6 +41,7 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     let hangups = Hangups::new()?;
     let metrics = telemetry::metrics();
     let store = Arc::new(open_store(settings, start.discard_damaged_log)?);
+    warn_if_full(settings, &store);
     if start.forget_master_key {
         secrets::forget_sealed(&*store, &settings.data_dir, settings.master_key.as_ref()).await?;
     }
@@ -67,6 +69,7 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
         tickets: TicketLane::ONLY,
     };
     let OpenedRealm { realm, first_admin } = opening::open_realm(settings, realm_store, &node, &steps).await?;
+    store.started();
     let reloading = Reloading::new(hangups, load, settings);
     let mut live = LiveRealm::begin(realm, settings, &Archive::default(), reloading.declarations());
     let realm = live.realm.clone();
@@ -105,6 +108,17 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Says what to remove: an operator who starts it now probably looks for that.
+fn warn_if_full(settings: &Settings, store: &LoggedStore) {
+    if store.refusing_writes().is_some() {
+        let usage = space::describe(&settings.data_dir);
+        tracing::warn!(
+            usage,
+            "the disk of the data directory is full; reads, releases and removals work: free some space there"
+        );
+    }
 }
 
 /// Without it the server works; only commands of the operator cannot ask it. Steps that could read its key must not find it.

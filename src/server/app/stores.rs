@@ -12,6 +12,7 @@ pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<Logg
         segment_bytes: usize::try_from(settings.storage.log_segment_bytes).unwrap_or(usize::MAX),
         cache_bytes: settings.storage.cache_bytes,
         min_free_bytes: settings.storage.min_free_bytes,
+        starting: true,
         discard_damaged_log,
         appended: Some(event_counter()),
         ..store::Options::default()

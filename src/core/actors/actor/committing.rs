@@ -46,7 +46,13 @@ impl EnvironmentActor {
         let mut outcome = Outcome::default();
         let Transition { next, reply } = domain::decide(&loaded.environment, command, now, &mut context, &mut outcome)?;
 
-        match self.hand_in(&next, &outcome, by, now, |batch| record(&reply, batch, now.at)) {
+        let record = |batch: &mut Batch| {
+            if C::ENDS {
+                batch.mark_as_end();
+            }
+            record(&reply, batch, now.at);
+        };
+        match self.hand_in(&next, &outcome, by, now, record) {
             Ok(committed) => {
                 let settlement = self.accept(next, &mut outcome, committed, now);
                 Ok(Executed { reply, settlement })

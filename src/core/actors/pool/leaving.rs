@@ -173,6 +173,7 @@ impl PipelinePool {
             return Ok(services.store().handed_in());
         }
         let mut batch = Batch::default();
+        batch.mark_as_end();
         batch.delete(keys::outsider(&self.pipeline, ticket));
         if let (Some(event), Some(ended)) = (event, &session.ended) {
             record_events(&mut batch, &self.pipeline, None, &[event], by, ended.at);

@@ -58,6 +58,7 @@ impl Default for Metrics {
 impl Committer {
     pub fn run(mut self) {
         let mut pages = Aligned::default();
+        self.segments.note_left(self.current.left());
         while let Some(group) = self.queue.take() {
             let count = group.len() as u64;
             match self.write(&group, &mut pages) {
@@ -100,7 +101,14 @@ impl Committer {
         self.current.file.sync_data()?;
         self.metrics.sync_seconds.record(begun.elapsed().as_secs_f64());
         self.current.offset += pages.len();
+        self.segments.note_left(self.current.left());
         Ok(Written::Durable { bytes: pages.len() })
+    }
+}
+
+impl Current {
+    fn left(&self) -> usize {
+        self.room.saturating_sub(self.offset)
     }
 }
 

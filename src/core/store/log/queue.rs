@@ -10,7 +10,7 @@ use crate::store::batch::{Batch, BatchRef, Place, Sequence};
 use crate::store::contract::StoreError;
 
 /// About a tenth of a second of a slow disk; beyond it, callers are refused.
-const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
+pub const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 /// One group collects while another is written; more buffers would never be used.
 const KEPT_BUFFERS: usize = 2;
 

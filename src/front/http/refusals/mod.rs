@@ -74,8 +74,9 @@ impl From<StoreError> for Problem {
         match error {
             StoreError::Overloaded => Problem::overloaded("too many writes are waiting for the disk"),
             StoreError::Full { .. } | StoreError::EngineFull => {
-                let detail = "the server's disk is full: nothing was changed; reads still work, and writes will once an \
-                              operator has freed space";
+                let detail = "the server's disk is full: nothing was changed; reads, releases, cancellations and removals \
+                              still work; an operator must free space on the disk of the data directory, and then \
+                              everything goes on by itself";
                 Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
             }
             StoreError::Closed | StoreError::Deposed => {
