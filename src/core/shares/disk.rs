@@ -24,8 +24,6 @@ const BYTES_PER_SECOND: u64 = 4 * 1024 * MIB;
 /// A directory is measured again after this long, and after this many times the time that measuring it took.
 const MEASURED_EVERY: Duration = Duration::from_millis(500);
 const MEASURED_PART: u32 = 10;
-/// Who has written less fills no disk.
-const ENDED_FROM: u64 = MIB;
 /// How long a writer that was ended has to be gone before the next is ended, too.
 const GONE_WITHIN: Duration = Duration::from_secs(3);
 
@@ -100,11 +98,14 @@ impl Disk {
         disk
     }
 
+    /// Whether writers are ended and none may begin, for all organizations.
+    pub fn is_low(&self) -> bool {
+        self.inner.limits.min_free_bytes.is_some_and(|min_free| self.inner.free() < min_free)
+    }
+
     /// Why nothing may begin to write for the organization, as the end of a sentence.
     pub fn refusal(&self, organization: &Identifier) -> Option<String> {
-        if let Some(min_free) = self.inner.limits.min_free_bytes
-            && self.inner.free() < min_free
-        {
+        if let Some(min_free) = self.inner.limits.min_free_bytes.filter(|_| self.is_low()) {
             return Some(format!("the server's disk has less than {} MiB free (runner.min_free_mb)", min_free / MIB));
         }
         let most = self.inner.limits.organization_bytes?;
@@ -275,7 +276,8 @@ impl State {
         if writers.iter().any(|writer| is_going(writer)) {
             return;
         }
-        writers.retain(|writer| writer.ended.is_none() && writer.used >= ENDED_FROM);
+        // Also one that seems to use nothing: what it has deleted and still writes to is not found.
+        writers.retain(|writer| writer.ended.is_none());
         if let Some(largest) = writers.into_iter().max_by_key(|writer| writer.used) {
             largest.end(reason, now);
         }
@@ -380,9 +382,7 @@ mod tests {
         assert_eq!(ended(&state), [2, 3]);
         state.writers.retain(|_, writer| writer.ended.is_none());
         state.end_largest(|_| true, "reason", now);
-        state.writers.retain(|_, writer| writer.ended.is_none());
-        state.end_largest(|_| true, "reason", now);
-        assert_eq!((ended(&state), state.writers.len()), (vec![], 1), "the smallest has filled nothing");
+        assert_eq!(ended(&state), [1], "the one before it is gone");
     }
 
     #[test]

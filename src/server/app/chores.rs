@@ -48,6 +48,7 @@ const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
 const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while logs take too much space: each looks up the deployment of every log.
 const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
+const FULL_DISK_NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The process and its realms, as their chores see them.
 pub struct House {
@@ -299,6 +300,7 @@ async fn sweep_files(house: House) {
         tokio::select! {
             _ = every.tick() => {}
             () = house.node.logs.too_full() => {}
+            () = house.disk_is_full() => {}
         }
         let sweeping = house.clone();
         let failed = match tokio::task::spawn_blocking(move || sweeping.sweep_files()).await {
@@ -313,6 +315,14 @@ async fn sweep_files(house: House) {
 }
 
 impl House {
+    /// Then working directories that are no longer needed are not left until the next ordinary sweep.
+    async fn disk_is_full(&self) {
+        let refuses = || (self.realms)().iter().any(|realm| realm.store.refusing_writes().is_some());
+        while !refuses() && !self.node.disk.is_low() {
+            tokio::time::sleep(FULL_DISK_NOTICED_WITHIN).await;
+        }
+    }
+
     fn sweep_files(&self) -> Result<(), StoreError> {
         let realms = (self.realms)();
         let mut organizations = self.organizations.clone();

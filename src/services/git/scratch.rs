@@ -55,10 +55,6 @@ impl Scratch {
         Ok(Self { dir, has_tree })
     }
 
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     pub fn paths(&self) -> RepositoryPaths {
         let dir = self.dir.clone();
         if self.has_tree {
