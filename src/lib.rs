@@ -9,7 +9,8 @@
 //! 2. A fencing token that repeats or falls, through restarts: the same, and
 //!    `tests/faults/durability.rs::nothing_acknowledged_is_lost_when_the_server_is_killed_again_and_again`.
 //!    After a restore: `tests/faults/backup/fencing.rs`.
-//! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`. On an engine that several machines
+//! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`; on a full disk:
+//!    `tests/faults/durability/full_disk.rs`. On an engine that several machines
 //!    share: `store::engine_store::tests::in_memory::no_crash_and_no_lost_answer_loses_or_reorders_a_batch`,
 //!    `store::engine_store::tests::on_etcd`, and with whole nodes that are killed, frozen and cut off
 //!    `tests/faults/cluster.rs`. Moved into a cluster and out of it: `moving::tests::wherever_an_import_is_killed_the_cluster_is_not_whole_and_the_next_one_makes_it_so`,
