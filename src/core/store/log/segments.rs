@@ -386,7 +386,8 @@ impl Segments {
         Ok(path)
     }
 
-    /// The reserve of an earlier run; what has another size is made again.
+    /// The reserve of an earlier run. What is too small is made again; a larger one serves as well, and is kept when a command
+    /// with smaller segments opens the directory in between.
     fn find_held(&self) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
@@ -395,7 +396,7 @@ impl Segments {
             }
             let path = entry.path();
             let mut spare = self.spare.lock();
-            if entry.metadata()?.len() != self.segment_bytes as u64 || spare.held.len() >= self.held_wanted() {
+            if entry.metadata()?.len() < self.segment_bytes as u64 || spare.held.len() >= self.held_wanted() {
                 std::fs::remove_file(path)?;
                 continue;
             }
