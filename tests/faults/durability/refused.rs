@@ -18,7 +18,7 @@ const LINES_PER_SECOND_MAX: u128 = 10;
 
 #[tokio::test]
 async fn a_full_disk_with_leases_running_out_keeps_no_processor_and_no_log_busy() {
-    let Some(disk) = SmallDisk::mount(48) else { return };
+    let Some(disk) = SmallDisk::mount(128) else { return };
     let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 8\n";
     let mut server = Setup::default().settings(settings).start_at(disk.home());
     let admin = server.admin();
