@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn somebody_without_a_role_or_a_name_is_refused() {
-        let mapped = provider(&[("dev", Role::Developer)], None);
+        let mapped = provider(&[("dev", Role::Developer), ("ops", Role::Maintainer)], None);
         let ana =
             signed_in(&mapped, json!({ "groups": ["dev"], "preferred_username": "ana", "email": "a@acme.example" }));
         let expected = SignedIn {
@@ -152,6 +152,8 @@ mod tests {
             email: Some("a@acme.example".to_owned()),
             email_verified: false,
             role: Role::Developer,
+            role_max: Role::Maintainer,
+            issuer: mapped.issuer.clone(),
         };
         assert_eq!(ana, Ok(expected));
         let without = signed_in(&mapped, json!({ "preferred_username": "ana", "groups": ["other"] }));
