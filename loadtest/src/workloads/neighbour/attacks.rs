@@ -24,6 +24,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LOWEST_PRIORITY: i32 = 19;
 /// A stream or a log that is followed is left after this long, and taken again.
 const HELD: Duration = Duration::from_secs(5);
+/// Environments for each connection: enough that each has expired by the time it is claimed again.
+const LEASES: u32 = 64;
 const UNDER_WAY_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -45,10 +47,20 @@ pub enum Attack {
     Syncs,
     /// Receivers of webhooks that never answer.
     Webhooks,
+    /// Steps that write until something stops them.
+    Disk,
+    /// Locks that expire a second after they were claimed.
+    Leases,
+    /// Analyses of a failure in a small repository with ten million large files.
+    Bombs,
+    /// API tokens.
+    Tokens,
+    /// Queued sessions for one environment.
+    Queues,
 }
 
 impl Attack {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 13] = [
         Self::Keys,
         Self::Lists,
         Self::Waits,
@@ -57,6 +69,11 @@ impl Attack {
         Self::Deployments,
         Self::Syncs,
         Self::Webhooks,
+        Self::Disk,
+        Self::Leases,
+        Self::Bombs,
+        Self::Tokens,
+        Self::Queues,
     ];
 
     fn name(self) -> &'static str {
@@ -69,6 +86,11 @@ impl Attack {
             Self::Deployments => "deployments",
             Self::Syncs => "registries in git",
             Self::Webhooks => "webhook tests",
+            Self::Disk => "steps that fill the disk",
+            Self::Leases => "leases of a second",
+            Self::Bombs => "analyses of a git bomb",
+            Self::Tokens => "tokens",
+            Self::Queues => "queued sessions",
         }
     }
 }
@@ -202,12 +224,12 @@ impl Attacker {
             }
             Attack::Streams => self.hold_over_and_over(&tenant.request("GET", "/events/stream", "", "")).await,
             Attack::Followers => {
-                let deployment = self.deploy(&mut connection, &format!("logs-{number}"), 0).await?;
+                let deployment = self.deploy(&mut connection, "loud", &format!("logs-{number}"), 0).await?;
                 let follow = format!("/deployments/{deployment}/logs?follow=true");
                 self.hold_over_and_over(&tenant.request("GET", &follow, "", "")).await;
             }
             Attack::Deployments => loop {
-                self.deploy(&mut connection, &format!("loud-{number}"), 5).await?;
+                self.deploy(&mut connection, "loud", &format!("loud-{number}"), 5).await?;
                 tokio::time::sleep(PAUSE).await;
             },
             Attack::Syncs => {
@@ -221,6 +243,36 @@ impl Attacker {
                 let webhook = tenant.make(&mut connection, "/webhooks", &body, "webhookId").await?;
                 let test = tenant.request("POST", &format!("/webhooks/{webhook}/test"), "", "{}");
                 self.over_and_over(&mut connection, test).await;
+            }
+            Attack::Disk => loop {
+                self.deploy(&mut connection, "filling", &format!("filling-{number}"), 5).await?;
+                tokio::time::sleep(PAUSE).await;
+            },
+            Attack::Leases => {
+                let mut claims = Vec::new();
+                for lease in 0..LEASES {
+                    let environment =
+                        self.environment(&mut connection, "crowd", &format!("lease-{number}-{lease}")).await?;
+                    claims.push(tenant.request("POST", &format!("{environment}/sessions"), "", r#"{"ttlSeconds":1}"#));
+                }
+                for claim in claims.iter().cycle() {
+                    self.again(&mut connection, claim.clone()).await;
+                }
+            }
+            Attack::Bombs => {
+                let deployment = self.deploy(&mut connection, "bomb", &format!("bomb-{number}"), 5).await?;
+                let analyse = tenant.request("POST", &format!("/deployments/{deployment}/analyses"), "", "{}");
+                self.over_and_over(&mut connection, analyse).await;
+            }
+            Attack::Tokens => {
+                self.over_and_over(&mut connection, tenant.request("POST", "/tokens", "", r#"{"name":"one more"}"#))
+                    .await;
+            }
+            Attack::Queues => {
+                let environment = self.environment(&mut connection, "crowd", "queues").await?;
+                self.claim(&mut connection, &environment).await?;
+                let queue = tenant.request("POST", &format!("{environment}/sessions"), "", r#"{"queue":true}"#);
+                self.over_and_over(&mut connection, queue).await;
             }
         }
         Ok(())
@@ -236,8 +288,14 @@ impl Attacker {
         self.tenant.make(connection, &format!("{environment}/force-claim"), "{}", "sessionId").await
     }
 
-    async fn deploy(&self, connection: &mut Connection, name: &str, wait_seconds: u32) -> Result<String, Fault> {
-        let environment = self.environment(connection, "loud", name).await?;
+    async fn deploy(
+        &self,
+        connection: &mut Connection,
+        pipeline: &str,
+        name: &str,
+        wait_seconds: u32,
+    ) -> Result<String, Fault> {
+        let environment = self.environment(connection, pipeline, name).await?;
         let session = self.claim(connection, &environment).await?;
         let path = format!("{environment}/sessions/{session}/deploy");
         let body = format!(r#"{{"commitId":"c0ffee1","waitSeconds":{wait_seconds}}}"#);

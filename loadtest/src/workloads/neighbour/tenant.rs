@@ -1,7 +1,8 @@
 //! Owns the neighbour: a second organization on the server under test, with a token of its own admin.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use memchr::memmem;
@@ -13,7 +14,8 @@ use crate::wire::answer::made_id;
 use crate::wire::connection::Connection;
 
 const NAME: &str = "neighbour";
-/// A stage that prints 4 MB, and one environment for each that is to deploy it.
+/// `loud` prints 4 MB, `filling` writes to the disk without end, and `bomb` fails in a way that a change of a file in its repository
+/// could fix.
 const ORGANIZATION: &str = r#"
 organization = { id = "neighbour" }
 members = [{ name = "nell", role = "admin" }]
@@ -24,6 +26,30 @@ id = "loud"
 [[pipelines.stages]]
 name = "shout"
 steps = [{ run = ["sh", "-c", "head -c 3000000 /dev/zero | base64"] }]
+[[pipelines]]
+id = "filling"
+[[pipelines.stages]]
+name = "fill"
+steps = [{ run = ["dd", "if=/dev/zero", "of=big", "bs=1M"] }]
+[[pipelines]]
+id = "bomb"
+repository = { provider = "git", url = "file://{home}/bomb.git", default_branch = "main" }
+[[pipelines.stages]]
+name = "fail"
+steps = [{ run = ["sh", "-c", "echo 'ERROR: Could not find a version that satisfies the requirement requests==99.0 (from versions: 2.31.0, 2.32.0)'; echo 'ERROR: No matching distribution found for requests==99.0'; exit 1"] }]
+"#;
+/// Trees of trees, and at the end 9 MiB of zeros: a few objects for ten million files.
+const BOMB: &str = r#"
+set -e
+git init -q --bare bomb.git
+cd bomb.git
+entry="100644 blob $(head -c 9437184 /dev/zero | git hash-object -w --stdin)"
+for level in 1 2 3 4 5 6 7; do
+    tree=$(for name in 0 1 2 3 4 5 6 7 8 9; do printf '%s\t%s\n' "$entry" $name; done | git mktree)
+    entry="040000 tree $tree"
+done
+commit=$(git -c user.name=nell -c user.email=nell@localhost commit-tree -m bomb "$tree")
+git update-ref refs/heads/main "$commit"
 "#;
 const RESTS_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -41,8 +67,10 @@ impl Tenant {
     /// organization's admin: so the neighbour is the first until it has a token of its own.
     pub async fn move_in(test: &mut LoadTest) -> Result<Self, Fault> {
         let home = test.server.home().ok_or(ProcessError::NotOurs)?;
+        make_bomb(home)?;
         let (neighbour, sample) = (home.join("neighbour.toml"), home.join("acme.toml"));
-        for (path, text) in [(&neighbour, ORGANIZATION), (&sample, SAMPLE)] {
+        let organization = ORGANIZATION.replace("{home}", &home.display().to_string());
+        for (path, text) in [(&neighbour, organization.as_str()), (&sample, SAMPLE)] {
             std::fs::write(path, text).map_err(ProcessError::Home)?;
         }
         let first = Token::random();
@@ -131,6 +159,15 @@ impl Tenant {
         format!("{method} /api/v1/organizations/{NAME}{path} HTTP/1.1\r\n{headers}{extra}{content}\r\n{body}")
             .into_bytes()
     }
+}
+
+fn make_bomb(home: &Path) -> Result<(), Fault> {
+    let made = Command::new("sh").args(["-c", BOMB]).current_dir(home).output();
+    let made = made.map_err(|error| Fault::Neighbour(format!("cannot run sh: {error}")))?;
+    if made.status.success() {
+        return Ok(());
+    }
+    Err(Fault::Neighbour(format!("cannot make its repository: {}", String::from_utf8_lossy(&made.stderr).trim())))
 }
 
 async fn restart(test: &mut LoadTest, organizations: [&PathBuf; 2], token: Token) -> Result<(), Fault> {
