@@ -58,7 +58,9 @@ async fn the_board_is_live_and_leaves_the_terminal_as_it_was() {
     let before = terminal.modes();
     let mut board = terminal.run(&user, &["watch"]);
     terminal.until("q quit");
-    assert!(terminal.seen.starts_with("\u{1b}[?1049h"), "{:?}", terminal.seen);
+    // On a busy machine, the client says before what it waits for, and takes that back.
+    let (notice, _) = terminal.seen.split_once("\u{1b}[?1049h").expect("an alternate screen");
+    assert!(notice.is_empty() || notice.ends_with("\r\u{1b}[K"), "{:?}", terminal.seen);
     assert!(terminal.seen.contains("3 environments, 3 free, 0 waiting"), "{:?}", terminal.seen);
     assert!(!terminal.modes().intersects(LocalModes::ICANON | LocalModes::ECHO));
     admin.claim("review-3", json!({ "context": "PR 412" })).await.created();
