@@ -11,7 +11,6 @@ mod starting;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -22,13 +21,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::support::authority::{Authority, Issued};
+use crate::support::waiting::until;
 use crate::support::wire::Wire;
 use crate::support::{Client, Server, Setup, http_builder};
 
 /// What every server here has beside TLS.
 const SMALL: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n";
-/// Only there so that a change that never comes fails the test instead of hanging it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder with a certificate and its key, and the authority that signed it.
 struct Site {
@@ -140,14 +138,6 @@ async fn metric(client: &Client, series: &str) -> u64 {
     let metrics = client.send(client.request(reqwest::Method::GET, "/metrics")).await.ok().text;
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map_or(0, |value| value.parse::<f64>().unwrap() as u64)
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds().await {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
-        tokio::task::yield_now().await;
-    }
 }
 
 /// Whether a program is installed; says what is skipped if it is not.

@@ -12,6 +12,7 @@ use crate::site::Site;
 use crate::support::namespace::{
     METADATA, Namespace, OWN, OpenPort, PRIVATE, PUBLIC, UNROUTABLE, answer_names, closed_port,
 };
+use crate::support::waiting::Bounded;
 use crate::support::{Setup, refusal};
 
 /// What the server connects for.
@@ -262,8 +263,8 @@ async fn programs_of_steps_have_no_network_where_the_operator_says_so() {
 /// Whether this machine cannot do it; says so.
 fn refusal_is_given(setup: &Setup) -> bool {
     let home = tempfile::tempdir().unwrap();
-    let given = setup.command(home.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    let mut server = given.unwrap();
+    let mut command = setup.command(home.path());
+    let mut server = Bounded::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()));
     let mut said = String::new();
     let mut lines = BufReader::new(server.stderr.take().unwrap());
     while lines.read_line(&mut said).unwrap() > 0 && !said.contains("steps are") && !said.contains("runner.network") {}

@@ -13,6 +13,7 @@ use std::process::{Command, Output, Stdio};
 use futures_util::StreamExt;
 use reqwest::Method;
 
+use crate::support::waiting::wait_until;
 use crate::support::{Server, Setup, lockkeeper};
 
 const SETTINGS: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[git]\nallow_file_urls = true\n";
@@ -76,9 +77,7 @@ fn with_large_log() -> Server {
     std::fs::write(&log, "swept").unwrap();
     server.start_again();
     // The next sweep is minutes away.
-    while log.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("the log is swept", || !log.exists());
     std::fs::write(&log, vec![b'x'; 64 << 20]).unwrap();
     server
 }

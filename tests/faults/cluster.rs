@@ -14,6 +14,7 @@ mod steps;
 
 use std::time::Duration;
 
+use crate::support::waiting::{until, until_found};
 use crate::support::{ADMIN_TOKEN, Server, Setup, at, refusal};
 use nodes::Nodes;
 use reqwest::Method;
@@ -90,15 +91,12 @@ async fn a_lock_whose_client_has_gone_when_it_comes_through_another_node_is_take
     // While the other node stands still, the lock comes to it, and its client goes.
     nodes.nodes[nodes.other()].signal("-STOP");
     owner.release("review-1", &holder).await.has_status(200);
-    while owner.environment("review-1").await.ok().data()["lock"].is_null() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_free = async || owner.environment("review-1").await.ok().data()["lock"].is_null();
+    until("it has the lock", async || !is_free().await).await;
     waiting.abort();
     assert!(waiting.await.is_err_and(|ended| ended.is_cancelled()));
     nodes.nodes[nodes.other()].signal("-CONT");
-    while !owner.environment("review-1").await.ok().data()["lock"].is_null() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the lock is free", is_free).await;
     assert!(nodes.nodes[nodes.owner()].log().contains("the client disconnected before it got the lock"));
 }
 
@@ -164,9 +162,7 @@ async fn without_its_engine_nothing_is_answered_and_no_lock_ages() {
     let held = admin.claim("review-1", json!({ "ttlSeconds": 10 })).await.created();
     nodes.etcd.signal(0, "-STOP");
     let until = async |status: u16| {
-        while admin.environment("review-1").await.status != status {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until("the status", async || admin.environment("review-1").await.status == status).await;
     };
     until(503).await;
     admin.environment("review-1").await.refused(503, "engine_unavailable");
@@ -188,12 +184,11 @@ async fn members_of_the_engine_that_die_lose_nothing() {
         let environment = format!("review-{}", member + 1);
         let claim = format!("{}/sessions", at(&environment));
         // The engine may need longer for a new leader than a lease lasts; then the client tries again.
-        let claimed = loop {
+        let claimed = until_found("the engine has a leader", async || {
             let answer = admin.post_with_key(&claim, &environment, json!({})).await;
-            if answer.status != 503 {
-                break answer.created();
-            }
-        };
+            (answer.status != 503).then(|| answer.created())
+        })
+        .await;
         nodes.etcd.restart(member);
         assert_eq!(admin.environment(&environment).await.ok().data()["lock"]["sessionId"], claimed.session());
     }
@@ -207,9 +202,7 @@ async fn without_a_majority_nothing_is_answered_and_with_it_everything_is_there(
     nodes.etcd.kill(0);
     nodes.etcd.kill(1);
     let until = async |status: u16| {
-        while admin.environment("review-1").await.status != status {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until("the status", async || admin.environment("review-1").await.status == status).await;
     };
     until(503).await;
     nodes.etcd.restart_all(&[0, 1]);

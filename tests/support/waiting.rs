@@ -1,10 +1,89 @@
 //! What clients do that wait: in a queue, for a change, with a key. Nothing here sleeps; it holds a read open instead.
 
+use std::ops::{Deref, DerefMut};
+use std::process::{Child, Command};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
 use reqwest::Method;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::{Answer, Client, at};
+
+/// Only there so that what never comes fails the test instead of hanging it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Often enough to be quick, and seldom enough to leave the processor to those who are waited for.
+const POLLED_EVERY: Duration = Duration::from_millis(10);
+
+/// Waits for what no answer tells: a line of a log, a file, another process.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    until_found(what, async || holds().await.then_some(())).await;
+}
+
+/// The same, for a value.
+pub async fn until_found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "timed out after {PATIENCE:?} waiting: {what}");
+        tokio::time::sleep(POLLED_EVERY).await;
+    }
+}
+
+/// The same outside of a runtime.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "timed out after {PATIENCE:?} waiting: {what}");
+        std::thread::sleep(POLLED_EVERY);
+    }
+}
+
+/// A process that ends with the test, and after a while in any case, so that reading what it prints ends too.
+pub struct Bounded {
+    child: Child,
+    /// Dropped with it, which ends the thread that would kill it.
+    _over: mpsc::Sender<()>,
+}
+
+impl Bounded {
+    pub fn spawn(command: &mut Command) -> Self {
+        let child = command.spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let (over, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                kill_process(pid, Signal::KILL).ok();
+            }
+        });
+        Self { child, _over: over }
+    }
+}
+
+impl Deref for Bounded {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.child
+    }
+}
+
+impl DerefMut for Bounded {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
 
 /// How long one read is held open.
 const HOLD_SECONDS: u64 = 20;

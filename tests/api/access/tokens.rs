@@ -8,6 +8,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::ACME;
+use crate::support::waiting::Bounded;
 use crate::support::{ADMIN_TOKEN, Server, Setup, assert_fields, assert_has, assert_is_time, lockkeeper};
 
 #[tokio::test]
@@ -247,7 +248,7 @@ async fn a_first_start_prints_a_token_once_and_a_command_that_works_as_it_stands
     let home = tempfile::tempdir().unwrap();
     let setup = || Setup::default().without_variable("LOCKKEEPER_BOOTSTRAP_TOKEN");
     let mut command = setup().command(home.path());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = Bounded::spawn(command.stdout(Stdio::piped()).stderr(Stdio::null()));
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut printed: Vec<String> = Vec::new();
     for line in lines {

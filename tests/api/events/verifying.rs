@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{all_events, cycle, text};
+use crate::support::waiting::until;
 use crate::support::{Client, Server, at, lockkeeper};
 
 pub fn verify(home: &std::path::Path, more: &[&str]) -> Output {
@@ -34,9 +35,7 @@ async fn the_chain_verifies_after_every_kill_and_has_what_was_acknowledged() {
         let workers: Vec<_> = ["review-1", "review-2", "review-3"]
             .map(|environment| tokio::spawn(work(server.admin(), environment, acknowledged.clone(), stopped.clone())))
             .into();
-        while acknowledged.lock().unwrap().len() < before + 40 {
-            tokio::task::yield_now().await;
-        }
+        until("the workers go on", async || acknowledged.lock().unwrap().len() >= before + 40).await;
         server.kill();
         stop.send_replace(true);
         for worker in workers {

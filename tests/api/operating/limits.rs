@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
+use crate::support::waiting::until;
 use crate::support::wire::{Wire, head, head_of_json};
 use crate::support::{Answer, Server, Setup, at};
 
@@ -53,9 +54,7 @@ async fn a_connection_takes_one_descriptor() {
     let taken = descriptors() - before;
     assert!((CONNECTIONS..CONNECTIONS + OTHERS).contains(&taken), "{taken} descriptors");
     drop(idle);
-    while descriptors() > before + OTHERS {
-        tokio::task::yield_now().await;
-    }
+    until("they are closed", async || descriptors() <= before + OTHERS).await;
 }
 
 #[cfg(target_os = "linux")]
@@ -83,7 +82,7 @@ async fn without_a_free_descriptor_the_log_goes_on_as_far_as_it_can_and_then_ref
     }
     ask(&mut wire, "/readyz").await.refused(503, "overloaded");
     send(&mut wire, "POST", &path, &json!({})).await.refused(503, "overloaded");
-    while checkpoints(&mut wire).await == before {}
+    until("there is a checkpoint", async || checkpoints(&mut wire).await != before).await;
     assert!(!writes.is_finished());
     let log = server.log();
     assert_eq!(log.matches(SHORTAGE).count(), 1, "{log}");

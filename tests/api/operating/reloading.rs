@@ -2,17 +2,14 @@
 
 use std::io::Write;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::json;
 
 use super::ACME;
+use crate::support::waiting::{Bounded, until};
 use crate::support::wire::{Wire, head_of_json};
 use crate::support::{Server, Setup, at};
-
-/// Only there so that a change that never comes fails the test instead of hanging it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn without_tls_it_takes_over_the_log_filter_and_names_what_needs_a_restart() {
@@ -76,7 +73,7 @@ async fn during_a_start_it_is_kept_until_the_server_serves() {
     std::fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let log = std::fs::File::create(home.path().join("stderr")).unwrap();
-    let mut child = command.stdout(std::process::Stdio::null()).stderr(log).spawn().unwrap();
+    let mut child = Bounded::spawn(command.stdout(std::process::Stdio::null()).stderr(log));
     // Returns when the server has opened it to read.
     let mut fifo = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
@@ -86,13 +83,12 @@ async fn during_a_start_it_is_kept_until_the_server_serves() {
     std::fs::rename(&file, &path).unwrap();
     fifo.write_all(ACME.as_bytes()).unwrap();
     drop(fifo);
-    let begin = Instant::now();
     let logged = || std::fs::read_to_string(home.path().join("stderr")).unwrap();
-    while !logged().contains("reloaded changed=\"nothing\"") {
+    until("it has reloaded", async || {
         assert_eq!(child.try_wait().unwrap(), None, "the server has ended: {}", logged());
-        assert!(begin.elapsed() < PATIENCE, "{}", logged());
-        tokio::task::yield_now().await;
-    }
+        logged().contains("reloaded changed=\"nothing\"")
+    })
+    .await;
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -133,9 +129,6 @@ fn change_settings(server: &Server, change: impl FnOnce(String) -> String) {
 }
 
 async fn until_logged(server: &Server, part: &str, times: usize) {
-    let begin = Instant::now();
-    while server.log().matches(part).count() < times {
-        assert!(begin.elapsed() < PATIENCE, "{part} is not {times} times in\n{}", server.log());
-        tokio::task::yield_now().await;
-    }
+    let what = format!("{part} is logged {times} times");
+    until(&what, async || server.log().matches(part).count() >= times).await;
 }

@@ -3,12 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 
 use super::ACME;
 use crate::support::namespace::Namespace;
+use crate::support::waiting::{Bounded, wait_until};
 use crate::support::{Server, Setup, assert_has, at, lockkeeper, refusal};
 
 #[tokio::test]
@@ -90,7 +91,7 @@ fn a_port_alone_lets_other_machines_connect_and_says_so() {
 
 /// A server that was started by its command line alone; killed when this is dropped.
 struct Started {
-    child: Child,
+    child: Bounded,
     greeting: String,
     log: std::path::PathBuf,
 }
@@ -102,15 +103,13 @@ impl Started {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKKEEPER_")) {
             command.env_remove(name);
         }
-        let mut child = command.spawn().unwrap();
+        let mut child = Bounded::spawn(command);
         let mut greeting = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         while lines.read_line(&mut greeting).unwrap() > 0 && !greeting.contains("Admin token:") {}
         // What it logs, it logs after the greeting.
         let is_serving = || std::fs::read_to_string(&log).unwrap().contains("serving");
-        while !is_serving() && child.try_wait().unwrap().is_none() {
-            std::thread::yield_now();
-        }
+        wait_until("it serves, or has ended", || is_serving() || child.try_wait().unwrap().is_some());
         Self { child, greeting, log }
     }
 
@@ -119,13 +118,6 @@ impl Started {
         Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         self.child.wait().unwrap();
         std::fs::read_to_string(&self.log).unwrap()
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use crate::support::waiting::until;
 use crate::support::wire::{Wire, head, head_of_json};
 use crate::support::{Server, Setup, at};
 
@@ -68,7 +69,7 @@ async fn a_crowd_that_does_not_read_keeps_no_probe_out() {
     }
     get(&server, "/healthz").await;
     // Others are served as soon as it is clear that the crowd does not read.
-    while server.admin().claim("review-1", json!({})).await.status == 503 {}
+    until("others are served", async || server.admin().claim("review-1", json!({})).await.status != 503).await;
     assert_eq!(server.admin().environment("review-1").await.ok().data()["lockStatus"], "locked");
 }
 
@@ -110,7 +111,7 @@ async fn where_all_connections_wait_a_probe_is_answered_and_others_are_told_to_c
     }
     // Nobody who waits has lost the place.
     drop(last);
-    while server.admin().release("review-1", &held).await.status == 503 {}
+    until("there is room", async || server.admin().release("review-1", &held).await.status != 503).await;
     let mut granted = 0;
     for mut wire in waiting {
         let session = wire.answer().await.unwrap().created().session();

@@ -1,15 +1,12 @@
 //! Syncs that meet each other, are given up, or are cut off by the death of the server.
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::json;
 
 use super::remote::{Remote, git_is_usable, greet, make, place, program, scratch_is_empty, steps, sync};
+use crate::support::waiting::until;
 use crate::support::{Server, Setup};
-
-/// Between two looks at what another process does: a look that never rests would take its processor.
-const POLL: Duration = Duration::from_millis(5);
 
 /// The real git, which waits before it does what a file `hold` names as long as there is one, and says so in a file `held`.
 fn holding_git(home: &Path) -> String {
@@ -49,9 +46,7 @@ impl Harness {
     /// Waits until git waits; its process.
     async fn held(&self) -> String {
         let held = self.home.path().join("held");
-        while !held.exists() {
-            tokio::time::sleep(POLL).await;
-        }
+        until("git waits", async || held.exists()).await;
         let process = std::fs::read_to_string(&held).unwrap();
         std::fs::remove_file(held).unwrap();
         process.trim().to_owned()
@@ -61,9 +56,8 @@ impl Harness {
 /// Waits for the end of a process that was killed.
 async fn ended(process: &str) {
     let stat = Path::new("/proc").join(process).join("stat");
-    while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
-        tokio::time::sleep(POLL).await;
-    }
+    let has_ended = async || !std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    until("the process has ended", has_ended).await;
 }
 
 #[tokio::test]

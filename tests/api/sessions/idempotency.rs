@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::support::tenants::acme_and_beta;
-use crate::support::waiting::ANY;
+use crate::support::waiting::{ANY, until};
 use crate::support::{Answer, Client, Server, Setup, assert_has, at};
 
 #[tokio::test]
@@ -319,7 +319,9 @@ fn keyed(client: &Client, path: &str, body: &Value) -> JoinHandle<Answer> {
 /// Waits until the one whose place was kept is back, by sending what would be refused if it was not.
 async fn until_back(client: &Client, path: &str) {
     let another = json!({ "context": "another" });
-    while client.post_with_key(path, "key", another.clone()).await.problem().1 == "idempotency_key_reused" {}
+    let is_kept =
+        async || client.post_with_key(path, "key", another.clone()).await.problem().1 == "idempotency_key_reused";
+    until("it is back", async || !is_kept().await).await;
 }
 
 /// What of the environments can be seen by anybody.

@@ -403,11 +403,13 @@ async fn post(wire: &mut Wire, path: &str, body: &Value, key: Option<&str>) {
 impl Client {
     /// Sends a claim again until the server has seen that its first client is gone.
     async fn until_answered(&self, key: &str, body: &Value) -> crate::support::Answer {
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let again = self.post_with_key(&format!("{}/sessions", at("review-1")), key, body.clone()).await;
             if again.status != 409 || again.problem().1 != "idempotency_key_in_flight" {
                 return again;
             }
+            assert!(Instant::now() < deadline, "the server does not see that its client is gone");
         }
     }
 }

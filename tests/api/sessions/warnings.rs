@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::waiting::Bounded;
 use crate::support::{Answer, Server, Setup, assert_fields, at, lockkeeper};
 
 /// Environments of the sample without a TTL, beside its own.
@@ -127,7 +128,7 @@ async fn the_first_command_that_a_start_prints_has_a_ttl() {
     let other = tempfile::tempdir().unwrap();
     let data = other.path().join("data");
     let mut command = lockkeeper(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
-    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut child = Bounded::spawn(command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()));
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     let curl = lines.map(Result::unwrap).find(|line| line.contains("curl ")).unwrap();
     child.kill().unwrap();

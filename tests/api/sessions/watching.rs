@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::support::waiting::ANY;
+use crate::support::waiting::{ANY, until};
 use crate::support::wire::{Wire, head};
 use crate::support::{Answer, Client, Server, Setup, assert_has, at};
 
@@ -194,7 +194,7 @@ async fn a_session_can_be_read_at_any_moment_of_its_leaving() {
         let places = [format!("{ANY}/{by_any}"), format!("{}/sessions/{by_name}", at("only"))];
         let reading = join_all(places.iter().map(|place| async {
             // Until it has ended; there is never a moment at which nobody knows of it.
-            while admin.get(place).await.ok().data()["lockStatus"] == "queued" {}
+            until("it has ended", async || admin.get(place).await.ok().data()["lockStatus"] != "queued").await;
         }));
         let (_, by_any, by_name) = tokio::join!(reading, admin.release_any(&by_any), admin.release("only", &by_name));
         assert_eq!((by_any.status.as_u16(), by_name.status.as_u16()), (200, 200));

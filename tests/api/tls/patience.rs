@@ -69,7 +69,7 @@ async fn a_crowd_of_stalled_handshakes_keeps_nobody_out() {
     }
     let admin = site.admin(&server);
     // One whose bytes have just arrived is not closed under them; a moment later it is.
-    while admin.claim("review-1", json!({})).await.status == 503 {}
+    until("others are served", async || admin.claim("review-1", json!({})).await.status != 503).await;
     assert_eq!(admin.environment("review-1").await.ok().data()["lockStatus"], "locked");
     let crowded = "lockkeeper_connections_cut_off_total{reason=\"crowded\"}";
     until("the crowd is gone", async || metric(&admin, crowded).await >= 50).await;

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{backup, download, restore_home, said, setup};
 use crate::older_data::verify_audit;
 use crate::support::at;
+use crate::support::waiting::until;
 
 const ENVIRONMENTS: usize = 6;
 const BACKUPS: usize = 4;
@@ -51,9 +52,7 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it_bega
     for number in 0..BACKUPS {
         // Something must have happened since the last one.
         let last = read(&told);
-        while read(&told).iter().zip(&last).any(|(now, then)| now <= then) {
-            tokio::task::yield_now().await;
-        }
+        until("all go on", async || read(&told).iter().zip(&last).all(|(now, then)| now > then)).await;
         let before = read(&told);
         let file = server.home().join(format!("backup-{number}"));
         if number % 2 == 0 {

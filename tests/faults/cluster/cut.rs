@@ -1,7 +1,6 @@
 //! Nodes that the network cuts off: from the engine, in one direction or both, and from each other.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use loadtest::proxy::{From, Network, Proxy};
 use serde_json::json;
@@ -10,6 +9,7 @@ use super::EXIT_DEPOSED;
 use super::etcd::EtcdServers;
 use super::nodes::{Nodes, setup};
 use crate::support::at;
+use crate::support::waiting::{until, until_found};
 
 const ENGINE: &str = "m0";
 
@@ -91,12 +91,12 @@ async fn a_claim_whose_confirmation_never_reaches_the_owner_is_made_once() {
         tokio::spawn(async move { admin.post_with_key(&sessions, "k1", json!({})).await })
     };
     let admin = apart.nodes.admin(other);
-    let claimed = loop {
+    let claimed = until_found("the claim is made", async || {
         let answer = admin.post_with_key(&sessions, "k1", json!({})).await;
-        if answer.status != 503 && !answer.text.contains("idempotency_key_in_flight") {
-            break answer.created();
-        }
-    };
+        let is_made = answer.status != 503 && !answer.text.contains("idempotency_key_in_flight");
+        is_made.then(|| answer.created())
+    })
+    .await;
     assert_eq!(claimed.data()["fencingToken"], 1, "executed once");
     let told = lost.await.unwrap();
     // The other node's attempt may have come first.
@@ -118,9 +118,8 @@ async fn an_owner_whose_answers_never_reach_the_other_node_executes_a_claim_once
         tokio::spawn(async move { admin.post_with_key(&sessions, "k1", json!({})).await })
     };
     let direct = apart.nodes.admin(owner);
-    while direct.environment("review-1").await.ok().data()["lock"].is_null() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_held = async || !direct.environment("review-1").await.ok().data()["lock"].is_null();
+    until("the claim is made", is_held).await;
     // Who retries with the key at the owner is told the same.
     let again = direct.post_with_key(&sessions, "k1", json!({})).await.created();
     assert_eq!(again.data()["fencingToken"], 1);

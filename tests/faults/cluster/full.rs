@@ -8,6 +8,7 @@ use serde_json::json;
 use super::etcd::EtcdServers;
 use super::nodes::{Nodes, setup};
 use crate::support::Client;
+use crate::support::waiting::until;
 
 const JUNK: &[u8] = b"junk/";
 const MEGABYTE: usize = 1024 * 1024;
@@ -40,19 +41,20 @@ pub async fn tidy_up(etcd: &EtcdServers) {
 
 /// Claims until the answer is this one. Claims that were made are released.
 async fn until_claims_are(admin: &Client, status: u16) {
-    loop {
+    until("claims are answered so", async || {
         let answer = admin.claim("review-2", json!({})).await;
         if answer.status == status {
             if status == 503 {
                 answer.refused(503, "storage_full");
             }
-            return;
+            return true;
         }
         if answer.status == 201 {
             admin.release("review-2", &answer.session()).await;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        false
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -84,9 +86,7 @@ async fn an_engine_that_takes_no_more_writes_loses_nothing_and_goes_on_when_it_d
     let held = admin.claim("review-1", json!({ "ttlSeconds": 10 })).await.created();
     fill(&nodes.etcd, |_| false).await;
     // What is asked now is refused, or not known; then the nodes cannot show any more that they own their shards.
-    while admin.environment("review-1").await.status != 503 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("reads are refused", async || admin.environment("review-1").await.status == 503).await;
     assert_eq!(admin.claim("review-2", json!({})).await.status, 503);
     tidy_up(&nodes.etcd).await;
     until_claims_are(&admin, 201).await;

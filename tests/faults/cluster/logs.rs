@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::etcd::EtcdServers;
 use super::nodes::{Nodes, setup};
+use crate::support::waiting::{until, until_found};
 use crate::support::{Answer, Client, at, secrecy};
 
 /// The first attempt fails, after a line that does not end.
@@ -60,14 +61,15 @@ async fn answered(admin: &Client, path: &str) -> Answer {
 }
 
 async fn until_readable(admin: &Client, deployment: &str) -> String {
-    loop {
+    until_found("the log can be read", async || {
         let answer = answered(admin, &logs(deployment, "")).await;
         if answer.status == 200 {
-            return answer.text;
+            return Some(answer.text);
         }
         answer.refused(503, "log_unavailable");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        None
+    })
+    .await
 }
 
 #[tokio::test]
@@ -122,15 +124,10 @@ async fn a_log_is_read_from_the_node_that_wrote_it_while_that_lives() {
 
 /// The only object in the shared directory, once it has all of a log.
 async fn uploaded(shared: &Path, text: &str) -> PathBuf {
-    loop {
-        let has_all =
-            |path: &PathBuf| std::fs::read(path).is_ok_and(|log| String::from_utf8_lossy(&log).contains(text));
-        let finished = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
-        if let Some(path) = objects(shared).into_iter().find(|path| finished(path) && has_all(path)) {
-            return path;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let has_all = |path: &PathBuf| std::fs::read(path).is_ok_and(|log| String::from_utf8_lossy(&log).contains(text));
+    let finished = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
+    let complete = async || objects(shared).into_iter().find(|path| finished(path) && has_all(path));
+    until_found("the log is uploaded", complete).await
 }
 
 fn objects(dir: &Path) -> Vec<PathBuf> {
@@ -164,14 +161,10 @@ async fn a_log_in_a_shared_directory_outlives_its_node_masked_and_until_its_depl
     // With the environment goes the deployment, and with that its log: the next owner looks at its start.
     admin.release("review-1", &session).await.ok();
     admin.delete(&at("review-1")).await.has_status(204);
-    while admin.get(&logs(&deployment, "")).await.status != 404 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the deployment is gone", async || admin.get(&logs(&deployment, "")).await.status == 404).await;
     nodes.nodes[other].kill();
     nodes.nodes[other].start_again();
-    while !objects(shared.path()).is_empty() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("its log is removed", async || objects(shared.path()).is_empty()).await;
 }
 
 #[tokio::test]
@@ -183,9 +176,7 @@ async fn a_log_that_was_not_uploaded_is_so_when_its_node_starts_again() {
     let Some(mut nodes) = start(&more).await else { return };
     let (owner, other) = (nodes.owner(), nodes.other());
     let (deployment, _) = deployed(&nodes.admin(other), "echo end", &shared, "succeeded").await;
-    while !nodes.nodes[owner].log().contains("cannot upload a log") {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("an upload fails", async || nodes.nodes[owner].log().contains("cannot upload a log")).await;
     nodes.nodes[owner].kill();
     for _ in 0..2 {
         let dead = answered(&nodes.admin(other), &logs(&deployment, "")).await.refused(503, "log_unavailable");
@@ -193,13 +184,11 @@ async fn a_log_that_was_not_uploaded_is_so_when_its_node_starts_again() {
     }
     std::fs::create_dir(&shared).unwrap();
     // It is asked again some seconds after it failed.
-    loop {
+    until("the store is asked again", async || {
         let dead = answered(&nodes.admin(other), &logs(&deployment, "")).await.refused(503, "log_unavailable");
-        if dead.text.contains("the store of logs does not have it yet") {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        dead.text.contains("the store of logs does not have it yet")
+    })
+    .await;
     for line in ["cannot read from the store of logs", "logs can be read from the store of logs again"] {
         assert_eq!(nodes.nodes[other].log().matches(line).count(), 1, "{line}");
     }
@@ -228,9 +217,7 @@ impl Moto {
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let moto = Self(process, port);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("moto listens", async || TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
         Some(moto)
     }
 
@@ -258,14 +245,10 @@ async fn a_log_on_s3_outlives_its_node() {
     let admin = nodes.admin(other);
     // The bucket is made late: what could not be uploaded before comes after it.
     let (deployment, _) = deployed(&admin, "seq 1 1000", Path::new("none"), "succeeded").await;
-    while !nodes.nodes[owner].log().contains("cannot upload a log") {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("an upload fails", async || nodes.nodes[owner].log().contains("cannot upload a log")).await;
     let http = crate::support::http_builder().build().unwrap();
     assert_eq!(http.put(moto.url("/logs")).send().await.unwrap().status(), 200);
-    while !nodes.nodes[owner].log().contains("logs are uploaded again") {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("uploads work again", async || nodes.nodes[owner].log().contains("logs are uploaded again")).await;
     let before = admin.get(&logs(&deployment, "")).await.ok().text;
     nodes.nodes[owner].kill();
     assert_eq!(until_readable(&admin, &deployment).await, before);

@@ -16,6 +16,7 @@ use crate::older_data::{
     comparable, format_4, known_to, secrets_open, the_lease_and_its_answer_are_kept, the_queue_goes_on, unpack,
 };
 use crate::support::tenants::acme_and_beta;
+use crate::support::waiting::until;
 use crate::support::{Client, Server, Setup, at, lockkeeper, refusal};
 
 const SETTINGS: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[git]\nallow_file_urls = true\n";
@@ -50,9 +51,8 @@ fn export(etcd: &EtcdServers, key: &str, to: &Path, margin: &str) -> Output {
 /// Until the engine answers and every shard has an owner.
 async fn until_ready(node: &Server) {
     let client = node.anonymous();
-    while client.send(client.request(reqwest::Method::GET, "/readyz")).await.status != 200 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let is_ready = async || client.send(client.request(reqwest::Method::GET, "/readyz")).await.status == 200;
+    until("the node is ready", is_ready).await;
 }
 
 fn copy_logs(from: &Path, to: &Path) {
@@ -338,6 +338,7 @@ async fn the_master_key_of_a_cluster_is_replaced_while_it_is_stopped() {
     // matter, as long as it has begun.
     let mut delay = 500;
     while state() == "ready" {
+        assert!(delay <= 10_000, "the rotation does not begin");
         let mut process = rotate().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(delay));
         process.kill().unwrap();

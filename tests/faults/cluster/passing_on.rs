@@ -1,7 +1,6 @@
 //! Requests that one node passes on to another: as the client sent them, signed, each once, and not again and again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use reqwest::Method;
@@ -10,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::postgres::PostgresServer;
+use crate::support::waiting::until;
 use crate::support::wire::{Wire, head};
 use crate::support::{Answer, Server, Setup};
 
@@ -30,9 +30,8 @@ fn setup(postgres: &PostgresServer, name: &str) -> Setup {
 
 async fn until_ready(node: &Server) {
     let client = node.anonymous();
-    while client.send(client.request(Method::GET, "/readyz")).await.status != 200 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let is_ready = async || client.send(client.request(Method::GET, "/readyz")).await.status == 200;
+    until("the node is ready", is_ready).await;
 }
 
 impl Pair {

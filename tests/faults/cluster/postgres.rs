@@ -5,9 +5,10 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use tempfile::TempDir;
+
+use crate::support::waiting::wait_until;
 
 /// Where Debian puts its programs, which are not in the path.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -57,9 +58,7 @@ impl PostgresServer {
             let mut ask = server.command("pg_isready");
             ask.args(["--quiet", "--host=127.0.0.1", &format!("--port={port}")]).status().unwrap().success()
         };
-        while !answers() {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until("PostgreSQL answers", answers);
         Some(server)
     }
 

@@ -1,12 +1,11 @@
 //! SIGHUP on the nodes of a cluster: each applies it for the organizations that it owns.
 
-use std::time::Duration;
-
 use reqwest::Method;
 use serde_json::json;
 
 use super::nodes::MASTER_KEY;
 use super::postgres::PostgresServer;
+use crate::support::waiting::until;
 use crate::support::{Server, Setup};
 
 fn file(environments: &[&str]) -> String {
@@ -59,14 +58,4 @@ async fn the_owner_applies_a_new_file_and_so_does_whoever_takes_over() {
 async fn status(node: &Server, path: &str) -> Option<u16> {
     let client = node.anonymous();
     client.try_send(client.request(Method::GET, path)).await.ok().map(|answer| answer.status.as_u16())
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    tokio::time::timeout(Duration::from_secs(120), async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-    .expect(what);
 }

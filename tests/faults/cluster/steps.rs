@@ -1,7 +1,6 @@
 //! The steps of a node that has lost its shard: they must have ended before others run in the same environment.
 
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -9,6 +8,7 @@ use super::EXIT_DEPOSED;
 use super::etcd::EtcdServers;
 use super::nodes::{Nodes, setup};
 use crate::support::Server;
+use crate::support::waiting::until;
 
 const APART: [&str; 5] = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
@@ -43,9 +43,7 @@ async fn steps_of_a_frozen_node_have_ended_even_if_the_next_owner_is_stopped_soo
     let claimed = admin.claim("review-1", json!({})).await.created().session();
     admin.deploy("review-1", &claimed, json!({ "commitId": "aaaaaaa" })).await.has_status(202);
     let traced = || std::fs::read_to_string(&trace).unwrap_or_default();
-    while traced() != "aaaaaaa\n" {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the step has begun", async || traced() == "aaaaaaa\n").await;
     nodes.nodes[0].signal("-STOP");
     // Through a node that waits for the next owner.
     nodes.admin(1).environment("review-1").await.ok();
@@ -83,9 +81,7 @@ async fn steps_of_a_frozen_node_have_ended_before_the_next_deployment_begins() {
     let claimed = admin.claim("review-1", json!({})).await.created().session();
     let lost = admin.deploy("review-1", &claimed, json!({ "commitId": "aaaaaaa" })).await.has_status(202).data();
     let traced = || std::fs::read_to_string(&trace).unwrap_or_default();
-    while traced() != "aaaaaaa\n" {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the step has begun", async || traced() == "aaaaaaa\n").await;
     nodes.nodes[owner].signal("-STOP");
     // Locks move on at once, and steps when those of the frozen node must have ended.
     let path = format!("{}/force-claim", crate::support::at("review-1"));
