@@ -50,7 +50,7 @@ server=${server%/}
 patience=3600 ttl=60 labels='{}' named='' stop=''
 context=${CI_JOB_URL:-${BUILD_URL:-${BUILDKITE_BUILD_URL:-${CIRCLE_BUILD_URL:-}}}}
 context=${context:-${GITHUB_RUN_ID:+$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/actions/runs/$GITHUB_RUN_ID}}
-state='' mine='' calling='' session='' asked='' work='' keeper=''
+state='' mine='' calling='' session='' asked='' work='' keeper='' noticing=''
 
 # --- requests -------------------------------------------------------------------------------------------------------------
 
@@ -268,19 +268,51 @@ keep() {
     [ $(($(now) - heard + 2 * beat)) -lt $((ttl - grace - 1)) ] || [ "$status" = 200 ] || lost 'no heartbeat was answered in time'
   done
 }
-# Waits on the session in the background: the server answers when it changes. If it has ended, the next heartbeat comes at once.
+# Waits on the session in the background, until the server says that it has ended: then the next heartbeat comes immediately.
+# With its ETag, no change between two requests is missed. Whatever else is answered, such as a page of a proxy, means nothing.
 notice() {
+  etag='' rest=1
+  while kill -0 $$ 2>/dev/null && [ -d "$state" ]; do
+    asked_at=$(now) known=$etag
+    answered=$(curl -s "$server$session${etag:+?waitSeconds=25}" -H "@$state/headers" ${etag:+-H "If-None-Match: $etag"} \
+      --connect-timeout 5 --max-time 35 -D "$mine/noticing.head" -o "$mine/noticing" -w '%{http_code}' 2>/dev/null </dev/null) || answered=none
+    if [ "$answered" = 200 ]; then
+      case $(jq -r '.data.lockStatus // ""' "$mine/noticing" 2>/dev/null) in
+        '') ;;
+        active)
+          etag=$(sed -n 's/^[Ee][Tt][Aa][Gg]: *//p' "$mine/noticing.head" | tail -n 1 | tr -d '\r')
+          [ "$etag" = "$known" ] || { rest=1; [ -n "$known" ] || continue; }
+          ;;
+        *) : >"$mine/noticed"; return 0 ;;
+      esac
+    elif [ "$answered" = 304 ] && [ "$(now)" -gt "$asked_at" ]; then
+      rest=1
+      continue
+    fi
+    sleep "$((rest + $(od -An -N1 -tu1 /dev/urandom) % (rest + 1)))"
+    rest=$((rest < 15 ? rest * 2 : 15))
+  done
+}
+begin_notice() {
   rm -f "$mine/noticed"
-  curl -s "$server$session?waitSeconds=$beat" -H "@$state/headers" --connect-timeout 5 --max-time "$((beat + 5))" \
-    -o "$mine/noticing" >/dev/null 2>&1 </dev/null && mv "$mine/noticing" "$mine/noticed" 2>/dev/null
+  notice >/dev/null 2>&1 &
+  noticing=$!
+  printf '%s\n' "$noticing" >"$state/noticing" 2>/dev/null || true
+}
+# Also from another process than the one that began it. Unquoted: this is a list of ids.
+# shellcheck disable=SC2046
+stop_notice() {
+  [ -n "$noticing" ] || [ ! -s "$state/noticing" ] || noticing=$(cat "$state/noticing")
+  [ -z "$noticing" ] || kill -KILL $(tree "$noticing") 2>/dev/null || true
+  noticing=''
 }
 has_ended() {
-  [ -e "$mine/noticed" ] && [ "$(jq -r '.data.lockStatus // "active"' "$mine/noticed" 2>/dev/null)" != active ] && rm -f "$mine/noticed"
+  [ -e "$mine/noticed" ]
 }
 # Until the next heartbeat; ends sooner, and with it the keeping, if there is nothing to keep any more.
 pause() {
   left=$beat
-  notice &
+  [ -n "$noticing" ] && ! has_ended || begin_notice
   while [ "$left" -gt 0 ]; do
     sleep 1 >/dev/null 2>&1
     left=$((left - 1))
@@ -319,6 +351,7 @@ finish() {
   refuse "$1"
   # A gentler signal could come before its shell is ready for one, and be lost.
   [ -z "$keeper" ] || kill -KILL "$keeper" 2>/dev/null || true
+  [ -z "$mine" ] || stop_notice
   [ -z "$calling" ] || kill "$calling" 2>/dev/null || true
   if [ -n "$state" ] && [ -d "$state" ] && [ -z "$held" ]; then
     # A signal may have come before the answer to the claim: the same request again tells which session it made.
@@ -409,6 +442,7 @@ command_run() {
   wait "$work" || code=$?
   work=''
   { kill -KILL "$keeper" && wait "$keeper"; } 2>/dev/null || true
+  stop_notice
   keeper='' held=done
   ended=0
   release || ended=$?

@@ -3,6 +3,8 @@
 use std::future::ready;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::{is_installed, sources};
 use crate::support::issuer::{AUDIENCE, Issuer};
-use crate::support::recorded::{Recorded, Response};
+use crate::support::recorded::{Recorded, Request, Response};
 use crate::support::{ADMIN_TOKEN, Server, Setup, at};
 
 /// What the kits need beside a shell.
@@ -118,12 +120,66 @@ async fn a_job_whose_claim_fails_does_nothing_more() {
 
 #[tokio::test]
 async fn a_job_that_loses_its_lock_is_told_by_the_server() {
-    // The next heartbeat is ten minutes away.
-    let Some((server, mut job)) = start(&["--ttl", "1h", "size=large", "--", "sleep", "300"]) else { return };
-    server.admin().until_environment("review-3", |found| found["lockStatus"] == "locked").await;
-    server.as_user("ben").await.force_claim("review-3", json!({ "ttlSeconds": 600 })).await.created();
+    for shell in ["bash", "dash"].into_iter().filter(|shell| is_installed(shell)) {
+        // The next heartbeat is ten minutes away.
+        let Some((server, mut job)) = start_in(shell, &["--ttl", "1h", "size=large", "--", "sleep", "300"]) else {
+            return;
+        };
+        let admin = server.admin();
+        let found = admin.until_environment("review-3", |found| found["lockStatus"] == "locked").await;
+        // Its session changes before it is lost.
+        admin.heartbeat("review-3", found["lock"]["sessionId"].as_str().unwrap()).await.ok();
+        server.as_user("ben").await.force_claim("review-3", json!({ "ttlSeconds": 600 })).await.created();
+        let ended = tokio::time::timeout(Duration::from_secs(120), job.wait()).await.expect("it is not told");
+        assert_eq!(ended.unwrap().code(), Some(79), "{shell}: {}", said(&mut job).await);
+    }
+}
+
+/// Neither a change of the session nor what a proxy answers in the place of the server is a loss.
+#[tokio::test]
+async fn a_job_goes_on_asking_whether_it_has_its_lock_until_that_is_lost() {
+    if let Some(missing) = TOOLS.iter().find(|tool| !is_installed(tool)) {
+        eprintln!("skipped: lockkeeper.sh is not tried, since {missing} is not installed");
+        return;
+    }
+    let session = |status: &str| {
+        json!({ "data": { "sessionId": "ses_1", "envName": "review-1", "lockStatus": status, "fencingToken": 1,
+            "organization": { "id": "acme" } } })
+    };
+    let reads = Arc::new(AtomicUsize::new(0));
+    let proxy = Recorded::start(move |request: Request| {
+        let active = Response::json(200, &session("active"));
+        let page = |body: &str| Response { body: body.to_owned(), ..Response::json(200, &Value::Null) };
+        let is_over = reads.load(Ordering::Relaxed) > 4;
+        ready(if request.path.ends_with("/heartbeat") && is_over {
+            Response::json(409, &json!({ "status": 409, "code": "session_overridden", "detail": "taken over" }))
+        } else if is_read(&request) {
+            match reads.fetch_add(1, Ordering::Relaxed) {
+                0 => active.with("ETag", "\"1\""),
+                1 => active.with("ETag", "\"2\""),
+                2 => page("<html>signed out</html>"),
+                3 => page(""),
+                _ => Response::json(200, &session("overridden")),
+            }
+        } else if request.path.ends_with("/sessions") {
+            Response { status: 201, ..active }
+        } else {
+            active
+        })
+    })
+    .await;
+    let mut job = job_at("sh", &proxy.address, ADMIN_TOKEN, &["--ttl", "1h", "review-1", "--", "sleep", "300"]);
     let ended = tokio::time::timeout(Duration::from_secs(120), job.wait()).await.expect("it is not told");
     assert_eq!(ended.unwrap().code(), Some(79), "{}", said(&mut job).await);
+    let asked: Vec<_> = proxy.asked().into_iter().filter(is_read).collect();
+    let known: Vec<_> = asked.iter().map(|request| request.header("if-none-match").to_owned()).collect();
+    assert_eq!(known, ["", "\"1\"", "\"2\"", "\"2\"", "\"2\""], "until the session has ended, and no longer");
+    assert!(asked[1..].iter().all(|request| request.path.ends_with("?waitSeconds=25")), "{asked:?}");
+}
+
+/// Of the session.
+fn is_read(request: &Request) -> bool {
+    request.method == "GET" && request.path.contains("/sessions/")
 }
 
 #[tokio::test]
@@ -334,12 +390,16 @@ fn shown(output: &Output) -> String {
 
 /// A server and a job on it; `None`, with a word about it, where the tools are missing.
 fn start(arguments: &[&str]) -> Option<(Server, Child)> {
+    start_in("sh", arguments)
+}
+
+fn start_in(shell: &str, arguments: &[&str]) -> Option<(Server, Child)> {
     if let Some(missing) = TOOLS.iter().find(|tool| !is_installed(tool)) {
         eprintln!("skipped: lockkeeper.sh is not tried, since {missing} is not installed");
         return None;
     }
     let server = Server::start();
-    let job = job(&server, arguments);
+    let job = job_at(shell, &server.address, ADMIN_TOKEN, arguments);
     Some((server, job))
 }
 
@@ -348,9 +408,13 @@ fn job(server: &Server, arguments: &[&str]) -> Child {
 }
 
 fn job_with(server: &Server, token: &str, arguments: &[&str]) -> Child {
-    let mut command = command("sh");
+    job_at("sh", &server.address, token, arguments)
+}
+
+fn job_at(shell: &str, url: &str, token: &str, arguments: &[&str]) -> Child {
+    let mut command = command(shell);
     command.arg(kits().join("lockkeeper.sh")).arg("run").args(arguments);
-    command.env("LOCKKEEPER_URL", &server.address).env("LOCKKEEPER_TOKEN", token);
+    command.env("LOCKKEEPER_URL", url).env("LOCKKEEPER_TOKEN", token);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
 }
 
