@@ -42,7 +42,6 @@ impl Reloading {
         loop {
             self.hangups.next().await;
             tracing::info!("SIGHUP: reading the files again");
-            self.certificates.notify_one();
             self.reload().await;
         }
     }
@@ -75,6 +74,7 @@ impl Reloading {
         }
         // Also if nothing has changed: what is no longer declared is said again.
         self.declared.send_replace(Arc::new(self.running.organizations.clone()));
+        self.certificates.notify_one();
         let restart = self.running.changed_for_restart(new);
         if !restart.is_empty() {
             let settings = restart.join(", ");

@@ -40,8 +40,7 @@ pub fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCod
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CONFIG, &fault);
     }
-    // Without the files of TLS, which the server reads again on its own.
-    let load = Arc::new(move || config::load(&flags, variables.clone()));
+    let load = Arc::new(move || config::load_to_serve(&flags, variables.clone()));
     let Serve { discard_damaged_log, forget_master_key, .. } = arguments;
     match app::serve(&settings, load, Start { discard_damaged_log, forget_master_key, step_umask }) {
         Ok(()) => ExitCode::SUCCESS,

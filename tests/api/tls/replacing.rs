@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::json;
 
 use super::{Site, metric, until};
+use crate::support::waiting::until_found;
 use crate::support::wire::head;
+
+const ACME: &str = include_str!("../../../config/acme.toml");
 
 #[tokio::test]
 async fn under_load_no_request_is_dropped_and_new_connections_get_the_new_one() {
@@ -87,14 +91,68 @@ async fn files_that_do_not_fit_change_nothing_and_are_told_once() {
     }
     std::fs::remove_file(site.path("key.pem")).unwrap();
     server.signal("-HUP");
-    until("a missing file is told", async || server.log().contains("key.pem`: the file does not exist")).await;
+    until("a missing file is noticed", async || metric(&admin, refused).await == 4).await;
+    assert!(server.log().contains("key.pem`: the file does not exist"), "{}", server.log());
     site.install(&new);
     server.signal("-HUP");
     until("a good pair is used", async || site.shows(&server, &new).await).await;
     admin.claim("review-1", json!({})).await.created();
     let log = server.log();
     for told in ["tls.certificate: the file is not PEM", "tls.key: does not belong", "the file does not exist"] {
-        assert_eq!(log.matches(told).count(), 1, "{told}\n{log}");
+        let by_poll =
+            |line: &&str| line.contains(told) && line.contains("new connections still get the old certificate");
+        assert_eq!(log.lines().filter(by_poll).count(), 1, "{told}\n{log}");
     }
     assert!(!log.contains("BEGIN PRIVATE KEY-----\n") && !log.contains(new.key.lines().nth(1).unwrap()), "{log}");
+}
+
+#[tokio::test]
+async fn a_reload_takes_over_certificate_and_files_together_or_nothing() {
+    let site = Site::new();
+    let server = site.setup("").organization(ACME).start();
+    let organization = server.home().join("organization-0.toml");
+    let refused = "nothing is reloaded, and the next start will be refused";
+    let is_logged = |part: &str, times: usize| server.log().matches(part).count() >= times;
+
+    // A bad certificate keeps the log filter from changing.
+    let good = site.authority.issue(&["localhost"]);
+    site.write("cert.pem", &good.certificate);
+    let settings = server.home().join("settings.toml");
+    let text = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(&settings, text + "[log]\nfilter = \"debug\"\n").unwrap();
+    server.signal("-HUP");
+    until(refused, async || is_logged(refused, 1)).await;
+    let log = server.log();
+    assert!(log.contains("tls.key: does not belong to tls.certificate") && !log.contains("reloaded changed"), "{log}");
+    site.admin(&server).claim("review-1", json!({})).await.created();
+    assert!(!server.log().contains("session.claimed"), "the filter is still the old one: {}", server.log());
+    site.write("key.pem", &good.key);
+    server.signal("-HUP");
+    until("it is good again", async || is_logged("reloaded changed=\"log.filter\"", 1)).await;
+    until("its certificate is used", async || site.shows(&server, &good).await).await;
+
+    // A bad organization file keeps the certificate from being taken over with it. The poll takes it later: this looks before.
+    let took = "new connections get the new certificate";
+    let mut seen = server.log().matches(took).count();
+    let mut refusals = 1;
+    let is_kept = until_found("a reload between two polls", async || {
+        let next = site.authority.issue(&["localhost"]);
+        site.install(&next);
+        until("the poll takes it", async || is_logged(took, seen + 1)).await;
+        seen = server.log().matches(took).count();
+        let polled = Instant::now();
+        std::fs::write(&organization, "no TOML").unwrap();
+        let last = site.authority.issue(&["localhost"]);
+        site.install(&last);
+        for _ in 0..2 {
+            server.signal("-HUP");
+            refusals += 1;
+            until(refused, async || is_logged(refused, refusals)).await;
+        }
+        let is_kept = !site.shows(&server, &last).await;
+        // Not long after a poll there is no other one.
+        let is_between = polled.elapsed() < Duration::from_secs(4);
+        (is_between || is_kept).then_some(is_kept)
+    });
+    assert!(is_kept.await, "{}", server.log());
 }
