@@ -29,7 +29,7 @@ pub use forgetting::forget_sealed;
 pub use kept::forget;
 pub use master_key::{MasterKey, OpenError, fingerprint, known_fingerprint, note_fingerprint};
 pub use opening::{PipelineSecrets, SecretVersions};
-pub use rotation::{Rotated, check_opens, opens_any, rotate, unlock};
+pub use rotation::{Rotated, check_opens, opens_any, rotate, rotate_between, unlock};
 pub use sealing::{AssociatedData, Key as SealingKey};
 #[cfg(test)]
 pub use secret::SECRETS_MAX;

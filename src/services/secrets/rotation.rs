@@ -62,8 +62,7 @@ pub async fn rotate(
     variables: Option<(MasterKey, MasterKey)>,
 ) -> Result<Rotated, OpenError> {
     if let Some((old, new)) = variables {
-        check_opens(store, &[&new, &old])?;
-        let rotated = replace(store, &old, &new, || Ok(())).await?;
+        let rotated = rotate_between(store, &old, &new).await?;
         note_fingerprint(data_dir, &new.fingerprint());
         return Ok(rotated);
     }
@@ -79,6 +78,12 @@ pub async fn rotate(
     let rotated = replace(store, &old, &new, || files.promote_next()).await?;
     note_fingerprint(data_dir, &new.fingerprint());
     Ok(rotated)
+}
+
+/// The same between two keys that the caller has, for a store without a data directory.
+pub async fn rotate_between(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<Rotated, OpenError> {
+    check_opens(store, &[new, old])?;
+    replace(store, old, new, || Ok(())).await
 }
 
 async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenError> {

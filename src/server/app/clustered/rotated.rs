@@ -5,7 +5,6 @@
 //! run again with both keys, or goes back when they are exchanged. All shards are taken before anything is decided by their
 //! contents, so that an earlier run that still lives cannot change them any more.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -188,9 +187,9 @@ impl<E: Engine> Attempt<'_, E> {
         let options = EngineOptions { fatal, ..EngineOptions::default() };
         let store = EngineStore::start(self.engine.clone(), tenure, taken, pairs, options);
         let store = store.map_err(EngineError::Refused)?;
-        let keys = Some((self.rotation.old.clone(), self.rotation.new.clone()));
+        let (old, new) = (&self.rotation.old, &self.rotation.new);
         let rotated = tokio::select! {
-            rotated = secrets::rotate(&store, Path::new(""), keys) => rotated,
+            rotated = secrets::rotate_between(&store, old, new) => rotated,
             Some(sentence) = ended.recv() => Err(StoreError::Engine(sentence).into()),
         };
         if rotated.is_err() {
@@ -311,6 +310,8 @@ mod tests {
             let engine = cluster(record('1', state), ['1'; 3]).await;
             let rotated = rotation(('1', '2')).run(engine.clone()).await.unwrap();
             assert_eq!(rotated, Some(Rotated { organizations: 3, secrets: 3 }));
+            let leftover = std::env::current_dir().unwrap().join("master.key.id");
+            assert!(!leftover.exists(), "a cluster has no data directory: nothing is written beside the engine");
             assert_eq!(engine.cluster().await.unwrap(), Some(record('2', ClusterState::Ready)));
             assert_eq!((keys_of(&engine).await, owners(&engine).await), (vec!['2'; 3], vec![None; 3]));
             assert_eq!(rotation(('1', '2')).run(engine).await.unwrap(), None);
