@@ -14,7 +14,7 @@ use super::token::Token;
 use super::trust::is_too_much;
 use crate::domain::{Identifier, Role, Timestamp};
 use crate::events::Cause;
-use crate::store::{Sequence, Store, StoreError};
+use crate::store::{Committer, Sequence, Store, StoreError};
 use crate::stored::{Difference, differences};
 
 impl Accounts {
@@ -94,8 +94,12 @@ impl Applying<'_> {
     async fn retract(&mut self, organization: &Identifier, name: &Identifier) -> Result<(), StoreError> {
         let mut change = Change::default();
         change.batch.delete(stored::declaration_key(organization, name));
-        let removed = self.accounts.member_named(organization, name.as_str());
-        self.hand_in(change, removed.as_deref(), Vec::new()).await
+        let (accounts, cause) = (self.accounts, self.cause);
+        self.decide(|committer| match accounts.member_named(organization, name.as_str()) {
+            Some(removed) => accounts.hand_in_removal(committer, &removed, change, cause),
+            None => accounts.hand_in_ending(committer, Vec::new(), None, change, cause),
+        })
+        .await
     }
 
     /// Changes of a file and of the API can together leave an organization without an admin. Then the file's admins become
@@ -115,39 +119,37 @@ impl Applying<'_> {
 
     /// Gives an existing member the declared role and what else is in `update`.
     async fn set(&mut self, mut change: Change, new: NewMember, update: MemberUpdate) -> Result<(), StoreError> {
-        let Some(before) = self.accounts.member_named(&new.organization, new.name.as_str()) else {
-            change.add_member(&Arc::new(Member::new(new, self.cause.at)), self.cause);
-            return self.hand_in(change, None, Vec::new()).await;
-        };
-        // Whom a file declares is a person, also where jobs had the name before: what jobs had is not theirs.
-        let mut ended = Vec::new();
-        if before.for_jobs {
-            self.accounts.take_from_jobs(&mut change, &before);
-            let is_of_jobs = |token: &Token| token.user == before.id && token.is_exchanged();
-            ended = self.accounts.tokens_where(|token| is_of_jobs(token) || is_too_much(token, before.id));
-        }
-        let after = MemberUpdate { role: Some(new.role), ..update }.of(&before);
-        let after = Arc::new(Member { for_jobs: false, ..after });
-        if after != before {
-            change.update_member(&before, &after, self.cause);
-        }
-        self.hand_in(change, None, ended).await
+        let (accounts, cause) = (self.accounts, self.cause);
+        self.decide(|committer| {
+            let mut ended = Vec::new();
+            match accounts.member_named(&new.organization, new.name.as_str()) {
+                None => change.add_member(&Arc::new(Member::new(new, cause.at)), cause),
+                Some(before) => {
+                    // Whom a file declares is a person, also where jobs had the name before: what jobs had is not theirs.
+                    if before.for_jobs {
+                        accounts.take_from_jobs(&mut change, &before);
+                        let is_of_jobs = |token: &Token| token.user == before.id && token.is_exchanged();
+                        ended = accounts.tokens_where(|token| is_of_jobs(token) || is_too_much(token, before.id));
+                    }
+                    let after = MemberUpdate { role: Some(new.role), ..update }.of(&before);
+                    let after = Arc::new(Member { for_jobs: false, ..after });
+                    if after != before {
+                        change.update_member(&before, &after, cause);
+                    }
+                }
+            }
+            accounts.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), change, cause)
+        })
+        .await
     }
 
-    /// Waits for the disk now and then, to bound what is not yet durable.
-    async fn hand_in(
+    /// Decides on the newest members, which the API may change meanwhile. Waits for the disk now and then, to bound what is not
+    /// yet durable.
+    async fn decide(
         &mut self,
-        change: Change,
-        removed: Option<&Member>,
-        ended: Vec<Arc<Token>>,
+        decide: impl FnOnce(&mut Committer<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let (outcome, sequence) = self.accounts.changes.decide(|(), committer| match removed {
-            Some(member) => self.accounts.hand_in_removal(committer, member, change, self.cause),
-            None => {
-                let reason = Some(RevocationReason::RootEnded);
-                self.accounts.hand_in_ending(committer, ended, reason, change, self.cause)
-            }
-        });
+        let (outcome, sequence) = self.accounts.changes.decide(|(), committer| decide(committer));
         outcome?;
         self.handed_in = sequence;
         self.changed += 1;
