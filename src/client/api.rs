@@ -72,7 +72,7 @@ pub enum CallError {
     Problem(Box<Problem>),
     /// Nobody knows whether the request was executed, if it may have been sent.
     NoAnswer(NoAnswer),
-    /// It could not even be tried.
+    /// It could not even be tried: no attempt was sent that may have been executed.
     Failure(Failure),
 }
 
@@ -250,9 +250,12 @@ impl Api {
         // Another PATCH could undo what happened in between; the others say what is to be in the end.
         let repeatable = call.key.is_some() || !matches!(call.method, Method::POST | Method::PATCH);
         let began = Moment::now();
+        // Of an attempt that may have been executed.
+        let mut unsure = None;
         for attempt in 0.. {
-            let error = match self.send_once(call).await {
+            let error = match self.send_once(call, retrying).await {
                 Ok(answer) => return Ok(answer),
+                Err(CallError::Failure(failure)) => return Err(unsure.unwrap_or(CallError::Failure(failure))),
                 Err(error) => error,
             };
             let (trouble, retry_after) = match &error {
@@ -270,16 +273,19 @@ impl Api {
                 return Err(error);
             }
             retrying.failed(error.to_string());
+            if !matches!(trouble, Trouble::NoConnection) {
+                unsure = Some(error);
+            }
             tokio::time::sleep(pause).await;
         }
         unreachable!("attempts end by an answer, or by patience")
     }
 
-    async fn send_once(&self, call: &Call) -> Result<Answer, CallError> {
-        let token = self.tokens.token().await.map_err(CallError::Failure)?;
+    async fn send_once(&self, call: &Call, retrying: &Retrying) -> Result<Answer, CallError> {
+        let token = self.tokens.token(retrying).await.map_err(CallError::Failure)?;
         let raw = self.link.send(self.request(call, token.reveal())).await.map_err(CallError::NoAnswer)?;
-        if raw.status == 401 && self.tokens.renew(&token).await.map_err(CallError::Failure)? {
-            let token = self.tokens.token().await.map_err(CallError::Failure)?;
+        if raw.status == 401 && self.tokens.renew(&token, retrying).await.map_err(CallError::Failure)? {
+            let token = self.tokens.token(retrying).await.map_err(CallError::Failure)?;
             let raw = self.link.send(self.request(call, token.reveal())).await.map_err(CallError::NoAnswer)?;
             return read(raw);
         }
@@ -300,14 +306,28 @@ impl Api {
         request
     }
 
-    /// Opens a stream of events or of a log. Once; the caller opens it again where it was.
-    pub async fn stream(&self, path: &str, last_event_id: Option<&str>) -> Result<Stream, CallError> {
-        self.root_stream(&self.call(Method::GET, path).path, last_event_id).await
+    /// Opens a stream of events or of a log. Once; the caller opens it again where it was, and says with `retrying` why.
+    pub async fn stream(
+        &self,
+        path: &str,
+        last_event_id: Option<&str>,
+        retrying: &Retrying,
+    ) -> Result<Stream, CallError> {
+        self.open_stream(&self.call(Method::GET, path).path, last_event_id, retrying).await
     }
 
     /// By its whole path, for what belongs to no organization.
     pub async fn root_stream(&self, path: &str, last_event_id: Option<&str>) -> Result<Stream, CallError> {
-        let token = self.tokens.token().await.map_err(CallError::Failure)?;
+        self.open_stream(path, last_event_id, &Retrying::silent()).await
+    }
+
+    async fn open_stream(
+        &self,
+        path: &str,
+        last_event_id: Option<&str>,
+        retrying: &Retrying,
+    ) -> Result<Stream, CallError> {
+        let token = self.tokens.token(retrying).await.map_err(CallError::Failure)?;
         let mut request = self.link.request(Method::GET, path).bearer_auth(token.reveal());
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);

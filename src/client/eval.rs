@@ -20,7 +20,7 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 
 /// The arguments of the program. Those that are wrong end it, as [`Parser::parse`] does.
 pub fn parse<P: Parser>() -> P {
-    let arguments: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let arguments = own_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
     if is_for_shell(&arguments) {
         WANTED.store(true, Ordering::Relaxed);
         let complain = panic::take_hook();
@@ -30,9 +30,9 @@ pub fn parse<P: Parser>() -> P {
         }));
     }
     P::try_parse().unwrap_or_else(|error| {
-        // Perhaps `--shell` is what is misspelt.
+        // Perhaps the command is what is misspelt, or `--shell`.
         let may_be = arguments.iter().any(|word| is_claim(word)) && !io::stdout().is_terminal();
-        if error.use_stderr() && may_be {
+        if error.use_stderr() && (may_be || asks_for_shell(&arguments)) {
             WANTED.store(true, Ordering::Relaxed);
         }
         if error.use_stderr() {
@@ -42,8 +42,17 @@ pub fn parse<P: Parser>() -> P {
     })
 }
 
+/// What follows `--` belongs to another command.
+fn own_words(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    arguments.take_while(|word| word != "--").collect()
+}
+
 fn is_for_shell(arguments: &[String]) -> bool {
-    arguments.iter().any(|word| is_claim(word)) && arguments.iter().any(|word| word == "--shell")
+    arguments.iter().any(|word| is_claim(word)) && asks_for_shell(arguments)
+}
+
+fn asks_for_shell(arguments: &[String]) -> bool {
+    arguments.iter().any(|word| word == "--shell")
 }
 
 fn is_claim(word: &str) -> bool {
@@ -67,7 +76,7 @@ pub async fn run(command: impl Future<Output = Result<ExitCode, Failure>>) -> Re
         Signals::ending().map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
     let mut command = pin!(command);
     tokio::select! {
-        outcome = &mut command => outcome,
+        biased;
         signal = signals.next() => {
             tokio::select! {
                 _ = tokio::time::timeout(GIVEN_BACK_WITHIN, &mut command) => {}
@@ -75,6 +84,7 @@ pub async fn run(command: impl Future<Output = Result<ExitCode, Failure>>) -> Re
             }
             Err(Failure::of_signal(signal))
         }
+        outcome = &mut command => outcome,
     }
 }
 
@@ -84,8 +94,9 @@ mod tests {
 
     #[test]
     fn only_a_claim_for_a_shell_is_evaluated() {
-        let is = |words: &str| is_for_shell(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let is = |words: &str| is_for_shell(&own_words(words.split(' ').map(str::to_owned)));
         assert!(is("lockkeeper claim review-1 --shell") && is("lockkeeper --retry 0 force-claim review-1 --shell"));
         assert!(!is("lockkeeper claim review-1") && !is("lockkeeper run review-1 -- x --shell"));
+        assert!(!is("lockkeeper run review-1 -- lockkeeper claim review-2 --shell"));
     }
 }

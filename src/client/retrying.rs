@@ -11,7 +11,8 @@ use super::steady::Moment;
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
 pub struct Retrying {
-    until: Moment,
+    patience: Duration,
+    until: Cell<Moment>,
     terminal: bool,
     /// Empty: there is nothing to say.
     why: RefCell<String>,
@@ -22,11 +23,30 @@ impl Retrying {
     /// With no patience nothing is ever said: the caller has words of its own.
     pub fn new(patience: Duration, why: String) -> Self {
         let terminal = !patience.is_zero() && stderr_is_drawn_on();
-        Self { until: Moment::now().plus(patience), terminal, why: RefCell::new(why), drawn: Cell::new(false) }
+        let until = Cell::new(Moment::now().plus(patience));
+        Self { patience, until, terminal, why: RefCell::new(why), drawn: Cell::new(false) }
+    }
+
+    /// Says nothing.
+    pub fn silent() -> Self {
+        Self::new(Duration::ZERO, String::new())
     }
 
     pub fn failed(&self, why: String) {
         *self.why.borrow_mut() = why;
+    }
+
+    /// The server has answered: nothing is shown until the next failure, and patience begins anew.
+    pub fn succeeded(&self) {
+        self.why.borrow_mut().clear();
+        self.until.set(Moment::now().plus(self.patience));
+        self.wipe();
+    }
+
+    fn wipe(&self) {
+        if self.drawn.take() {
+            wipe_line();
+        }
     }
 
     /// Until it is dropped.
@@ -35,7 +55,7 @@ impl Retrying {
             tokio::time::sleep(SHOWN_EVERY).await;
             let why = self.why.borrow();
             if self.terminal && !why.is_empty() {
-                draw_line(&line(&why, self.until.since(Moment::now())));
+                draw_line(&line(&why, self.until.get().since(Moment::now())));
                 self.drawn.set(true);
             }
         }
@@ -49,9 +69,7 @@ fn line(why: &str, left: Duration) -> String {
 
 impl Drop for Retrying {
     fn drop(&mut self) {
-        if self.drawn.get() {
-            wipe_line();
-        }
+        self.wipe();
     }
 }
 

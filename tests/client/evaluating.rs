@@ -1,11 +1,15 @@
 //! `eval "$(lockkeeper claim … --shell)"` in real shells: a script does nothing without its lock.
 
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::program::{Ended, User};
 use crate::support::Server;
+use crate::support::recorded::{Recorded, Request, Response};
+use crate::support::waiting::{Bounded, until};
 
 /// With `set -e` a script ends by itself; without it, by `|| exit`.
 const SCRIPTS: [&str; 2] = [r#"set -e; eval "$($CLAIM)"; echo went on"#, r#"eval "$($CLAIM)" || exit; echo went on"#];
@@ -44,6 +48,8 @@ async fn a_script_goes_on_with_its_lock_and_never_without() {
                 (&admin, "claim review-2 --ttl x --shell"),
                 (&admin, "claim --shell"),
                 (&admin, "claim review-2 --shel"),
+                (&admin, "clam review-2 --shell"),
+                (&admin, "force-clam review-2 --shell -- claim"),
                 (&nowhere, "claim review-2 --shell --retry 0"),
                 (&stranger, "claim review-2 --shell"),
                 (&nobody, "claim review-2 --shell"),
@@ -85,4 +91,42 @@ async fn a_claim_that_is_ended_by_a_signal_ends_its_script() {
         assert!(ended.code != 0 && ended.stdout.is_empty(), "{lines}: {} {}", ended.code, ended.stdout);
         server.admin().until_queue_is("review-1", 0).await;
     }
+}
+
+/// The request is under way when the signal comes, as somewhere between the client and a slow server.
+#[tokio::test]
+async fn a_forced_claim_that_is_ended_by_a_signal_leaves_no_lock() {
+    let (asked, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (is_asked, may_answer) = (asked.clone(), answered.clone());
+    let slow = Recorded::start(move |request: Request| {
+        let (is_asked, may_answer) = (is_asked.clone(), may_answer.clone());
+        async move {
+            if request.path.ends_with("/force-claim") {
+                is_asked.notify_one();
+                may_answer.notified().await;
+            }
+            Response::json(200, &json!({ "data": { "sessionId": "ses_1", "envName": "review-1", "fencingToken": 2 } }))
+        }
+    })
+    .await;
+    let user = User::new().with("LOCKKEEPER_TOKEN", crate::support::ADMIN_TOKEN);
+    let words = ["force-claim", "web/review-1", "--shell", "--org", "acme", "--url", &slow.address];
+    let mut child = Bounded::spawn(user.command(&words).stdout(Stdio::piped()).stderr(Stdio::null()));
+    asked.notified().await;
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    // Once it has taken the signal; what comes then is given back.
+    let status = format!("/proc/{}/status", child.id());
+    let is_taken = || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let pending = status.lines().filter(|line| line.starts_with("SigPnd:") || line.starts_with("ShdPnd:"));
+        pending.into_iter().all(|line| line.trim_end().ends_with("\t0000000000000000"))
+    };
+    until("the signal is taken", async || is_taken()).await;
+    answered.notify_one();
+    let released =
+        async || slow.asked().iter().any(|request| request.method == "DELETE" && request.path.ends_with("ses_1"));
+    until("the session is released", released).await;
+    let mut printed = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut printed).unwrap();
+    assert_eq!((child.wait().unwrap().code(), &*printed), (Some(143), "false\n"));
 }

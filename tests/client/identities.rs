@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::issuer::{AUDIENCE, Issuer};
 use crate::support::recorded::{Recorded, Request, Response};
+use crate::support::waiting::until;
 use crate::support::{Server, Setup, lockkeeper, secrecy};
 
 fn serve(issuer: &Issuer) -> Server {
@@ -104,6 +105,14 @@ async fn a_job_that_is_not_trusted_is_denied_in_words() {
     assert_eq!(output.status.code(), Some(77), "{}", said(&output));
     assert!(said(&output).contains("does not accept the identity token of this job"), "{}", said(&output));
     assert!(!said(&output).contains(&token));
+    // Nothing was claimed, and the claim says no more than that.
+    for claim in [&["claim", "review-1"][..], &["run", "review-1", "--", "true"]] {
+        let mut denied = command(&server, &home, claim);
+        denied.env("LOCKKEEPER_IDENTITY_TOKEN", &token);
+        let output = run(denied).await;
+        assert_eq!(output.status.code(), Some(77), "{}", said(&output));
+        assert!(!said(&output).contains("is not known"), "{}", said(&output));
+    }
 
     let mut nowhere = command(&server, &home, &["whoami"]);
     nowhere.env("LOCKKEEPER_IDENTITY_TOKEN", issuer.token(json!({}))).env_remove("LOCKKEEPER_ORGANIZATION");
@@ -119,10 +128,7 @@ async fn an_issuer_that_comes_back_in_time_costs_a_job_nothing_but_the_wait() {
     let mut waiting = command(&server, &home, &["whoami", "--json", "--retry", "60"]);
     waiting.env("LOCKKEEPER_IDENTITY_TOKEN", issuer.token(json!({})));
     let running = tokio::spawn(run(waiting));
-    while !server.log().contains("keys of the issuer cannot be read") {
-        tokio::task::yield_now().await;
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    until("the job waits", async || server.log().contains("keys of the issuer cannot be read")).await;
     issuer.answer_with(200);
     assert_eq!(name_of(&running.await.unwrap()), "ci");
 }

@@ -53,10 +53,19 @@ async fn tables_fit_the_terminal_and_are_whole_when_piped() {
 #[test]
 fn whoever_waits_at_a_terminal_is_told_why_and_how_long_still() {
     let user = User::new().with("LOCKKEEPER_TOKEN", crate::support::ADMIN_TOKEN);
-    let away = "whoami --url http://127.0.0.1:9 --retry 8s";
+    let job = User::new().with("LOCKKEEPER_IDENTITY_TOKEN", "a.b.c");
+    let asked =
+        [(&user, "whoami"), (&user, "events -f"), (&user, "logs dep_0199f3c2a4b07f3e9d2c5a1b"), (&job, "whoami")];
     if has_script() {
-        let shown = on_terminal(&user, "TERM=xterm", away);
-        assert!(shown.contains("s more: cannot reach http://127.0.0.1:9"), "{shown}");
+        std::thread::scope(|scope| {
+            for (user, command) in asked {
+                scope.spawn(move || {
+                    let away = format!("{command} --org acme --url http://127.0.0.1:9 --retry 8s");
+                    let shown = on_terminal(user, "TERM=xterm", &away);
+                    assert!(shown.contains("s more: cannot reach http://127.0.0.1:9"), "{command}: {shown}");
+                });
+            }
+        });
     }
     let piped = user.run(&["whoami", "--url", "http://127.0.0.1:9", "--retry", "2s"]).with_code(69);
     assert!(!piped.stderr.contains("more:"), "{}", piped.stderr);

@@ -311,7 +311,8 @@ fn is_certainly_refused(error: &CallError) -> bool {
             problem.is_ours() && decided
         }
         CallError::NoAnswer(no_answer) => no_answer.is_untrusted,
-        CallError::Failure(_) => false,
+        // Nothing was sent: see `Api::send`.
+        CallError::Failure(_) => true,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `lockkeeper claim` and `force-claim`: take the lock of an environment.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -14,6 +15,9 @@ use crate::names::{EnvironmentName, identifier, label};
 use crate::output::text::harmless;
 use crate::output::{Out, text_of};
 use crate::signals::Signals;
+
+/// For the answer to a force-claim that is given up, and again for its release.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// The wishes of every claim, forced or not.
 #[derive(clap::Args)]
@@ -86,13 +90,38 @@ pub async fn claim(args: ClaimArgs, api: &Api, out: &Out) -> Result<(), Failure>
 pub async fn force_claim(args: ForceClaimArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     let ForceClaimArgs { environment, wishes } = args;
     let path = format!("{}/force-claim", api.environment_path(&environment).await?);
-    let session = api.post(&path, &Value::Object(wishes.body())).await?.data;
+    let session = take_over(api, &path, &Value::Object(wishes.body()), out).await?;
     if !out.json
         && let Some(overrode) = holder_in_words(&session["overrode"], jiff::Timestamp::now())
     {
         out.note(&format!("taken over: {overrode}"));
     }
     print(&session, api.pipeline_of(&environment).await?, &wishes, api, out)
+}
+
+/// A signal while the request is under way gives back what it takes: nobody would know the session.
+async fn take_over(api: &Api, path: &str, body: &Value, out: &Out) -> Result<Value, Failure> {
+    let mut signals =
+        Signals::ending().map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
+    let mut answer = pin!(api.post(path, body));
+    let signal = tokio::select! {
+        biased;
+        signal = signals.next() => signal,
+        answer = &mut answer => return Ok(answer?.data),
+    };
+    let given_back = match tokio::time::timeout(GIVE_BACK_WITHIN, &mut answer).await {
+        Ok(Ok(answer)) => {
+            let environment = path.strip_suffix("/force-claim").unwrap_or(path);
+            let session = format!("{environment}/sessions/{}", text_of(&answer.data, "sessionId"));
+            tokio::time::timeout(GIVE_BACK_WITHIN, api.delete(&session)).await.is_ok_and(|deleted| deleted.is_ok())
+        }
+        Ok(Err(Failure::Unreachable(_))) | Err(_) => false,
+        Ok(Err(_)) => true,
+    };
+    if !given_back {
+        out.note("whether the environment was taken over is not known; if it was, the session expires by itself");
+    }
+    Err(Failure::of_signal(signal))
 }
 
 fn ttl(text: &str) -> Result<u64, String> {

@@ -13,6 +13,7 @@ use super::sse::{Frame, FrameTooLong, Parser};
 use crate::api::{Api, CallError, Stream};
 use crate::failure::Failure;
 use crate::retry;
+use crate::retrying::Retrying;
 use crate::steady::Moment;
 
 /// The server writes at least a comment every 15 seconds. A connection that is silent for longer is dead, whatever the
@@ -54,19 +55,12 @@ impl<'a> Feed<'a> {
     /// `path` is that of the stream, with its filters. It begins now; everything that happens after this has returned is in
     /// it. The first connection is tried as long as a request is repeated.
     pub async fn open(api: &'a Api, path: String) -> Result<Self, Failure> {
-        let (began, mut attempt) = (Moment::now(), 0);
-        let stream = loop {
-            let error = match api.stream(&path, None).await {
-                Ok(stream) => break stream,
-                Err(error) => error,
-            };
-            let pause = retry::pause(attempt, None, rand::random());
-            if !error.is_passing() || Moment::now().since(began) + pause > api.patience() {
-                return Err(error.into());
-            }
-            tokio::time::sleep(pause).await;
-            attempt += 1;
+        let retrying = Retrying::new(api.patience(), format!("waiting for an answer of {}", api.url()));
+        let stream = tokio::select! {
+            stream = first_stream(api, &path, &retrying) => stream?,
+            never = retrying.show() => match never {},
         };
+        drop(retrying);
         let last = stream.header("last-event-id").map(str::to_owned);
         let state = State::Open { stream: Box::new(stream), heard_at: Instant::now() };
         Ok(Self { api, path, last, state, parser: Parser::default(), frames: VecDeque::new(), attempt: 0 })
@@ -106,7 +100,10 @@ impl<'a> Feed<'a> {
                 State::Pausing { until } => {
                     tokio::time::sleep_until(*until).await;
                     let (api, path, last) = (self.api, self.path.clone(), self.last.clone());
-                    self.state = State::Connecting(Box::pin(async move { api.stream(&path, last.as_deref()).await }));
+                    self.state = State::Connecting(Box::pin(async move {
+                        // The caller tells why the connection broke, and that it is being made again.
+                        api.stream(&path, last.as_deref(), &Retrying::silent()).await
+                    }));
                 }
                 State::Connecting(connecting) => match connecting.await {
                     Ok(stream) => {
@@ -139,5 +136,22 @@ impl<'a> Feed<'a> {
             return Some(News::Gap);
         }
         serde_json::from_str(&frame.data).ok().map(News::Event)
+    }
+}
+
+async fn first_stream(api: &Api, path: &str, retrying: &Retrying) -> Result<Stream, Failure> {
+    let (began, mut attempt) = (Moment::now(), 0);
+    loop {
+        let error = match api.stream(path, None, retrying).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let pause = retry::pause(attempt, None, rand::random());
+        if !error.is_passing() || Moment::now().since(began) + pause > api.patience() {
+            return Err(error.into());
+        }
+        retrying.failed(error.to_string());
+        tokio::time::sleep(pause).await;
+        attempt += 1;
     }
 }

@@ -13,6 +13,7 @@ use crate::connection::secret::Secret;
 use crate::failure::Failure;
 use crate::problem::Problem;
 use crate::retry::{self, Trouble};
+use crate::retrying::Retrying;
 use crate::steady::Moment;
 
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -72,7 +73,7 @@ impl Exchange {
         Self { source, organization, link, patience, current: Mutex::new(None) }
     }
 
-    pub async fn token(&self) -> Result<Secret, Failure> {
+    pub async fn token(&self, retrying: &Retrying) -> Result<Secret, Failure> {
         let mut current = self.current.lock().await;
         let now = Moment::now();
         if let Some(known) = current.as_mut() {
@@ -89,22 +90,22 @@ impl Exchange {
                 State::Expired => {}
             }
         }
-        let new = self.insist().await?;
+        let new = self.insist(retrying).await?;
         Ok(current.insert(new).token.clone())
     }
 
     /// Another token in the place of one that the server has refused. Somebody may have got it already.
-    pub async fn renew(&self, refused: &Secret) -> Result<(), Failure> {
+    pub async fn renew(&self, refused: &Secret, retrying: &Retrying) -> Result<(), Failure> {
         let mut current = self.current.lock().await;
         if current.as_ref().is_none_or(|known| known.token == *refused) {
             *current = None;
-            *current = Some(self.insist().await?);
+            *current = Some(self.insist(retrying).await?);
         }
         Ok(())
     }
 
     /// Tries until it works or patience is over.
-    async fn insist(&self) -> Result<Current, Failure> {
+    async fn insist(&self, retrying: &Retrying) -> Result<Current, Failure> {
         let began = Moment::now();
         for attempt in 0.. {
             let failed = match self.attempt().await {
@@ -115,6 +116,7 @@ impl Exchange {
             if !failed.is_worth_a_retry || Moment::now().since(began) + pause > self.patience {
                 return Err(failed.failure);
             }
+            retrying.failed(failed.failure.to_string());
             tokio::time::sleep(pause).await;
         }
         unreachable!("attempts end by an answer, or by patience")

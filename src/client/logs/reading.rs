@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::output::closing::reader_gone;
 use crate::output::text_of;
 use crate::retry;
+use crate::retrying::Retrying;
 use crate::steady::Moment;
 
 /// A line of a log is at most this long as JSON; the server cuts lines long before.
@@ -53,7 +54,20 @@ pub async fn print(api: &Api, query: &LogQuery, printer: &mut Printer) -> Result
 }
 
 async fn read(api: &Api, query: &LogQuery, printer: &mut Printer) -> Result<Option<Value>, Failure> {
-    let mut patience = Patience::new(api);
+    let retrying = Retrying::new(api.patience(), format!("waiting for an answer of {}", api.url()));
+    tokio::select! {
+        ended = read_on(api, query, printer, &retrying) => ended,
+        never = retrying.show() => match never {},
+    }
+}
+
+async fn read_on(
+    api: &Api,
+    query: &LogQuery,
+    printer: &mut Printer,
+    retrying: &Retrying,
+) -> Result<Option<Value>, Failure> {
+    let mut patience = Patience::new(api, retrying);
     loop {
         match read_once(api, query, printer, &mut patience).await {
             Ok(()) if !query.follow => {
@@ -67,6 +81,7 @@ async fn read(api: &Api, query: &LogQuery, printer: &mut Printer) -> Result<Opti
                     return Ok(Some(deployment));
                 }
                 // The server is stopping, or has just started again: go on where it was.
+                retrying.failed(format!("{} closed the log before the deployment ended", api.url()));
                 patience.pause().await;
             }
             Err(ReadError::Output(failure)) => return Err(failure),
@@ -85,9 +100,9 @@ async fn read_once(
     api: &Api,
     query: &LogQuery,
     printer: &mut Printer,
-    patience: &mut Patience,
+    patience: &mut Patience<'_>,
 ) -> Result<(), ReadError> {
-    let mut stream = api.stream(&query.path(printer.next), None).await.map_err(ReadError::Call)?;
+    let mut stream = api.stream(&query.path(printer.next), None, patience.retrying).await.map_err(ReadError::Call)?;
     patience.renew();
     let mut unfinished: Vec<u8> = Vec::new();
     while let Some(piece) = stream.next().await.map_err(ReadError::Call)? {
@@ -105,18 +120,20 @@ async fn read_once(
 }
 
 /// How long troubles are borne: as long as a request is repeated, since the last time that the server answered.
-struct Patience {
+struct Patience<'a> {
+    retrying: &'a Retrying,
     all: std::time::Duration,
     answered: Moment,
     attempt: u32,
 }
 
-impl Patience {
-    fn new(api: &Api) -> Self {
-        Self { all: api.patience(), answered: Moment::now(), attempt: 0 }
+impl<'a> Patience<'a> {
+    fn new(api: &Api, retrying: &'a Retrying) -> Self {
+        Self { retrying, all: api.patience(), answered: Moment::now(), attempt: 0 }
     }
 
     fn renew(&mut self) {
+        self.retrying.succeeded();
         (self.answered, self.attempt) = (Moment::now(), 0);
     }
 
@@ -130,6 +147,7 @@ impl Patience {
         if !error.is_passing() || Moment::now().since(self.answered) > self.all {
             return Err(error.into());
         }
+        self.retrying.failed(error.to_string());
         self.pause().await;
         Ok(())
     }
