@@ -43,11 +43,13 @@ pub struct Connection {
     reader: AtomicWaker,
 }
 
-/// The stages of a connection.
+/// The stages of a connection. In this one it waits for a request.
 const OPEN: u8 = 0;
-/// Shut down, and not yet dropped by its loop.
+/// Cut off, and not yet dropped by its loop.
 const LEAVING: u8 = 1;
 const CLOSED: u8 = 2;
+/// The head of a request has been read, and its answer is not yet complete.
+const ANSWERING: u8 = 3;
 
 /// A request of a connection, until its answer has been handed over to be written.
 pub struct ActiveRequest(Arc<Connection>);
@@ -234,16 +236,17 @@ impl Connection {
         }
     }
 
-    /// Shuts it down, and drops what it has not taken of its answers. One whose first request has not come is refused by its
-    /// loop: a request that arrives just then gets an answer. False if it has ended by itself.
+    /// Cuts it off. One that does not read is reset, with what it has not taken of its answers. Of any other one nothing more
+    /// is read, and its loop answers what has come: a request that arrives just then is refused, not dropped. False if it has
+    /// ended by itself, or if a request of it has begun since somebody looked.
     pub fn cut_off(&self) -> bool {
-        let left = self.stage.compare_exchange(OPEN, LEAVING, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let is_unread = self.is_unread();
+        let leaves = |from| self.stage.compare_exchange(from, LEAVING, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let left = leaves(OPEN) || (is_unread && leaves(ANSWERING));
         if left {
             self.tally.staying.fetch_sub(1, Ordering::Relaxed);
-            if self.is_unread() {
+            if is_unread {
                 self.socket.reset();
-            } else if self.has_asked.load(Ordering::Relaxed) {
-                self.socket.shut_down();
             } else {
                 self.socket.shut_reading();
             }
@@ -252,21 +255,36 @@ impl Connection {
         left
     }
 
-    /// Whether its loop has to refuse it: it was cut off before its first request was read.
+    /// Its loop has read the head of a request. False if the connection was cut off before: then the request is refused.
+    pub fn begin_answer(&self) -> bool {
+        self.stage.compare_exchange(OPEN, ANSWERING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// It may be cut off again.
+    pub fn end_answer(&self) {
+        self.stage.compare_exchange(ANSWERING, OPEN, Ordering::Relaxed, Ordering::Relaxed).ok();
+    }
+
+    /// Whether its loop has to refuse it if a request has come.
     pub fn is_turned_away(&self) -> bool {
-        self.stage.load(Ordering::Relaxed) == LEAVING && !self.has_asked.load(Ordering::Relaxed)
+        self.stage.load(Ordering::Relaxed) == LEAVING
+    }
+
+    /// Whether no request of it has been answered: then one is probably on its way.
+    pub fn has_never_asked(&self) -> bool {
+        !self.has_asked.load(Ordering::Relaxed)
     }
 
     /// Its loop has dropped it.
     pub fn closed(&self) {
-        if self.stage.swap(CLOSED, Ordering::Relaxed) == OPEN {
+        if matches!(self.stage.swap(CLOSED, Ordering::Relaxed), OPEN | ANSWERING) {
             self.tally.staying.fetch_sub(1, Ordering::Relaxed);
         }
         self.socket.close();
     }
 
     pub fn is_open(&self) -> bool {
-        self.stage.load(Ordering::Relaxed) == OPEN
+        matches!(self.stage.load(Ordering::Relaxed), OPEN | ANSWERING)
     }
 }
 

@@ -125,7 +125,8 @@ impl Connections {
                 Some(Stall::Silent) => shut.silent += usize::from(connection.cut_off()),
                 Some(Stall::Unread) => shut.unread += usize::from(connection.cut_off()),
             }
-            false
+            // Unless a request of it has begun in the meantime.
+            connection.is_open()
         });
         self.cut_off.silent.increment(shut.silent as u64);
         self.cut_off.unread.increment(shut.unread as u64);
@@ -180,11 +181,17 @@ mod tests {
     use std::io::{Read, Write};
     use std::time::Instant;
 
+    use rcgen::CertifiedKey;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
-    use crate::http::transport::Transport;
+    use crate::http::response::Response;
+    use crate::http::transport::{Encrypted, Transport};
     use crate::http::wire;
+    use crate::tls::{ClientCertificates, Files, ServerTls};
 
     const PATIENCE: Patience =
         Patience { idle: Duration::from_secs(4), silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
@@ -239,6 +246,7 @@ mod tests {
         connection.quiet_since(1);
         assert_eq!(connections.shut_stalled(), Shut { idle: 1, ..Shut::default() });
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "the server sees the end");
+        drop(stream);
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "and so does the client");
         assert_eq!(connections.shut_stalled(), Shut::default(), "once is enough");
     }
@@ -344,6 +352,112 @@ mod tests {
             read = client.read_exact(&mut told) => assert_eq!(read.unwrap(), 12),
         }
         assert_eq!(told, *b"HTTP/1.1 503");
+    }
+
+    #[actix::test]
+    async fn an_idle_one_that_is_closed_refuses_the_request_that_comes_just_then_and_else_only_ends() {
+        for sent in ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /", ""] {
+            let connections = connections();
+            let Open { stream, connection, mut client } = open(&connections);
+            drop(connection.request_began());
+            connection.quiet_since(1);
+            assert_eq!(connections.shut_stalled(), Shut { idle: 1, ..Shut::default() });
+            client.write_all(sent.as_bytes()).unwrap();
+            client.set_nonblocking(true).unwrap();
+            let mut client = TcpStream::from_std(client).unwrap();
+            let rules = wire::Rules::new(Duration::from_secs(5));
+            let answer = async |_, _| panic!("it is not served");
+            let mut told = String::new();
+            let serving = wire::serve(stream, Some(connection), &rules, std::future::pending(), answer);
+            let (_, read) = tokio::join!(serving, client.read_to_string(&mut told));
+            if sent.ends_with("\r\n\r\n") {
+                read.unwrap();
+                assert!(told.starts_with("HTTP/1.1 503") && told.contains("connection: close"), "{told}");
+            } else {
+                assert_eq!(told, "", "nothing was asked");
+            }
+        }
+    }
+
+    #[actix::test]
+    async fn the_same_goes_for_an_idle_one_with_tls() {
+        let folder = tempfile::tempdir().unwrap();
+        let CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+        std::fs::write(&certificate, cert.pem()).unwrap();
+        std::fs::write(&key, signing_key.serialize_pem()).unwrap();
+        let tls = ServerTls::open(Files { certificate, key, clients: ClientCertificates::Off }).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(cert.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+
+        let connections = connections();
+        let Open { stream, connection, client } = open(&connections);
+        client.set_nonblocking(true).unwrap();
+        let (accept, connect) = (TlsAcceptor::from(tls.config()), TlsConnector::from(Arc::new(config)));
+        let name = ServerName::try_from("localhost").unwrap();
+        let client = connect.connect(name, TcpStream::from_std(client).unwrap());
+        let (stream, client) = tokio::join!(accept.accept(stream), client);
+        let (stream, mut client) = (Encrypted::new(stream.unwrap()), client.unwrap());
+        drop(connection.request_began());
+        connection.quiet_since(1);
+        assert_eq!(connections.shut_stalled(), Shut { idle: 1, ..Shut::default() });
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let rules = wire::Rules::new(Duration::from_secs(5));
+        let answer = async |_, _| panic!("it is not served");
+        let serving = wire::serve(stream, Some(connection), &rules, std::future::pending(), answer);
+        let mut told = String::new();
+        let (_, read) = tokio::join!(serving, client.read_to_string(&mut told));
+        read.unwrap();
+        assert!(told.starts_with("HTTP/1.1 503") && told.contains("connection: close"), "{told}");
+    }
+
+    #[actix::test]
+    async fn one_whose_request_is_being_answered_is_not_cut_off_and_the_next_one_may_be() {
+        let connections = connections();
+        let Open { stream, connection, client } = open(&connections);
+        client.set_nonblocking(true).unwrap();
+        let mut client = TcpStream::from_std(client).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let rules = wire::Rules::new(Duration::from_secs(5));
+        let asked = connection.clone();
+        // Somebody has chosen it just before.
+        let answer = async |_, _| {
+            assert!(!asked.cut_off());
+            Response::no_content().into()
+        };
+        let serving = wire::serve(stream, Some(connection.clone()), &rules, std::future::pending(), answer);
+        let reading = async {
+            let mut told = [0; 12];
+            client.read_exact(&mut told).await.unwrap();
+            assert_eq!(told, *b"HTTP/1.1 204");
+            while !connection.cut_off() {
+                tokio::task::yield_now().await;
+            }
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).await.unwrap();
+        };
+        let (served, ()) = tokio::join!(serving, reading);
+        served.unwrap();
+    }
+
+    #[actix::test]
+    async fn one_whose_request_begins_while_it_is_chosen_is_not_cut_off() {
+        let connections = connections();
+        let Open { stream: _stream, connection, client: _client } = open(&connections);
+        drop(connection.request_began());
+        connection.quiet_since(1);
+        let chosen = connection.activity().stalled(connection.now(), PATIENCE);
+        assert_eq!(chosen, Some(Stall::Idle));
+        assert!(connection.begin_answer());
+        assert_eq!(connections.shut_stalled(), Shut::default(), "its request has begun");
+        assert!(!connection.cut_off() && connection.is_open());
+        connection.end_answer();
+        assert_eq!(connections.shut_stalled(), Shut { idle: 1, ..Shut::default() }, "it was not forgotten");
+        assert!(!connection.begin_answer(), "the next one is refused");
+        assert_eq!(connections.staying(), 0);
     }
 
     #[actix::test]

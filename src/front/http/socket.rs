@@ -87,17 +87,10 @@ impl Socket {
         })
     }
 
-    /// Shuts it down in both directions; the loop sees that as the client's end of stream.
-    pub fn shut_down(&self) {
-        if let Some(tcp) = self.tcp.lock().as_ref() {
-            // It fails for a client that is already gone, which is fine.
-            SockRef::from(tcp).shutdown(Shutdown::Both).ok();
-        }
-    }
-
     /// Reads nothing beyond what has come; the loop sees that as the client's end of stream, and can still answer.
     pub fn shut_reading(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
+            // It fails for a client that is already gone, which is fine.
             SockRef::from(tcp).shutdown(Shutdown::Read).ok();
         }
     }

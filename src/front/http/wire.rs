@@ -43,6 +43,8 @@ const READ_BYTES_MIN: usize = 1024;
 const KEPT_BYTES: usize = 16 * 1024;
 /// How long a client that has not read its last answer may go on sending.
 const LINGER: Duration = Duration::from_secs(1);
+/// How often what a client that was cut off goes on sending is discarded: its socket says nothing but that it has ended.
+const DISCARDED_EVERY: Duration = Duration::from_millis(50);
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// For the connections of one worker thread.
@@ -110,7 +112,7 @@ enum Next {
     End,
 }
 
-/// Closed for another connection before its first request was read.
+/// Cut off before this request was read.
 const TURNED_AWAY: Next = Next::Refused(StatusCode::SERVICE_UNAVAILABLE);
 
 /// The next part of a body.
@@ -162,7 +164,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
             loop {
                 if !self.read.is_empty() {
                     match self.request.read(&self.read) {
-                        Ok(Some(_)) if self.is_turned_away() => return Poll::Ready(Ok(TURNED_AWAY)),
+                        Ok(Some(_)) if !self.begin_answer() => return Poll::Ready(Ok(TURNED_AWAY)),
                         Ok(Some(length)) => {
                             self.read.advance(length);
                             return Poll::Ready(Ok(Next::Request));
@@ -172,7 +174,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
                     }
                 }
                 if self.ended {
-                    return Poll::Ready(Ok(if self.is_turned_away() { TURNED_AWAY } else { Next::End }));
+                    return Poll::Ready(Ok(if self.is_refused_unasked() { TURNED_AWAY } else { Next::End }));
                 }
                 ready!(self.poll_flush(context))?;
                 match self.poll_fill(context) {
@@ -205,6 +207,9 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         reply.write_head(&mut self.write, version, end, !is_last, &self.rules.date);
         if !is_head {
             self.send_body(reply.response.body, end).await?;
+        }
+        if let Some(connection) = &self.connection {
+            connection.end_answer();
         }
         Ok(!is_last)
     }
@@ -374,11 +379,16 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         let is_turned_away = self.is_turned_away();
         if self.is_out_of_step && (!self.ended || is_turned_away) {
             let dropping = async {
-                while self.transport.read_buf(&mut self.read).await? > 0 {
-                    self.read.clear();
+                loop {
+                    while self.transport.read_buf(&mut self.read).await? > 0 {
+                        self.read.clear();
+                    }
+                    if !is_turned_away {
+                        return Ok(());
+                    }
+                    // Its end of stream was ours, and more may come.
+                    tokio::time::sleep(DISCARDED_EVERY).await;
                 }
-                // Its end of stream was ours.
-                if is_turned_away { std::future::pending().await } else { Ok(()) }
             };
             return tokio::time::timeout(LINGER, dropping).await.unwrap_or(Ok(()));
         }
@@ -427,8 +437,18 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         pin!(self.transport.read_buf(&mut self.read)).poll(context)
     }
 
+    fn begin_answer(&self) -> bool {
+        self.connection.as_ref().is_none_or(|connection| connection.begin_answer())
+    }
+
     fn is_turned_away(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.is_turned_away())
+    }
+
+    /// The first request of a connection is probably on its way, so its client reads the refusal as its answer.
+    fn is_refused_unasked(&self) -> bool {
+        let is_refused = |connection: &Arc<Connection>| connection.is_turned_away() && connection.has_never_asked();
+        self.connection.as_ref().is_some_and(is_refused)
     }
 
     /// Something of the next request has come.
