@@ -6,6 +6,7 @@ mod certificates;
 mod chores;
 mod clustered;
 mod declared;
+mod declared_entries;
 mod dropped_logs;
 mod error;
 mod greeting;

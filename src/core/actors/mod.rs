@@ -34,7 +34,7 @@ pub use belonging::{more_skipped, organization_of_left, organization_of_pointer}
 pub use environments::Environments;
 pub use environments::census::Census;
 pub use environments::claiming::Patience;
-pub use environments::declaring::environment_differences;
+pub use environments::declaring::{environment_differences, is_disabled_because};
 pub use environments::deployment_reading::{
     ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound, DroppedEntry,
 };

@@ -150,7 +150,8 @@ impl Command for Retire {
             Delete { expected: None }.decide(decision)?;
             return Ok(Retired::Gone);
         }
-        if !configuration.disabled || environment.disabled_reason.as_ref() != Some(&self.reason) {
+        // One that is disabled already stays so for its own reason.
+        if !configuration.disabled {
             decision.touch();
             decision.next.configuration_revision += 1;
             decision.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(*configuration).clone() }));

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::declared_entries;
 use super::error::ServeError;
-use crate::actors::{Environments, Failure, environment_differences};
+use crate::actors::{Environments, Failure, environment_differences, is_disabled_because};
 use crate::auth::{NewMember, SourceId, Trust, Trusted, member_differences};
 use crate::config::{Member, Organization, Pipeline, Prune};
 use crate::domain::{Configuration, EnvironmentKey, Identifier, PipelineKey, Timestamp};
@@ -18,6 +19,10 @@ use crate::stored::Difference;
 
 /// Declarations applied concurrently at the start: enough to share disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
+/// Enough to know what is meant; the file says the rest.
+const NAMED_MAX: usize = 20;
+/// Told to those who want an environment that is being removed.
+pub const REASON: &str = "the file of the organization no longer declares it; it is removed when it is released";
 
 pub fn members(declared: &[Organization]) -> Vec<NewMember> {
     let of = |organization: &Organization| {
@@ -134,9 +139,6 @@ pub async fn environments(
     if changed > 0 {
         tracing::info!(changed, declared = applied.len(), "applied declared environments");
     }
-    // Their actors run on this thread; the next request starts one on a thread that serves requests.
-    environments.dismiss_unused();
-    environments.dismiss_unused();
     Ok(())
 }
 
@@ -173,18 +175,26 @@ pub async fn forget_gone(
     Ok(())
 }
 
-/// What a start or a reload with this file would do, one line each. Nothing is changed.
-pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec<String>, StoreError> {
+/// One thing that a start or a reload with a file does.
+pub struct Change {
+    /// Such as `create environment web/review-1`.
+    pub words: String,
+    /// Why it is not done, if it is not.
+    pub stays: Option<&'static str>,
+}
+
+/// What a start or a reload with this file does. Nothing is changed.
+pub fn changes(store: &dyn Store, organization: &Organization) -> Result<Vec<Change>, StoreError> {
     let id = &organization.id;
-    let line = |difference: Difference, what: &str, name: String, stays: Option<&str>| {
+    let change = |difference: Difference, what: &str, name: String, stays: Option<&'static str>| {
         let verb = match difference {
             Difference::Created => "create",
             Difference::Changed => "change",
             Difference::Removed => "remove",
             Difference::Gone => return None,
         };
-        let stays = stays.filter(|_| difference == Difference::Removed).map(|why| format!(" (stays: {why})"));
-        Some(format!("{id}: {verb} {what} {name}{}", stays.unwrap_or_default()))
+        let stays = stays.filter(|_| difference == Difference::Removed);
+        Some(Change { words: format!("{verb} {what} {name}"), stays })
     };
     let stays = |is_last: bool| match organization.prune {
         _ if is_last => Some("the file declares no other"),
@@ -192,17 +202,61 @@ pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec
         Prune::Apply => None,
     };
     let of_one = std::slice::from_ref(organization);
-    let mut lines = Vec::new();
+    let mut changes = Vec::new();
+    let declared_entries::Changes { name, entries } = declared_entries::changes(store, organization)?;
+    changes.extend(name.map(|name| Change { words: format!("change name to {name}"), stays: None }));
+    for (kind, name, difference) in entries {
+        changes.extend(change(difference, kind, name, None));
+    }
     for ((_, name), difference) in member_differences(store, &members(of_one))? {
-        lines.extend(line(difference, "member", name.to_string(), None));
+        changes.extend(change(difference, "member", name.to_string(), None));
     }
     for (key, difference) in pipeline_differences(store, id, &pipelines(of_one))? {
         let stays = stays(organization.pipelines.is_empty());
-        lines.extend(line(difference, "pipeline", key.pipeline.to_string(), stays));
+        changes.extend(change(difference, "pipeline", key.pipeline.to_string(), stays));
     }
     for (key, difference) in environment_differences(store, id, environments_of(organization))? {
         let stays = stays(is_last_environment(organization, &key));
-        lines.extend(line(difference, "environment", format!("{}/{}", key.pipeline.pipeline, key.name), stays));
+        let name = format!("{}/{}", key.pipeline.pipeline, key.name);
+        let is_kept = difference == Difference::Removed && stays.is_some();
+        if is_kept && is_disabled_because(store, &key, REASON)? {
+            let words = format!("enable environment {name} (it was to be removed when it is released)");
+            changes.push(Change { words, stays: None });
+        }
+        changes.extend(change(difference, "environment", name, stays));
     }
-    Ok(lines)
+    Ok(changes)
+}
+
+/// The same for people, one line each.
+pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec<String>, StoreError> {
+    let line = |Change { words, stays }: Change| {
+        let stays = stays.map(|why| format!(" (stays: {why})")).unwrap_or_default();
+        format!("{}: {words}{stays}", organization.id)
+    };
+    Ok(changes(store, organization)?.into_iter().map(line).collect())
+}
+
+/// Logs by name what is about to be applied. What is no longer declared and stays is logged by `keeping`.
+pub fn log_changes(store: &dyn Store, declared: &[Organization]) -> Result<(), StoreError> {
+    for organization in declared {
+        let all = changes(store, organization)?;
+        let done = all.into_iter().filter(|change| change.stays.is_none()).map(|change| change.words);
+        let words: Vec<_> = done.collect();
+        if !words.is_empty() {
+            let changes = some(words.into_iter());
+            tracing::info!(organization = %organization.id, changes, "applying what the file has changed");
+        }
+    }
+    Ok(())
+}
+
+/// The first of these names, and how many there are beside them.
+pub fn some(names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len();
+    let mut named = names.take(NAMED_MAX).collect::<Vec<_>>().join(", ");
+    if count > NAMED_MAX {
+        named += &format!(" and {} more", count - NAMED_MAX);
+    }
+    named
 }

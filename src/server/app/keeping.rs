@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::sync::watch;
 
-use super::declared;
+use super::declared::{self, REASON, some};
+use super::declared_entries;
 use super::error::ServeError;
 use crate::actors::{Failure, environment_differences};
 use crate::config::{Organization, Prune};
@@ -26,12 +27,8 @@ pub type Declarations = watch::Receiver<Arc<Vec<Organization>>>;
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
 /// The longest pause after failures, such as those of a full disk.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-/// Enough to know what is meant; the file says the rest.
-const NAMED_MAX: usize = 20;
 /// Environments that are retired together, to share syncs of the disk.
 const RETIRED_AT_ONCE: usize = 64;
-/// Told to those who want an environment that is being removed.
-const REASON: &str = "the file of the organization no longer declares it; it is removed when it is released";
 
 /// Pipelines and environments that files declared and no longer do.
 #[derive(Debug, Default)]
@@ -91,7 +88,7 @@ async fn step(
     }
     let left = match leaving {
         Some(left) => left,
-        None => leaving.insert(undeclared(realm, applied)?),
+        None => leaving.insert(undeclared(realm, applied).await?),
     };
     retire_environments(realm, &mut left.environments).await?;
     delete_pipelines(realm, left).await
@@ -99,6 +96,7 @@ async fn step(
 
 /// As a start does, in the same order.
 async fn apply(realm: &Realm, before: &[Organization], new: &[Organization]) -> Result<(), ServeError> {
+    declared::log_changes(&*realm.store, new)?;
     let now = (realm.clock)();
     realm.accounts.declare(declared::members(new), now).await?;
     realm.accounts.apply_trust(declared::trusted(new), now).await?;
@@ -113,11 +111,12 @@ async fn apply(realm: &Realm, before: &[Organization], new: &[Organization]) -> 
     realm.pipelines.declare(declared::pipelines(new), now).await?;
     declared::warn_of_unresolved(new, &realm.pipelines, &realm.registries);
     declared::environments(&realm.environments, new, &realm.pipelines).await?;
-    declared::forget_gone((&realm.environments, &realm.pipelines), &*realm.store, new, now).await
+    declared::forget_gone((&realm.environments, &realm.pipelines), &*realm.store, new, now).await?;
+    Ok(declared_entries::note(&*realm.store, new).await?)
 }
 
-/// What is to be removed. Says what is, and what stays and why.
-fn undeclared(realm: &Realm, organizations: &[Organization]) -> Result<Undeclared, ServeError> {
+/// What is to be removed. Says what is, and what stays and why; what stays is in service again.
+async fn undeclared(realm: &Realm, organizations: &[Organization]) -> Result<Undeclared, ServeError> {
     let mut all = Undeclared::default();
     for organization in organizations {
         let mut found = undeclared_of(realm, organization)?;
@@ -130,16 +129,20 @@ fn undeclared(realm: &Realm, organizations: &[Organization]) -> Result<Undeclare
                 "the file declares none of these any more, which is more likely a mistake: they stay; delete the last ones \
                  through the API"
             );
+            reinstate(realm, &guarded.environments).await?;
         }
         if found.is_empty() {
             continue;
         }
         let (pipelines, environments) = named(&found);
         match organization.prune {
-            Prune::Report => tracing::warn!(
-                organization = %id, pipelines, environments,
-                "the file no longer declares these; they stay (prune = \"report\")"
-            ),
+            Prune::Report => {
+                tracing::warn!(
+                    organization = %id, pipelines, environments,
+                    "the file no longer declares these; they stay (prune = \"report\")"
+                );
+                reinstate(realm, &found.environments).await?;
+            }
             Prune::Apply => {
                 tracing::info!(organization = %id, pipelines, environments, "removing what the file no longer declares");
                 all.pipelines.append(&mut found.pipelines);
@@ -148,6 +151,16 @@ fn undeclared(realm: &Realm, organizations: &[Organization]) -> Result<Undeclare
         }
     }
     Ok(all)
+}
+
+/// Those that were to be removed when they are released, and are not any more.
+async fn reinstate(realm: &Realm, environments: &[EnvironmentKey]) -> Result<(), ServeError> {
+    for key in environments {
+        if realm.environments.reinstate(key, REASON).await? {
+            tracing::info!(environment = %key, "put an environment back into service that was to be removed");
+        }
+    }
+    Ok(())
 }
 
 fn undeclared_of(realm: &Realm, organization: &Organization) -> Result<Undeclared, ServeError> {
@@ -181,21 +194,12 @@ fn named(found: &Undeclared) -> (String, String) {
     (some(pipelines), some(environments))
 }
 
-fn some(names: impl ExactSizeIterator<Item = String>) -> String {
-    let count = names.len();
-    let mut named = names.take(NAMED_MAX).collect::<Vec<_>>().join(", ");
-    if count > NAMED_MAX {
-        named += &format!(" and {} more", count - NAMED_MAX);
-    }
-    named
-}
-
 /// Takes them a step further out of service; those that are gone leave the list.
 async fn retire_environments(realm: &Realm, environments: &mut Vec<EnvironmentKey>) -> Result<(), ServeError> {
     let reason: Arc<str> = REASON.into();
     let mut held = Vec::new();
     for some in environments.chunks(RETIRED_AT_ONCE) {
-        let (waiting, due): (Vec<_>, Vec<_>) = some.iter().partition(|key| is_only_held(realm, key, &reason));
+        let (waiting, due): (Vec<_>, Vec<_>) = some.iter().partition(|key| is_only_held(realm, key));
         held.extend(waiting.into_iter().cloned());
         if due.is_empty() {
             continue;
@@ -210,11 +214,10 @@ async fn retire_environments(realm: &Realm, environments: &mut Vec<EnvironmentKe
 }
 
 /// Whether there is nothing to do but to wait for its release.
-fn is_only_held(realm: &Realm, key: &EnvironmentKey, reason: &Arc<str>) -> bool {
+fn is_only_held(realm: &Realm, key: &EnvironmentKey) -> bool {
     let Ok(Some(environment)) = realm.environments.environment(key) else { return false };
     let is_disabled = environment.configuration.as_ref().is_some_and(|configuration| configuration.disabled);
-    let is_ours = is_disabled && environment.disabled_reason.as_ref() == Some(reason);
-    is_ours && environment.is_in_use() && environment.queue.is_empty()
+    is_disabled && environment.is_in_use() && environment.queue.is_empty()
 }
 
 /// Whether it is still held.

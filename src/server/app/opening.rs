@@ -12,7 +12,7 @@ use super::error::ServeError;
 use super::isolation::FoundIsolation;
 use super::masks::PipelineMasks;
 use super::runner_host::{Hosts, PipelineDefinitions, RunnerExecutor, RunnerHost};
-use super::{analysing, declared, isolation, orphans};
+use super::{analysing, declared, declared_entries, isolation, orphans};
 use crate::actors::{Clock, Environments, LogKeeper, Options, TicketLane};
 use crate::archive::Archive;
 use crate::auth::{Accounts, AccountsError, Member, NewToken, Password, TokenText};
@@ -165,6 +165,7 @@ pub async fn open_realm(
     let events = Events::new(store.clone());
     // Before any event is added.
     events.repair_heads().await?;
+    declared::log_changes(&*store, &settings.organizations)?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let accounts = accounts.with_limits(settings.auth.sign_ins, settings.auth.attempts);
     accounts.apply_trust(declared::trusted(&settings.organizations), clock()).await?;
@@ -200,7 +201,12 @@ pub async fn open_realm(
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
     resume_deployments(&environments, &steps.runner).await?;
     declared::environments(&environments, &settings.organizations, &pipelines).await?;
+    // Their actors run on this thread; the next request starts one on a thread that serves requests. The first call only forgets
+    // that they have just been used.
+    environments.dismiss_unused();
+    environments.dismiss_unused();
     declared::forget_gone((&environments, &pipelines), &*store, &settings.organizations, clock()).await?;
+    declared_entries::note(&*store, &settings.organizations).await?;
     declared::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
     let masks = analysing::masks(pipeline_masks);
     let repositories = Repositories { git: node.git.clone(), pipelines: pipelines.clone(), vault: vault.clone() };

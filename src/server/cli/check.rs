@@ -1,5 +1,6 @@
 //! `lockkeeper check`: the files that a server would serve with, and what they would change in its data.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +13,7 @@ use crate::store::{self, LoggedStore, OpenError};
 pub struct Check {
     /// The file; files that it names are checked too
     file: PathBuf,
-    /// Also show what the files would create, change and remove in a data directory, which no server uses
+    /// Also show what the files would create, change and remove in a data directory, which no server uses; as the server's user
     #[arg(long, requires = "data_dir")]
     diff: bool,
     /// The data directory to compare with
@@ -25,6 +26,8 @@ pub struct Check {
 enum DiffError {
     #[error("data directory {0} does not exist; name the server's with --data-dir")]
     NoData(PathBuf),
+    #[error("data directory {0} belongs to another user; run this as the server's user, or on a copy of your own")]
+    NotOurs(PathBuf),
     #[error(
         "data directory {path} is in use by {holder}; stop it, or compare with a copy: `lockkeeper backup - --data-dir {path} | \
          lockkeeper restore - --data-dir COPY`"
@@ -51,8 +54,10 @@ pub fn check(arguments: &Check) -> ExitCode {
 
 fn differences(summary: &Summary, data_dir: &Path) -> Result<Vec<String>, DiffError> {
     // The store would create it.
-    if !data_dir.exists() {
-        return Err(DiffError::NoData(data_dir.to_owned()));
+    let Ok(found) = data_dir.metadata() else { return Err(DiffError::NoData(data_dir.to_owned())) };
+    // What opening it writes would belong to us, and the server could not start any more.
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(DiffError::NotOurs(data_dir.to_owned()));
     }
     let segment_bytes = store::MIN_SEGMENT_BYTES;
     let options = store::Options { segment_bytes, min_free_bytes: 0, ..store::Options::default() };

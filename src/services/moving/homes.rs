@@ -59,6 +59,7 @@ const KINDS: &[(&[u8], Rule)] = &[
     (b"EL/", Rule::Named),
     (b"EM/", Rule::Named),
     (b"N/", Rule::Named),
+    (b"OD/", Rule::Named),
     (b"P/", Rule::Named),
     (b"PD/", Rule::Named),
     (b"R/", Rule::Named),

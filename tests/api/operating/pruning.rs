@@ -1,13 +1,9 @@
 //! What an organization file no longer declares: reported or removed, at a start and on SIGHUP.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
+use crate::support::waiting::until as until_holds;
 use crate::support::{Client, Server, Setup, at, lockkeeper};
-
-/// Only there so that a change that never comes fails the test instead of hanging it.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// `web` with these environments, and whatever else is given.
 fn file(prune: &str, environments: &[&str], more: &str) -> String {
@@ -22,6 +18,10 @@ fn file(prune: &str, environments: &[&str], more: &str) -> String {
     let environments: String = environments.iter().map(environment).collect();
     format!("{head}{more}[[pipelines]]\nid = \"web\"\nstages = []\n{environments}")
 }
+
+const LOGIN: &str = "[[providers]]\nid = \"corp\"\nissuer = \"https://id.acme.example\"\nclient_id = \"lock\"\n\
+                     roles = [{ group = \"all\", role = \"viewer\" }]\n[[identities]]\nissuer = \"https://ci.acme.example\"\n\
+                     audience = \"lock\"\nrules = [{ claims = { project = \"web\" }, role = \"developer\", name = \"ci\" }]\n";
 
 const DOCS: &str = "[[pipelines]]\nid = \"docs\"\nstages = []\n[[pipelines.environments]]\nname = \"docs-1\"\n";
 
@@ -103,6 +103,89 @@ async fn what_is_free_is_removed_and_what_is_held_when_it_is_released() {
 }
 
 #[tokio::test]
+async fn a_start_and_a_reload_name_what_they_create_change_and_remove() {
+    let zoe = "[[members]]\nname = \"zoe\"\nrole = \"viewer\"\n";
+    let mut server = start(&file("apply", &["review-1", "review-2"], zoe));
+    let said = |changes: &str| format!("applying what the file has changed organization=acme changes=\"{changes}\"");
+    let first = "create member admin, create member zoe, create pipeline web, create environment web/review-1, \
+                 create environment web/review-2";
+    until_logged(&server, &said(first), 1).await;
+    let renamed = |text: String| text.replace("id = \"acme\"", "id = \"acme\"\nname = \"Acme Ltd\"");
+    let with_login = renamed(file("apply", &["review-1", "review-3"], LOGIN));
+    redeclare(&server, &with_login);
+    let second = "change name to Acme Ltd, create provider corp, create issuer https://ci.acme.example, remove member zoe, \
+                  remove environment web/review-2, create environment web/review-3";
+    until_logged(&server, &said(second), 1).await;
+    until_logged(&server, "removed an environment that the file no longer declares", 1).await;
+    assert!(server.terminate().success());
+    // The same file again changes nothing; the next one takes the issuer away.
+    let less = with_login
+        .replace("client_id = \"lock\"", "client_id = \"key\"")
+        .replace("audience = \"lock\"", "audience = \"key\"");
+    let check = |server: &Server, text: &str| {
+        let new = server.home().join("new.toml");
+        std::fs::write(&new, text).unwrap();
+        let output = lockkeeper(&["check", "--diff", "--data-dir"]).arg(server.data_dir()).arg(&new).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(check(&server, &with_login), ["nothing would change"]);
+    let expected = ["acme: change provider corp", "acme: change issuer https://ci.acme.example"];
+    assert_eq!(check(&server, &less), expected);
+    let none = renamed(file("apply", &["review-1", "review-3"], ""));
+    server.change_setup(|setup| setup.organizations(&[&none]));
+    server.start_again();
+    until_logged(&server, &said("remove provider corp, remove issuer https://ci.acme.example"), 1).await;
+}
+
+#[tokio::test]
+async fn an_environment_that_is_held_while_its_file_forgets_it_serves_again_when_it_is_declared_or_kept() {
+    let all = ["review-1", "review-2"];
+    let mut server = start(&file("apply", &all, ""));
+    let admin = server.admin();
+    let held = admin.claim("review-2", json!({})).await.created().session();
+    let is_disabled = |wanted: bool| move |answer: &Value| answer["data"]["configuration"]["disabled"] == wanted;
+    let new = server.home().join("new.toml");
+    for (put_back, logged) in [(file("apply", &all, ""), "apply"), (file("report", &["review-1"], ""), "report")] {
+        redeclare(&server, &file("apply", &["review-1"], ""));
+        until(&server.admin(), "review-2", is_disabled(true)).await;
+        std::fs::write(&new, &put_back).unwrap();
+        assert!(server.terminate().success());
+        let mut check = lockkeeper(&["check", "--diff", "--data-dir"]);
+        let said = check.arg(server.data_dir()).arg(&new).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let expected = match logged {
+            "apply" => "acme: change environment web/review-2",
+            _ => "acme: enable environment web/review-2 (it was to be removed when it is released)",
+        };
+        assert!(said.lines().any(|line| line == expected), "{said}");
+        server.change_setup(|setup| setup.organizations(&[&file("apply", &["review-1"], "")]));
+        server.start_again();
+        redeclare(&server, &put_back);
+        let admin = server.admin();
+        until(&admin, "review-2", is_disabled(false)).await;
+        // Whoever holds it has noticed nothing.
+        admin.heartbeat("review-2", &held).await.ok();
+    }
+    let admin = server.admin();
+    admin.release("review-2", &held).await.ok();
+    admin.claim("review-2", json!({})).await.created();
+}
+
+#[tokio::test]
+async fn one_that_somebody_has_disabled_stays_so_when_its_removal_is_called_off() {
+    let server = start(&file("apply", &["review-1", "review-2"], ""));
+    let admin = server.admin();
+    let held = admin.claim("review-2", json!({})).await.created().session();
+    admin.put(&at("review-2"), json!({ "disabled": true })).await.ok();
+    redeclare(&server, &file("apply", &["review-1"], ""));
+    until_logged(&server, "removing what the file no longer declares", 1).await;
+    redeclare(&server, &file("report", &["review-1"], ""));
+    until_logged(&server, "they stay (prune = \"report\")", 1).await;
+    admin.release("review-2", &held).await.ok();
+    admin.claim("review-2", json!({})).await.refused(409, "environment_disabled");
+}
+
+#[tokio::test]
 async fn a_pipeline_with_environments_of_the_api_stays_until_they_are_gone() {
     let server = start(&file("apply", &["review-1"], DOCS));
     let admin = server.admin();
@@ -138,7 +221,7 @@ fn a_check_shows_before_what_would_be_created_changed_and_removed() {
     let zoe = "[[members]]\nname = \"zoe\"\nrole = \"viewer\"\n";
     let mut server = start(&file("report", &["review-1", "review-2"], &format!("{zoe}{DOCS}")));
     let new = server.home().join("new.toml");
-    let diff = || {
+    let diff = |server: &Server| {
         let mut command = lockkeeper(&["check", "--diff", "--data-dir"]);
         let output = command.arg(server.data_dir()).arg(&new).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
@@ -146,12 +229,11 @@ fn a_check_shows_before_what_would_be_created_changed_and_removed() {
     };
     let less = file("report", &["review-1", "review-9"], "").replace("id = \"web\"", "id = \"web\"\nname = \"Shop\"");
     std::fs::write(&new, &less).unwrap();
-    let (code, said) = diff();
+    let (code, said) = diff(&server);
     assert!(code == Some(1) && said.contains("is in use by process"), "{said}");
-    server.signal("-TERM");
-    while diff().1.contains("is in use by process") {}
+    assert!(server.terminate().success());
     let lines = |said: &str| said.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
-    let (code, said) = diff();
+    let (code, said) = diff(&server);
     let expected = [
         "acme: remove member zoe",
         "acme: remove pipeline docs (stays: prune = \"report\")",
@@ -162,10 +244,9 @@ fn a_check_shows_before_what_would_be_created_changed_and_removed() {
     ];
     assert_eq!((code, lines(&said)), (Some(0), expected.map(str::to_owned).to_vec()), "{said}");
     std::fs::write(&new, less.replace("report\"\n", "apply\"\n")).unwrap();
-    assert_eq!(diff().1.matches("stays").count(), 0);
+    assert_eq!(diff(&server).1.matches("stays").count(), 0);
     std::fs::write(&new, file("apply", &[], DOCS)).unwrap();
-    assert_eq!(diff().1.matches("(stays: the file declares no other)").count(), 2);
-    server.wait();
+    assert_eq!(diff(&server).1.matches("(stays: the file declares no other)").count(), 2);
     server.start_again();
     server.terminate();
     std::fs::copy(server.home().join("organization-0.toml"), &new).unwrap();
@@ -183,7 +264,8 @@ async fn members_and_definitions_are_taken_over_without_a_restart() {
     let renamed = file("report", &["review-1"], max).replace("id = \"acme\"", "id = \"acme\"\nname = \"Acme Ltd\"");
     redeclare(&server, &renamed.replace("id = \"web\"", "id = \"web\"\nname = \"Shop\""));
     until_logged(&server, "reloaded changed=\"acme\"", 1).await;
-    until_logged(&server, "applied declared pipelines changed=1", 1).await;
+    // The start has logged it once.
+    until_logged(&server, "applied declared pipelines changed=1", 2).await;
     zoe_client.environment("review-1").await.refused(401, "invalid_token");
     server.as_user("max").await.environment("review-1").await.ok();
     let admin = server.admin();
@@ -193,17 +275,10 @@ async fn members_and_definitions_are_taken_over_without_a_restart() {
 }
 
 async fn until(client: &Client, environment: &str, holds: impl Fn(&Value) -> bool) {
-    let begin = Instant::now();
-    while !holds(&client.environment(environment).await.json()) {
-        assert!(begin.elapsed() < PATIENCE, "{environment} stays as it is");
-        tokio::task::yield_now().await;
-    }
+    until_holds(environment, async || holds(&client.environment(environment).await.json())).await;
 }
 
 async fn until_logged(server: &Server, part: &str, times: usize) {
-    let begin = Instant::now();
-    while server.log().matches(part).count() < times {
-        assert!(begin.elapsed() < PATIENCE, "{part} is not {times} times in\n{}", server.log());
-        tokio::task::yield_now().await;
-    }
+    let what = format!("{part} is logged {times} times");
+    until_holds(&what, async || server.log().matches(part).count() >= times).await;
 }

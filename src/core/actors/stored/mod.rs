@@ -127,6 +127,13 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
     Ok(matches!(record::decode_beginning::<EnvironmentV3<'_>, _>(bytes)?, Presence::Present))
 }
 
+/// Whether an environment's record says that it is disabled for this reason.
+pub fn is_disabled_because(bytes: &[u8], reason: &str) -> Result<bool, RecordError> {
+    let EnvironmentV3 { environment: form, .. } = record::decode(bytes)?;
+    let EnvironmentV1 { configuration, disabled_reason, .. } = form.environment;
+    Ok(configuration.is_some_and(|configuration| configuration.disabled) && disabled_reason == Some(reason))
+}
+
 /// What a deployment's stages do, as its pipeline was when it started.
 pub fn encode_blueprint(blueprint: &Blueprint) -> Vec<u8> {
     encode(&blueprint.to_form())
