@@ -13,7 +13,7 @@ use crate::auth::KnownToken;
 /// A client that has taken nothing of its answer for this long may be dropped for another one.
 const UNREAD_MILLIS_MIN: u64 = 1_000;
 /// The same for a client that has not sent its first request: until then it is probably on its way.
-const UNASKED_MILLIS_MIN: u64 = 1_000;
+pub const UNASKED_MILLIS_MIN: u64 = 1_000;
 
 /// Shared by all connections.
 pub struct Tally {
@@ -108,13 +108,13 @@ impl Activity {
     }
 
     /// Whether it may be closed for another one, and since when. Never while a request is being worked on.
-    pub fn expendable(&self, now_millis: u64) -> Option<(Expendable, u64)> {
+    pub fn expendable(&self, now_millis: u64, unasked_millis_min: u64) -> Option<(Expendable, u64)> {
         match self.unread_since_millis {
             Some(since) if now_millis.saturating_sub(since) >= UNREAD_MILLIS_MIN => Some((Expendable::Unread, since)),
             Some(_) => None,
             None if self.in_flight => None,
             None if self.has_asked => Some((Expendable::Idle, self.active_at_millis)),
-            None if now_millis.saturating_sub(self.active_at_millis) < UNASKED_MILLIS_MIN => None,
+            None if now_millis.saturating_sub(self.active_at_millis) < unasked_millis_min => None,
             None => Some((Expendable::NeverAsked, self.active_at_millis)),
         }
     }
@@ -351,13 +351,17 @@ mod tests {
 
     #[test]
     fn a_connection_with_a_request_is_never_closed_for_another_one_unless_its_answer_is_not_read() {
-        assert_eq!(activity(true, 0, None).expendable(NOW), None);
-        assert_eq!(activity(true, 0, Some(NOW - 999)).expendable(NOW), None, "it may just be slow");
-        assert_eq!(activity(true, 0, Some(NOW - 1_000)).expendable(NOW), Some((Expendable::Unread, NOW - 1_000)));
-        assert_eq!(activity(false, 7, None).expendable(NOW), Some((Expendable::Idle, 7)));
+        assert_eq!(activity(true, 0, None).expendable(NOW, UNASKED_MILLIS_MIN), None);
+        assert_eq!(activity(true, 0, Some(NOW - 999)).expendable(NOW, UNASKED_MILLIS_MIN), None, "it may just be slow");
+        assert_eq!(
+            activity(true, 0, Some(NOW - 1_000)).expendable(NOW, UNASKED_MILLIS_MIN),
+            Some((Expendable::Unread, NOW - 1_000))
+        );
+        assert_eq!(activity(false, 7, None).expendable(NOW, UNASKED_MILLIS_MIN), Some((Expendable::Idle, 7)));
         let never = |since| Activity { has_asked: false, ..activity(false, since, None) };
-        assert_eq!(never(7).expendable(NOW), Some((Expendable::NeverAsked, 7)));
-        assert_eq!(never(NOW - 999).expendable(NOW), None, "its request may be on its way");
+        assert_eq!(never(7).expendable(NOW, UNASKED_MILLIS_MIN), Some((Expendable::NeverAsked, 7)));
+        assert_eq!(never(NOW - 999).expendable(NOW, UNASKED_MILLIS_MIN), None, "its request may be on its way");
+        assert_eq!(never(NOW - 999).expendable(NOW, 0), Some((Expendable::NeverAsked, NOW - 999)), "one of a crowd");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use actix_web::rt::net::TcpStream;
 use metrics::Counter;
 use parking_lot::Mutex;
 
-use super::connection::{Connection, Expendable, Patience, Stall, Tally};
+use super::connection::{Activity, Connection, Expendable, Patience, Stall, Tally, UNASKED_MILLIS_MIN};
 use super::socket::Socket;
 use super::transport::Plain;
 
@@ -157,11 +157,18 @@ impl Connections {
     }
 
     fn most_expendable(&self, now_millis: u64, wanted: usize) -> Vec<Arc<Connection>> {
-        let mut candidates: Vec<_> = {
+        let open: Vec<_> = {
             let open = self.open.lock();
             let open = open.iter().filter_map(Weak::upgrade).filter(|connection| connection.is_open());
-            open.filter_map(|connection| Some((connection.activity().expendable(now_millis)?, connection))).collect()
+            open.map(|connection| (connection.activity(), connection)).collect()
         };
+        // Connections that have asked make room for new ones, unless most are new and silent: then those are the crowd.
+        let unasked = open.iter().filter(|(activity, _)| !activity.has_asked).count();
+        let unasked_millis_min = if unasked > open.len() / 2 { 0 } else { UNASKED_MILLIS_MIN };
+        let expendable = |(activity, connection): (Activity, _)| {
+            Some((activity.expendable(now_millis, unasked_millis_min)?, connection))
+        };
+        let mut candidates: Vec<_> = open.into_iter().filter_map(expendable).collect();
         if candidates.len() > wanted {
             candidates.select_nth_unstable_by_key(wanted, |(rank, _)| *rank);
             candidates.truncate(wanted);
