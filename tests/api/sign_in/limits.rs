@@ -88,3 +88,30 @@ async fn strangers_behind_the_same_address_do_not_lock_a_known_browser_out() {
     }
     own.post("/auth/sign-in", with_password("ana", PASSWORD)).await.has_status(204);
 }
+
+#[tokio::test]
+async fn a_known_browser_that_signs_in_without_end_is_refused_while_another_organization_signs_in() {
+    let acme = r#"id = "acme"
+[[users]]
+name = "ana"
+role = "admin"
+"#;
+    let other = acme.replace("acme", "other");
+    let setup = Setup::default().organizations(&[acme, &other]);
+    let server = setup.variable("LOCKKEEPER_AUTH_ATTEMPTS_PER_ADDRESS", "1000").start();
+    let own = invited(&server, "cai", PASSWORD).await;
+    let mut successes = 0;
+    let refused = loop {
+        let answers = (0..30).map(|_| own.post("/auth/sign-in", with_password("cai", PASSWORD)));
+        let answers = futures_util::future::join_all(answers).await;
+        successes += answers.iter().filter(|answer| answer.status == 204).count();
+        if let Some(refused) = answers.into_iter().find(|answer| answer.status != 204) {
+            break refused;
+        }
+        assert!(successes < 300, "{successes} sign-ins in a row");
+    };
+    assert!(!refused.refused(429, "rate_limited").header("retry-after").is_empty());
+    assert!(successes >= 60, "only {successes}");
+    let body = json!({ "organization": "other", "name": "ana", "password": "wrong horse" });
+    Browser::new(&server).post("/auth/sign-in", body).await.refused(401, "invalid_credentials");
+}
