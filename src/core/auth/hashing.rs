@@ -27,12 +27,7 @@ impl Hashing {
         self.run(organization, move || PasswordHash::of(&password)).await
     }
 
-    pub async fn matches(
-        &self,
-        organization: &Identifier,
-        hash: PasswordHash,
-        text: String,
-    ) -> Result<bool, Crowded> {
+    pub async fn matches(&self, organization: &Identifier, hash: PasswordHash, text: String) -> Result<bool, Crowded> {
         self.run(organization, move || hash.matches(&text)).await
     }
 

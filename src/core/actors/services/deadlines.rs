@@ -109,3 +109,25 @@ impl Armed {
         self.in_order.first().map(|(due, _)| *due)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{PipelineKey, samples};
+
+    #[test]
+    fn an_environment_that_cannot_be_loaded_delays_no_other() {
+        let deadlines = Deadlines::default();
+        let pipeline = PipelineKey { organization: samples::identifier("acme"), pipeline: samples::identifier("web") };
+        let [damaged, other] = ["damaged", "other"]
+            .map(|name| EnvironmentKey { pipeline: pipeline.clone(), name: samples::identifier(name) });
+        for _ in 0..20 {
+            deadlines.arm_again(&damaged, Tick(0));
+        }
+        deadlines.arm_again(&other, Tick(0));
+        assert_eq!(deadlines.take_due(Tick(1_000), 10), [other]);
+        deadlines.loaded(&damaged);
+        deadlines.arm_again(&damaged, Tick(0));
+        assert_eq!(deadlines.take_due(Tick(1_000), 10), [damaged]);
+    }
+}
