@@ -11,15 +11,13 @@ use crate::failure::Failure;
 use crate::output::paint::Style;
 use crate::output::text::{harmless, harmless_lines};
 use crate::output::{Out, fields, text_of};
+use crate::retry;
 use crate::steady::Moment;
 
 /// How long the server waits for the end of an analysis before it answers without it.
 const WAIT_SECONDS: u64 = 50;
 /// A model may take minutes, and a push too; more than this is worth a look at the server's log.
 const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
-/// Between two looks at a pull request that is being made.
-const PAUSE: Duration = Duration::from_secs(1);
-
 #[derive(clap::Args)]
 pub struct Args {
     /// The deployment (dep_…), or an environment: its newest deployment [default: LOCKKEEPER_ENVIRONMENT]
@@ -55,14 +53,14 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
     if args.fix {
         let wish = json!({ "branch": args.branch, "title": args.title, "draft": args.draft });
         ask(api, Method::POST, &format!("{path}/fix-pull-request"), Some(wish)).await?;
-        // A push may go on after the answer.
-        loop {
+        // A push may go on after the answer. Nothing has failed, but many may wait for one forge.
+        for attempt in 1.. {
             analysis = ask(api, Method::GET, &path, None).await?;
             if !analysis["pullRequest"].is_null() {
                 break;
             }
             check_time(began, &path)?;
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(retry::pause(attempt, None, rand::random())).await;
         }
     }
     out.record(&analysis, |analysis| lines(analysis, out))

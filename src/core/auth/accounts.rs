@@ -139,7 +139,7 @@ impl Accounts {
             tokens,
             changes: Ordered::new(store, ()),
             revocations: Revocations::default(),
-            hashing: Hashing::default(),
+            hashing: Hashing::among(1),
             attempts: Attempts::new(AttemptLimits { per_account: None, per_address: None }),
             limits: SignInLimits::default(),
             identities: RwLock::new(identities),
@@ -148,7 +148,10 @@ impl Accounts {
     }
 
     pub fn with_limits(self, limits: SignInLimits, attempts: AttemptLimits) -> Self {
-        Self { limits, attempts: Attempts::new(attempts), ..self }
+        let organizations: BTreeSet<_> =
+            self.members.read().values().map(|member| member.organization.clone()).collect();
+        let hashing = Hashing::among(organizations.len());
+        Self { limits, attempts: Attempts::new(attempts), hashing, ..self }
     }
 
     /// The caller behind a token, with the role the user has *now*.
@@ -240,6 +243,10 @@ impl Accounts {
     pub fn member_named(&self, organization: &Identifier, name: &str) -> Option<Arc<Member>> {
         let members = self.members.read();
         members.values().find(|m| m.organization == *organization && m.name.as_str() == name).cloned()
+    }
+
+    pub(super) fn has_members(&self, organization: &Identifier) -> bool {
+        self.members.read().values().any(|member| member.organization == *organization)
     }
 
     pub(super) fn credentials_of(&self, user: UserId) -> Arc<Credentials> {

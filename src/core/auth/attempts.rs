@@ -2,7 +2,8 @@
 //!
 //! The failures of an account are counted for each address that they come from, so that a stranger who guesses does not lock the
 //! member out, and, more generously, for all addresses together. Browsers in which the member has signed in before are counted
-//! each by itself: whatever strangers do, these may try.
+//! each by itself: whatever strangers do, these may try. All their attempts are counted together as well, successes included:
+//! each costs a hash, an event and a cookie.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -21,9 +22,19 @@ const KEYS_MAX: usize = 10_000;
 const ACCOUNT_REFILL: Duration = Duration::from_secs(60);
 const ADDRESS_REFILL: Duration = Duration::from_secs(1);
 /// Failures of an account from all addresses together, as many times those from one; and after what time there is another one.
-/// It takes six addresses to use that up for all, and then about 8,600 guesses a day are made.
+/// It takes six networks to use that up for all, and then about 8,600 guesses a day are made.
 const ADDRESSES_AT_ONCE: u32 = 10;
 const ALL_REFILL: Duration = Duration::from_secs(10);
+
+/// Attempts of one account from all its known browsers, successes included: no person signs in that often, and a script that
+/// does must leave hashes to others.
+const KNOWN_AT_ONCE: u32 = 60;
+const KNOWN_REFILL: Duration = Duration::from_secs(1);
+
+/// The networks of an IPv6 address that are counted: what one host has, what a customer has, and what a site or a provider's
+/// cheapest offer has. How many times the attempts of one network each may make at once: afterwards all of them together get
+/// no more than one, so that 65,536 networks of one stranger are one stranger.
+const V6_NETWORKS: [(u32, u32); 3] = [(64, 1), (56, 2), (48, 3)];
 
 /// How many attempts there are at once; `None`: as many as they like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +47,9 @@ pub struct AttemptLimits {
 
 pub struct Attempts {
     accounts: Option<OfAccounts>,
-    addresses: Option<Mutex<Buckets<IpAddr>>>,
+    addresses: Option<Mutex<Networks<()>>>,
+    /// Those of known browsers, which are not counted for their address. `None` if nothing is limited.
+    known: Option<Mutex<Buckets<Account>>>,
     began: Instant,
 }
 
@@ -55,7 +68,7 @@ pub type BrowserId = [u8; 12];
 
 /// Each is bounded by itself. Strangers cannot add to `browsers`.
 struct OfAccounts {
-    addresses: Mutex<Buckets<(Account, Option<IpAddr>)>>,
+    addresses: Mutex<Networks<Account>>,
     all: Mutex<Buckets<Account>>,
     browsers: Mutex<Buckets<(Account, BrowserId)>>,
 }
@@ -67,18 +80,26 @@ pub struct TooSoon(pub Duration);
 impl Attempts {
     pub fn new(limits: AttemptLimits) -> Self {
         let accounts = limits.per_account.map(|count| OfAccounts {
-            addresses: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
+            addresses: Mutex::new(Networks::new(count, ACCOUNT_REFILL)),
             all: Mutex::new(Buckets::new(count.saturating_mul(ADDRESSES_AT_ONCE), ALL_REFILL)),
             browsers: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
         });
-        let addresses = limits.per_address.map(|count| Mutex::new(Buckets::new(count, ADDRESS_REFILL)));
-        Self { accounts, addresses, began: Instant::now() }
+        let addresses = limits.per_address.map(|count| Mutex::new(Networks::new(count, ADDRESS_REFILL)));
+        let is_limited = limits.per_account.is_some() || limits.per_address.is_some();
+        let known = is_limited.then(|| Mutex::new(Buckets::new(KNOWN_AT_ONCE, KNOWN_REFILL)));
+        Self { accounts, addresses, known, began: Instant::now() }
     }
 
     /// Counts an attempt from an address.
     pub fn by_address(&self, address: IpAddr) -> Result<(), TooSoon> {
         let Some(addresses) = &self.addresses else { return Ok(()) };
-        addresses.lock().take(network(address), self.began.elapsed())
+        addresses.lock().take(&(), Some(address), self.began.elapsed())
+    }
+
+    /// Counts an attempt from a browser in which the account has signed in before, whatever becomes of it.
+    pub fn by_known_browser(&self, account: &Account) -> Result<(), TooSoon> {
+        let Some(known) = &self.known else { return Ok(()) };
+        known.lock().take(account.clone(), self.began.elapsed())
     }
 
     /// Counts an attempt as a failure, before it is known: many at once must not count as one.
@@ -89,7 +110,7 @@ impl Attempts {
             Visitor::KnownBrowser(browser) => browsers.lock().take((account.clone(), browser), now),
             Visitor::Stranger(address) => {
                 // An address that has used up its own takes nothing of what there is for all.
-                addresses.lock().take((account.clone(), address.map(network)), now)?;
+                addresses.lock().take(account, address, now)?;
                 all.lock().take(account.clone(), now)
             }
         }
@@ -101,21 +122,60 @@ impl Attempts {
         match by {
             Visitor::KnownBrowser(browser) => browsers.lock().give_back(&(account.clone(), browser)),
             Visitor::Stranger(address) => {
-                addresses.lock().give_back(&(account.clone(), address.map(network)));
+                addresses.lock().give_back(account, address);
                 all.lock().give_back(account);
             }
         }
     }
 }
 
-/// A host of IPv6 has a whole network of addresses.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => IpAddr::V4(v4),
-            None => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-        },
+/// What one stranger has: an address of IPv4, or a network of IPv6.
+pub fn network(address: IpAddr) -> IpAddr {
+    within(address, 48)
+}
+
+/// The network of so many bits that an address of IPv6 is in.
+fn within(address: IpAddr, bits: u32) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => IpAddr::V4(v4),
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> (128 - bits) << (128 - bits))),
+    }
+}
+
+/// Buckets for each key and network: of hosts and addresses of IPv4, and of each wider network of IPv6.
+struct Networks<K>([Buckets<(K, Option<IpAddr>)>; V6_NETWORKS.len()]);
+
+impl<K: Hash + Eq + Clone> Networks<K> {
+    fn new(count: u32, refill: Duration) -> Self {
+        Self(V6_NETWORKS.map(|(_, times)| Buckets::new(count.saturating_mul(times), refill)))
+    }
+
+    /// The widest network first: once it has used up its own, its hosts take no memory either. A host that has used up its own
+    /// takes nothing of what its network has.
+    fn take(&mut self, key: &K, address: Option<IpAddr>, now: Duration) -> Result<(), TooSoon> {
+        let counted = counted(address);
+        for index in (0..counted.len()).rev() {
+            if let Err(too_soon) = self.0[index].take((key.clone(), counted[index]), now) {
+                for wider in index + 1..counted.len() {
+                    self.0[wider].give_back(&(key.clone(), counted[wider]));
+                }
+                return Err(too_soon);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, key: &K, address: Option<IpAddr>) {
+        for (buckets, network) in self.0.iter_mut().zip(counted(address)) {
+            buckets.give_back(&(key.clone(), network));
+        }
+    }
+}
+
+fn counted(address: Option<IpAddr>) -> Vec<Option<IpAddr>> {
+    match address.map(|address| address.to_canonical()) {
+        Some(v6 @ IpAddr::V6(_)) => V6_NETWORKS.iter().map(|(bits, _)| Some(within(v6, *bits))).collect(),
+        other => vec![other],
     }
 }
 
@@ -158,6 +218,8 @@ impl<K: Hash + Eq> Buckets<K> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use crate::domain::samples;
 
@@ -208,10 +270,27 @@ mod tests {
     #[test]
     fn addresses_of_one_network_are_one() {
         let address = |text: &str| text.parse::<IpAddr>().map(network);
-        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1"));
-        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
+        assert_eq!(address("2001:db8::1"), address("2001:db8:0:ffff::1"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:1::1"));
         assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
         assert_ne!(address("192.0.2.1"), address("192.0.2.2"));
+    }
+
+    #[test]
+    fn successes_of_known_browsers_are_counted_for_their_account() {
+        let attempts = Attempts::new(AttemptLimits { per_account: None, per_address: Some(1) });
+        let [ana, ben] = ["ana", "ben"].map(|name| (samples::identifier("acme"), samples::identifier(name)));
+        // Each success makes the browser known under another id.
+        let successes = (0..1_000).take_while(|number| {
+            let known = Visitor::KnownBrowser([*number as u8; 12]);
+            let counted = attempts.by_known_browser(&ana).and_then(|()| attempts.on_account(&ana, known));
+            attempts.succeeded(&ana, known);
+            counted.is_ok()
+        });
+        let successes = successes.count();
+        // Some more may have been refilled meanwhile.
+        assert!((60..80).contains(&successes), "{successes}");
+        assert_eq!(attempts.by_known_browser(&ben), Ok(()));
     }
 
     #[test]
@@ -236,6 +315,27 @@ mod tests {
         }
         assert!((0..1_000).any(|_| attempts.on_account(&ana, stranger).is_err()));
         assert_eq!(attempts.on_account(&ben, stranger), Ok(()));
+    }
+
+    #[test]
+    fn the_networks_of_one_stranger_are_one_stranger() {
+        let attempts = Attempts::new(AttemptLimits { per_account: Some(2), per_address: Some(2) });
+        let ana = (samples::identifier("acme"), samples::identifier("ana"));
+        let host = |site: u16, host: u16| IpAddr::from([0x2001, 0xdb8, site, host, 0, 0, 0, 1]);
+        let failures = |address| {
+            let by = Visitor::Stranger(Some(address));
+            (0..1_000).take_while(|_| attempts.on_account(&ana, by).is_ok()).count()
+        };
+        // A host has 2, a /56 twice as many, and a /48 three times.
+        assert_eq!([0, 1, 2, 0x100, 0x200].map(|number| failures(host(7, number))), [2, 2, 0, 2, 0]);
+        assert_eq!((0..u16::MAX).map(|number| failures(host(7, number))).sum::<usize>(), 0);
+        assert_eq!(failures(host(8, 0)), 2, "a neighbour may try");
+        assert_eq!(failures(IpAddr::from([192, 0, 2, 1])), 2, "the account is not locked");
+
+        let tried = (0..u16::MAX).filter(|number| attempts.by_address(host(7, *number)).is_ok()).count();
+        assert!(tried < 100, "{tried} attempts of one stranger");
+        let kept = |networks: &Networks<()>| networks.0.iter().map(|buckets| buckets.full_at.len()).sum::<usize>();
+        assert!(kept(&attempts.addresses.as_ref().unwrap().lock()) < KEYS_MAX / 10, "one stranger fills the memory");
     }
 
     #[test]

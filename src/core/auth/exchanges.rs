@@ -16,6 +16,10 @@ use crate::domain::{Identifier, MemberShare, Role, Timestamp};
 use crate::events::Cause;
 use crate::store::StoreError;
 
+/// One member may have as many tokens as so many subjects that take all they can: three quarters of all. Most organizations
+/// have a single rule, and its jobs must find more than half.
+const SUBJECTS_OF_MEMBER: usize = 3;
+
 /// A job that an issuer vouches for, and what the organization's rule makes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedJob {
@@ -61,12 +65,16 @@ impl Accounts {
         made.await.map(|token| OpenToken { token, text })
     }
 
-    /// Bounded per organization, and per subject: one job in a loop leaves places to all others, whatever member they share.
+    /// Bounded per organization, per subject and per member: one job in a loop leaves places to all others, whatever member they
+    /// share, and one rule's jobs to those of other rules, however many subjects they have.
     fn next_use(&self, key: &IdentityKey, job: &TrustedJob) -> Result<IdentityUse, AccountsError> {
         let share = |used| MemberShare { total: EXCHANGED_MAX, used, is_admin: job.role == Role::Admin };
         let is_of_same = |token: &Token| token.is_exchanged() && token.organization == key.organization;
         let (tokens, own) = self.count_tokens(is_of_same, |token| token.name == job.subject);
         share(tokens).check(|| own).map_err(AccountsError::TooManyExchanged)?;
+        let member = self.member_named(&job.organization, job.name.as_str());
+        let of_member = || member.map_or(0, |member| self.count_tokens(is_of_same, |token| token.user == member.id).1);
+        share(tokens).check(|| of_member() / SUBJECTS_OF_MEMBER).map_err(AccountsError::TooManyExchanged)?;
         let subject = hash_of(&job.subject);
         let identities = self.identities.read();
         let Some(used) = identities.get(key) else {

@@ -1,47 +1,45 @@
 //! Hashes passwords on threads of their own, few at a time: each hash takes a processor and 19 MiB for a while, and
 //! strangers can ask for as many as they like.
 
-use std::sync::Arc;
-
-use tokio::sync::Semaphore;
-
 use super::password::{Password, PasswordHash};
+use crate::domain::Identifier;
+use crate::shares::{Capacity, Places};
 
 /// Hashes at once. Sign-ins are rare; the rest of the processors is for claims.
 const AT_ONCE: usize = 2;
 /// Those that wait: a few seconds' worth.
 const WAITING_MAX: usize = 64;
 
-pub struct Hashing {
-    admitted: Arc<Semaphore>,
-    running: Arc<Semaphore>,
-}
+pub struct Hashing(Places);
 
 /// Too many passwords are being checked.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Crowded;
 
-impl Default for Hashing {
-    fn default() -> Self {
-        Self { admitted: Arc::new(Semaphore::new(AT_ONCE + WAITING_MAX)), running: Arc::new(Semaphore::new(AT_ONCE)) }
-    }
-}
-
 impl Hashing {
-    pub async fn hash(&self, password: Password) -> Result<PasswordHash, Crowded> {
-        self.run(move || PasswordHash::of(&password)).await
+    /// Shared by so many organizations.
+    pub fn among(organizations: usize) -> Self {
+        let [running, waiting] = [AT_ONCE, WAITING_MAX].map(|total| Capacity::turns(total).among(organizations));
+        Self(Places::new("password_hashes", running, waiting))
     }
 
-    pub async fn matches(&self, hash: PasswordHash, text: String) -> Result<bool, Crowded> {
-        self.run(move || hash.matches(&text)).await
+    pub async fn hash(&self, organization: &Identifier, password: Password) -> Result<PasswordHash, Crowded> {
+        self.run(organization, move || PasswordHash::of(&password)).await
+    }
+
+    pub async fn matches(&self, organization: &Identifier, hash: PasswordHash, text: String) -> Result<bool, Crowded> {
+        self.run(organization, move || hash.matches(&text)).await
     }
 
     /// A hash whose caller has gone cannot be stopped, so it keeps its place until its end.
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Crowded> {
-        let admitted = self.admitted.clone().try_acquire_owned().map_err(|_| Crowded)?;
-        let running = self.running.clone().acquire_owned().await.map_err(|_| Crowded)?;
+    async fn run<T: Send + 'static>(
+        &self,
+        organization: &Identifier,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Crowded> {
+        let place = self.0.acquire(organization).await.map_err(|_| Crowded)?;
         let done = tokio::task::spawn_blocking(move || {
-            let _places = (admitted, running);
+            let _place = place;
             work()
         });
         done.await.map_err(|_| Crowded)
@@ -50,25 +48,46 @@ impl Hashing {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::pin::pin;
 
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::domain::samples;
 
     #[tokio::test]
-    async fn more_hashes_than_may_wait_are_refused() {
-        let hashing = Hashing::default();
-        let held: Vec<_> = (0..AT_ONCE).map(|_| hashing.running.try_acquire()).collect();
-        let mut waiting: Vec<_> = (0..AT_ONCE + WAITING_MAX).map(|_| Box::pin(hashing.run(|| ()))).collect();
-        for one in &mut waiting {
-            assert!(one.now_or_never().is_none());
-        }
-        assert_eq!(pin!(hashing.run(|| ())).now_or_never(), Some(Err(Crowded)));
+    async fn one_organization_cannot_keep_another_from_hashing() {
+        let hashing = Hashing::among(2);
+        let [acme, other] = ["acme", "other"].map(samples::identifier);
+        let held: Vec<_> = (0..AT_ONCE).map(|_| hashing.0.try_acquire(&acme)).collect();
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(hashing.run(&acme, || ()))).collect();
+        waiting.retain_mut(|one| one.now_or_never().is_none());
+        assert!((WAITING_MAX / 2..WAITING_MAX).contains(&waiting.len()), "{}", waiting.len());
+        assert_eq!(pin!(hashing.run(&acme, || ())).now_or_never(), Some(Err(Crowded)));
+        // Before any hash of the first one has ended.
+        assert_eq!(hashing.run(&other, || 7).await, Ok(7));
         drop(held);
         for one in waiting {
             assert_eq!(one.await, Ok(()));
         }
-        assert_eq!(hashing.run(|| 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn more_hashes_than_may_wait_are_refused() {
+        let hashing = Hashing::among(1);
+        let acme = samples::identifier("acme");
+        let held: Vec<_> = (0..AT_ONCE).map(|_| hashing.0.try_acquire(&acme).unwrap()).collect();
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(hashing.run(&acme, || ()))).collect();
+        for one in &mut waiting {
+            assert!(one.now_or_never().is_none());
+        }
+        assert_eq!(pin!(hashing.run(&acme, || ())).now_or_never(), Some(Err(Crowded)));
+        drop(held);
+        for one in waiting {
+            assert_eq!(one.await, Ok(()));
+        }
+        assert_eq!(hashing.run(&acme, || 7).await, Ok(7));
     }
 }

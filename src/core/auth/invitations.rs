@@ -181,7 +181,7 @@ impl Accounts {
         if password.is_made_of(member.name.as_str()) {
             return Err(AccountsError::PasswordIsName);
         }
-        Ok(self.hashing.hash(password).await?)
+        Ok(self.hashing.hash(&member.organization, password).await?)
     }
 
     fn find_invitation(&self, hash: TokenHash, now: Timestamp) -> Option<(Arc<Member>, Timestamp)> {

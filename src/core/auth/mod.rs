@@ -42,7 +42,7 @@ mod trust;
 mod tests;
 
 pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
-pub use attempts::{AttemptLimits, TooSoon, Visitor};
+pub use attempts::{AttemptLimits, TooSoon, Visitor, network};
 pub use change::{RevocationReason, SignInMethod};
 pub use declared::member_differences;
 pub use exchanges::TrustedJob;

@@ -64,8 +64,12 @@ impl Accounts {
         let member = member.filter(|member| !member.disabled && !member.for_jobs);
         let known = member.as_ref().and_then(|member| self.credentials_of(member.id).password.clone());
         let hash = known.clone().unwrap_or(PasswordHash::NOBODY);
-        let matches =
-            self.hashing.matches(hash, password).await.map_err(|crowded| Unproven::Refused(crowded.into()))?;
+        let organization = parsed.as_ref().map(|(organization, _)| organization);
+        let organization = organization.filter(|organization| self.has_members(organization)).cloned();
+        // Organizations that do not exist are one, or strangers would have as many shares as they can think of names.
+        let organization = organization.unwrap_or_else(nobodys_organization);
+        let matches = self.hashing.matches(&organization, hash, password).await;
+        let matches = matches.map_err(|crowded| Unproven::Refused(crowded.into()))?;
         match (member, known, &parsed) {
             (Some(member), Some(hash), Some(account)) if matches => {
                 self.attempts.succeeded(account, by);
@@ -220,6 +224,10 @@ impl Accounts {
         found.sort_unstable_by_key(|sign_in| sign_in.id);
         found
     }
+}
+
+fn nobodys_organization() -> Identifier {
+    Identifier::parse("unknown").expect("lower-case letters are an identifier")
 }
 
 /// Whoever signs in does so by the sign-in that is being made.

@@ -8,7 +8,8 @@ use super::UserId;
 ///
 /// A member may take one more while it has fewer than would still be free, as organizations do among each other
 /// (`shares::Capacity::seats`): one alone gets half of all, the next one half of the rest, and everybody finds a first one.
-/// The last ones are kept for admins, who put an end to whatever uses up the others.
+/// The last ones are kept for admins, who put an end to whatever uses up the others: of those an admin finds one however many
+/// it has already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberShare {
     /// What the whole organization may have.
@@ -31,6 +32,8 @@ pub struct Holder {
 const DIVIDED_FROM: usize = 32;
 /// One of so many is kept for admins: more than they need to look around and clean up.
 const KEPT_FOR_ADMINS: usize = 16;
+/// Fewer than this are not divided at all: one that is kept would be half of them, or a third.
+const KEPT_FROM: usize = 4;
 
 /// Why a member may not have one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +53,12 @@ impl MemberShare {
         let Some(left) = total.checked_sub(used).and_then(|free| free.checked_sub(1)) else {
             return Err(NoShare::Full { total });
         };
+        let kept = if total < KEPT_FROM { 0 } else { (total / KEPT_FOR_ADMINS).max(1) };
+        if left < kept {
+            return if is_admin { Ok(()) } else { Err(NoShare::Kept { kept, total }) };
+        }
         if total < DIVIDED_FROM {
             return Ok(());
-        }
-        let kept = if is_admin { 0 } else { total / KEPT_FOR_ADMINS };
-        if left < kept {
-            return Err(NoShare::Kept { kept, total });
         }
         // Nobody has more than all of them together.
         if used < left {
@@ -106,16 +109,19 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_for_admins() {
-        assert_eq!((taken(10_000, 9_375, false), taken(10_000, 9_375, true)), (0, 312));
+        assert_eq!((taken(10_000, 9_375, false), taken(10_000, 9_375, true)), (0, 625));
         let share = MemberShare { total: 10_000, used: 9_375, is_admin: false };
         assert_eq!(share.check(|| 0), Err(NoShare::Kept { kept: 625, total: 10_000 }));
         assert_eq!(MemberShare { is_admin: true, ..share }.check(|| 0), Ok(()));
     }
 
     #[test]
-    fn few_are_not_divided() {
-        for total in [0, 1, 5, 31] {
+    fn few_are_not_divided_but_for_one_that_is_kept() {
+        for total in [0, 1, 3] {
             assert_eq!((taken(total, 0, false), taken(total, total, true)), (total, 0));
+        }
+        for total in [4, 5, 31] {
+            assert_eq!((taken(total, 0, false), taken(total, 0, true)), (total - 1, total));
         }
         assert_eq!(taken(32, 0, false), 16);
     }
@@ -131,13 +137,35 @@ mod tests {
     proptest! {
         /// However many members take all they can, one after the other, the bound holds, and an admin gets one.
         #[test]
-        fn an_admin_always_finds_one(total in 32..20_000_usize, members in 1..200_usize) {
+        fn an_admin_always_finds_one(total in 4..20_000_usize, members in 1..200_usize) {
             let mut used = 0;
             for _ in 0..members {
                 used += taken(total, used, false);
             }
             prop_assert!(used < total);
             prop_assert!(taken(total, used, true) > 0);
+        }
+
+        /// However many the admin has, when the others have left nothing but what is kept.
+        #[test]
+        fn an_admin_who_has_many_finds_one(total in 4..20_000_usize, own in 0..20_000_usize) {
+            let kept = (total / KEPT_FOR_ADMINS).max(1);
+            let own = own.min(taken(total, 0, true).min(total - kept));
+            let others = (0..).find(|others| {
+                let share = MemberShare { total, used: own + others, is_admin: false };
+                share.check(|| 0).is_err()
+            });
+            let used = own + others.unwrap_or_default();
+            prop_assert_eq!(total - used, kept);
+            prop_assert_eq!(MemberShare { total, used, is_admin: true }.check(|| own), Ok(()));
+        }
+
+        #[test]
+        fn a_newcomer_finds_one_unless_only_the_kept_are_left(total in 32..20_000_usize, members in 1..200_usize) {
+            let mut used = 0;
+            for _ in 0..members {
+                used += taken(total, used, false);
+            }
             // As long as others have not taken all but what is kept, a newcomer finds one too.
             prop_assert!(taken(total, used, false) > 0 || used == total - total / KEPT_FOR_ADMINS);
         }
@@ -145,7 +173,7 @@ mod tests {
         /// Whoever has more than a bound allows, from before there was one, is refused more and loses nothing.
         #[test]
         fn whoever_has_too_many_is_refused(total in 32..20_000_usize, own in 0..40_000_usize) {
-            let share = MemberShare { total, used: own, is_admin: true };
+            let share = MemberShare { total, used: own, is_admin: false };
             prop_assert_eq!(share.check(|| own).is_ok(), own < total / 2 || own == 0);
         }
     }

@@ -28,11 +28,12 @@ use super::log::{Fatal, exit_on_fatal};
 use super::overlay::{Generation, Overlay};
 use super::space::{HeldFile, free_bytes};
 use super::sync_dir::sync_dir;
+use crate::backoff::{Backoff, Retries};
 
 /// A scan that has found the database changed this often holds the applier back while it reads.
 const OPTIMISTIC_SCANS: usize = 2;
-/// How often the applier looks for space on a full disk.
-const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_secs(1);
+/// The pauses before the applier tries again on a full disk. Short, since the log keeps growing until it has worked.
+const NO_ROOM: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 /// Blocks for what the database writes when it opens. In the directory of the log.
 const HELD_FOR_START: &str = "start.reserve";
 
@@ -369,11 +370,12 @@ struct Applier {
 impl Applier {
     fn run(self) {
         while let Some(generation) = self.overlay.next_generation() {
+            let mut retries = Retries::new(NO_ROOM);
             loop {
                 match self.checkpoint(&generation) {
                     Ok(()) => break,
                     // The log has it all. If the store closes meanwhile, the next start replays it.
-                    Err(ApplyError::NoRoom) if self.overlay.pause(LOOK_FOR_ROOM_EVERY) => {}
+                    Err(ApplyError::NoRoom) if self.overlay.pause(retries.failed()) => {}
                     Err(ApplyError::NoRoom) => return,
                     Err(ApplyError::Failed(reason)) => {
                         self.queue.abandon();

@@ -27,6 +27,8 @@ struct State {
     /// The applied sequence, if it is behind the durable one.
     behind: Option<Sequence>,
     refusal: Option<StoreError>,
+    /// As on a disk that is full but for the reserve.
+    takes_ends: bool,
     /// How many commits were refused.
     refused: u64,
 }
@@ -60,7 +62,16 @@ impl MemoryStore {
 
     /// Refuses every commit with this error, or takes them again.
     pub fn refuse_with(&self, refusal: Option<StoreError>) {
-        self.state.lock().refusal = refusal;
+        let mut state = self.state.lock();
+        state.refusal = refusal;
+        state.takes_ends = false;
+    }
+
+    /// Refuses every commit with this error that may not use the reserve of a full disk.
+    pub fn refuse_all_but_ends(&self, refusal: StoreError) {
+        let mut state = self.state.lock();
+        state.refusal = Some(refusal);
+        state.takes_ends = true;
     }
 
     /// How many commits it has refused as it was told to.
@@ -101,7 +112,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn commit(&self, batch: Batch) -> Result<Sequence, StoreError> {
         let mut state = self.state.lock();
-        if let Some(refusal) = &state.refusal {
+        if let Some(refusal) = state.refusal.as_ref().filter(|_| !(state.takes_ends && batch.may_use_reserve())) {
             let refusal = refusal.clone();
             state.refused += 1;
             return Err(refusal);

@@ -25,6 +25,7 @@ use super::request::Request;
 use super::response::Response;
 use super::shards::{Peer, Whereabouts};
 use super::state::Realm;
+use crate::backoff::{Backoff, Retries};
 use crate::peers::{BodyHash, REFUSED, Refusal, VIA};
 use crate::sso;
 
@@ -32,8 +33,7 @@ use crate::sso;
 const TRIED_FOR: Duration = Duration::from_secs(15);
 /// Owners are seen a moment after they have taken a shard. Pauses double from the first to the longest, so that a request is
 /// passed on about twenty times at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 /// Nobody mends the settings of a node sooner.
 const REFUSED_RETRY_SECONDS: u64 = 30;
 const WAY: HeaderName = HeaderName::from_static(VIA);
@@ -110,7 +110,8 @@ impl Route<'_> {
 
     async fn ask_owner(&self, organization: &str, body: &Bytes) -> Answered {
         let (request, deadline) = (self.handling.request, Instant::now() + TRIED_FOR);
-        for tried in 0.. {
+        let mut retries = Retries::new(BACKOFF);
+        loop {
             let moved = self.cluster.shards.moved();
             let unanswered = match self.cluster.shards.of(organization) {
                 Whereabouts::Here(realm) => return self.answer(realm, Incoming::Whole(body.clone())).await,
@@ -128,9 +129,8 @@ impl Route<'_> {
             if is_gone || Instant::now() >= deadline || !self.may_be_sent_again(&unanswered) {
                 return Err(problem(unanswered).into());
             }
-            tokio::time::timeout(pause(tried, rand::random()), moved).await.ok();
+            tokio::time::timeout(retries.failed(), moved).await.ok();
         }
-        Err(not_current().into())
     }
 
     /// Gives up when somebody else owns the shard: the answer may never come then.
@@ -182,12 +182,6 @@ impl Route<'_> {
             Unanswered::Refused(_) | Unanswered::ClientGone => false,
         }
     }
-}
-
-/// Between half and all of what it would be without chance, so that many requests do not come at once.
-fn pause(tried: u32, chance: f64) -> Duration {
-    let longest = FIRST_PAUSE.saturating_mul(1 << tried.min(10)).min(LONGEST_PAUSE);
-    longest.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
 }
 
 fn is_read(request: &Request) -> bool {
@@ -266,8 +260,8 @@ mod tests {
     #[test]
     fn pauses_grow_and_a_request_is_passed_on_about_twenty_times() {
         for chance in [0.0, 0.5, 1.0] {
-            let pauses: Vec<_> = (0..100).map(|tried| pause(tried, chance)).collect();
-            assert!(pauses.is_sorted() && pauses[0] >= FIRST_PAUSE / 2 && pauses[99] <= LONGEST_PAUSE);
+            let pauses: Vec<_> = (1..100).map(|tried| BACKOFF.pause(tried, chance)).collect();
+            assert!(pauses.is_sorted());
             let mut passed = Duration::ZERO;
             let tried = pauses
                 .iter()

@@ -28,8 +28,8 @@ const CHORES_EVERY: Duration = Duration::from_secs(5);
 const CONNECTIONS_WATCHED_EVERY: Duration = Duration::from_secs(1);
 /// How often the log says how many strangers were refused.
 const REFUSALS_REPORTED_EVERY: Duration = Duration::from_secs(10);
-/// How many of those rounds there are per write of the tokens' last use.
-const CHORES_PER_USAGE: u32 = 12;
+/// How often it is written when tokens were last used.
+const USAGE_WRITTEN_EVERY: Duration = Duration::from_secs(60);
 /// With more actors than this in memory, those not used since the last round are removed at once instead of after their idle
 /// time: at 3 kB each, a script that creates a million environments would otherwise fill the memory.
 const ACTORS_MAX: usize = 50_000;
@@ -38,15 +38,18 @@ const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while there are too many of them: each may count a million. Longer while sweeps fail.
 const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
 const SWEEP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
+/// While a full disk stays full although files were swept.
+const FULL_DISK_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
 /// How often sign-ins, invitations and tokens of jobs that are over are dropped; they are refused as soon as they are.
 const SIGN_INS_SWEPT_EVERY: Duration = Duration::from_secs(600);
 /// How often old and surplus events are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The events of this time are not sealed yet when the server is killed; the next start seals them.
 const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
+const SEAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// How often logs and working directories that are no longer needed are removed.
 const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
-/// The pause between two sweeps while logs take too much space: each looks up the deployment of every log.
+/// The shortest pause between two sweeps: each looks up the deployment of every log.
 const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
 const FULL_DISK_NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -100,6 +103,7 @@ pub fn begin(
 pub fn begin_of_realm(realm: &Arc<Realm>, settings: &Settings, archive: &Archive) -> Vec<JoinHandle<()>> {
     vec![
         chore(sweep_keys(realm.clone())),
+        chore(write_usage(realm.clone())),
         chore(sweep_sign_ins(realm.clone())),
         chore(sweep_events(realm.clone(), retention(settings))),
         chore(seal_events(realm.clone())),
@@ -176,12 +180,20 @@ async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
             if let Some(limits) = &realm.rate_limits {
                 limits.forget_idle();
             }
-            if round % u64::from(CHORES_PER_USAGE) == 0
-                && let Err(error) = realm.accounts.write_usage().await
-            {
-                tracing::warn!(%error, "cannot write when tokens were last used");
-            }
         }
+    }
+}
+
+async fn write_usage(realm: Arc<Realm>) {
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    let mut pause = USAGE_WRITTEN_EVERY;
+    loop {
+        tokio::time::sleep(pause).await;
+        let written = realm.accounts.write_usage().await;
+        if let Err(error) = &written {
+            tracing::warn!(%error, "cannot write when tokens were last used; trying again");
+        }
+        pause = pause_after(written.is_ok(), &mut retries, USAGE_WRITTEN_EVERY);
     }
 }
 
@@ -207,10 +219,12 @@ async fn sweep_keys(realm: Arc<Realm>) {
         if let Err(error) = &swept {
             tracing::warn!(%error, "cannot sweep old idempotency keys; the next sweep tries again");
         }
-        if let Err(error) = realm.environments.drop_old_ended_sessions().await {
+        let dropped = realm.environments.drop_old_ended_sessions().await;
+        if let Err(error) = &dropped {
             tracing::warn!(%error, "cannot drop sessions that ended in a queue");
         }
-        tokio::time::sleep(pause_after(swept.is_ok(), &mut retries, SURPLUS_KEYS_SWEPT_EVERY)).await;
+        let worked = swept.is_ok() && dropped.is_ok();
+        tokio::time::sleep(pause_after(worked, &mut retries, SURPLUS_KEYS_SWEPT_EVERY)).await;
     }
 }
 
@@ -224,17 +238,17 @@ fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration
 
 /// Drops sign-ins and invitations that are over.
 async fn sweep_sign_ins(realm: Arc<Realm>) {
-    let mut every = tokio::time::interval(SIGN_INS_SWEPT_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut retries = Retries::new(SWEEP_BACKOFF);
     loop {
-        every.tick().await;
         let now = (realm.clock)();
         let accounts = &realm.accounts;
         let swept = async {
             let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
             Ok((sign_ins, invitations, accounts.sweep_exchanged(now).await?))
         };
-        match swept.await {
+        let swept = swept.await;
+        let worked = swept.is_ok();
+        match swept {
             Ok((0, 0, 0)) => {}
             Ok((sign_ins, invitations, of_jobs)) => {
                 tracing::info!(sign_ins, invitations, of_jobs, "dropped what had expired");
@@ -244,48 +258,51 @@ async fn sweep_sign_ins(realm: Arc<Realm>) {
                 tracing::warn!(%error, "cannot drop expired sign-ins; the next sweep tries again");
             }
         }
+        tokio::time::sleep(pause_after(worked, &mut retries, SIGN_INS_SWEPT_EVERY)).await;
     }
 }
 
 /// A task of its own, for the same reason.
 async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
     let mut sweeper = Sweeper::new(realm.events.clone(), retention);
-    let mut every = tokio::time::interval(EVENTS_SWEPT_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut retries = Retries::new(SWEEP_BACKOFF);
     loop {
-        every.tick().await;
-        match sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await {
+        let swept = sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await;
+        let worked = swept.is_ok();
+        match swept {
             Ok(0) => {}
             Ok(dropped) => tracing::info!(dropped, "dropped old or surplus events"),
             Err(error) => tracing::warn!(%error, "cannot drop old events; the next sweep tries again"),
         }
+        tokio::time::sleep(pause_after(worked, &mut retries, EVENTS_SWEPT_EVERY)).await;
     }
 }
 
 /// Seals new events, at most once in a while.
 async fn seal_events(realm: Arc<Realm>) {
     let Some(mut sealer) = Sealer::new(realm.events.clone()) else { return };
-    let (mut durable, mut fails) = (realm.events.durable(), false);
+    let (mut durable, mut retries) = (realm.events.durable(), Retries::new(SEAL_BACKOFF));
     loop {
         let sealed = sealer.seal().await;
-        if let (Err(error), false) = (&sealed, fails) {
+        let pause = pause_after(sealed.is_ok(), &mut retries, EVENTS_SEALED_EVERY);
+        if let Err(error) = &sealed
+            && retries.is_first()
+        {
             tracing::warn!(%error, "cannot seal new events; trying again until it works");
         }
-        fails = sealed.is_err();
         if durable.changed().await.is_err() {
             return;
         }
-        tokio::time::sleep(EVENTS_SEALED_EVERY).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
 /// Removes from the store of logs what deployments have left there that are no longer kept.
 async fn remove_dropped_logs(realm: Arc<Realm>, archive: Archive) {
-    let (mut every, mut removal) = (tokio::time::interval(FILES_SWEPT_EVERY), DroppedLogRemoval::default());
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut retries, mut removal) = (Retries::new(SWEEP_BACKOFF), DroppedLogRemoval::default());
     loop {
-        every.tick().await;
-        removal.round(&(&*realm, &archive)).await;
+        let worked = removal.round(&(&*realm, &archive)).await;
+        tokio::time::sleep(pause_after(worked, &mut retries, FILES_SWEPT_EVERY)).await;
     }
 }
 
@@ -295,13 +312,13 @@ async fn sweep_files(house: House) {
     let house = Arc::new(house);
     let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut retries = Retries::new(SWEEP_BACKOFF);
+    let (mut retries, mut full) = (Retries::new(SWEEP_BACKOFF), Retries::new(FULL_DISK_BACKOFF));
     loop {
-        tokio::select! {
-            _ = every.tick() => {}
-            () = house.node.logs.too_full() => {}
-            () = house.disk_is_full() => {}
-        }
+        let is_full = tokio::select! {
+            _ = every.tick() => false,
+            () = house.node.logs.too_full() => false,
+            () = house.disk_is_full() => true,
+        };
         let sweeping = house.clone();
         let failed = match tokio::task::spawn_blocking(move || sweeping.sweep_files()).await {
             Ok(swept) => swept.err().map(|error| error.to_string()),
@@ -310,7 +327,9 @@ async fn sweep_files(house: House) {
         if let Some(error) = &failed {
             tracing::error!(error, "cannot remove old logs and working directories");
         }
-        tokio::time::sleep(pause_after(failed.is_none(), &mut retries, SURPLUS_FILES_SWEPT_EVERY)).await;
+        // If it is still full, there is little to sweep.
+        let pause = pause_after(!is_full, &mut full, SURPLUS_FILES_SWEPT_EVERY);
+        tokio::time::sleep(pause_after(failed.is_none(), &mut retries, pause)).await;
     }
 }
 

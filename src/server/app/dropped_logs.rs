@@ -49,10 +49,12 @@ pub struct DroppedLogRemoval {
 }
 
 impl DroppedLogRemoval {
-    /// Tries each entry once, unless the store fails.
-    pub async fn round(&mut self, of: &impl DroppedLogs) {
+    /// Tries each entry once, unless the store fails. Returns whether nothing failed.
+    pub async fn round(&mut self, of: &impl DroppedLogs) -> bool {
         let is_whole = self.after.is_none();
-        match self.remove_all(of).await {
+        let failure = self.remove_all(of).await;
+        let worked = failure.is_none();
+        match failure {
             None if is_whole => self.fails = false,
             Some(error) if !self.fails => {
                 self.fails = true;
@@ -60,6 +62,7 @@ impl DroppedLogRemoval {
             }
             None | Some(_) => {}
         }
+        worked
     }
 
     /// Returns the first failure.

@@ -11,6 +11,7 @@ use super::declared::{self, REASON, some};
 use super::declared_entries;
 use super::error::ServeError;
 use crate::actors::{Failure, environment_differences};
+use crate::backoff::{Backoff, Retries};
 use crate::config::{Organization, Prune};
 use crate::domain::{EnvironmentKey, PipelineKey, Retired};
 use crate::events::Cause;
@@ -23,10 +24,10 @@ use crate::stored::Difference;
 /// What the files of all organizations declare, as it changes.
 pub type Declarations = watch::Receiver<Arc<Vec<Organization>>>;
 
-/// How often environments that are held are looked at, and the pause after a failure.
+/// How often environments that are held are looked at.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
-/// The longest pause after failures, such as those of a full disk.
-const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// The pauses after failures, such as those of a full disk.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
 /// Environments that are retired together, to share syncs of the disk.
 const RETIRED_AT_ONCE: usize = 64;
 
@@ -46,18 +47,22 @@ impl Undeclared {
 /// Runs until it is aborted. `applied` is what the realm was opened with.
 pub async fn run(realm: Arc<Realm>, mut applied: Vec<Organization>, mut declarations: Declarations) {
     let mut leaving: Option<Undeclared> = None;
-    let mut pause = LOOKED_AT_EVERY;
+    let mut retries = Retries::new(BACKOFF);
     loop {
         let newest = own(&applied, &declarations.borrow_and_update());
-        match step(&realm, &mut applied, newest, &mut leaving).await {
-            Ok(()) => pause = LOOKED_AT_EVERY,
+        let pause = match step(&realm, &mut applied, newest, &mut leaving).await {
+            Ok(()) => {
+                retries.worked();
+                LOOKED_AT_EVERY
+            }
             Err(error) => {
-                pause = (pause * 2).min(PAUSE_MAX);
+                let pause = retries.failed();
                 let retried_in_seconds = pause.as_secs();
                 tracing::warn!(%error, retried_in_seconds, "cannot apply what organization files declare");
                 leaving = None;
+                pause
             }
-        }
+        };
         let is_done = leaving.as_ref().is_some_and(Undeclared::is_empty);
         let changed = declarations.changed();
         let waited = if is_done { Ok(changed.await) } else { tokio::time::timeout(pause, changed).await };

@@ -22,6 +22,10 @@ const FIELD_CHARACTERS_MAX: usize = 1_000;
 /// Says how many lines of the same kind were left out before this one. An event that has it already is a report of that.
 const LEFT_OUT: &str = "left_out";
 
+/// Says that whoever logs an event bounds how many there are: it is always written, without this field. Otherwise the reasons
+/// that one stranger is refused for would keep those of all others out.
+const BOUNDED: &str = "bounded";
+
 /// Writes the events that are to be in the log.
 pub struct Lines {
     format: LogFormat,
@@ -45,11 +49,11 @@ impl Lines {
     /// `None` if it is left out.
     fn left_out_before(&self, event: &Event<'_>, fields: &Fields) -> Option<u64> {
         let level = *event.metadata().level();
-        if level > Level::INFO || fields.has_left_out {
+        if level > Level::INFO || fields.has_left_out || fields.is_bounded {
             return Some(0);
         }
-        let site = (event.metadata().target(), event.metadata().line());
-        match self.throttle.lock().judge(site, level, &fields.message, fields.hash(), self.began.elapsed()) {
+        let place = fields.place(event);
+        match self.throttle.lock().judge(place, level, &fields.message, fields.hash(), self.began.elapsed()) {
             Verdict::Write { left_out } => Some(left_out),
             Verdict::LeaveOut => None,
         }
@@ -115,7 +119,7 @@ impl Line<'_> {
         }
         for (name, value, is_quoted) in &fields.named {
             match value {
-                Value::String(text) if !is_quoted => write!(writer, "{gap}{name}={text}")?,
+                Value::String(text) if !is_quoted && is_one_word(text) => write!(writer, "{gap}{name}={text}")?,
                 value => write!(writer, "{gap}{name}={value}")?,
             }
             gap = " ";
@@ -148,6 +152,7 @@ struct Fields {
     /// And whether it is shown in quotes.
     named: Vec<(&'static str, Value, bool)>,
     has_left_out: bool,
+    is_bounded: bool,
     /// Of a record of the `log` crate.
     log_target: Option<String>,
 }
@@ -155,6 +160,13 @@ struct Fields {
 impl Fields {
     fn target<'a>(&'a self, event: &Event<'a>) -> &'a str {
         self.log_target.as_deref().unwrap_or_else(|| event.metadata().target())
+    }
+
+    /// Records of the `log` crate have one place in common: the library that they come from tells them apart.
+    fn place(&self, event: &Event<'_>) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.target(event), event.metadata().line()).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn hash(&self) -> u64 {
@@ -169,6 +181,7 @@ impl Fields {
             ("message", Value::String(text)) => self.message = text,
             ("log.target", Value::String(text)) => self.log_target = Some(text),
             (name, _) if name.starts_with("log.") => {}
+            (BOUNDED, _) => self.is_bounded = true,
             (name, value) => {
                 self.has_left_out |= name == LEFT_OUT;
                 self.named.push((name, value, is_quoted));
@@ -201,6 +214,11 @@ impl Visit for Fields {
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.add(field, value.into(), false);
     }
+}
+
+/// Anything else is shown in quotes, so that text from outside cannot look like further fields.
+fn is_one_word(text: &str) -> bool {
+    !text.is_empty() && !text.contains([' ', '=', '"'])
 }
 
 /// The text, cut, with control characters escaped. Not more of it is formatted than is shown.
@@ -284,9 +302,37 @@ mod tests {
         let text = logged(LogFormat::Text, || from_outside(forged));
         let escaped = r"/a\nINFO all is well\u{1b}[2J\u{2028}\u{202e}\r";
         assert_eq!(text.len(), 1, "{text:?}");
-        assert!(text[0].contains(&format!("reason={escaped} status=503")), "{}", text[0]);
+        let quoted = Value::from(escaped);
+        assert!(text[0].contains(&format!("reason={quoted} status=503")), "{}", text[0]);
         let json = logged(LogFormat::Json, || from_outside(forged));
         assert!(json.len() == 1 && json[0].contains("\"status\":503"), "{json:?}");
+    }
+
+    #[test]
+    fn text_from_outside_adds_no_fields() {
+        for forged in ["gone member=admin", "gone\" member=\"admin", "member=admin", ""] {
+            let text = logged(LogFormat::Text, || tracing::warn!(reason = %forged, status = 503, "refused"));
+            assert!(text[0].ends_with(&format!("refused reason={} status=503", Value::from(forged))), "{}", text[0]);
+        }
+        let text = logged(LogFormat::Text, || tracing::warn!(reason = %"review-1", "refused"));
+        assert!(text[0].ends_with("refused reason=review-1"), "{}", text[0]);
+    }
+
+    #[test]
+    fn what_is_bounded_already_is_always_written() {
+        let lines = logged(LogFormat::Text, || (0..100).for_each(|_| tracing::warn!(bounded = true, n = 7, "refused")));
+        assert_eq!(lines.len(), 100);
+        assert!(lines[0].ends_with("refused n=7"), "{}", lines[0]);
+    }
+
+    #[test]
+    fn records_of_one_library_do_not_keep_those_of_another_out() {
+        let of = |target: &str, from: u32| {
+            (from..from + 100).for_each(|n| tracing::warn!(log.target = target, "record {n}"));
+        };
+        let lines =
+            logged(LogFormat::Text, || ["one::part", "other::part"].into_iter().for_each(|target| of(target, 0)));
+        assert_eq!(lines.len(), 80, "{lines:?}");
     }
 
     #[test]
@@ -302,7 +348,7 @@ mod tests {
     #[test]
     fn a_line_that_is_repeated_is_left_out_and_counted() {
         let lines = logged(LogFormat::Text, || (0..1_000).for_each(|_| from_outside("/same")));
-        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(lines.len(), 1, "{lines:?}");
         let lines = logged(LogFormat::Text, || (0..1_000).for_each(|n| from_outside(&format!("/{n}"))));
         assert_eq!(lines.len(), 40, "{lines:?}");
     }
@@ -311,10 +357,10 @@ mod tests {
     fn how_many_were_left_out_is_said_although_none_follows() {
         let mut throttle = Throttle::default();
         for _ in 0..125 {
-            throttle.judge(("a::part", Some(7)), Level::WARN, "it failed", 7, std::time::Duration::ZERO);
+            throttle.judge(7, Level::WARN, "it failed", 7, std::time::Duration::ZERO);
         }
         let later = std::time::Duration::from_secs(60);
-        assert_eq!(throttle.take_left_out(later), [("it failed".to_owned(), 123)]);
+        assert_eq!(throttle.take_left_out(later), [("it failed".to_owned(), 124)]);
         assert_eq!(throttle.take_left_out(later), []);
     }
 }

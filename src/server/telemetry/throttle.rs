@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tracing::Level;
 
-/// A warning that is in every word the same is written twice in this time: whoever does something again sees that it fails
-/// again.
+/// A warning that is in every word the same is written once in this time.
 const SAME_EVERY: Duration = Duration::from_secs(5);
-const SAME_MAX: usize = 2;
+/// More places than the program and its libraries have. Further ones, if any, count as one.
+const PLACES_MAX: usize = 10_000;
 /// How many different warnings one place of the program may write at once, and when it may write one more.
 const WARNINGS: Bucket = Bucket { burst: 40, refill: Duration::from_secs(1) };
 /// What is no warning is often asked for one by one, such as an entry for each token that was made.
@@ -23,10 +23,9 @@ struct Bucket {
     refill: Duration,
 }
 
-/// A place in the program that logs: the path of its module, and its line.
-pub type Place = (&'static str, Option<u32>);
+/// A hash of a place in the program that logs: the path of its module, and its line.
+pub type Place = u64;
 
-/// Of all places, of which there is a fixed number.
 #[derive(Default)]
 pub struct Throttle(HashMap<Place, Site>);
 
@@ -55,9 +54,10 @@ impl Throttle {
     pub fn judge(&mut self, place: Place, level: Level, message: &str, line: u64, now: Duration) -> Verdict {
         let is_warning = level <= Level::WARN;
         let bucket = if is_warning { WARNINGS } else { NOTES };
-        let site = self.0.entry(place).or_default();
+        let has_room = self.0.len() < PLACES_MAX || self.0.contains_key(&place);
+        let site = self.0.entry(if has_room { place } else { Place::default() }).or_default();
         site.lines.retain(|(_, at)| now < *at + SAME_EVERY);
-        let is_known = is_warning && site.lines.iter().filter(|(known, _)| *known == line).count() >= SAME_MAX;
+        let is_known = is_warning && site.lines.iter().any(|(known, _)| *known == line);
         let full_at = site.full_at.max(now) + bucket.refill;
         if is_known || full_at > now + bucket.refill * bucket.burst {
             site.left_out += 1;

@@ -12,7 +12,7 @@ use super::links;
 use super::repositories::{Provision, Repositories, Target, open_secrets, unusable};
 use crate::analysis::service::{Analyses, Analysis, Clock, Mask, Masks, PullRequest, Pushing, Status};
 use crate::domain::{
-    AnalysisId, CharClass, EventData, EventType, Identifier, Initiator, Malformed, PipelineKey, TextRule,
+    AnalysisId, CharClass, EventData, EventType, Holder, Identifier, Initiator, Malformed, PipelineKey, TextRule,
 };
 use crate::events::{self, Cause, NewEvent};
 use crate::git::{Author, Commit, GitError, RefName, TreePath, WorkTree};
@@ -128,10 +128,10 @@ impl Fixes {
         organization: &Identifier,
         id: AnalysisId,
         request: &FixRequest,
-        by: &Initiator,
+        (by, holder): (&Initiator, Holder),
         keep: impl FnOnce(&PullRequest, &Analysis, &mut Batch) -> Held,
     ) -> Result<Proposed, FixError> {
-        let _admitted = self.inner.admitted.try_acquire(organization).map_err(FixError::Crowded)?;
+        let _admitted = self.inner.admitted.try_acquire_for(organization, Some(holder)).map_err(FixError::Crowded)?;
         let gate = self.gate(id);
         let _alone = gate.lock().await;
         let analysis = self.inner.server.analyses.get(organization, id)?.ok_or(FixError::NotFound)?;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::host::Host;
 use super::step_lease::Moment;
+use crate::backoff::{Backoff, Retries};
 use crate::domain::EnvironmentKey;
 
-/// The pause between two questions while a step waits. The answer comes from memory.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// The pauses between two questions while a step waits. The answer comes from memory.
+const ASK_AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 
 pub(super) struct Ownership {
     host: Arc<dyn Host>,
@@ -27,13 +28,14 @@ impl Ownership {
         self.host.may_act(&self.environment).then_some(asked)
     }
 
-    /// Resolves once it is certain.
+    /// Resolves once it is certain. Unbounded here: whoever waits stops when its stage is cancelled or given up.
     pub async fn until_confirmed(&self) -> Moment {
+        let mut retries = Retries::new(ASK_AGAIN);
         loop {
             if let Some(moment) = self.confirmed() {
                 return moment;
             }
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(retries.failed()).await;
         }
     }
 }

@@ -8,6 +8,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::failure::Failure;
+use crate::backoff::{Backoff, Retries};
+
+/// The longest pause before a provider that fails is asked again, as many times the first one.
+const LONGEST: u32 = 10;
 
 /// How long it is kept.
 #[derive(Debug, Clone, Copy)]
@@ -16,10 +20,10 @@ pub struct Keeping {
     pub fresh_for: Duration,
     /// Counted from when it was read: an older one is still used for so long, if the provider does not answer.
     pub stale_for: Duration,
-    /// Tokens with unknown keys cannot make the server ask more often than this. An old copy is also used for so long
-    /// before a provider that has failed is asked again.
+    /// Tokens with unknown keys cannot make the server ask more often than this. The first pause before a provider that has
+    /// failed is asked again, while there is an old copy.
     pub asked_again_after: Duration,
-    /// Without any copy, a provider that has just failed is not asked again for so long by everybody who waits.
+    /// The same without any copy.
     pub failed_for: Duration,
 }
 
@@ -31,15 +35,19 @@ pub struct Kept<T> {
 
 struct Found<T> {
     last: Option<(Instant, Arc<T>)>,
-    /// Since the last answer.
+    /// Since the last answer, and when the provider is asked again.
     failed: Option<(Instant, Failure)>,
+    /// With an old copy, and without.
+    retries: [Retries; 2],
     /// When a key was missing, and the provider was asked for that.
     asked_for_key: Option<Instant>,
 }
 
 impl<T> Kept<T> {
     pub fn new(keeping: Keeping) -> Self {
-        Self { keeping, found: Mutex::new(Found { last: None, failed: None, asked_for_key: None }) }
+        let retries = [keeping.asked_again_after, keeping.failed_for];
+        let retries = retries.map(|first| Retries::new(Backoff::new(first, first.saturating_mul(LONGEST))));
+        Self { keeping, found: Mutex::new(Found { last: None, failed: None, retries, asked_for_key: None }) }
     }
 
     pub async fn get(&self, ask: impl AsyncFnOnce() -> Result<T, Failure>) -> Result<Arc<T>, Failure> {
@@ -48,14 +56,15 @@ impl<T> Kept<T> {
             return Ok(fresh);
         }
         let stale = found.younger_than(self.keeping.stale_for);
-        let pause = if stale.is_some() { self.keeping.asked_again_after } else { self.keeping.failed_for };
-        let failed = found.failed.as_ref().filter(|(at, _)| at.elapsed() < pause).map(|(_, failure)| failure.clone());
+        let failed = found.failed.as_ref().filter(|(again_at, _)| Instant::now() < *again_at);
+        let failed = failed.map(|(_, failure)| failure.clone());
         let failure = match failed {
             Some(failure) => failure,
             None => match ask().await {
                 Ok(answer) => return Ok(found.keep(answer)),
                 Err(failure) => {
-                    found.failed = Some((Instant::now(), failure.clone()));
+                    let pause = found.retries[usize::from(stale.is_none())].failed();
+                    found.failed = Some((Instant::now() + pause, failure.clone()));
                     if stale.is_some() {
                         tracing::warn!(reason = %failure, "using what was read from the provider before");
                     }
@@ -96,6 +105,7 @@ impl<T> Found<T> {
         let answer = Arc::new(answer);
         self.last = Some((Instant::now(), answer.clone()));
         self.failed = None;
+        self.retries.iter_mut().for_each(Retries::worked);
         answer
     }
 }
@@ -144,10 +154,12 @@ mod tests {
         pass(600).await;
         provider.is_out.set(true);
         assert_eq!((provider.get(&kept).await, provider.asked.get()), (Ok(1), 2));
-        pass(29).await;
+        pass(14).await;
         assert_eq!((provider.get(&kept).await, provider.asked.get()), (Ok(1), 2), "not asked again at once");
-        pass(1).await;
+        pass(16).await;
         assert_eq!((provider.get(&kept).await, provider.asked.get()), (Ok(1), 3));
+        pass(29).await;
+        assert_eq!((provider.get(&kept).await, provider.asked.get()), (Ok(1), 3), "the pause does not grow");
         pass(86_400).await;
         assert!(provider.get(&kept).await.is_err());
         provider.is_out.set(false);

@@ -21,8 +21,6 @@ use crate::store::{Batch, Committer, Sequence, StoreError};
 
 /// The longest sleep, since the wall clock may be set meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// How often a store that refuses is looked at, in memory.
-const REFUSING_LOOKED_AT: Duration = Duration::from_secs(10);
 
 /// A delivery to be sent now.
 pub(super) struct Job {
@@ -179,8 +177,9 @@ impl Inner {
     pub fn take_due(self: &Arc<Self>, most: usize) -> (Vec<Job>, Duration) {
         // No attempt could be stored, so that its receiver would get the same delivery again and again.
         if self.store().refusing_writes().is_some() {
-            return (Vec::new(), REFUSING_LOOKED_AT);
+            return (Vec::new(), self.refusing.lock().failed());
         }
+        self.refusing.lock().worked();
         let now = self.now();
         let latest = now.after(longest_wait(&self.options.retries));
         let ((taken, next), after) = self.hooks.decide(|hooks, _| {
@@ -269,12 +268,12 @@ impl Inner {
             );
         }
         if let Err(error) = committer.commit(batch) {
-            hook.queue.postpone(delivery.id, now.after(self.own_failures.lock().failed()));
+            hook.queue.postpone(delivery.id, now.after(self.own_failure(&sent_to.organization)));
             let webhook = sent_to.id;
             tracing::warn!(%webhook, delivery = %delivery.id, %error, "an attempt could not be stored; it will be repeated");
             return;
         }
-        self.own_failures.lock().worked();
+        self.own_failures.lock().remove(&sent_to.organization);
         after.report(hook, &delivery);
         hook.queue.give_back(&delivery);
         hook.queue.forget(&after.surplus);
@@ -290,7 +289,7 @@ impl Inner {
 
     fn postpone(&self, webhook: &Webhook, delivery: DeliveryId, error: &StoreError) {
         tracing::warn!(webhook = %webhook.id, %delivery, %error, "cannot read a delivery; will retry");
-        let until = self.now().after(self.own_failures.lock().failed());
+        let until = self.now().after(self.own_failure(&webhook.organization));
         self.hooks.with_newest(|hooks| {
             if let Some(hook) = hooks.hook(&webhook.organization, webhook.id) {
                 hook.queue.postpone(delivery, until);

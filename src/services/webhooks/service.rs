@@ -68,8 +68,11 @@ pub(super) struct Inner {
     /// Wakes the capture for another reason than a new event.
     pub to_capture: Notify,
     pub stopping: AtomicBool,
-    /// Failures of the server itself in a row, such as attempts that a full disk does not store.
-    pub own_failures: Mutex<Retries>,
+    /// Failures of the server itself in a row, such as attempts that a full disk does not store. Of each organization by
+    /// itself: many deliveries of one that fail together delay no other.
+    pub own_failures: Mutex<HashMap<Identifier, Retries>>,
+    /// How often in a row the store was seen to refuse writes.
+    pub refusing: Mutex<Retries>,
     pub sender_meter: ShareMeter,
     pub tests: Places,
 }
@@ -120,7 +123,8 @@ impl Webhooks {
             to_send: Notify::new(),
             to_capture: Notify::new(),
             stopping: AtomicBool::new(false),
-            own_failures: Mutex::new(Retries::new(OWN_FAILURES)),
+            own_failures: Mutex::default(),
+            refusing: Mutex::new(Retries::new(OWN_FAILURES)),
             sender_meter: ShareMeter::new("webhook_senders", senders),
             tests: Places::without_queue("webhook_tests", tests),
         };
@@ -207,6 +211,12 @@ impl Inner {
 
     pub fn store(&self) -> &dyn Store {
         self.hooks.store()
+    }
+
+    /// The server itself failed with a delivery of the organization. Returns the pause before the next attempt.
+    pub fn own_failure(&self, organization: &Identifier) -> Duration {
+        let mut failures = self.own_failures.lock();
+        failures.entry(organization.clone()).or_insert_with(|| Retries::new(OWN_FAILURES)).failed()
     }
 
     pub fn now(&self) -> Timestamp {

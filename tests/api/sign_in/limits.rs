@@ -88,3 +88,20 @@ async fn strangers_behind_the_same_address_do_not_lock_a_known_browser_out() {
     }
     own.post("/auth/sign-in", with_password("ana", PASSWORD)).await.has_status(204);
 }
+
+#[tokio::test]
+async fn a_known_browser_that_signs_in_without_end_is_refused_while_another_organization_signs_in() {
+    let members = "[[members]]\nname = \"admin\"\nrole = \"admin\"\n[[members]]\nname = \"cai\"\nrole = \"viewer\"\n";
+    let [acme, other] = ["acme", "other"].map(|id| format!("[organization]\nid = \"{id}\"\n{members}"));
+    let setup = Setup::default().organizations(&[&acme, &other]);
+    let server = setup.variable("LOCKKEEPER_AUTH_ATTEMPTS_PER_ADDRESS", "1000").start();
+    let own = invited(&server, "cai", PASSWORD).await;
+    let many = (0..100).map(|_| own.post("/auth/sign-in", with_password("cai", PASSWORD)));
+    let stranger = Browser::new(&server);
+    let body = json!({ "organization": "other", "name": "cai", "password": "wrong horse" });
+    let (answers, elsewhere) = tokio::join!(futures_util::future::join_all(many), stranger.post("/auth/sign-in", body));
+    elsewhere.refused(401, "invalid_credentials");
+    assert!(answers.iter().any(|answer| answer.status == 204), "no sign-in works");
+    let refused = answers.into_iter().find(|answer| answer.status == 429).expect("successes have no limit");
+    assert!(!refused.refused(429, "rate_limited").header("retry-after").is_empty());
+}

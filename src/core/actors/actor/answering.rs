@@ -47,7 +47,11 @@ impl Handler<Nudge> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, _: Nudge, context: &mut Self::Context) {
-        self.attend(context, |_, _| {});
+        self.attend(context, |actor, context| {
+            if actor.loaded.is_err() {
+                actor.leave_if_unneeded(context);
+            }
+        });
     }
 }
 

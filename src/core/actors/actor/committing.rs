@@ -54,13 +54,13 @@ impl EnvironmentActor {
         };
         match self.hand_in(&next, &outcome, by, now, record) {
             Ok(committed) => {
-                let settlement = self.accept(next, &mut outcome, committed, now);
+                let settlement = self.accept(next, &mut outcome, committed, C::ENDS, now);
                 Ok(Executed { reply, settlement })
             }
             Err(error) => {
                 if let Some(granted) = outcome.granted.filter(|granted| granted.outsider) {
                     // Other environments are offered to it first, and this one when it tries again.
-                    self.retry();
+                    self.retry(C::ENDS);
                     self.report_anew();
                     pool.put_back(services, granted.waiter.ticket);
                 }
@@ -106,7 +106,14 @@ impl EnvironmentActor {
     }
 
     /// The environment is in the decided state from now on. Takes from the outcome what is still needed of it.
-    fn accept(&mut self, next: Arc<Environment>, outcome: &mut Outcome, committed: Committed, now: Now) -> Settlement {
+    fn accept(
+        &mut self,
+        next: Arc<Environment>,
+        outcome: &mut Outcome,
+        committed: Committed,
+        ends: bool,
+        now: Now,
+    ) -> Settlement {
         let ActorLinks { services, pool, view, .. } = &*self.links;
         let granted = outcome.granted.take().map(|granted| {
             let ticket = granted.waiter.ticket;
@@ -145,7 +152,7 @@ impl EnvironmentActor {
         let effects = std::mem::take(&mut outcome.effects);
         let Ok(loaded) = &mut self.loaded else { unreachable!("only a loaded environment decides") };
         if sequence > loaded.handed_in {
-            loaded.retry.accepted(now.tick);
+            loaded.retry.accepted(ends, now.tick);
         }
         services.lock_times.passed(loaded.environment.lock.as_deref(), next.lock.as_deref(), now);
         let Advance { view, sessions, deployments, was_held_back } =
@@ -199,7 +206,7 @@ impl Handler<Trim> for EnvironmentActor {
         let Ok(()) = change.trim(&next) else { return };
         change.put_environment(&next);
         let Ok(committed) = change.commit() else { return };
-        let settlement = self.accept(next, &mut Outcome::default(), committed, now);
+        let settlement = self.accept(next, &mut Outcome::default(), committed, false, now);
         self.settle(settlement, context, |_| {});
     }
 }

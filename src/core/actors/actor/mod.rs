@@ -106,6 +106,7 @@ impl Actor for EnvironmentActor {
                 services.records.queue_loaded(key);
                 services.waiters.joined(loaded.environment.queue.len());
                 actor.loaded = Ok(loaded);
+                services.deadlines.loaded(key);
                 actor.note_held_back_after_load();
                 actor.arm();
             }

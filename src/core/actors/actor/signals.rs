@@ -56,16 +56,25 @@ impl EnvironmentActor {
     fn take_undone(&mut self) -> Vec<Signal> {
         let now = self.services().tick();
         let Ok(loaded) = &mut self.loaded else { return Vec::new() };
-        if loaded.retry.is_pausing(now) {
-            return Vec::new();
+        let mut due = Vec::new();
+        for ends in [true, false] {
+            let pause = loaded.retry.of(ends);
+            if !pause.is_pausing(now) {
+                pause.begin();
+                due.extend(self.undone.extract_if(.., |signal| signal.ends() == ends));
+            }
         }
-        loaded.retry.begin();
-        std::mem::take(&mut self.undone)
+        due
     }
 
-    /// An environment that cannot be loaded can do nothing; its next user starts a new actor.
+    /// An environment that cannot be loaded can do nothing; its next user starts a new actor, and so does the timer, since
+    /// what has run out there must end without a user.
     fn drop_signals(&mut self) {
         for signal in self.links.inbox.take_signals() {
+            if let Signal::Due = signal {
+                self.services().deadlines.arm_again(&self.links.key, self.services().tick());
+                continue;
+            }
             tracing::warn!(environment = %self.links.key, ?signal, "dropped a signal to an environment that cannot be loaded");
             if let Signal::Offer = signal {
                 self.links.pool.report(self.services(), &self.links.key.name, Availability::Gone);
@@ -83,7 +92,7 @@ impl EnvironmentActor {
             }
             Err(Failure::Store(error)) => {
                 tracing::warn!(environment = %self.links.key, %error, "the store refused a command; trying again soon");
-                self.retry();
+                self.retry(C::ENDS);
                 false
             }
             Err(_) => true,
@@ -101,7 +110,7 @@ impl EnvironmentActor {
         // The timer has dropped the deadline.
         self.armed = None;
         let now = self.services().tick();
-        if self.loaded.as_ref().is_ok_and(|loaded| loaded.retry.is_pausing(now)) {
+        if self.loaded.as_ref().is_ok_and(|loaded| loaded.retry.ends.is_pausing(now)) {
             return;
         }
         match self.execute(Elapse, None, |_, _, _| {}) {
@@ -113,7 +122,7 @@ impl EnvironmentActor {
             }
             Err(error) => {
                 tracing::warn!(environment = %self.links.key, %error, "could not end what has expired; trying again soon");
-                self.retry();
+                self.retry(true);
             }
         }
     }
@@ -171,7 +180,7 @@ impl EnvironmentActor {
     /// A client was refused, and the store does not take the end of its place yet. It gets no lock meanwhile.
     fn leave_later(&mut self, ticket: Ticket) {
         self.undone.push(Signal::HungUp(ticket));
-        self.retry();
+        self.retry(true);
     }
 
     /// The client stops waiting on its connection; from now on its place is kept by polling.
@@ -196,7 +205,8 @@ impl EnvironmentActor {
                     (failure, _) => failure,
                 };
                 client.refuse(failure);
-                self.leave_later(ticket);
+                // The store may take the end of its place, although it refused this.
+                self.hang_up(&[ticket], context);
             }
         }
     }
@@ -209,9 +219,10 @@ impl EnvironmentActor {
         }
     }
 
-    pub(super) fn retry(&mut self) {
+    /// `ends`: of a command that ends something.
+    pub(super) fn retry(&mut self, ends: bool) {
         if let Ok(loaded) = &mut self.loaded {
-            loaded.retry.refused(self.links.services.tick());
+            loaded.retry.of(ends).refused(self.links.services.tick());
         }
     }
 }

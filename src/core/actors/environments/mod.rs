@@ -167,7 +167,7 @@ impl Environments {
     /// Ends everything that has expired by now.
     #[cfg(test)]
     pub fn elapse(&self) {
-        timer::signal_due(&self.directory, &mut timer::retries());
+        timer::signal_due(&self.directory);
     }
 
     /// Drops the oldest sessions that ended in a queue, beyond those that are kept.
@@ -175,7 +175,7 @@ impl Environments {
         timer::drop_old_ended_sessions(self.services()).await
     }
 
-    fn services(&self) -> &Arc<Services> {
+    pub(super) fn services(&self) -> &Arc<Services> {
         &self.directory.services
     }
 }

@@ -131,13 +131,17 @@ impl PipelinePool {
     pub fn expire(self: &Arc<Self>, services: &Arc<Services>) {
         let now = services.now();
         let mut inner = self.inner.lock();
+        if inner.expiry.is_pausing(now.tick) {
+            return;
+        }
+        inner.expiry.begin();
         let overdue = inner.pool.overdue(presence(&inner.clients, services, now.tick), now, EXPIRED_AT_ONCE);
         for departure in overdue {
-            // If the store refuses, it is tried again the next time.
             if self.end(services, &mut inner, departure, None).is_err() {
-                return;
+                return inner.expiry.refused(now.tick);
             }
         }
+        inner.expiry.accepted(now.tick);
     }
 
     /// Ends a queued session at the wish of its user or of somebody who may release any. None if nobody waits under this

@@ -14,6 +14,7 @@ use crate::actors::services::Services;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::actors::services::signals::Signal;
 use crate::actors::state::change::record_events;
+use crate::actors::state::loaded::Pause;
 use crate::actors::{keys, stored};
 use crate::domain::{
     Availability, ClaimAny, Configuration, Environment, EnvironmentKey, Identifier, Initiator, KeptBy, Labels, Now,
@@ -36,6 +37,8 @@ pub(super) struct Inner {
     pub clients: HashMap<Ticket, HeldClient>,
     /// Out of the pool, but not durably yet: still queued, as far as anybody is told.
     pub removed: HashMap<Ticket, Removed>,
+    /// After the store refused to end waiters that are overdue.
+    pub expiry: Pause,
 }
 
 pub(super) struct Removed {

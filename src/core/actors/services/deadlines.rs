@@ -8,7 +8,11 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::backoff::{Backoff, Retries};
 use crate::domain::{EnvironmentKey, Tick};
+
+/// The pauses before an environment is looked at again that could not be signalled or loaded: the store cannot be read.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
 
 #[derive(Default)]
 pub struct Deadlines {
@@ -21,6 +25,8 @@ pub struct Deadlines {
 struct Armed {
     in_order: BTreeSet<(Tick, EnvironmentKey)>,
     by_key: HashMap<EnvironmentKey, Tick, RandomState>,
+    /// Each environment by itself, so that one that is damaged delays no other.
+    failing: HashMap<EnvironmentKey, Retries>,
 }
 
 impl Deadlines {
@@ -41,6 +47,18 @@ impl Deadlines {
         if armed.first() != first {
             self.moved.notify_one();
         }
+    }
+
+    /// Sets the deadline of an environment that could not be signalled or loaded, after a pause that grows until it was loaded.
+    pub fn arm_again(&self, key: &EnvironmentKey, now: Tick) {
+        let new = || Retries::new(BACKOFF);
+        let pause = self.armed.lock().failing.entry(key.clone()).or_insert_with(new).failed();
+        self.arm(key, Some(now.after(pause)));
+    }
+
+    /// It was loaded, or exists no more: its next failure is a first one.
+    pub fn loaded(&self, key: &EnvironmentKey) {
+        self.armed.lock().failing.remove(key);
     }
 
     /// Sets the deadline of an environment, unless it has an earlier one.
@@ -89,5 +107,27 @@ impl Deadlines {
 impl Armed {
     fn first(&self) -> Option<Tick> {
         self.in_order.first().map(|(due, _)| *due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{PipelineKey, samples};
+
+    #[test]
+    fn an_environment_that_cannot_be_loaded_delays_no_other() {
+        let deadlines = Deadlines::default();
+        let pipeline = PipelineKey { organization: samples::identifier("acme"), pipeline: samples::identifier("web") };
+        let [damaged, other] = ["damaged", "other"]
+            .map(|name| EnvironmentKey { pipeline: pipeline.clone(), name: samples::identifier(name) });
+        for _ in 0..20 {
+            deadlines.arm_again(&damaged, Tick(0));
+        }
+        deadlines.arm_again(&other, Tick(0));
+        assert_eq!(deadlines.take_due(Tick(1_000), 10), [other]);
+        deadlines.loaded(&damaged);
+        deadlines.arm_again(&damaged, Tick(0));
+        assert_eq!(deadlines.take_due(Tick(1_000), 10), [damaged]);
     }
 }

@@ -26,6 +26,16 @@ pub enum Signal {
     Resume,
 }
 
+impl Signal {
+    /// Whether what follows from it ends something ([`crate::domain::Command::ENDS`]).
+    pub fn ends(self) -> bool {
+        match self {
+            Self::HungUp(_) | Self::WaitedEnough(_) | Self::Undelivered { .. } | Self::Due => true,
+            Self::Seen(_) | Self::Offer | Self::Resume => false,
+        }
+    }
+}
+
 /// The directory of actors, as actors and pools see it.
 pub trait ActorDirectory: Send + Sync {
     /// Sends a signal to an environment's actor, started if need be. Returns false if there is no such environment.

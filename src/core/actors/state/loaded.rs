@@ -39,19 +39,47 @@ pub struct Loaded {
 /// Full disks last: the longest pause is one that nobody notices when it is over, and that a thousand environments can have.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
 
-/// When the actor tries again what the store has refused, and nobody waits for.
+/// When the actor tries again what the store has refused, and nobody waits for. A full disk takes ends for longer than all
+/// else, so they have a pause of their own: what it refuses must not keep a lease from ending.
+#[derive(Default)]
 pub struct Retry {
+    pub ends: Pause,
+    pub others: Pause,
+}
+
+impl Retry {
+    /// Of commands that end something ([`crate::domain::Command::ENDS`]), or of all others.
+    pub fn of(&mut self, ends: bool) -> &mut Pause {
+        if ends { &mut self.ends } else { &mut self.others }
+    }
+
+    /// The store has taken something: what it refused before is due. Where it takes other changes, it takes ends too.
+    pub fn accepted(&mut self, ends: bool, now: Tick) {
+        self.ends.accepted(now);
+        if !ends {
+            self.others.accepted(now);
+        }
+    }
+
+    /// Whether anything was refused and not tried again since.
+    pub fn is_due(&self) -> bool {
+        self.ends.at.is_some() || self.others.at.is_some()
+    }
+}
+
+/// The pause after refusals.
+pub struct Pause {
     at: Option<Tick>,
     retries: Retries,
 }
 
-impl Default for Retry {
+impl Default for Pause {
     fn default() -> Self {
         Self { at: None, retries: Retries::new(BACKOFF) }
     }
 }
 
-impl Retry {
+impl Pause {
     /// The store has refused. Of all that it refuses until then, the first sets the time.
     pub fn refused(&mut self, now: Tick) {
         if self.at.is_none() {
@@ -75,11 +103,6 @@ impl Retry {
     /// What was refused is tried now.
     pub fn begin(&mut self) {
         self.at = None;
-    }
-
-    /// Whether anything was refused and not tried again since.
-    pub fn is_due(&self) -> bool {
-        self.at.is_some()
     }
 }
 
@@ -123,15 +146,15 @@ impl Loaded {
         }
     }
 
-    /// When something here may run out, or must be tried again. While the store refuses, nothing is tried earlier than
+    /// When something here may run out, or must be tried again. While the store refuses ends, none is tried earlier than
     /// that: what ran out in the meantime would be refused as well, again and again.
     pub fn wake(&self) -> Option<Tick> {
-        if let Some(retry_at) = self.retry.at {
-            return Some(retry_at);
-        }
-        let lock = self.environment.lock.as_deref().and_then(Session::expiry).map(|(until, _)| until.due);
-        let queue = self.queue_due.filter(|_| self.environment.queue.has_durable());
-        [lock, queue].into_iter().flatten().min()
+        let ends = self.retry.ends.at.or_else(|| {
+            let lock = self.environment.lock.as_deref().and_then(Session::expiry).map(|(until, _)| until.due);
+            let queue = self.queue_due.filter(|_| self.environment.queue.has_durable());
+            [lock, queue].into_iter().flatten().min()
+        });
+        [ends, self.retry.others.at].into_iter().flatten().min()
     }
 
     /// Moves on to the state that was decided and handed in; `settled` tells whether a sequence is durable.

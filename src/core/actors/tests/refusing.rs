@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::actors::services::signals::Signal;
 use crate::domain::{EndedHow, Expiry, Labels};
 
 /// Asked once a second, with pauses that grow to twenty seconds, somebody is asked this often within ten minutes, at most.
@@ -110,4 +111,36 @@ async fn clients_that_have_gone_are_let_go_with_growing_pauses() {
     bench.store.refuse_with(None);
     bench.pass(20_000).await;
     assert_eq!(bench.queue_length(), 0);
+}
+
+#[actix::test]
+async fn whatever_a_full_disk_refuses_a_lease_ends_as_long_as_the_disk_takes_its_end() {
+    let bench = Bench::with_environment().await;
+    let lease = ClaimRequest { ttl_seconds: Some(5), ..claim(1) };
+    let session = claim_at_once(&bench.environments, &key(), lease).await.unwrap();
+    bench.store.refuse_all_but_ends(full_disk());
+    let seen = || bench.environments.services().signal(&key(), Signal::Seen(session.id));
+    assert!(seen());
+    bench.let_others_run().await;
+    assert_eq!(bench.store.refused(), 1, "the store has taken what is no end");
+    bench.pass(4_000).await;
+    assert!(seen());
+    bench.pass(1_000).await;
+    assert_eq!(bench.holder(), None, "a refused change kept the lease from ending");
+}
+
+#[actix::test]
+async fn a_lease_ends_although_its_environment_could_not_be_loaded_when_it_ran_out() {
+    let bench = Bench::with_environment().await;
+    let lease = ClaimRequest { ttl_seconds: Some(5), ..claim(1) };
+    claim_at_once(&bench.environments, &key(), lease).await.unwrap();
+    bench.let_go_of_all().await;
+    let good = bench.store.get(&super::super::keys::environment(&key())).unwrap().unwrap();
+    bench.put(&key(), vec![255, 1, 2]);
+    for _ in 0..30 {
+        bench.pass(2_000).await;
+    }
+    bench.put(&key(), good);
+    bench.pass(20_000).await;
+    assert_eq!(bench.holder(), None);
 }

@@ -94,6 +94,23 @@ async fn one_subject_has_half_of_the_tokens_of_jobs_and_leaves_the_others_to_oth
 }
 
 #[tokio::test]
+async fn the_jobs_of_one_rule_leave_tokens_to_those_of_others_however_many_subjects_they_have() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let first = exchange(&accounts, trusted_job(1), NOW).await.unwrap().token;
+    for number in 1..EXCHANGED_MAX * 3 / 4 {
+        let id = TokenId(crate::entropy::id_seed());
+        let token = Token { id, name: format!("job {number}"), ..copy(&first, number) };
+        accounts.tokens.insert(token.hash, Arc::new(token));
+    }
+    let job = TrustedJob { subject: "one more".to_owned(), ..trusted_job(2) };
+    let refused = exchange(&accounts, job.clone(), NOW).await.map(drop);
+    assert!(matches!(refused, Err(AccountsError::TooManyExchanged(NoShare::Own { .. }))), "{refused:?}");
+    let of_other_rule = TrustedJob { name: identifier("releases"), ..job };
+    assert!(exchange(&accounts, of_other_rule, NOW).await.is_ok());
+}
+
+#[tokio::test]
 async fn one_subject_has_half_of_the_identity_tokens_that_are_counted_also_after_a_restart() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;

@@ -55,8 +55,7 @@ async fn whoever_had_more_tokens_before_keeps_them_and_admins_have_some_left() {
     let made = async |by, name| create_by(&accounts, by, name).await.map(drop);
     let refused = made("ana", "ana").await;
     assert!(matches!(refused, Err(AccountsError::TooManyTokens(NoShare::Kept { .. }))), "{refused:?}");
-    let refused = made("eve", "admin").await;
-    assert!(matches!(refused, Err(AccountsError::TooManyTokens(NoShare::Own { .. }))), "{refused:?}");
+    made("eve", "admin").await.expect("the last ones are for admins, however many they have");
     made("eve", "eve").await.unwrap();
     made("eve", "ana").await.unwrap();
 }

@@ -20,6 +20,7 @@ use super::disk::segment_name;
 use super::format::{END_PAGE, MAX_GROUP_BYTES, PAGE};
 use super::pins::{Pin, Pins};
 use super::queue::MAX_QUEUED_BYTES;
+use crate::backoff::{Backoff, Retries};
 use crate::store::contract::StoreError;
 use crate::store::descriptors::{self, is_shortage};
 use crate::store::space::{allocate, free_bytes, is_lack_of_space};
@@ -30,6 +31,8 @@ pub const MIN_SEGMENT_BYTES: usize = 4 * 1024 * 1024;
 const ZERO_STEP: usize = 1024 * 1024;
 /// How often the free space is checked; a disk does not fill 128 MiB much faster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The pauses after a spare could not be made. Short, since writes are refused until one was.
+const BACKOFF: Backoff = Backoff::new(LOOK_EVERY, Duration::from_secs(10));
 const SPARE: &str = "spare.new";
 /// A held segment that is being made, or made of one that the database covers.
 const HELD_BEING_MADE: &str = "reserve.new";
@@ -236,6 +239,7 @@ impl Segments {
     /// The preparer's thread: keeps one spare and the reserve ready and checks the free space, until stopped. `hold` does
     /// the same for what else is held.
     pub fn prepare(&self, hold: impl Fn() -> io::Result<()>) {
+        let mut retries = Retries::new(BACKOFF);
         loop {
             // After a full disk the reserve is filled first.
             let held = hold().and_then(|()| self.hold_segments());
@@ -244,16 +248,23 @@ impl Segments {
             // Also on a disk that is nearly full: batches handed in before must still find a segment.
             let made = missing.then(|| self.make_spare()).transpose();
             let low = self.is_low();
+            let has_failed = made.is_err();
             self.note_spare(&mut self.spare.lock(), made, low || lacks_reserve);
-            if self.wait_for_work() == Work::Stop {
+            let pause = if has_failed {
+                retries.failed()
+            } else {
+                retries.worked();
+                LOOK_EVERY
+            };
+            if self.wait_for_work(pause) == Work::Stop {
                 return;
             }
         }
     }
 
-    fn wait_for_work(&self) -> Work {
+    fn wait_for_work(&self, pause: Duration) -> Work {
         let mut spare = self.spare.lock();
-        let look_again = Instant::now() + LOOK_EVERY;
+        let look_again = Instant::now() + pause;
         while !spare.stopping && (spare.failed.is_some() || spare.ready.is_some()) {
             if self.changed.wait_until(&mut spare, look_again).timed_out() {
                 break;

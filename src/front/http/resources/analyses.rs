@@ -144,6 +144,7 @@ pub async fn create(mut call: Call) -> Answered {
         deployment: found.record.deployment.id,
         engine: engine.unwrap_or(default),
         requested_by: access.initiator(),
+        holder: access.caller.holder(),
     };
     let (analyses, now) = (access.realm.analyses.clone(), (access.realm.clock)());
     let starting =
@@ -226,7 +227,7 @@ async fn propose(
         pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))
     };
     let (organization, by) = (&access.caller.organization, access.initiator());
-    let proposed = access.realm.fixes.propose(organization, id, &wish, &by, keep).await?;
+    let proposed = access.realm.fixes.propose(organization, id, &wish, (&by, access.caller.holder()), keep).await?;
     let (url, is_new) = (&proposed.pull_request.url, proposed.is_new);
     tracing::info!(analysis = %id, %url, is_new, by = %by.person.name, "fix proposed");
     Ok(proposed)

@@ -91,11 +91,10 @@ pub async fn sign_in(mut call: Call) -> Answered {
     let (accounts, now) = (&call.app.realm.accounts, (call.app.realm.clock)());
     let text = |given: Option<Given>| given.map(|Given(text)| text).unwrap_or_default();
     let (organization, name) = (text(organization), text(name));
-    let known = if token.is_none() { known_browser(&call, &origin, &organization, &name) } else { None };
-    if known.is_none() {
-        count_attempt(&call)?;
-    }
-    let by = known.unwrap_or(Visitor::Stranger(call.request.client_address()));
+    let by = match token {
+        None => visitor(&call, &origin, &organization, &name)?,
+        Some(_) => counted_stranger(&call)?,
+    };
     let proven = match token {
         Some(Given(token)) => accounts.prove_token(&token, now).map_err(Unproven::Refused),
         None => accounts.prove_password(&organization, &name, text(password), by).await,
@@ -227,12 +226,24 @@ fn begin_uncounted(call: &Call) -> Result<Origin, Problem> {
     Origin::of(call)
 }
 
-/// Whether it is a browser in which this account has signed in before.
-fn known_browser(call: &Call, origin: &Origin, organization: &str, name: &str) -> Option<Visitor> {
-    let text = cookies::known_browser_of(call, origin, (organization, name))?;
-    let account = Identifier::parse(organization).ok().zip(Identifier::parse(name).ok())?;
+/// Who tries to sign in to an account, and counts the attempt.
+fn visitor(call: &Call, origin: &Origin, organization: &str, name: &str) -> Result<Visitor, Problem> {
     let realm = &call.app.realm;
-    realm.accounts.known_browser(&account, text, (realm.clock)()).map(Visitor::KnownBrowser)
+    let text = cookies::known_browser_of(call, origin, (organization, name));
+    let account = Identifier::parse(organization).ok().zip(Identifier::parse(name).ok());
+    let Some((text, account)) = text.zip(account) else { return counted_stranger(call) };
+    match realm.accounts.known_browser(&account, text, (realm.clock)()) {
+        Some(browser) => {
+            realm.accounts.attempts.by_known_browser(&account).map_err(too_soon)?;
+            Ok(Visitor::KnownBrowser(browser))
+        }
+        None => counted_stranger(call),
+    }
+}
+
+fn counted_stranger(call: &Call) -> Result<Visitor, Problem> {
+    count_attempt(call)?;
+    Ok(Visitor::Stranger(call.request.client_address()))
 }
 
 /// The answer to a browser that is known from now on, whatever strangers do with the account.
@@ -292,6 +303,6 @@ fn note_refusal(call: &Call, organization: &str) {
     call.app.node.refusals.note("sign-ins", address, || {
         let address = address.map(|address| address.to_string());
         let organization = Identifier::parse(organization).ok().map(|organization| organization.to_string());
-        tracing::info!(organization, address, "a sign-in was refused");
+        tracing::info!(bounded = true, organization, address, "a sign-in was refused");
     });
 }

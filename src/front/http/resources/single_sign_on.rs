@@ -146,7 +146,7 @@ fn refused(call: &Call, failure: &Failure, organization: Option<&str>, provider:
     let address = call.request.client_address();
     call.app.node.refusals.note("single sign-ons", address, || {
         let address = address.map(|address| address.to_string());
-        tracing::warn!(organization, provider, address, reason = %failure, "single sign-on failed");
+        tracing::warn!(bounded = true, organization, provider, address, reason = %failure, "single sign-on failed");
     });
     Problem::new(code, code.meaning())
 }

@@ -153,7 +153,7 @@ fn note_refusal(call: &Call, reason: &dyn std::fmt::Display) {
     let (organization, address) = (call.segment("orgId"), call.request.client_address());
     call.app.node.refusals.note("token exchanges", address, || {
         let address = address.map(|address| address.to_string());
-        tracing::warn!(organization, address, %reason, "an identity token was not exchanged");
+        tracing::warn!(bounded = true, organization, address, %reason, "an identity token was not exchanged");
     });
 }
 

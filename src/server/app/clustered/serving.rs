@@ -279,9 +279,10 @@ impl<E: Engine> Opener<'_, E> {
     /// Nobody is replacing the master key, or has since this node joined. It is asked after the shard was taken: whoever
     /// begins later takes it from here.
     async fn check(&self) -> Result<(), ServeError> {
+        let mut retries = Retries::new(ENGINE_BACKOFF);
         loop {
             match moving::ready(self.engine, self.key).await {
-                Err(NotReady::Engine(EngineError::Away(_))) => {}
+                Err(NotReady::Engine(EngineError::Away(_))) => tokio::time::sleep(retries.failed()).await,
                 checked => return Ok(checked.map(drop)?),
             }
         }

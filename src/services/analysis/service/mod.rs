@@ -25,7 +25,8 @@ use super::stored;
 use crate::actors::Environments;
 use crate::archive::Archive;
 use crate::domain::{
-    AnalysisId, CommitId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, PipelineKey, Timestamp,
+    AnalysisId, CommitId, DeploymentId, EnvironmentKey, Holder, IdSeed, Identifier, Initiator, MemberShare,
+    PipelineKey, Timestamp, UserId,
 };
 use crate::logs::Logs;
 use crate::shares::{Capacity, Places};
@@ -116,6 +117,7 @@ struct Index {
 
 struct Entry {
     deployment: DeploymentId,
+    requested_by: UserId,
     is_running: bool,
 }
 
@@ -125,6 +127,8 @@ pub struct NewAnalysis {
     pub deployment: DeploymentId,
     pub engine: EngineName,
     pub requested_by: Initiator,
+    /// The member, for its share of what the organization may have under way.
+    pub holder: Holder,
 }
 
 /// All given conditions must hold.
@@ -199,7 +203,8 @@ impl Analyses {
         };
         let organization = &analysis.environment.pipeline.organization;
         let handed_in = self.inner.index.change(|index, committer| {
-            let surplus = index.surplus(organization, analysis.deployment).ok_or(AnalysisError::Overloaded)?;
+            let surplus =
+                index.surplus(organization, analysis.deployment, new.holder).ok_or(AnalysisError::Overloaded)?;
             let mut batch = Batch::default();
             for id in &surplus {
                 batch.delete(stored::key(organization, *id));
@@ -299,7 +304,11 @@ impl Index {
     }
 
     fn put(&mut self, analysis: &Analysis) {
-        let entry = Entry { deployment: analysis.deployment, is_running: analysis.status() == Status::Running };
+        let entry = Entry {
+            deployment: analysis.deployment,
+            requested_by: analysis.requested_by.person.id,
+            is_running: analysis.status() == Status::Running,
+        };
         let organization = self.organizations.entry(analysis.environment.pipeline.organization.clone()).or_default();
         self.under_way += usize::from(entry.is_running);
         let before = organization.insert(analysis.id, entry);
@@ -313,15 +322,20 @@ impl Index {
     }
 
     /// The analyses to drop for another one of this deployment; none if there is no room for it.
-    fn surplus(&self, organization: &Identifier, deployment: DeploymentId) -> Option<Vec<AnalysisId>> {
+    fn surplus(
+        &self,
+        organization: &Identifier,
+        deployment: DeploymentId,
+        Holder { member, is_admin }: Holder,
+    ) -> Option<Vec<AnalysisId>> {
         let share = Capacity::seats(UNDER_WAY_MAX);
         let Some(known) = self.organizations.get(organization) else {
             return share.check(0, self.under_way).ok().map(|()| Vec::new());
         };
         let running = known.values().filter(|entry| entry.is_running).count();
-        if share.check(running, self.under_way).is_err() || running >= UNDER_WAY_OF_ORGANIZATION_MAX {
-            return None;
-        }
+        share.check(running, self.under_way).ok()?;
+        let own = || known.values().filter(|entry| entry.is_running && entry.requested_by == member).count();
+        MemberShare { total: UNDER_WAY_OF_ORGANIZATION_MAX, used: running, is_admin }.check(own).ok()?;
         let mut surplus = Vec::new();
         // Ids sort by time: the first is the oldest.
         let of_deployment = known.values().filter(|entry| entry.deployment == deployment).count();
@@ -342,7 +356,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{Person, UserId};
+    use crate::domain::Person;
 
     fn id(text: &str) -> Identifier {
         Identifier::parse(text).unwrap()
@@ -363,7 +377,7 @@ mod tests {
             },
             deployment: DeploymentId(seed(deployment)),
             engine: EngineName::Builtin,
-            requested_by: Initiator { person: Person { id: UserId(seed(0)), name: "ana".into() }, via: None },
+            requested_by: Initiator { person: Person { id: UserId(seed(number)), name: "ana".into() }, via: None },
             created_at: Timestamp::from_millis(0),
             standing,
             pushing: None,
@@ -376,8 +390,12 @@ mod tests {
         Standing::Failed { at: Timestamp::from_millis(0), reason: "".into() }
     }
 
+    fn admin(number: usize) -> Holder {
+        Holder { member: UserId(seed(number)), is_admin: true }
+    }
+
     fn surplus(index: &Index, deployment: usize) -> Option<Vec<usize>> {
-        let surplus = index.surplus(&id("acme"), DeploymentId(seed(deployment)))?;
+        let surplus = index.surplus(&id("acme"), DeploymentId(seed(deployment)), admin(deployment))?;
         Some(surplus.into_iter().map(|id| usize::from(id.0.0[11]) + 256 * usize::from(id.0.0[10])).collect())
     }
 
@@ -410,7 +428,7 @@ mod tests {
         let mut number = 0;
         for organization in ["a", "b", "c", "d", "e", "f"] {
             let mut got = 0;
-            while index.surplus(&id(organization), DeploymentId(seed(number))).is_some() {
+            while index.surplus(&id(organization), DeploymentId(seed(number)), admin(number)).is_some() {
                 let mut analysis = analysis(number, number, Standing::Running);
                 analysis.environment.pipeline.organization = id(organization);
                 index.put(&analysis);
@@ -422,6 +440,29 @@ mod tests {
     }
 
     #[test]
+    fn one_member_has_half_of_the_analyses_and_the_last_ones_are_for_admins() {
+        let mut index = Index::default();
+        let mut got = |member: usize, is_admin: bool| {
+            let holder = Holder { member: UserId(seed(member)), is_admin };
+            (0..UNDER_WAY_OF_ORGANIZATION_MAX)
+                .take_while(|nth| {
+                    let number = 100 * member + nth;
+                    let found = index.surplus(&id("acme"), DeploymentId(seed(number)), holder).is_some();
+                    if found {
+                        let mut made = analysis(number, number, Standing::Running);
+                        made.requested_by.person.id = holder.member;
+                        index.put(&made);
+                    }
+                    found
+                })
+                .count()
+        };
+        assert_eq!([got(1, false), got(2, false)], [16, 8]);
+        let others: usize = (3..30).map(|member| got(member, false)).sum();
+        assert_eq!((others, got(30, true)), (6, 2));
+    }
+
+    #[test]
     fn analyses_beyond_the_limit_are_refused_until_some_have_ended() {
         let mut index = Index::default();
         for number in 1..=UNDER_WAY_OF_ORGANIZATION_MAX {
@@ -429,7 +470,8 @@ mod tests {
             index.put(&analysis(number, number, Standing::Running));
         }
         assert_eq!(surplus(&index, 1_000), None);
-        assert!(index.surplus(&id("beta"), DeploymentId(seed(1))).is_some(), "another organization has its own places");
+        let other = index.surplus(&id("beta"), DeploymentId(seed(1)), admin(1));
+        assert!(other.is_some(), "another organization has its own places");
         index.put(&analysis(3, 3, ended()));
         assert_eq!(surplus(&index, 1_000), Some(vec![]));
         assert_eq!(index.under_way, UNDER_WAY_OF_ORGANIZATION_MAX - 1);

@@ -229,3 +229,24 @@ async fn an_attempt_for_a_deleted_webhook_is_ignored() {
     assert_eq!(bench.event_types().last(), Some(&EventType::WebhookDeleted));
     assert!(bench.crashed().webhooks.list(&acme()).unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn failures_of_the_server_delay_only_the_organization_that_they_happen_to() {
+    let bench = Bench::new();
+    let inner = &bench.webhooks.inner;
+    for _ in 0..20 {
+        inner.own_failure(&acme());
+    }
+    let other = Identifier::parse("beta").unwrap();
+    assert!(
+        inner.own_failure(&acme()) >= Duration::from_secs(60) && inner.own_failure(&other) <= Duration::from_secs(10)
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_is_looked_at_with_growing_pauses() {
+    let bench = Bench::new();
+    bench.store.refuse_with(Some(StoreError::Overloaded));
+    let waits: Vec<_> = (0..10).map(|_| bench.webhooks.inner.take_due(usize::MAX).1).collect();
+    assert!(waits[0] <= Duration::from_secs(10) && waits[9] >= Duration::from_secs(60), "{waits:?}");
+}

@@ -1,5 +1,6 @@
 // Requests to the server. Paths are below the organization's; `root` takes whole paths. A refusal becomes an ApiError.
 
+import { pauseAfter } from './backoff.js';
 import { correctClock } from './time.js';
 
 const BASE = '/api/v1/organizations/';
@@ -98,7 +99,7 @@ async function send(method, address, body, { query, signal, headers } = {}) {
     answer = await fetch(withQuery(address, query), init);
   } catch (error) {
     if (method !== 'POST' || error.name === 'AbortError') throw error;
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MILLISECONDS));
+    await new Promise((resolve) => setTimeout(resolve, pauseAfter(1, RETRY_MILLISECONDS, RETRY_MILLISECONDS)));
     answer = await fetch(withQuery(address, query), init);
   }
   correctClock(answer.headers.get('date'));

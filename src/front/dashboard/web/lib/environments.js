@@ -1,10 +1,13 @@
 // The environments of a pipeline, kept up to date: what events name is collected and read with one request.
 
 import { get, path } from './api.js';
+import { pauseAfter } from './backoff.js';
 import { live } from './live.js';
 
 // Together with the request, a change is on the board well within 0.3 s, and 50 a second are ten requests.
 const COLLECT_MILLISECONDS = 80;
+const RETRY_FIRST_MILLISECONDS = 2000;
+const RETRY_MOST_MILLISECONDS = 20_000;
 // The server takes this many names in one request.
 const NAMES_PER_REQUEST = 100;
 // Beyond this many changed names, reading everything is cheaper.
@@ -17,6 +20,7 @@ export async function watchEnvironments(pipelineId, { signal, changed }) {
   let dirty = new Set();
   let everything = false;
   let reading = false;
+  let failures = 0;
   let timer = null;
 
   const readAll = async () => {
@@ -48,11 +52,15 @@ export async function watchEnvironments(pipelineId, { signal, changed }) {
       if (whole) await readAll();
       else await readSome(names);
       changed(whole ? null : names);
+      failures = 0;
     } catch {
       // The connection is lost or the server is busy; what was missed is read when it is back.
       if (whole) everything = true;
       for (const name of names) dirty.add(name);
-      if (!signal.aborted) timer = setTimeout(read, 2000);
+      if (!signal.aborted) {
+        failures += 1;
+        timer = setTimeout(read, pauseAfter(failures, RETRY_FIRST_MILLISECONDS, RETRY_MOST_MILLISECONDS));
+      }
     } finally {
       reading = false;
       if (timer === null && (dirty.size > 0 || everything)) timer = setTimeout(read, COLLECT_MILLISECONDS);

@@ -2,6 +2,7 @@
 // with EventSource: a refusal can be told from a lost connection, and the server's comments show that a silent one lives.
 
 import { ApiError, streamAddress } from './api.js';
+import { pauseAfter } from './backoff.js';
 import { now } from './time.js';
 
 // The server comments each 15 s, unless its operator chose otherwise. After a longer silence the connection may only look
@@ -94,7 +95,7 @@ function open() {
 }
 
 async function connect(mine) {
-  let pause = RETRY_FIRST_MILLISECONDS;
+  let failures = 0;
   while (!mine.signal.aborted) {
     const attempt = new AbortController();
     const abort = () => attempt.abort();
@@ -103,7 +104,7 @@ async function connect(mine) {
     try {
       await read(attempt, () => {
         isOpen = true;
-        pause = RETRY_FIRST_MILLISECONDS;
+        failures = 0;
       });
     } catch (error) {
       if (isOpen && attempt.signal.reason === SILENCE) continue;
@@ -117,11 +118,11 @@ async function connect(mine) {
     }
     if (mine.signal.aborted) return;
     if (state.status !== 'lost') become('lost');
+    failures += 1;
     await new Promise((resolve) => {
       wake = resolve;
-      setTimeout(resolve, pause);
+      setTimeout(resolve, pauseAfter(failures, RETRY_FIRST_MILLISECONDS, RETRY_MOST_MILLISECONDS));
     });
-    pause = Math.min(pause * 2, RETRY_MOST_MILLISECONDS);
   }
 }
 

@@ -2,6 +2,7 @@
 // minute. Long requests rather than timers, which browsers slow down in tabs that nobody looks at.
 
 import { get } from './api.js';
+import { pauseAfter } from './backoff.js';
 
 const STORED = 'waiting';
 const WAIT_SECONDS = 40;
@@ -9,7 +10,9 @@ const WAIT_SECONDS = 40;
 const LONG_MOST = 2;
 // For the others: often enough for the server's minute, even when a timer is late.
 const POLL_MILLISECONDS = 20_000;
-const PAUSE_MILLISECONDS = 3000;
+// Well within the server's minute.
+const RETRY_FIRST_MILLISECONDS = 2000;
+const RETRY_MOST_MILLISECONDS = 20_000;
 
 const kept = new Map();
 
@@ -56,11 +59,13 @@ export function resumePlaces() {
 
 async function keep(address, sessionId, signal) {
   let etag = null;
+  let failures = 0;
   while (!signal.aborted) {
     try {
       const headers = etag ? { 'If-None-Match': etag } : {};
       const long = [...kept.keys()].indexOf(sessionId) < LONG_MOST;
       const answer = await get(address, { query: etag && long ? { waitSeconds: WAIT_SECONDS } : {}, headers, signal });
+      failures = 0;
       if (!long) await pause(POLL_MILLISECONDS);
       if (answer.status === 304) continue;
       etag = answer.etag;
@@ -70,7 +75,10 @@ async function keep(address, sessionId, signal) {
       }
     } catch (error) {
       if (error.status === 404 || error.status === 401) leavePlace(sessionId);
-      else await pause(PAUSE_MILLISECONDS);
+      else {
+        failures += 1;
+        await pause(pauseAfter(failures, RETRY_FIRST_MILLISECONDS, RETRY_MOST_MILLISECONDS));
+      }
     }
   }
 }

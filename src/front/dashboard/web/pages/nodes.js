@@ -2,7 +2,7 @@
 
 import { empty, get, h, inWords, me, notice, pageHead, quiet, replace, state, strong, table } from '../parts/all.js';
 
-// Owners change within seconds, and nothing tells of it.
+// Owners change within seconds, and nothing tells of it. No retry: it is asked as often when all is well.
 const AGAIN_MILLISECONDS = 3000;
 
 export async function show({ main, signal, title }) {

@@ -1,6 +1,7 @@
 // The log of a deployment, alive: lines as they come, of which only the visible ones are drawn, with a search.
 
 import { open } from '../lib/api.js';
+import { pauseAfter } from '../lib/backoff.js';
 import { h, replace, setClass, setText } from '../lib/dom.js';
 import { live } from '../lib/live.js';
 import { exactly } from '../lib/time.js';
@@ -11,7 +12,8 @@ import { icon } from './icon.js';
 // A browser holds this many easily; the whole log can be downloaded.
 const LINES_MOST = 50_000;
 const LINE_PIXELS = 20;
-const RETRY_MILLISECONDS = 2000;
+const RETRY_FIRST_MILLISECONDS = 2000;
+const RETRY_MOST_MILLISECONDS = 20_000;
 const COLOURS = /\u001b\[[0-9;?]*[A-Za-z]|\r(?!$)/g;
 
 // Stops with `signal`.
@@ -70,11 +72,13 @@ export function log({ deploymentId, signal }) {
     if (isFollowing) requestAnimationFrame(() => { scroller.scrollTop = scroller.scrollHeight; });
   }
 
+  let failures = 0;
   async function read() {
     const answer = await open(address, { query: { format: 'json', follow: true, offset: next }, signal, headers: { Accept: '*/*' } });
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
     setText(status, 'Live');
+    failures = 0;
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
@@ -99,8 +103,9 @@ export function log({ deploymentId, signal }) {
           setText(status, error.detail ?? '');
           break;
         }
+        failures += 1;
         setText(status, 'Connection lost; the log goes on when it is back.');
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MILLISECONDS));
+        await new Promise((resolve) => setTimeout(resolve, pauseAfter(failures, RETRY_FIRST_MILLISECONDS, RETRY_MOST_MILLISECONDS)));
       }
     }
     running = false;
