@@ -59,6 +59,7 @@ pub fn open_node(
     let limits = DiskLimits {
         min_free_bytes: settings.runner.min_free_bytes,
         organization_bytes: settings.runner.max_organization_disk_bytes,
+        organizations,
     };
     let disk = Disk::new(&settings.data_dir, limits);
     Ok(Node {
