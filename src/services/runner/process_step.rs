@@ -130,9 +130,12 @@ impl SupervisorProcess {
                     report.cut_short = Some(Outcome::TimedOut);
                     self.terminate().await;
                 }
-                // Without a grace period, in which it would go on writing.
-                reason = &mut out_of_room, if report.cut_short.is_none() => {
-                    report.cut_short = Some(Outcome::Failed(reason.to_string()));
+                // Without a grace period, in which it would go on writing; also during that of a step which is being stopped.
+                reason = &mut out_of_room, if self.lifeline.is_open() => {
+                    if report.cut_short.is_some() {
+                        report.remarks.push(format!("killed while it was being stopped: it {reason}"));
+                    }
+                    report.cut_short.get_or_insert(Outcome::Failed(reason.to_string()));
                     self.lifeline.close();
                     self.wake();
                 }
