@@ -50,8 +50,14 @@ pub(super) async fn run(
             return (StepEnd::of(Outcome::Failed(reason)), output);
         }
     };
+    if let Some(disk) = &limits.disk {
+        disk.look_at(supervisor.pid());
+    }
     let reader = OutputReader::start(source, output);
     let mut report = supervisor.watch(&context.confinement, order, limits).await;
+    if let Some(disk) = &limits.disk {
+        disk.look_at(None);
+    }
     if !report.gone {
         // Somebody killed the supervisor, so its processes may still run: find and kill them.
         let (deployment, work_dir) = (context.deployment, context.work_dir.clone());
@@ -157,6 +163,10 @@ impl SupervisorProcess {
         report
     }
 
+    fn pid(&self) -> Option<Pid> {
+        self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+    }
+
     async fn terminate(&mut self) {
         // Before, since its lifeline may be full of beats.
         self.wake();
@@ -166,8 +176,7 @@ impl SupervisorProcess {
 
     /// A supervisor that was stopped with a signal, perhaps by its own step, would not react.
     fn wake(&self) {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let Some(id) = id {
+        if let Some(id) = self.pid() {
             kill_process(id, Signal::CONT).ok();
         }
     }
