@@ -198,6 +198,21 @@ impl Runner {
         work_dirs::remove_unless(work_dir, |deployment| is_active(deployment) || keep(deployment));
     }
 
+    /// Counts the working directories that an earlier run has left for what their organizations use of the disk. Blocking.
+    pub fn count_work_dirs(&self, owner: impl Fn(DeploymentId) -> Option<Identifier>) {
+        let options = &self.inner.services.options;
+        let Some(disk) = &options.disk else { return };
+        for deployment in work_dirs::deployments(&options.work_dir) {
+            let directories = work_dirs::both(&options.work_dir, deployment);
+            if disk.counts(&directories) {
+                continue;
+            }
+            if let Some(organization) = owner(deployment) {
+                disk.keep(&organization, directories);
+            }
+        }
+    }
+
     /// Starts waiting jobs while slots are free.
     fn fill_slots(&self, state: &mut State) {
         while let Some(job) = state.queue.next_job() {
