@@ -388,7 +388,7 @@ fn runner_options(
     settings: &Settings,
     node: &Node,
     data_dir: &Path,
-    (umask, isolation): (u32, Option<runner::Isolation>),
+    (umask, isolation): (u32, runner::SharedIsolation),
 ) -> runner::Options {
     runner::Options {
         max_running: settings.runner.max_running_steps,

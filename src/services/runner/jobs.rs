@@ -307,9 +307,10 @@ impl Runner {
         let organization = organization.clone();
         let isolation = self.inner.services.options.isolation.clone();
         let swept = tokio::task::spawn_blocking(move || {
-            let groups = isolation.as_ref().map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
+            let isolation = isolation.as_ref();
+            let groups = isolation.map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
             let killed = process_tree::sweep(deployment, &work_dir, &groups);
-            if let Some(groups) = isolation.and_then(|isolation| isolation.groups) {
+            if let Some(groups) = isolation.and_then(|isolation| isolation.groups.as_ref()) {
                 groups.remove(&deployment.to_string());
             }
             if killed > 0 {
