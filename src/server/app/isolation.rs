@@ -215,7 +215,7 @@ fn confinement(
         limits: StepLimits {
             processes: given.max_processes.map(u64::from),
             memory_bytes: given.max_memory_bytes,
-            file_bytes: given.max_file_bytes,
+            file_bytes: given.max_file_bytes.into_iter().chain(given.max_disk_bytes).min(),
             open_files: given.max_open_files.map(u64::from),
             cpu_seconds: given.max_cpu_seconds.map(u64::from),
         },
