@@ -104,7 +104,8 @@ fn attempt(supervisor: &Path, layer: Layer, confinement: &Confinement) -> Result
     let tried = Ok(()).and_then(|()| match layer {
         Layer::Sockets => {
             let sockets = ProbeSockets::open(Path::new(&confinement.data_dir))?;
-            run(supervisor, confinement, sockets.variables())
+            let added: Vec<_> = confinement.read_only.iter().chain(&confinement.writable).map(Path::new).collect();
+            run(supervisor, confinement, sockets.variables(&added))
         }
         Layer::Namespaces | Layer::Users | Layer::FileRules | Layer::CallFilter | Layer::ControlGroups => {
             run(supervisor, confinement, Vec::new())
