@@ -93,6 +93,34 @@ pub fn all() -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
+/// A process and its descendants, as far as one look can tell. It reads only these where the kernel lists children.
+pub fn tree(root: Pid) -> Vec<Pid> {
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(process) = found.get(at).copied() {
+        at += 1;
+        let threads = fs::read_dir(file(process, "task")).into_iter().flatten().flatten();
+        for thread in threads {
+            match fs::read_to_string(thread.path().join("children")) {
+                Ok(children) => {
+                    let children = children.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+                    found.extend(children);
+                }
+                // Not an ended thread, whose folder would be gone.
+                Err(_) if thread.path().exists() => return tree_of_all(root),
+                Err(_) => {}
+            }
+        }
+    }
+    found
+}
+
+fn tree_of_all(root: Pid) -> Vec<Pid> {
+    let mut family = HashSet::from([root.as_raw_pid()]);
+    add_descendants(&mut family, &all().unwrap_or_default(), |_| true);
+    family.into_iter().filter_map(Pid::from_raw).collect()
+}
+
 /// All running descendants of this process, as far as one scan can tell.
 pub fn own_descendants() -> Vec<Process> {
     // The caller scans again until the kernel reports that no child is left.
@@ -123,6 +151,21 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_tree_has_children_and_their_children() {
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 60; :"]).spawn().unwrap();
+        let root = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while tree(root).len() < 2 || tree_of_all(root).len() < 2 {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        assert!(tree(root).contains(&root) && tree(getpid()).contains(&root));
+        let sleeps = tree(root)[1];
+        kill_process(sleeps, Signal::KILL).ok();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn a_process_may_have_any_name() {

@@ -70,6 +70,10 @@ impl Change {
 
     pub fn update_member(&mut self, before: &Member, after: &Arc<Member>, cause: Cause<'_>) {
         self.set_member(after);
+        if MemberChange::Set(after.clone()).is_less_than(before) {
+            // Also on a full disk: somebody who must not act any more.
+            self.batch.mark_as_end();
+        }
         if before.link.is_some() && after.link.is_none() {
             self.batch.delete(stored::link_key(&after.organization, &after.name));
         }
@@ -161,6 +165,8 @@ impl Change {
     /// The variable of the operator may still have it: the next start must not make it again.
     pub fn remember_revoked(&mut self, token: &Token, cause: Cause<'_>) {
         self.batch.put(stored::revoked_key(token.hash), stored::encode_revoked(cause.at));
+        // A revocation all the same.
+        self.batch.mark_as_end();
     }
 
     fn set_member(&mut self, member: &Arc<Member>) {

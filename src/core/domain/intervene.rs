@@ -186,6 +186,10 @@ pub enum Verdict {
 impl Command for DecideApproval {
     type Reply = ApprovalRecord;
 
+    fn ends(&self) -> bool {
+        self.verdict == Verdict::Reject
+    }
+
     fn decide(self, decision: &mut Decision<'_>) -> Result<ApprovalRecord, Rejection> {
         let id = self.deployment;
         let current = decision.next.unfinished_deployment(id);

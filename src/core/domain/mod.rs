@@ -104,6 +104,11 @@ pub trait Command: Send + 'static {
     /// Whether it ends something, and so must also be possible on a full disk.
     const ENDS: bool = false;
 
+    /// The same of a command that depends on what it is told.
+    fn ends(&self) -> bool {
+        Self::ENDS
+    }
+
     /// Called through [`decide`], which also hands over a free lock, starts waiting deployments and checks the invariants.
     fn decide(self, decision: &mut Decision<'_>) -> Result<Self::Reply, Rejection>;
 

@@ -17,7 +17,7 @@ mod threads;
 mod turns;
 
 pub use capacity::{Capacity, Refused};
-pub use disk::{Disk, DiskLimits, DiskWriter};
+pub use disk::{Disk, DiskLimits, DiskWriter, Look, Unlisted};
 pub use level::{level, may_grow};
 pub use limited::{LimitReached, Limited, LimitedPlace};
 pub use meter::{OTHERS, ShareMeter};

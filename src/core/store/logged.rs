@@ -26,7 +26,7 @@ use super::log::recovery::{self, Fault, OnDamage, Recovered};
 use super::log::segments::{MIN_SEGMENT_BYTES, Segments};
 use super::log::{Fatal, exit_on_fatal};
 use super::overlay::{Generation, Overlay};
-use super::space::{HeldFile, free_bytes};
+use super::space::{Free, HeldFile};
 use super::sync_dir::sync_dir;
 use crate::backoff::{Backoff, Retries};
 
@@ -36,6 +36,8 @@ const OPTIMISTIC_SCANS: usize = 2;
 const NO_ROOM: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 /// Blocks for what the database writes when it opens. In the directory of the log.
 const HELD_FOR_START: &str = "start.reserve";
+/// The new files of a start: the database's snapshot above all.
+const ENTRIES_TO_OPEN: u64 = 8;
 
 #[derive(Clone)]
 pub struct Options {
@@ -279,7 +281,7 @@ impl Store for LoggedStore {
 /// from the reserve of the log. Returns whether anything was given up.
 fn make_room_to_open(dir: &DataDir, held: &HeldFile) -> io::Result<bool> {
     let needed = database::bytes_to_open(&dir.database());
-    let is_short = || Ok::<_, io::Error>(free_bytes(dir.path())? < needed);
+    let is_short = || Free::at(dir.path()).map(|free| free.bytes < needed || free.lacks_entries(ENTRIES_TO_OPEN));
     if !is_short()? {
         return Ok(false);
     }

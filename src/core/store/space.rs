@@ -1,26 +1,59 @@
 //! Space on the disk of the data directory: how much is free, what takes it, and blocks that are allocated in advance.
 
 use std::fmt::Write;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, Stat, fallocate, openat, statat, statvfs};
 use rustix::io::Errno;
 
 const MIB: u64 = 1024 * 1024;
 /// The unit of `st_blocks`, whatever the file system's own is.
 const BLOCK: u64 = 512;
-/// A directory with more entries is measured only in part, so that measuring never takes long.
-pub const MEASURED_ENTRIES_MAX: usize = 2_000_000;
+/// A tree with more entries or levels is measured only in part, so that measuring takes neither long nor many descriptors. Large
+/// repositories with all their dependencies have some 300,000 entries and 40 levels.
+pub const MEASURED_ENTRIES_MAX: u64 = 500_000;
+pub const MEASURED_DEPTH_MAX: usize = 200;
+/// Entries between two questions whether to go on: a few milliseconds.
+const ASKED_EVERY: u64 = 4_096;
+/// Free files and directories are only asked for up to this part of all, for file systems that have few.
+const ENTRIES_PART: u64 = 8;
 /// How many of the largest things are named to an operator.
 const NAMED: usize = 5;
+/// What has this many files is named with their number, however few bytes they have.
+const NAMED_ENTRIES: u64 = 10_000;
 
-/// What this user may still write on the file system of this path.
+/// What this user may still use on a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Free {
+    pub bytes: u64,
+    /// Files and directories (inodes).
+    pub entries: u64,
+    /// 0 where the file system has no fixed number of them.
+    pub all_entries: u64,
+}
+
+impl Free {
+    /// Where nothing is known.
+    pub const UNKNOWN: Free = Free { bytes: u64::MAX, entries: u64::MAX, all_entries: 0 };
+
+    /// On the file system of this path.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let found = statvfs(path)?;
+        let bytes = found.f_bavail.saturating_mul(found.f_frsize);
+        Ok(Free { bytes, entries: found.f_favail, all_entries: found.f_files })
+    }
+
+    pub fn lacks_entries(&self, least: u64) -> bool {
+        self.entries < least.min(self.all_entries / ENTRIES_PART)
+    }
+}
+
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
-    let found = statvfs(path)?;
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    Ok(Free::at(path)?.bytes)
 }
 
 /// Whether the disk, or the quota of this user on it, is full.
@@ -46,30 +79,92 @@ pub fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
     }
 }
 
-/// The blocks of a file or of everything in a directory. Links are not followed; what is gone meanwhile does not count.
-/// `None` beyond [`MEASURED_ENTRIES_MAX`] entries.
-pub fn used_bytes(path: &Path) -> Option<u64> {
-    let mut left = MEASURED_ENTRIES_MAX;
-    let mut bytes = 0;
-    let mut open = vec![path.to_owned()];
-    let taken = |metadata: Metadata| metadata.blocks().saturating_mul(BLOCK);
-    while let Some(path) = open.pop() {
-        left = left.checked_sub(1)?;
-        let Ok(metadata) = path.symlink_metadata() else { continue };
-        if metadata.is_dir() {
-            for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => open.push(entry.path()),
-                    Ok(_) | Err(_) => {
-                        left = left.checked_sub(1)?;
-                        bytes += entry.metadata().map(taken).unwrap_or_default();
-                    }
-                }
-            }
-        }
-        bytes += taken(metadata);
+/// What a tree takes on the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Usage {
+    pub bytes: u64,
+    /// Files and directories below it.
+    pub entries: u64,
+}
+
+/// Why a tree was measured only in part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmeasured {
+    TooManyEntries,
+    TooDeep,
+    /// By this user.
+    Unreadable(Errno),
+    /// This process lacks descriptors or memory at the moment.
+    Shortage,
+    Stopped,
+}
+
+impl Usage {
+    fn add(&mut self, found: &Stat) {
+        self.bytes =
+            self.bytes.saturating_add(u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK));
     }
-    Some(bytes)
+}
+
+/// Adds the blocks of a file, or of everything in a directory. Links are not followed; an entry that is removed meanwhile does not
+/// count. By descriptors, since a path may become longer than the kernel takes. `goes_on` is asked every [`ASKED_EVERY`] entries.
+pub fn measure(path: &Path, usage: &mut Usage, mut goes_on: impl FnMut(&Usage) -> bool) -> Result<(), Unmeasured> {
+    let Some(found) = unless_gone(statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW))? else { return Ok(()) };
+    usage.add(&found);
+    let mut open: Vec<Dir> = Vec::new();
+    if FileType::from_raw_mode(found.st_mode).is_dir() {
+        open.extend(unless_gone(open_dir(CWD, path))?);
+    }
+    let mut left = MEASURED_ENTRIES_MAX;
+    while let Some(dir) = open.last_mut() {
+        let Some(Some(entry)) = dir.read().map(unless_gone).transpose()? else {
+            open.pop();
+            continue;
+        };
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        left = left.checked_sub(1).ok_or(Unmeasured::TooManyEntries)?;
+        usage.entries += 1;
+        if left.is_multiple_of(ASKED_EVERY) && !goes_on(usage) {
+            return Err(Unmeasured::Stopped);
+        }
+        let dir = dir.fd().map_err(Unmeasured::of)?;
+        let Some(found) = unless_gone(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))? else { continue };
+        usage.add(&found);
+        if FileType::from_raw_mode(found.st_mode).is_dir() {
+            let below = unless_gone(open_dir(dir, name))?;
+            if open.len() == MEASURED_DEPTH_MAX {
+                return Err(Unmeasured::TooDeep);
+            }
+            open.extend(below);
+        }
+    }
+    Ok(())
+}
+
+fn open_dir<P: rustix::path::Arg>(parent: impl AsFd, name: P) -> rustix::io::Result<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Dir::new(openat(parent, name, flags, Mode::empty())?)
+}
+
+/// `None` if it was removed or replaced meanwhile.
+fn unless_gone<T>(result: rustix::io::Result<T>) -> Result<Option<T>, Unmeasured> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(error) => Err(Unmeasured::of(error)),
+    }
+}
+
+impl Unmeasured {
+    fn of(error: Errno) -> Self {
+        match error {
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR => Unmeasured::Shortage,
+            _ => Unmeasured::Unreadable(error),
+        }
+    }
 }
 
 /// For an operator: how full the disk of a data directory is, and what of the directory takes most of it.
@@ -78,28 +173,41 @@ pub fn describe(data_dir: &Path) -> String {
     if let Ok(found) = statvfs(data_dir) {
         let (free, all) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
         let _ = write!(text, "{} of {} MiB are free", free / MIB, all / MIB);
+        if found.f_files > 0 {
+            let _ = write!(text, ", and {} of {} files", found.f_favail, found.f_files);
+        }
     }
     let largest = largest(data_dir);
-    for (index, (path, bytes)) in largest.iter().enumerate() {
+    for (index, (path, usage)) in largest.iter().enumerate() {
         let begin = if index == 0 { "; largest in it: " } else { ", " };
-        let _ = write!(text, "{begin}{} {} MiB", path.display(), bytes.div_ceil(MIB));
+        let _ = write!(text, "{begin}{} {} MiB", path.display(), usage.bytes.div_ceil(MIB));
+        if usage.entries >= NAMED_ENTRIES {
+            let _ = write!(text, " in {} files", usage.entries);
+        }
     }
     text.push_str("; the rest of the disk is used by others");
     text
 }
 
 /// The largest parts of a data directory: its entries, and the directories of single deployments.
-fn largest(data_dir: &Path) -> Vec<(PathBuf, u64)> {
+fn largest(data_dir: &Path) -> Vec<(PathBuf, Usage)> {
     let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_split = |path: &Path| path.ends_with("work");
     let parts = entries(data_dir).flat_map(|path| match is_split(&path) {
         true => entries(&path).collect::<Vec<_>>(),
         false => vec![path],
     });
-    let mut sizes: Vec<_> = parts.filter_map(|path| used_bytes(&path).map(|bytes| (path, bytes))).collect();
-    sizes.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let mut sizes: Vec<_> = parts
+        .map(|path| {
+            let mut usage = Usage::default();
+            // What is found until then says enough.
+            let _ = measure(&path, &mut usage, |_| true);
+            (path, usage)
+        })
+        .collect();
+    sizes.retain(|(_, usage)| usage.bytes >= MIB || usage.entries >= NAMED_ENTRIES);
+    sizes.sort_by_key(|(_, usage)| std::cmp::Reverse(*usage));
     sizes.truncate(NAMED);
-    sizes.retain(|(_, bytes)| *bytes >= MIB);
     sizes
 }
 
@@ -133,7 +241,18 @@ impl HeldFile {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use rustix::fs::{mkdirat, open};
+
     use super::*;
+
+    fn measured(path: &Path) -> Result<Usage, Unmeasured> {
+        let mut usage = Usage::default();
+        measure(path, &mut usage, |_| true).map(|()| usage)
+    }
+
+    fn used_bytes(path: &Path) -> u64 {
+        measured(path).unwrap().bytes
+    }
 
     #[test]
     fn allocated_blocks_are_held_and_measured_and_the_length_stays() {
@@ -145,13 +264,13 @@ mod tests {
         assert_eq!(path.metadata().unwrap().len(), 0);
         // A file system that cannot allocate in advance holds nothing.
         if allocate(&File::options().write(true).open(&path).unwrap(), 0, MIB).unwrap() {
-            assert!((3 * MIB..4 * MIB).contains(&used_bytes(dir.path()).unwrap()));
+            assert!((3 * MIB..4 * MIB).contains(&used_bytes(dir.path())));
             assert!(describe(dir.path()).contains("held 3 MiB"), "{}", describe(dir.path()));
         }
         held.give_up().unwrap();
         held.give_up().unwrap();
-        assert!(used_bytes(dir.path()).unwrap() < MIB);
-        assert_eq!(used_bytes(&path), Some(0));
+        assert!(used_bytes(dir.path()) < MIB);
+        assert_eq!(used_bytes(&path), 0);
     }
 
     #[test]
@@ -163,8 +282,50 @@ mod tests {
         std::fs::create_dir_all(work.join("deep/er")).unwrap();
         std::os::unix::fs::symlink(&large, work.join("deep/er/link")).unwrap();
         std::os::unix::fs::symlink(dir.path(), work.join("circle")).unwrap();
-        assert!(used_bytes(&work).unwrap() < MIB);
-        assert!(used_bytes(dir.path()).unwrap() >= MIB);
+        assert!(used_bytes(&work) < MIB);
+        assert!(used_bytes(dir.path()) >= MIB);
+    }
+
+    /// A chain of directories, each with a name as long as names can be.
+    fn deep(dir: &Path, levels: usize) {
+        let name = "d".repeat(255);
+        let mut parent = open(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        for _ in 0..levels {
+            mkdirat(&parent, &*name, Mode::RWXU).unwrap();
+            parent = openat(&parent, &*name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        }
+        let file = openat(parent, "large", OFlags::WRONLY | OFlags::CREATE, Mode::RWXU).unwrap();
+        io::Write::write_all(&mut File::from(file), &[7; MIB as usize]).unwrap();
+    }
+
+    #[test]
+    fn a_file_below_a_path_that_is_too_long_is_measured_and_too_many_levels_are_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        deep(dir.path(), 100);
+        assert!(used_bytes(dir.path()) >= MIB);
+        let dir = tempfile::tempdir().unwrap();
+        deep(dir.path(), MEASURED_DEPTH_MAX);
+        assert_eq!(measured(dir.path()), Err(Unmeasured::TooDeep));
+    }
+
+    #[test]
+    fn a_tree_with_many_entries_is_left_when_there_is_something_else_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..2 * ASKED_EVERY {
+            File::create(dir.path().join(number.to_string())).unwrap();
+        }
+        assert_eq!(measured(dir.path()).unwrap().entries, 2 * ASKED_EVERY);
+        let mut usage = Usage::default();
+        assert_eq!(measure(dir.path(), &mut usage, |_| false), Err(Unmeasured::Stopped));
+        assert!((1..=ASKED_EVERY).contains(&usage.entries));
+    }
+
+    #[test]
+    fn few_free_entries_are_a_lack_unless_the_file_system_has_no_number_of_them() {
+        let free = |entries, all_entries| Free { bytes: 0, entries, all_entries };
+        assert!(free(99, 8_000).lacks_entries(100) && !free(100, 8_000).lacks_entries(100));
+        assert!(free(9, 80).lacks_entries(100) && !free(10, 80).lacks_entries(100));
+        assert!(!free(0, 0).lacks_entries(100) && !Free::UNKNOWN.lacks_entries(100));
     }
 
     #[test]

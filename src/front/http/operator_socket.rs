@@ -103,9 +103,11 @@ impl Key {
     fn write(data_dir: &Path) -> io::Result<Self> {
         let text: String = rand::random::<[u128; 2]>().iter().map(|part| format!("{part:032x}")).collect();
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(ONLY_OWNER);
+        // Over the one before, which has the same length: on a full disk, its block could not be had again.
+        options.write(true).create(true).truncate(false).mode(ONLY_OWNER);
         let mut file = options.open(data_dir.join(OPERATOR_KEY))?;
         file.write_all(text.as_bytes())?;
+        file.set_len(text.len() as u64)?;
         Ok(Self { hash: Sha256::digest(text).into(), refused: AtomicBool::new(false) })
     }
 

@@ -353,6 +353,13 @@ impl House {
         let holds_work =
             |id| realms.iter().any(|realm| realm.environments.holds_work(organizations.iter(), id).unwrap_or(true));
         self.runner.remove_work_dirs(holds_work);
+        let owner = |id| {
+            let owns = |organization: &&Identifier| {
+                realms.iter().any(|realm| realm.environments.holds_work([*organization], id).unwrap_or(false))
+            };
+            organizations.iter().find(owns).cloned()
+        };
+        self.runner.count_work_dirs(owner);
         self.node.logs.sweep(|file| self.owner_of_log(&organizations, file));
         Ok(())
     }

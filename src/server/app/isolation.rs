@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use super::error::ServeError;
+use crate::backoff::{Backoff, Retries};
 use crate::config::{self, Settings};
 use crate::domain::Identifier;
-use crate::runner::{self, Confinement, ControlGroups, Isolation, Layer, Layers, StepLimits, StepNetwork};
+use crate::runner::{
+    self, Confinement, ControlGroups, Isolation, Layer, Layers, SharedIsolation, StepLimits, StepNetwork, Untried,
+};
 
 /// In the folder of working directories, where those of deployments have ids for names.
 const PROBE_DIR: &str = "probe";
@@ -18,8 +22,11 @@ pub fn needs_users(settings: &Settings) -> bool {
     settings.runner.isolation != config::Isolation::Off && rustix::process::getuid().is_root()
 }
 
+/// The pauses between attempts on a full disk.
+const TRIED_AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
+
 pub struct FoundIsolation {
-    pub isolation: Option<Isolation>,
+    pub isolation: SharedIsolation,
     /// For the operator: the setting, and what came of it.
     pub summary: String,
     /// Whether steps that are to be confined can read no file of the data directory.
@@ -27,12 +34,56 @@ pub struct FoundIsolation {
 }
 
 /// `users` has those of organizations, if steps need users of their own. `work_dir` holds the working directories of deployments; it is inside the data directory.
+///
+/// On a disk too full to try anything, that is done later, and no step runs until then.
 pub async fn find(
     settings: &Settings,
     users: BTreeMap<Identifier, u32>,
     data_dir: &Path,
     work_dir: &Path,
 ) -> Result<FoundIsolation, ServeError> {
+    let Untried(reason) = match try_once(settings, &users, data_dir, work_dir).await? {
+        Ok(found) => return Ok(found),
+        Err(untried) => untried,
+    };
+    let isolation = SharedIsolation::default();
+    let summary =
+        format!("{}: not tried yet, and no step runs until it is: {reason}", settings.runner.isolation.as_str());
+    tracing::error!(isolation = summary, "cannot try to confine steps; trying again until it works");
+    let (settings, data_dir, work_dir) = (settings.clone(), data_dir.to_owned(), work_dir.to_owned());
+    let later = isolation.clone();
+    tokio::spawn(async move {
+        let mut retries = Retries::new(TRIED_AGAIN);
+        loop {
+            tokio::time::sleep(retries.failed()).await;
+            match try_once(&settings, &users, &data_dir, &work_dir).await {
+                Ok(Err(_)) => {}
+                // The operator's socket has been opened meanwhile.
+                Ok(Ok(found)) if found.closes_data => return later.set(found.isolation.get()),
+                Ok(Ok(FoundIsolation { summary, .. })) => {
+                    tracing::error!(
+                        isolation = summary,
+                        "no step runs until the server is restarted, since steps could read its key"
+                    );
+                    return;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "no step runs until the server is restarted with other settings");
+                    return;
+                }
+            }
+        }
+    });
+    Ok(FoundIsolation { isolation, summary, closes_data: true })
+}
+
+/// What was found, or why nothing could be.
+async fn try_once(
+    settings: &Settings,
+    users: &BTreeMap<Identifier, u32>,
+    data_dir: &Path,
+    work_dir: &Path,
+) -> Result<Result<FoundIsolation, Untried>, ServeError> {
     let mode = settings.runner.isolation;
     let network = settings.runner.network;
     if mode == config::Isolation::Off {
@@ -41,7 +92,7 @@ pub async fn find(
         }
         let summary = "off; steps may do whatever the server's user may, also to other organizations".to_owned();
         tracing::warn!("steps are not confined, since runner.isolation is \"off\"");
-        return Ok(FoundIsolation { isolation: None, summary, closes_data: true });
+        return Ok(Ok(FoundIsolation { isolation: None.into(), summary, closes_data: true }));
     }
     let wanted = confinement(settings, data_dir, work_dir, users.values().next().copied())?;
     let tried = wanted.clone();
@@ -51,6 +102,10 @@ pub async fn find(
         (layers, groups.ok())
     });
     let (layers, groups) = probed.await.expect("trying to confine a process does not panic");
+    let layers = match layers {
+        Ok(layers) => layers,
+        Err(untried) => return Ok(Err(untried)),
+    };
     let groups = groups.filter(|_| layers.has(Layer::ControlGroups));
     if mode == config::Isolation::Strict && layers.lacking().next().is_some() {
         return Err(ServeError::Isolation(refusal(&layers)));
@@ -71,7 +126,7 @@ pub async fn find(
     } else {
         tracing::info!(isolation = summary, "steps are confined");
     }
-    let isolation = isolation(wanted, &layers, users, groups);
+    let isolation = isolation(wanted, &layers, users.clone(), groups);
     if let Some(tls) = settings.tls.as_ref().filter(|tls| is_in_reach(&tls.files.key, &isolation)) {
         tracing::warn!(
             "tls.key: steps can read `{}`, since they run as the server's user; move it to a directory that they do not \
@@ -80,7 +135,7 @@ pub async fn find(
         );
     }
     let closes_data = layers.has(Layer::Namespaces) || layers.has(Layer::FileRules);
-    Ok(FoundIsolation { isolation: Some(isolation), summary, closes_data })
+    Ok(Ok(FoundIsolation { isolation: Some(isolation).into(), summary, closes_data }))
 }
 
 /// The layers that work on this machine, without those of the server's own control group; `None` if the settings want none.
@@ -96,7 +151,9 @@ pub fn examine(settings: &Settings) -> Result<Option<Layers>, ServeError> {
     let made = DirBuilder::new().mode(0o711).create(&place);
     let made = made.and_then(|()| [&data_dir, &work_dir].into_iter().try_for_each(std::fs::create_dir));
     let groups = Err("not tried".to_owned());
-    let layers = made.map(|()| runner::probe(Path::new(runner::OWN_PROGRAM), &wanted, &groups));
+    let layers = made.map_err(|error| error.to_string()).and_then(|()| {
+        runner::probe(Path::new(runner::OWN_PROGRAM), &wanted, &groups).map_err(|Untried(reason)| reason)
+    });
     std::fs::remove_dir_all(&place).ok();
     layers.map(Some).map_err(|error| ServeError::Isolation(format!("cannot be tried in {}: {error}", place.display())))
 }
@@ -158,7 +215,7 @@ fn confinement(
         limits: StepLimits {
             processes: given.max_processes.map(u64::from),
             memory_bytes: given.max_memory_bytes,
-            file_bytes: given.max_file_bytes,
+            file_bytes: given.max_file_bytes.into_iter().chain(given.max_disk_bytes).min(),
             open_files: given.max_open_files.map(u64::from),
             cpu_seconds: given.max_cpu_seconds.map(u64::from),
         },

@@ -59,6 +59,7 @@ pub fn open_node(
     let limits = DiskLimits {
         min_free_bytes: settings.runner.min_free_bytes,
         organization_bytes: settings.runner.max_organization_disk_bytes,
+        organizations,
     };
     let disk = Disk::new(&settings.data_dir, limits);
     Ok(Node {
@@ -387,7 +388,7 @@ fn runner_options(
     settings: &Settings,
     node: &Node,
     data_dir: &Path,
-    (umask, isolation): (u32, Option<runner::Isolation>),
+    (umask, isolation): (u32, runner::SharedIsolation),
 ) -> runner::Options {
     runner::Options {
         max_running: settings.runner.max_running_steps,

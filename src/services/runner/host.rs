@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -35,8 +36,7 @@ pub struct Options {
     pub policy: Policy,
     /// The program that supervises steps, which is this one: [`OWN_PROGRAM`].
     pub supervisor: PathBuf,
-    /// `None`: steps may do whatever the server's user may.
-    pub isolation: Option<Isolation>,
+    pub isolation: SharedIsolation,
     /// How long the processes of a step may run on after the last moment at which [`Host::may_act`] held. At least some
     /// seconds. `None`: no other machine can take over, and they run for as long as the server lives.
     pub step_lease: Option<Duration>,
@@ -44,6 +44,37 @@ pub struct Options {
     pub disk: Option<Disk>,
     /// For the directories of a deployment; `None`: no limit of its own.
     pub max_disk_bytes: Option<u64>,
+}
+
+/// How steps are confined, as soon as that was tried. Until then none runs: what a full disk hinders must not count as missing.
+/// Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct SharedIsolation(Arc<OnceLock<Option<Isolation>>>);
+
+impl SharedIsolation {
+    /// `None`: steps may do whatever the server's user may. Only the first call counts.
+    pub fn set(&self, isolation: Option<Isolation>) {
+        self.0.set(isolation).ok();
+    }
+
+    /// `None` if it is not known.
+    pub fn get(&self) -> Option<Isolation> {
+        self.as_ref().cloned()
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    pub(super) fn as_ref(&self) -> Option<&Isolation> {
+        self.0.get()?.as_ref()
+    }
+}
+
+impl From<Option<Isolation>> for SharedIsolation {
+    fn from(isolation: Option<Isolation>) -> Self {
+        Self(Arc::new(OnceLock::from(isolation)))
+    }
 }
 
 /// How the steps of all organizations are confined.

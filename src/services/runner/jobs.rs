@@ -198,6 +198,21 @@ impl Runner {
         work_dirs::remove_unless(work_dir, |deployment| is_active(deployment) || keep(deployment));
     }
 
+    /// Counts the working directories that an earlier run has left for what their organizations use of the disk. Blocking.
+    pub fn count_work_dirs(&self, owner: impl Fn(DeploymentId) -> Option<Identifier>) {
+        let options = &self.inner.services.options;
+        let Some(disk) = &options.disk else { return };
+        for deployment in work_dirs::deployments(&options.work_dir) {
+            let directories = work_dirs::both(&options.work_dir, deployment);
+            if disk.counts(&directories) {
+                continue;
+            }
+            if let Some(organization) = owner(deployment) {
+                disk.keep(&organization, directories);
+            }
+        }
+    }
+
     /// Starts waiting jobs while slots are free.
     fn fill_slots(&self, state: &mut State) {
         while let Some(job) = state.queue.next_job() {
@@ -292,9 +307,10 @@ impl Runner {
         let organization = organization.clone();
         let isolation = self.inner.services.options.isolation.clone();
         let swept = tokio::task::spawn_blocking(move || {
-            let groups = isolation.as_ref().map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
+            let isolation = isolation.as_ref();
+            let groups = isolation.map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
             let killed = process_tree::sweep(deployment, &work_dir, &groups);
-            if let Some(groups) = isolation.and_then(|isolation| isolation.groups) {
+            if let Some(groups) = isolation.and_then(|isolation| isolation.groups.as_ref()) {
                 groups.remove(&deployment.to_string());
             }
             if killed > 0 {

@@ -37,9 +37,9 @@ mod supervise;
 mod supervision;
 mod work_dirs;
 
-pub use confine::{Layer, Layers, confine, is_of_system, probe};
+pub use confine::{Layer, Layers, Untried, confine, is_of_system, probe};
 pub use control_groups::ControlGroups;
-pub use host::{Host, Isolation, OWN_PROGRAM, Options, StageJob, StepInputs, Variable};
+pub use host::{Host, Isolation, OWN_PROGRAM, Options, SharedIsolation, StageJob, StepInputs, Variable};
 pub use jobs::Runner;
 pub use mask::{Mask, SharedMasks};
 pub use protocol::{CONFINE_COMMAND, Confinement, SUPERVISE_COMMAND, StepLimits, StepNetwork};

@@ -50,8 +50,14 @@ pub(super) async fn run(
             return (StepEnd::of(Outcome::Failed(reason)), output);
         }
     };
+    if let Some(disk) = &limits.disk {
+        disk.look_at(supervisor.pid());
+    }
     let reader = OutputReader::start(source, output);
     let mut report = supervisor.watch(&context.confinement, order, limits).await;
+    if let Some(disk) = &limits.disk {
+        disk.look_at(None);
+    }
     if !report.gone {
         // Somebody killed the supervisor, so its processes may still run: find and kill them.
         let (deployment, work_dir) = (context.deployment, context.work_dir.clone());
@@ -130,9 +136,12 @@ impl SupervisorProcess {
                     report.cut_short = Some(Outcome::TimedOut);
                     self.terminate().await;
                 }
-                // Without a grace period, in which it would go on writing.
-                reason = &mut out_of_room, if report.cut_short.is_none() => {
-                    report.cut_short = Some(Outcome::Failed(reason.to_string()));
+                // Without a grace period, in which it would go on writing; also during that of a step which is being stopped.
+                reason = &mut out_of_room, if self.lifeline.is_open() => {
+                    if report.cut_short.is_some() {
+                        report.remarks.push(format!("killed while it was being stopped: it {reason}"));
+                    }
+                    report.cut_short.get_or_insert(Outcome::Failed(reason.to_string()));
                     self.lifeline.close();
                     self.wake();
                 }
@@ -154,6 +163,10 @@ impl SupervisorProcess {
         report
     }
 
+    fn pid(&self) -> Option<Pid> {
+        self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+    }
+
     async fn terminate(&mut self) {
         // Before, since its lifeline may be full of beats.
         self.wake();
@@ -163,8 +176,7 @@ impl SupervisorProcess {
 
     /// A supervisor that was stopped with a signal, perhaps by its own step, would not react.
     fn wake(&self) {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let Some(id) = id {
+        if let Some(id) = self.pid() {
             kill_process(id, Signal::CONT).ok();
         }
     }

@@ -114,6 +114,9 @@ async fn prepare(services: &StageServices, job: &StageJob) -> Result<(StepContex
     let mut variables = step_variables(&services.options, job, given);
     let (logs, organization) = (services.logs.clone(), job.environment.pipeline.organization.clone());
     let log_part = services.host.log_part(job);
+    if !services.options.isolation.is_known() {
+        return Err("how steps are confined on this machine could not be tried yet, since its disk is full".to_owned());
+    }
     let isolation = services.options.isolation.as_ref();
     let groups = isolation.and_then(|isolation| isolation.groups.clone());
     let mut confinement = isolation.map(|isolation| isolation.confinement(&organization, &work_dir));

@@ -27,6 +27,19 @@ pub(super) fn temporary(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// The one to work in, and the one for temporary files.
+pub(super) fn both(work_dir: &Path, deployment: DeploymentId) -> Vec<PathBuf> {
+    let path = path(work_dir, deployment);
+    let temporary = temporary(&path);
+    vec![path, temporary]
+}
+
+/// Those that have a directory to work in.
+pub(super) fn deployments(work_dir: &Path) -> Vec<DeploymentId> {
+    let entries = fs::read_dir(work_dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Makes a directory that belongs to this user, or to the server's.
 pub(super) fn create(dir: &Path, user: Option<u32>) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;

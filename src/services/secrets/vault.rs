@@ -277,6 +277,8 @@ impl Vault {
         if ring.floor != known.ring.floor {
             self.put_ring(&mut batch, organization, &ring);
         }
+        // A removal, although the ring is written.
+        batch.mark_as_end();
         committer.commit(batch)?;
         known.ring = ring;
         for slot in &slots {

@@ -155,7 +155,7 @@ impl Harness {
             work_dir: work_dir.clone(),
             log_bytes_per_step,
             supervisor: PathBuf::from(env!("CARGO_BIN_EXE_lockkeeper")),
-            isolation: None,
+            isolation: None.into(),
             step_lease,
             disk: None,
             max_disk_bytes: None,

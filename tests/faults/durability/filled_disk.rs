@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::full_disk::{readiness, wait_for_reserve};
 use super::small_disk::SmallDisk;
 use super::until;
-use crate::support::{Answer, Client, Server, Setup};
+use crate::support::tenants::{ACME, BETA};
+use crate::support::{Answer, Client, Server, Setup, at};
 
 const DISK_MIB: u32 = 256;
 /// It goes on when there is nothing left to write to.
@@ -85,7 +86,11 @@ async fn on_a_disk_that_a_step_has_filled_cancelling_works_and_a_start_ends_it()
         std::fs::remove_file(&trace).unwrap();
         if kill {
             server.kill();
+            let logged_before = server.log().len();
             server.start_again();
+            // It says what to free.
+            let named = format!("largest in it: {}", disk.home().join("data/work").join(&deployment).display());
+            assert!(server.log()[logged_before..].contains(&named), "{named}: {}", server.log());
         } else {
             let path = format!("/deployments/{deployment}/stages/fill/cancel");
             server.admin().post(&path, json!({})).await.has_status(202);
@@ -98,4 +103,184 @@ async fn on_a_disk_that_a_step_has_filled_cancelling_works_and_a_start_ends_it()
         wait_for_reserve(&disk, &server).await;
     }
     assert!(!server.log().contains("backup"), "{}", server.log());
+}
+
+/// An ordinary user that this machine does not have.
+const ORDINARY: u32 = 54_322;
+
+/// Two organizations on a small disk: one has filled some of it and goes on quietly, the other fills it.
+struct Neighbours {
+    server: Server,
+    quiet: Client,
+    filling: Client,
+    trace: std::path::PathBuf,
+}
+
+impl Neighbours {
+    async fn start(disk: &SmallDisk, runner: &str, user: Option<u32>) -> Self {
+        let settings = format!("[storage]\nlog_segment_mb = 4\nmin_free_mb = 8\n[runner]\n{runner}\n");
+        let mut setup = Setup::default().settings(&settings).organization(BETA).organization(ACME);
+        if let Some(user) = user {
+            disk.belongs_to(user);
+            let id = user.to_string();
+            setup = setup.under(&["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"]);
+        }
+        let mut server = setup.start_at(disk.home());
+        let made = server.admin().in_organization("beta").post("/tokens", json!({ "name": "test" })).await.created();
+        let token = made.data()["token"].as_str().unwrap().to_owned();
+        assert!(server.terminate().success());
+        server.change_setup(|setup| setup.organizations(&[ACME, BETA]));
+        server.start_again();
+        wait_for_reserve(disk, &server).await;
+        let (quiet, filling) = (server.with_token(&token).in_organization("beta"), server.admin());
+        let trace = disk.home().join("data/quiet");
+        Self { server, quiet, filling, trace }
+    }
+
+    async fn run(&self, client: &Client, script: &str) -> String {
+        let stages = json!([{ "name": "run", "steps": [{ "name": "run", "run": ["sh", "-c", script] }] }]);
+        let variables = json!({ "TRACE": self.trace, "DATA": self.trace.parent() });
+        client.put("/pipelines/web", json!({ "stages": stages, "variables": variables })).await.ok();
+        deploy(client).await.1
+    }
+
+    /// The step that fills the disk is ended with this reason, and the quiet one stays.
+    async fn ends_only(&self, script: &str, reason: &str) {
+        let quiet = "dd if=/dev/zero of=own bs=1M count=24 2>/dev/null; touch \"$TRACE\"; exec sleep 600";
+        let quiet = self.run(&self.quiet, quiet).await;
+        until("a quiet step", || async { self.trace.exists() }, |began| *began).await;
+        let filling = self.run(&self.filling, script).await;
+        let ended = finished(&self.filling, &filling).await;
+        let error = ended["error"].as_str().unwrap_or_default();
+        assert!(ended["status"] == "failed" && error.contains(reason), "{ended:#}");
+        self.goes_on(&quiet, &filling).await;
+    }
+
+    async fn goes_on(&self, quiet: &str, filling: &str) {
+        let freed = || async { !self.server.data_dir().join("work").join(filling).exists() };
+        until("the removal of its directory", freed, |freed| *freed).await;
+        let read = self.quiet.get(&format!("/deployments/{quiet}")).await.ok().data();
+        assert_eq!(read["status"], "running", "{read:#}");
+    }
+}
+
+#[tokio::test]
+async fn directories_that_the_server_cannot_read_hide_nothing() {
+    let Some(disk) = SmallDisk::mount(DISK_MIB) else { return };
+    let neighbours = Neighbours::start(&disk, "min_free_mb = 64", Some(ORDINARY)).await;
+    let script = "mkdir hole && chmod 300 hole && exec dd if=/dev/zero of=hole/big bs=1M 2>/dev/null";
+    neighbours.ends_only(script, "a directory that the server cannot read").await;
+}
+
+#[tokio::test]
+async fn directories_deep_inside_each_other_hide_nothing() {
+    let Some(disk) = SmallDisk::mount(DISK_MIB) else { return };
+    let neighbours = Neighbours::start(&disk, "min_free_mb = \"off\"", None).await;
+    let script = "deep=d; for level in $(seq 220); do deep=$deep/d; done; mkdir -p $deep && sleep 600";
+    neighbours.ends_only(script, "directories inside each other").await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_removed_and_still_open_hides_nothing() {
+    let Some(disk) = SmallDisk::mount(DISK_MIB) else { return };
+    let neighbours = Neighbours::start(&disk, "min_free_mb = 32\nmax_disk_mb = 40", None).await;
+    let script = "exec 3>big; rm big; dd if=/dev/zero bs=1M count=48 >&3 2>/dev/null; exec sleep 600";
+    neighbours.ends_only(script, "used more than 40 MiB of disk (runner.max_disk_mb)").await;
+}
+
+#[tokio::test]
+async fn a_place_that_is_not_measured_hides_nobody_when_the_disk_is_nearly_full() {
+    let Some(disk) = SmallDisk::on_blocks(DISK_MIB) else { return };
+    let neighbours = Neighbours::start(&disk, "min_free_mb = 64", None).await;
+    // What it leaves stays, so that the disk is still low afterwards.
+    let script = "dd if=/dev/zero of=\"$DATA/elsewhere\" bs=1M 2>/dev/null; exec sleep 600";
+    neighbours.ends_only(script, "(runner.min_free_mb)").await;
+    std::fs::remove_file(disk.home().join("data/elsewhere")).unwrap();
+}
+
+#[tokio::test]
+async fn a_step_that_takes_all_files_of_the_disk_is_ended() {
+    let Some(disk) = SmallDisk::with_files(DISK_MIB, 40_000) else { return };
+    let neighbours = Neighbours::start(&disk, "min_free_mb = 16", None).await;
+    let script = "number=0; while :; do number=$((number + 1)); : > file-$number; done";
+    neighbours.ends_only(script, "files (inodes) free (runner.min_free_mb)").await;
+}
+
+#[tokio::test]
+async fn a_step_that_fills_the_disk_while_it_is_being_stopped_is_killed() {
+    let Some(disk) = SmallDisk::mount(DISK_MIB) else { return };
+    let neighbours = Neighbours::start(&disk, "min_free_mb = 64\ntermination_grace_seconds = 600", None).await;
+    let script =
+        "trap 'exec dd if=/dev/zero of=big bs=1M 2>/dev/null' TERM; touch \"$TRACE\"; while :; do sleep 0.1; done";
+    let deployment = neighbours.run(&neighbours.filling, script).await;
+    until("a step", || async { neighbours.trace.exists() }, |began| *began).await;
+    let path = format!("/deployments/{deployment}/stages/run/cancel");
+    neighbours.filling.post(&path, json!({})).await.has_status(202);
+    assert_eq!(finished(&neighbours.filling, &deployment).await["status"], "cancelled");
+    let log = neighbours.filling.get(&format!("/deployments/{deployment}/logs")).await.ok().text;
+    assert!(log.contains("killed while it was being stopped: it "), "{log}");
+}
+
+#[tokio::test]
+async fn on_a_disk_without_files_left_ends_and_a_start_work() {
+    let Some(disk) = SmallDisk::with_files(DISK_MIB, 3_000) else { return };
+    let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 8\n";
+    let mut server = Setup::default().settings(settings).start_at(disk.home());
+    for name in ["first", "second"] {
+        server.admin().put(&at(name), json!({})).await.created();
+    }
+    let first = server.admin().claim("first", json!({ "ttlSeconds": 600 })).await.created().session();
+    let second = server.admin().claim("second", json!({ "ttlSeconds": 600 })).await.created().session();
+    wait_for_reserve(&disk, &server).await;
+    disk.fill_files();
+    until("a full disk", || readiness(&server), |answer| answer.status == 503).await;
+    server.admin().release("first", &first).await.ok();
+    server.kill();
+    disk.fill_files();
+    server.start_again();
+    server.admin().claim("first", json!({})).await.refused(503, "storage_full");
+    server.admin().release("second", &second).await.ok();
+    disk.remove_files();
+    let client = server.admin();
+    let claim = || client.claim("first", json!({}));
+    until("a claim that is taken", claim, |answer: &Answer| answer.status == 201).await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_tried_at_the_start_never_lowers_the_isolation_of_steps() {
+    if !rustix::process::getuid().is_root() {
+        return super::skipped("the modes of isolation differ for other users");
+    }
+    for mode in ["best", "strict"] {
+        let home = tempfile::tempdir().unwrap();
+        let settings = format!("[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\nisolation = {mode:?}\n");
+        let setup = Setup::default().without_variable("LOCKKEEPER_RUNNER_ISOLATION").settings(&settings);
+        let mut server = setup.start_at(home.path());
+        assert!(server.terminate().success());
+        // In the way of the directory that is needed to try it, as a full disk is.
+        let in_the_way = home.path().join("data/work/probe");
+        std::fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
+        std::fs::write(&in_the_way, "").unwrap();
+        server.start_again();
+        let line = server.greeting.lines().find(|line| line.starts_with("Isolation:")).unwrap();
+        assert!(line.contains(&format!("{mode}: not tried yet, and no step runs until it is: ")), "{line}");
+        let client = server.admin();
+        let script = "cat \"$DATA/master.key\" && echo open || echo closed";
+        let stages = json!([{ "name": "run", "steps": [{ "name": "run", "run": ["sh", "-c", script] }] }]);
+        let variables = json!({ "DATA": home.path().join("data") });
+        client.put("/pipelines/web", json!({ "stages": stages, "variables": variables })).await.ok();
+        let session = client.claim("review-1", json!({ "ttlSeconds": 600 })).await.created().session();
+        let run = || async {
+            let deployed = client.deploy("review-1", &session, json!({ "commitId": "c0ffee1" })).await.has_status(202);
+            let deployment = deployed.data()["deploymentId"].as_str().unwrap().to_owned();
+            (finished(&client, &deployment).await, deployment)
+        };
+        let refused = run().await.0;
+        assert!(refused["status"] == "failed", "{refused:#}");
+        assert!(refused["error"].as_str().unwrap().contains("could not be tried yet"), "{refused:#}");
+        std::fs::remove_file(&in_the_way).unwrap();
+        let (_, deployment) = until("a step that runs", run, |(ended, _)| ended["status"] == "succeeded").await;
+        let log = client.get(&format!("/deployments/{deployment}/logs")).await.ok().text;
+        assert!(log.contains("closed") && !log.contains("open\n"), "{mode}: {log}");
+    }
 }

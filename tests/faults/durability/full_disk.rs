@@ -197,3 +197,51 @@ async fn a_server_whose_own_log_has_no_room_left_serves_all_the_same() {
     server.start_again();
     held.assert_all_there(&server).await;
 }
+
+#[tokio::test]
+async fn on_a_full_disk_everything_can_be_removed_and_revoked() {
+    let Some(disk) = SmallDisk::mount(DISK_MIB) else { return };
+    let server = Setup::default().settings(SETTINGS).start_at(disk.home());
+    let admin = server.admin();
+    admin.post("/secrets", json!({ "name": "KEY", "value": "hunter22" })).await.created();
+    admin.put("/pipelines/removed", json!({})).await.has_status(201);
+    let approved = json!([{ "name": "asks", "approval": "always", "steps": [{ "name": "runs", "run": ["true"] }] }]);
+    admin.put("/pipelines/web", json!({ "stages": approved })).await.ok();
+    let session = admin.claim("review-1", json!({ "ttlSeconds": 600 })).await.created().session();
+    admin.deploy("review-1", &session, json!({ "commitId": "c0ffee1" })).await.has_status(202);
+    let pending = || admin.get("/approvals?status=pending");
+    let approvals = until("an approval", pending, |found| found.data()[0]["approvalId"].is_string()).await;
+    let approval = approvals.data()[0]["approvalId"].as_str().unwrap().to_owned();
+    let webhook = json!({ "url": "https://hooks.example/x", "events": ["session.claimed"] });
+    let webhook = admin.post("/webhooks", webhook).await.created().data()["webhookId"].as_str().unwrap().to_owned();
+    let mut members = Vec::new();
+    for name in ["left", "gone"] {
+        let made = admin.post("/members", json!({ "name": name, "role": "viewer" })).await.created();
+        members.push(made.data()["userId"].as_str().unwrap().to_owned());
+    }
+    let own = admin.get("/tokens?mine=true").await.ok().data();
+    let bootstrap = own[0]["tokenId"].as_str().unwrap().to_owned();
+    admin.put(&at("removed"), json!({})).await.created();
+    wait_for_reserve(&disk, &server).await;
+    disk.fill(0);
+    until("a full disk", || readiness(&server), |answer| answer.status == 503).await;
+    admin.claim("review-2", json!({})).await.refused(503, "storage_full");
+    let ends = [
+        (Method::POST, format!("/approvals/{approval}/reject"), Some(json!({}))),
+        (Method::DELETE, "/secrets/KEY".to_owned(), None),
+        (Method::DELETE, format!("/webhooks/{webhook}"), None),
+        (Method::DELETE, at("removed"), None),
+        (Method::DELETE, "/pipelines/removed".to_owned(), None),
+        (Method::PATCH, format!("/members/{}", members[0]), Some(json!({ "disabled": true }))),
+        (Method::DELETE, format!("/members/{}", members[1]), None),
+        // Last: it is the caller's own.
+        (Method::DELETE, format!("/tokens/{bootstrap}"), None),
+    ];
+    for (method, path, body) in ends {
+        let request = admin.request(method.clone(), &admin.path(&path));
+        let request = body.into_iter().fold(request, |request, body| request.json(&body));
+        let answer = admin.send(request).await;
+        assert!(answer.status.is_success(), "{method} {path}: {}", answer.text);
+    }
+    assert_eq!(admin.get("/tokens").await.status, 401);
+}

@@ -25,6 +25,11 @@ async fn a_full_disk_with_leases_running_out_keeps_no_processor_and_no_log_busy(
     let names: Vec<String> = (0..ENVIRONMENTS).map(|number| format!("leased-{number}")).collect();
     admin.put(&at("kept"), json!({})).await.created();
     let kept = admin.claim("kept", json!({ "ttlSeconds": 600 })).await.created().session();
+    let mut ending = Vec::new();
+    for name in ["ending-0", "ending-1"] {
+        admin.put(&at(name), json!({})).await.created();
+        ending.push((name, admin.claim(name, json!({ "ttlSeconds": 600 })).await.created().session()));
+    }
     let mut queued = Vec::new();
     for name in &names {
         admin.put(&at(name), json!({})).await.created();
@@ -34,11 +39,11 @@ async fn a_full_disk_with_leases_running_out_keeps_no_processor_and_no_log_busy(
     disk.fill(3 * MIB);
     until("a full disk", || readiness(&server), |answer| answer.status == 503).await;
 
-    watch(&server, &kept).await;
+    watch(&server, &kept, &ending[0]).await;
     // It also starts on the full disk, with what has run out.
     server.kill();
     server.start_again();
-    watch(&server, &kept).await;
+    watch(&server, &kept, &ending[1]).await;
     let admin = server.admin();
     assert_eq!(admin.session("kept", &kept).await.ok().data()["lockStatus"], "active");
 
@@ -54,10 +59,13 @@ async fn a_full_disk_with_leases_running_out_keeps_no_processor_and_no_log_busy(
 }
 
 /// For some seconds: tries every kind of write, and counts what the server logs and which part of a processor it uses.
-async fn watch(server: &Server, kept: &str) {
+async fn watch(server: &Server, kept: &str, (ending, session): &(&str, String)) {
     let (logged_before, used_before, began) = (server.log().len(), processor_seconds(server), Instant::now());
     try_every_write(&server.admin(), kept).await;
     let admin = server.admin();
+    // Ends work, and what would begin is refused.
+    admin.release(ending, session).await.ok();
+    admin.claim(ending, json!({})).await.refused(503, "storage_full");
     let etag = admin.session("kept", kept).await.ok().header("etag").to_owned();
     let tried = (server.log().len(), processor_seconds(server), Instant::now());
     // Held open, since nothing changes.

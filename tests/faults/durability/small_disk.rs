@@ -16,18 +16,63 @@ pub struct SmallDisk {
 impl SmallDisk {
     /// `None`, and a line that says so, where this user may not mount.
     pub fn mount(mebibytes: u32) -> Option<Self> {
+        Self::mounted(&["-t", "tmpfs", "-o", &format!("size={mebibytes}m,mode=700"), "tmpfs"])
+    }
+
+    /// The same with so few files.
+    pub fn with_files(mebibytes: u32, files: u32) -> Option<Self> {
+        Self::mounted(&["-t", "tmpfs", "-o", &format!("size={mebibytes}m,nr_inodes={files},mode=700"), "tmpfs"])
+    }
+
+    /// A file system on a file: unlike one in memory, it counts what each process writes.
+    pub fn on_blocks(mebibytes: u32) -> Option<Self> {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(u64::from(mebibytes) * 1024 * 1024).unwrap();
+        let made = Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(image.path()).output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            skipped("mkfs.ext4 does not work here");
+            return None;
+        }
+        // The mount keeps the file after its name is gone.
+        Self::mounted(&["-o", "loop", image.path().to_str().unwrap()])
+    }
+
+    fn mounted(arguments: &[&str]) -> Option<Self> {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("data");
         std::fs::create_dir(&data).unwrap();
-        let options = format!("size={mebibytes}m,mode=700");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&data).output();
-        match mounted {
+        match Command::new("mount").args(arguments).arg(&data).output() {
             Ok(output) if output.status.success() => Some(Self { home }),
             Ok(_) | Err(_) => {
                 skipped("mounting a small file system is not permitted");
                 None
             }
         }
+    }
+
+    /// For a server of this user.
+    pub fn belongs_to(&self, user: u32) {
+        for dir in [self.home().to_owned(), self.mounted_at()] {
+            std::os::unix::fs::chown(dir, Some(user), Some(user)).unwrap();
+        }
+    }
+
+    /// Makes files until there can be no more.
+    pub fn fill_files(&self) {
+        let dir = self.mounted_at().join("fillers");
+        std::fs::create_dir_all(&dir).ok();
+        for number in 0.. {
+            match File::create_new(dir.join(number.to_string())) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    pub fn remove_files(&self) {
+        std::fs::remove_dir_all(self.mounted_at().join("fillers")).unwrap();
     }
 
     /// A server's home; only its data is on the small disk, so that its log and settings have room.

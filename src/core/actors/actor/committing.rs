@@ -44,10 +44,11 @@ impl EnvironmentActor {
         let now = services.now();
         let mut context = DecisionContext { links: &links, held: &self.held, now: now.tick, taken: None };
         let mut outcome = Outcome::default();
+        let ends = command.ends();
         let Transition { next, reply } = domain::decide(&loaded.environment, command, now, &mut context, &mut outcome)?;
 
         let record = |batch: &mut Batch| {
-            if C::ENDS {
+            if ends {
                 batch.mark_as_end();
             }
             record(&reply, batch, now.at);

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 
 use crate::store::batch::{Changes, Pair};
 use crate::store::contract::StoreError;
-use crate::store::engine::Pairs;
+use crate::store::engine::{Pairs, Room};
 
 #[derive(Default)]
 pub struct Confirmed {
@@ -19,6 +19,8 @@ pub struct Confirmed {
     is_exhausted: AtomicBool,
     /// The engine is so full that nothing more should be handed in.
     is_full: AtomicBool,
+    /// The engine says that it takes no more writes at all.
+    says_exhausted: AtomicBool,
 }
 
 impl Confirmed {
@@ -63,8 +65,15 @@ impl Confirmed {
         self.is_exhausted.store(is_exhausted, Ordering::Relaxed);
     }
 
-    pub fn set_full(&self, is_full: bool) {
-        self.is_full.store(is_full, Ordering::Relaxed);
+    pub fn set_full(&self, room: Room) {
+        self.is_full.store(room.is_full(), Ordering::Relaxed);
+        self.says_exhausted.store(room.is_exhausted, Ordering::Relaxed);
+    }
+
+    /// Whether ends and removals are still taken when writes are refused: the engine keeps a fifth of its quota for them.
+    pub fn takes_ends(&self) -> bool {
+        let is_exhausted = self.is_exhausted.load(Ordering::Relaxed) || self.says_exhausted.load(Ordering::Relaxed);
+        self.end.get().is_none() && !is_exhausted
     }
 
     pub fn refusing_writes(&self) -> Option<StoreError> {

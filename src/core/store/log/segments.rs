@@ -23,7 +23,7 @@ use super::queue::MAX_QUEUED_BYTES;
 use crate::backoff::{Backoff, Retries};
 use crate::store::contract::StoreError;
 use crate::store::descriptors::{self, is_shortage};
-use crate::store::space::{allocate, free_bytes, is_lack_of_space};
+use crate::store::space::{Free, allocate, free_bytes, is_lack_of_space};
 
 /// Several times the largest group, or the log would do little else than change segments.
 pub const MIN_SEGMENT_BYTES: usize = 4 * 1024 * 1024;
@@ -44,6 +44,8 @@ const HELD_MIN_BYTES: usize = 2 * MAX_QUEUED_BYTES;
 const HELD_MIN_SEGMENTS: usize = 2;
 /// Room for batches that were handed in before: the log must never stop in front of them.
 const KEPT_FOR_QUEUED: usize = MAX_QUEUED_BYTES + MAX_GROUP_BYTES;
+/// Fewer free files (inodes) are a full disk, too: the database needs some for its own.
+const MIN_FREE_ENTRIES: u64 = 64;
 const MIB: u64 = 1024 * 1024;
 
 pub struct Segments {
@@ -477,8 +479,8 @@ impl Segments {
     }
 
     fn is_low(&self) -> bool {
-        match free_bytes(&self.dir) {
-            Ok(free) => free < self.min_free,
+        match Free::at(&self.dir) {
+            Ok(free) => free.bytes < self.min_free || free.lacks_entries(MIN_FREE_ENTRIES),
             Err(error) => {
                 tracing::warn!(dir = %self.dir.display(), %error, "cannot read the free space");
                 false

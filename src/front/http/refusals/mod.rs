@@ -39,7 +39,9 @@ impl From<Failure> for Problem {
                     .retry_after(STORAGE_FULL_RETRY_SECONDS)
                     .with("sessionId", session.to_string())
             }
-            Failure::PlaceGivenUp { error, .. } => error.into(),
+            Failure::PlaceGivenUp { session, error } => {
+                Problem::from(error).with("sessionId", session.to_string())
+            }
             Failure::Crowded(_) => Problem::new(
                 Code::QueueFull,
                 format!("{failure}; nothing was changed, claim without `waitSeconds` and `queue`, or try again later"),
@@ -73,7 +75,13 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Overloaded => Problem::overloaded("too many writes are waiting for the disk"),
-            StoreError::Full { .. } | StoreError::EngineFull => {
+            StoreError::EngineFull => {
+                let detail = "the database of the cluster's engine is full: nothing was changed; reads still work, and releases, \
+                              cancellations and removals as long as the engine takes any writes; an operator must make room \
+                              in the engine, and then everything goes on by itself";
+                Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
+            }
+            StoreError::Full { .. } => {
                 let detail = "the server's disk is full: nothing was changed; reads, releases, cancellations and removals \
                               still work; an operator must free space on the disk of the data directory, and then \
                               everything goes on by itself";

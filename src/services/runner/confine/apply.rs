@@ -27,11 +27,14 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), String> {
     Ok(())
 }
 
+/// How the reason begins if the disk is full, among other causes.
+pub(super) const WORK_DIR_UNUSABLE: &str = "it could not use its working directory";
+
 /// Whether a step could work here, and could not see what it must not. For a process that is confined.
 pub(super) fn check(confinement: &Confinement) -> Result<(), String> {
     let own = Path::new(&confinement.work_dir).join("probe");
     let used = File::create(&own).and_then(|_| fs::remove_file(&own));
-    used.map_err(|error| format!("it could not use its working directory {}: {error}", confinement.work_dir))?;
+    used.map_err(|error| format!("{WORK_DIR_UNUSABLE} {}: {error}", confinement.work_dir))?;
     if !confinement.namespaces && !confinement.file_rules {
         // Nothing hides it, and the other layers hold nevertheless.
         return Ok(());

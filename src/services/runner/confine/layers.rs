@@ -45,7 +45,8 @@ impl Layer {
             Layer::CallFilter => "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER) on x86-64, ARM64 or RISC-V",
             Layer::Sockets => {
                 "sockets in directories need namespaces, or Linux 7.1 or later with Landlock; abstract ones need Linux 6.12 or \
-                 later with Landlock, or runner.network = \"none\""
+                 later with Landlock, or runner.network = \"none\"; those that are named must move to a directory that steps do \
+                 not see, such as /run, or be closed to other users"
             }
             Layer::ControlGroups => "start the server as root, or with systemd's `Delegate=yes`",
         }

@@ -27,4 +27,4 @@ pub(super) use init::{Init, RunningInit, start};
 pub use file_rules::is_of_system;
 pub use init::confine;
 pub use layers::{Layer, Layers};
-pub use probe::probe;
+pub use probe::{Untried, probe};

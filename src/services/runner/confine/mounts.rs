@@ -53,13 +53,15 @@ struct Machine {
 }
 
 impl Machine {
-    fn look() -> Self {
-        let entries = fs::read_dir("/").into_iter().flatten().flatten();
-        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    /// An entry that is not seen would not be hidden, so nothing is left out.
+    fn look() -> io::Result<Self> {
+        let entries = fs::read_dir("/")?.collect::<io::Result<Vec<_>>>()?;
+        let kinds = entries.iter().map(|entry| Ok(entry.file_type()?.is_dir())).collect::<io::Result<Vec<_>>>()?;
+        let directories = entries.iter().zip(kinds).filter(|(_, is_dir)| *is_dir).map(|(entry, _)| entry);
         let named = SYSTEM.iter().map(PathBuf::from);
         let real = SYSTEM.iter().filter_map(|path| fs::canonicalize(path).ok());
         let system = named.chain(real).chain(file_rules::linked()).collect();
-        Self { top: directories.map(|entry| entry.path()).collect(), system }
+        Ok(Self { top: directories.map(|entry| entry.path()).collect(), system })
     }
 }
 
@@ -97,7 +99,8 @@ pub(super) fn arrange(confinement: &Confinement) -> Result<(), String> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(refused("/"))?;
     // Mount points are for everybody to pass; the step's own mask is set later.
     umask(Mode::from_raw_mode(0o022));
-    let plan = plan(confinement, &Machine::look(), |dir| is_closed(dir, confinement.user), Path::is_dir);
+    let machine = Machine::look().map_err(|error| format!("the directories at the top cannot be listed: {error}"))?;
+    let plan = plan(confinement, &machine, |dir| is_closed(dir, confinement.user), Path::is_dir);
     let (link, to) = LINK_TO_RUN;
     let is_link = Path::new(link).is_symlink();
     let kept: Vec<(&PathBuf, OwnedFd, bool)> = plan

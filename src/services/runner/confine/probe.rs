@@ -5,36 +5,70 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::super::chain;
 use super::super::control_groups::ControlGroups;
 use super::super::protocol::{self, Confinement, SUPERVISE_COMMAND, Status, StepOrder};
 use super::super::work_dirs;
+use super::apply::WORK_DIR_UNUSABLE;
 use super::init::NOT_CONFINED;
 use super::layers::{Layer, Layers};
 use super::sockets::ProbeSockets;
+use crate::store::space::{is_lack_of_space, tells_of_lack_of_space};
 
 /// Stands where the id of a deployment stands otherwise.
 const PROBE: &str = "probe";
 
+/// What a full disk hinders says nothing about the machine: the reason that nothing could be tried, as the end of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untried(pub String);
+
+/// Why a layer is not held.
+enum Failed {
+    Missing(String),
+    Untried(String),
+}
+
+impl Failed {
+    fn of(error: &io::Error) -> Self {
+        let errno = Errno::from_io_error(error);
+        let is_shortage = matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN));
+        let is_lack = is_lack_of_space(error) || is_shortage;
+        if is_lack { Failed::Untried(error.to_string()) } else { Failed::Missing(error.to_string()) }
+    }
+
+    /// Of a process that was confined.
+    fn told(reason: String) -> Self {
+        let is_lack = reason.starts_with(WORK_DIR_UNUSABLE) && tells_of_lack_of_space(&reason);
+        if is_lack { Failed::Untried(reason) } else { Failed::Missing(reason) }
+    }
+}
+
 /// Adds one layer after another and keeps those that work together. Blocking, for some milliseconds.
-pub fn probe(supervisor: &Path, wanted: &Confinement, groups: &Result<ControlGroups, String>) -> Layers {
+pub fn probe(
+    supervisor: &Path,
+    wanted: &Confinement,
+    groups: &Result<ControlGroups, String>,
+) -> Result<Layers, Untried> {
     let mut tried =
         Confinement { namespaces: false, user: None, file_rules: false, call_filter: false, ..wanted.clone() };
     let mut layers = Layers { held: Vec::new(), missing: Vec::new() };
     for layer in Layer::ALL {
-        let more = add(layer, &tried, wanted, groups);
+        let more = add(layer, &tried, wanted, groups).map_err(Failed::Missing);
         match more.and_then(|more| attempt(supervisor, layer, &more).map(|()| more)) {
             Ok(more) => {
                 tried = more;
                 layers.held.push(layer);
             }
-            Err(reason) => layers.missing.push((layer, reason)),
+            Err(Failed::Missing(reason)) => layers.missing.push((layer, reason)),
+            Err(Failed::Untried(reason)) => return Err(Untried(reason)),
         }
     }
     if let Ok(groups) = groups {
         groups.remove(PROBE);
     }
-    layers
+    Ok(layers)
 }
 
 /// One layer more than before.
@@ -60,15 +94,18 @@ fn add(
     Ok(more)
 }
 
-/// The error is the rest of a sentence.
-fn attempt(supervisor: &Path, layer: Layer, confinement: &Confinement) -> Result<(), String> {
+fn attempt(supervisor: &Path, layer: Layer, confinement: &Confinement) -> Result<(), Failed> {
     let (work_dir, temporary_dir) = (Path::new(&confinement.work_dir), Path::new(&confinement.temporary_dir));
     let made = [work_dir, temporary_dir].into_iter().try_for_each(|dir| work_dirs::create(dir, confinement.user));
-    let made = made.map_err(|error| io::Error::other(format!("no directory can be made for it: {error}")));
-    let tried = made.and_then(|()| match layer {
+    if let Err(error) = made {
+        // No step could work here either.
+        return Err(Failed::Untried(format!("no directory can be made for it: {error}")));
+    }
+    let tried = Ok(()).and_then(|()| match layer {
         Layer::Sockets => {
             let sockets = ProbeSockets::open(Path::new(&confinement.data_dir))?;
-            run(supervisor, confinement, sockets.variables())
+            let added: Vec<_> = confinement.read_only.iter().chain(&confinement.writable).map(Path::new).collect();
+            run(supervisor, confinement, sockets.variables(&added))
         }
         Layer::Namespaces | Layer::Users | Layer::FileRules | Layer::CallFilter | Layer::ControlGroups => {
             run(supervisor, confinement, Vec::new())
@@ -77,7 +114,7 @@ fn attempt(supervisor: &Path, layer: Layer, confinement: &Confinement) -> Result
     for dir in [work_dir, temporary_dir] {
         std::fs::remove_dir_all(dir).ok();
     }
-    tried.unwrap_or_else(|error| Err(error.to_string()))
+    tried.map_err(|error: io::Error| Failed::of(&error))?.map_err(Failed::told)
 }
 
 fn run(

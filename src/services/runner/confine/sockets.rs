@@ -1,20 +1,28 @@
 //! Whether a confined process reaches the sockets of others. The probe listens on two of the server's own, one in a directory
 //! and one without a file (*abstract*), and the process that is confined tries to connect.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
 /// In the data directory.
 const FILE: &str = "probe.sock";
 /// The names by which the confined process learns of the two.
 const IN_DIRECTORY: &str = "directory";
 const ABSTRACT: &str = "abstract";
+/// A socket of somebody else.
+const OTHER: &str = "other";
+/// Where the kernel lists sockets; the last field is the path of one in a directory.
+const LISTED: &str = "/proc/net/unix";
+const OTHERS_MAX: usize = 1_000;
+const NAMED_MAX: usize = 5;
 
 /// Removed when this is dropped.
 pub(super) struct ProbeSockets {
@@ -37,10 +45,15 @@ impl ProbeSockets {
         Ok(Self { dir: dir.to_owned(), name, _listeners: [in_directory, without_file] })
     }
 
-    /// For the order of a process that is to [check].
-    pub fn variables(&self) -> Vec<(String, String)> {
+    /// For the order of a process that is to [check]: with the sockets of this machine that now lie in directories, without those
+    /// below the paths that an operator has added.
+    pub fn variables(&self, added: &[&Path]) -> Vec<(String, String)> {
         let dir = self.dir.to_string_lossy().into_owned();
-        vec![(IN_DIRECTORY.to_owned(), dir), (ABSTRACT.to_owned(), self.name.clone())]
+        let listed = fs::read_to_string(LISTED).unwrap_or_default();
+        let is_others = |path: &&str| !added.iter().any(|added| Path::new(path).starts_with(added));
+        let others = in_directories(&listed).filter(is_others).take(OTHERS_MAX);
+        let others = others.map(|path| (OTHER.to_owned(), path.to_owned()));
+        [(IN_DIRECTORY.to_owned(), dir), (ABSTRACT.to_owned(), self.name.clone())].into_iter().chain(others).collect()
     }
 }
 
@@ -52,6 +65,8 @@ impl Drop for ProbeSockets {
 
 /// For a process that is confined: tries each socket of its order. The error says what steps can reach.
 pub(super) fn check(variables: &[(String, String)]) -> Result<(), String> {
+    let others = variables.iter().filter(|(name, path)| name == OTHER && would_reach(Path::new(path)));
+    let others: BTreeSet<&str> = others.map(|(_, path)| path.as_str()).collect();
     let reached: Vec<_> = variables
         .iter()
         .filter_map(|(name, socket)| match name.as_str() {
@@ -63,7 +78,27 @@ pub(super) fn check(variables: &[(String, String)]) -> Result<(), String> {
             _ => None,
         })
         .collect();
+    let more = (others.len() > NAMED_MAX).then(|| format!(" and {} more", others.len() - NAMED_MAX));
+    let named: Vec<_> = others.iter().take(NAMED_MAX).copied().collect();
+    let others =
+        (!others.is_empty()).then(|| format!("steps can connect to {}{}", named.join(", "), more.unwrap_or_default()));
+    let reached: Vec<_> = reached.into_iter().map(str::to_owned).chain(others).collect();
     if reached.is_empty() { Ok(()) } else { Err(reached.join("; ")) }
+}
+
+fn in_directories(listed: &str) -> impl Iterator<Item = &str> {
+    // Seven fields, and the path, which may have spaces.
+    let paths = listed.lines().skip(1).filter_map(|line| line.find(" /").map(|at| &line[at + 1..]));
+    paths.filter(|path| !path.starts_with("/proc/"))
+}
+
+/// Whether the kernel would let this process connect. It says so without a connection, by the type that does not match.
+fn would_reach(path: &Path) -> bool {
+    let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    match tried.map_err(|error| Errno::from_io_error(&error)) {
+        Ok(()) | Err(Some(Errno::PROTOTYPE)) => true,
+        Err(_) => false,
+    }
 }
 
 fn reaches_file(dir: &Path) -> io::Result<UnixStream> {
@@ -94,11 +129,30 @@ mod tests {
     fn what_can_be_reached_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let sockets = ProbeSockets::open(dir.path()).unwrap();
-        let variables = sockets.variables();
+        // Only the two of this test.
+        let variables = sockets.variables(&[Path::new("/")]);
         let reached = check(&variables).unwrap_err();
         assert!(reached.contains("in directories") && reached.ends_with("; steps can connect to abstract sockets"));
         drop(sockets);
         assert_eq!(check(&variables), Ok(()));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn sockets_of_others_are_named_unless_an_operator_has_added_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (stream, datagram) = (dir.path().join("one stream"), dir.path().join("datagram"));
+        let _stream = UnixListener::bind(&stream).unwrap();
+        let _datagram = UnixDatagram::bind(&datagram).unwrap();
+        let probe = tempfile::tempdir().unwrap();
+        let sockets = ProbeSockets::open(probe.path()).unwrap();
+        let variables = sockets.variables(&[]);
+        drop(sockets);
+        let own: Vec<_> = variables.into_iter().filter(|(_, path)| Path::new(path).starts_with(dir.path())).collect();
+        let named = format!("steps can connect to {}, {}", datagram.display(), stream.display());
+        assert_eq!(check(&own), Err(named));
+        let sockets = ProbeSockets::open(probe.path()).unwrap();
+        let added = sockets.variables(&[dir.path()]);
+        assert!(!added.iter().any(|(_, path)| Path::new(path).starts_with(dir.path())));
     }
 }

@@ -15,6 +15,10 @@ use seccompiler::{
 const NOT_IMPLEMENTED: &[c_long] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
+/// Which the library does not have for every machine.
+const KEXEC_FILE_LOAD: c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
+const OPEN_TREE_ATTR: c_long = 467;
+
 /// "Operation not permitted".
 const REFUSED: &[c_long] = &[
     // The kernel's keys are shared by all processes of a user or of a session.
@@ -42,6 +46,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_move_mount,
     libc::SYS_open_by_handle_at,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_pivot_root,
     libc::SYS_umount2,
     // The machine.
@@ -49,6 +54,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_delete_module,
     libc::SYS_finit_module,
     libc::SYS_init_module,
+    KEXEC_FILE_LOAD,
     libc::SYS_kexec_load,
     libc::SYS_quotactl,
     libc::SYS_reboot,
@@ -140,4 +146,52 @@ fn other_set_is_absent() -> BpfProgram {
         instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, OTHER_SET),
         instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// What the filters say to a call with this number, as the kernel reads them: it takes the strictest answer.
+    fn answer(call: u32) -> u32 {
+        programs().unwrap().iter().map(|program| run(program, call)).min().unwrap()
+    }
+
+    /// The instructions that these filters have, for a call whose arguments are all 0.
+    fn run(program: &[sock_filter], call: u32) -> u32 {
+        const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            at += 1;
+            let jump = |holds: bool| usize::from(if holds { jt } else { jf });
+            match u32::from(code) {
+                0x20 => value = [call, ARCHITECTURE].get(k as usize / 4).copied().unwrap_or_default(),
+                0x54 => value &= k,
+                0x05 => at += k as usize,
+                0x15 => at += jump(value == k),
+                0x25 => at += jump(value > k),
+                0x35 => at += jump(value >= k),
+                0x06 => return k,
+                other => panic!("{other:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn calls_of_the_other_set_are_absent_and_those_of_an_attack_refused() {
+        let number = |call: c_long| u32::try_from(call).unwrap();
+        let error = |errno: c_int| libc::SECCOMP_RET_ERRNO | errno.unsigned_abs();
+        assert_eq!(answer(number(libc::SYS_read)), libc::SECCOMP_RET_ALLOW);
+        for call in [libc::SYS_read, libc::SYS_ptrace, libc::SYS_getpid] {
+            assert_eq!(answer(OTHER_SET | number(call)), error(libc::ENOSYS), "{call}");
+        }
+        for call in [KEXEC_FILE_LOAD, OPEN_TREE_ATTR, libc::SYS_ptrace, libc::SYS_open_tree] {
+            assert_eq!(answer(number(call)), error(libc::EPERM), "{call}");
+        }
+        assert_eq!(answer(number(libc::SYS_clone3)), error(libc::ENOSYS));
+    }
 }

@@ -174,6 +174,11 @@ fn an_engine_without_room_refuses_what_comes_and_keeps_what_was_handed_in() {
     store.heed(Room { used_bytes: 90, quota_bytes: 100, is_exhausted: false });
     assert!(matches!(store.commit(put("b", "1")), Err(StoreError::EngineFull)));
     assert_eq!(store.get(b"a").unwrap().unwrap(), b"1");
+    let mut end = put("a", "2");
+    end.mark_as_end();
+    commit_durably(&store, end.clone());
+    store.heed(Room { used_bytes: 90, quota_bytes: 100, is_exhausted: true });
+    assert!(matches!(store.commit(end), Err(StoreError::EngineFull)), "the engine takes nothing more");
     store.heed(Room { used_bytes: 10, quota_bytes: 100, is_exhausted: false });
     commit_durably(&store, put("b", "1"));
 }
