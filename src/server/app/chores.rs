@@ -222,7 +222,7 @@ fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration
     retries.failed()
 }
 
-/// Drops sign-ins and invitations that are over.
+/// Drops sign-ins, invitations and tokens that have expired.
 async fn sweep_sign_ins(realm: Arc<Realm>) {
     let mut every = tokio::time::interval(SIGN_INS_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -232,12 +232,13 @@ async fn sweep_sign_ins(realm: Arc<Realm>) {
         let accounts = &realm.accounts;
         let swept = async {
             let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
-            Ok((sign_ins, invitations, accounts.sweep_exchanged(now).await?))
+            let (tokens, of_jobs) = (accounts.sweep_tokens(now).await?, accounts.sweep_exchanged(now).await?);
+            Ok((sign_ins, invitations, tokens, of_jobs))
         };
         match swept.await {
-            Ok((0, 0, 0)) => {}
-            Ok((sign_ins, invitations, of_jobs)) => {
-                tracing::info!(sign_ins, invitations, of_jobs, "dropped what had expired");
+            Ok((0, 0, 0, 0)) => {}
+            Ok((sign_ins, invitations, tokens, of_jobs)) => {
+                tracing::info!(sign_ins, invitations, tokens, of_jobs, "dropped what had expired");
             }
             Err(error) => {
                 let error: StoreError = error;
