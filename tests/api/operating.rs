@@ -7,7 +7,7 @@ mod keys;
 mod limits;
 mod metrics;
 mod protection;
-mod pruning;
+pub mod pruning;
 mod reloading;
 mod starting;
 mod unread;

@@ -5,6 +5,7 @@ mod provider;
 use reqwest::Method;
 use serde_json::json;
 
+use crate::operating::pruning::{redeclare, until_refused};
 use crate::support::{Server, Setup, refusal};
 use provider::{Browser, CLIENT_SECRET, Provider, error_of, location};
 
@@ -337,6 +338,24 @@ async fn what_came_from_a_provider_ends_when_it_leaves_the_file_and_nobody_gets_
         let client = server.anonymous();
         let request = client.request(Method::GET, "/api/v1/whoami").header("Cookie", format!("lockkeeper={cookie}"));
         client.send(request.header("Sec-Fetch-Site", "same-origin")).await.refused(401, "invalid_token");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_leaves_or_gives_less_while_the_server_runs_takes_along_what_came_from_it() {
+    let Some(provider) = Provider::start(&["--user", "ana:developers"]) else { return };
+    let file = provider.organization("");
+    let less = file.replace("'admin' }", "'viewer' }").replace("'developer' }", "'viewer' }");
+    let without = &file[..file.find("[[providers]]").unwrap()];
+    for changed in [&less, without] {
+        let server = provider.serve("").await;
+        let mut browser = Browser::new();
+        browser.sign_in(&server, "ana").await;
+        let token = token_of(&server, &browser).await;
+        token.get("/pipelines").await.ok();
+        redeclare(&server, changed);
+        until_refused(&token).await;
+        browser.whoami(&server).await.refused(401, "invalid_token");
     }
 }
 

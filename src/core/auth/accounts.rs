@@ -14,10 +14,11 @@ use super::credentials::Credentials;
 use super::hashing::{Crowded, Hashing};
 use super::identity::{EXCHANGES_MAX, IdentityKey, IdentityUse};
 use super::known_token::KnownToken;
+use super::made::Made;
 use super::member::{MEMBERS_MAX, Member, MembersById};
 use super::permission::Permission;
 use super::revocations::Revocations;
-use super::root::Trusted;
+use super::root::{Root, Trusted};
 use super::token::{SignInLimits, Token};
 use super::token_text::{TextKind, TokenHash, TokenText};
 use crate::domain::{Holder, IdSeed, Identifier, Malformed, NoShare, Person, Role, Timestamp, TokenId, UserId};
@@ -118,6 +119,9 @@ pub enum AccountsError {
     MemberForJobs,
     #[error("the member has no password; the first one is chosen by an invitation")]
     NoPassword,
+    /// The new password would outlive the caller's credential, or the job.
+    #[error("the caller's credential may not make this invitation")]
+    InvitationDenied,
     #[error("the organization's file no longer has the provider or the rule")]
     NoLongerTrusted,
     #[error("the member has a higher role than the provider may give")]
@@ -280,6 +284,20 @@ impl Accounts {
         permitted.then_some(()).ok_or(AccountsError::NoLongerAdmin)
     }
 
+    /// The root of what a request makes, and the latest end that this allows. Without a request it is the operator who makes it.
+    pub(super) fn made_by(&self, cause: Cause<'_>) -> Result<(Made, Option<Timestamp>), AccountsError> {
+        let via = cause.by.and_then(|initiator| initiator.via.as_ref()).map(|via| via.token);
+        let made = match via {
+            Some(id) => Made::with(&*self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?),
+            None => Made { root: Root::Operator, in_browser: false },
+        };
+        let bound = match made.bounded_by() {
+            Some(id) => self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?.expires_at,
+            None => None,
+        };
+        Ok((made, bound))
+    }
+
     /// Whether a change is an admin's, or the server's own.
     pub(super) fn is_by_admin(&self, cause: Cause<'_>) -> bool {
         let Some(initiator) = cause.by else { return true };
@@ -288,12 +306,13 @@ impl Accounts {
 
     /// The maps change only after the store has taken the batch. Who has lost something by it is told at once.
     pub(super) fn hand_in(&self, committer: &mut Committer<'_>, change: Change) -> Result<(), StoreError> {
-        let Change { batch, members, credentials, revoked, made, identities } = change;
+        let Change { batch, members, credentials, revoked, made, replaced, identities } = change;
         if batch.is_empty() {
             return Ok(());
         }
         committer.commit(batch)?;
         let mut weakened = BTreeSet::new();
+        self.credentials.write().extend(credentials);
         let mut known = self.members.write();
         for member in members {
             let before = match &member {
@@ -306,12 +325,11 @@ impl Accounts {
             weakened.extend(before.filter(|before| member.is_less_than(before)).map(|b| b.organization.clone()));
         }
         drop(known);
-        self.credentials.write().extend(credentials);
         for token in revoked {
             self.tokens.remove(&token.hash);
             weakened.insert(token.organization.clone());
         }
-        if let Some(token) = made {
+        for token in made.into_iter().chain(replaced) {
             self.tokens.insert(token.hash, token);
         }
         let mut known = self.identities.write();

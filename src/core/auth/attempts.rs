@@ -3,7 +3,7 @@
 //! The failures of an account are counted for each address that they come from, so that a stranger who guesses does not lock the
 //! member out, and, more generously, for all addresses together. Browsers in which the member has signed in before are counted
 //! each by itself: whatever strangers do, these may try. All their attempts are counted together as well, successes included:
-//! each costs a hash, an event and a cookie.
+//! each costs a hash, an event and a cookie. Those who are signed in already are counted together.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -62,15 +62,18 @@ pub enum Visitor {
     Stranger(Option<IpAddr>),
     /// A browser in which the member has signed in before.
     KnownBrowser(BrowserId),
+    /// Whoever is signed in as the member. All sign-ins count as one: a stolen one can make more.
+    SignedIn,
 }
 
 pub type BrowserId = [u8; 12];
 
-/// Each is bounded by itself. Strangers cannot add to `browsers`.
+/// Each is bounded by itself. Strangers cannot add to `browsers` and `signed_in`.
 struct OfAccounts {
     addresses: Mutex<Networks<Account>>,
     all: Mutex<Buckets<Account>>,
     browsers: Mutex<Buckets<(Account, BrowserId)>>,
+    signed_in: Mutex<Buckets<Account>>,
 }
 
 /// How long to wait before the next attempt.
@@ -83,6 +86,7 @@ impl Attempts {
             addresses: Mutex::new(Networks::new(count, ACCOUNT_REFILL)),
             all: Mutex::new(Buckets::new(count.saturating_mul(ADDRESSES_AT_ONCE), ALL_REFILL)),
             browsers: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
+            signed_in: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
         });
         let addresses = limits.per_address.map(|count| Mutex::new(Networks::new(count, ADDRESS_REFILL)));
         let is_limited = limits.per_account.is_some() || limits.per_address.is_some();
@@ -104,10 +108,11 @@ impl Attempts {
 
     /// Counts an attempt as a failure, before it is known: many at once must not count as one.
     pub fn on_account(&self, account: &Account, by: Visitor) -> Result<(), TooSoon> {
-        let Some(OfAccounts { addresses, all, browsers }) = &self.accounts else { return Ok(()) };
+        let Some(OfAccounts { addresses, all, browsers, signed_in }) = &self.accounts else { return Ok(()) };
         let now = self.began.elapsed();
         match by {
             Visitor::KnownBrowser(browser) => browsers.lock().take((account.clone(), browser), now),
+            Visitor::SignedIn => signed_in.lock().take(account.clone(), now),
             Visitor::Stranger(address) => {
                 // An address that has used up its own takes nothing of what there is for all.
                 addresses.lock().take(account, address, now)?;
@@ -118,9 +123,10 @@ impl Attempts {
 
     /// It was none.
     pub fn succeeded(&self, account: &Account, by: Visitor) {
-        let Some(OfAccounts { addresses, all, browsers }) = &self.accounts else { return };
+        let Some(OfAccounts { addresses, all, browsers, signed_in }) = &self.accounts else { return };
         match by {
             Visitor::KnownBrowser(browser) => browsers.lock().give_back(&(account.clone(), browser)),
+            Visitor::SignedIn => signed_in.lock().give_back(account),
             Visitor::Stranger(address) => {
                 addresses.lock().give_back(account, address);
                 all.lock().give_back(account);

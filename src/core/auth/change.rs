@@ -21,6 +21,8 @@ pub struct Change {
     /// Tokens and sign-ins.
     pub revoked: Vec<Arc<Token>>,
     pub made: Option<Arc<Token>>,
+    /// Tokens that replace those with the same text.
+    pub replaced: Vec<Arc<Token>>,
     /// How often identity tokens have been exchanged; `None` for those that have ended.
     pub identities: Vec<(IdentityKey, Option<IdentityUse>)>,
 }
@@ -104,6 +106,17 @@ impl Change {
         self.batch.delete(stored::token_key(token));
         self.revoked.push(token.clone());
         self.record_token(EventType::TokenRevoked, token, reason, cause);
+    }
+
+    /// Records no event: nothing changes for anybody until the new root ends.
+    pub fn replace_token(&mut self, token: Arc<Token>) {
+        self.batch.put(stored::token_key(&token), stored::encode_token(&token));
+        self.replaced.push(token);
+    }
+
+    /// The credentials of a member that this change sets.
+    pub fn pending_credentials(&self, user: UserId) -> Option<Arc<Credentials>> {
+        self.credentials.iter().rev().find(|(of, _)| *of == user).map(|(_, credentials)| credentials.clone())
     }
 
     pub fn set_credentials(&mut self, member: &Member, credentials: Credentials) {

@@ -1,8 +1,9 @@
 //! The credentials of a member. Separate from the member, since they are never shown.
 
+use super::made::Made;
 use super::password::PasswordHash;
 use super::token_text::TokenHash;
-use crate::domain::Timestamp;
+use crate::domain::{Timestamp, UserId};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
@@ -17,4 +18,8 @@ pub struct Credentials {
 pub struct Invitation {
     pub hash: TokenHash,
     pub expires_at: Timestamp,
+    /// What it was made from, and ends with.
+    pub made: Made,
+    /// Who made it; `None`: the operator, or unknown since an earlier version made it.
+    pub maker: Option<UserId>,
 }

@@ -50,7 +50,9 @@ impl Accounts {
     ) -> Result<OpenToken, AccountsError> {
         let text = TokenText::generate();
         let made = self.changes.change(|(), committer| {
-            self.check_trusted(&job.organization, job.source)?;
+            // The file may have changed since the identity token was checked.
+            let role = self.check_trusted(&job.organization, job.source)?.role_max;
+            let job = TrustedJob { role, ..job };
             let key = IdentityKey { organization: job.organization.clone(), hash: job.hash };
             let used = self.next_use(&key, &job)?;
             let mut change = Change::default();
@@ -134,18 +136,6 @@ impl Accounts {
             dropping.await?;
         }
         Ok(ended.len() + over.len())
-    }
-
-    async fn drop_tokens(&self, tokens: &[Arc<Token>]) -> Result<(), StoreError> {
-        for part in tokens.chunks(stored::RECORDS_AT_ONCE) {
-            let dropping = self.changes.change(|(), committer| {
-                let mut change = Change::default();
-                part.iter().for_each(|token| change.drop_token(token));
-                self.hand_in(committer, change)
-            });
-            dropping.await?;
-        }
-        Ok(())
     }
 }
 

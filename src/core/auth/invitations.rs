@@ -9,6 +9,7 @@ use super::credentials::{Credentials, Invitation};
 use super::member::Member;
 use super::password::{Password, PasswordHash};
 use super::permission::Permission;
+use super::root::{Root, earlier};
 use super::sign_ins::{NewSignIn, Proof, Unproven, initiator_of};
 use super::stored;
 use super::token::OpenToken;
@@ -25,7 +26,7 @@ pub struct OpenInvitation {
 
 impl Accounts {
     /// Invites a member to choose a password, with what `beside` adds to the batch. An earlier invitation stops working; the
-    /// password stays until this one is used.
+    /// password stays until this one is used. It ends with what it was made from, like a token.
     pub async fn invite<Held>(
         &self,
         organization: &Identifier,
@@ -34,7 +35,7 @@ impl Accounts {
         beside: impl FnOnce(&Timestamp, &mut Batch) -> Held,
     ) -> Result<OpenInvitation, AccountsError> {
         let text = TokenText::generate_for(TextKind::Invitation);
-        let expires_at = later(cause.at, self.limits.invitation);
+        let latest = later(cause.at, self.limits.invitation);
         let invited = self.changes.change(|(), committer| {
             let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
             self.check_still_permitted(cause, Permission::ManageMembers)?;
@@ -44,16 +45,34 @@ impl Accounts {
             if member.for_jobs {
                 return Err(AccountsError::MemberForJobs);
             }
+            self.check_may_invite(user, cause)?;
+            let (made, bound) = self.made_by(cause)?;
+            let expires_at = earlier(Some(latest), bound).unwrap_or(latest);
             let mut change = Change::default();
             let held = beside(&expires_at, &mut change.batch);
-            let invitation = Some(Invitation { hash: text.hash(), expires_at });
+            let maker = cause.by.map(|initiator| initiator.person.id);
+            let invitation = Some(Invitation { hash: text.hash(), expires_at, made, maker });
             change.set_credentials(&member, Credentials { invitation, ..(*self.credentials_of(user)).clone() });
             change.record_invitation(&member, cause);
             self.hand_in(committer, change)?;
-            Ok(held)
+            Ok((expires_at, held))
         });
-        invited.await.map(|_held| ())?;
+        let (expires_at, _held) = invited.await?;
         Ok(OpenInvitation { text, expires_at })
+    }
+
+    /// An invitation becomes a password, which does not end with what it was made from. So jobs invite nobody, and only a token
+    /// that the operator has given, or that ends with nothing else, invites its own member.
+    fn check_may_invite(&self, user: UserId, cause: Cause<'_>) -> Result<(), AccountsError> {
+        let Some((initiator, via)) = cause.by.and_then(|initiator| Some((initiator, initiator.via.as_ref()?))) else {
+            return Ok(());
+        };
+        let token = self.token_of(via.token).ok_or(AccountsError::NoLongerAdmin)?;
+        let is_lasting =
+            token.is_api() && token.expires_at.is_none() && matches!(token.root, Root::None | Root::Operator);
+        let is_own = initiator.person.id == user;
+        let is_denied = (is_own && !is_lasting) || self.comes_from_job(&token);
+        if is_denied { Err(AccountsError::InvitationDenied) } else { Ok(()) }
     }
 
     /// The member whom an invitation is for, and when it expires.
@@ -86,6 +105,7 @@ impl Accounts {
             let credentials = Credentials { password: Some(hashed), invitation: None, last_sign_in_at: Some(now) };
             change.set_credentials(&member, credentials);
             change.record_password(&member, cause);
+            self.drop_invitations_of(&mut change, member.id);
             let others = self.made_by_sign_ins(member.id, None);
             let mut change = self.ending(committer, others, Some(RevocationReason::RootEnded), change, cause)?;
             self.begin_sign_in(&mut change, &member, &sign_in, SignInMethod::Invitation, &new, cause);
@@ -99,8 +119,8 @@ impl Accounts {
         self.credentials_of(user).password.is_some()
     }
 
-    /// Gives the caller another password. They prove that they know the one they have; all other sign-ins end, and the tokens that
-    /// were made in any. A first password comes from an invitation alone: a token that is leaked, or ends soon, must not become
+    /// Gives the caller another password. They prove that they know the one they have; all other sign-ins end, the tokens and
+    /// invitations that were made in any, and the invitation of the caller. A first password comes from an invitation alone: a token that is leaked, or ends soon, must not become
     /// a password.
     pub async fn change_password(
         &self,
@@ -115,10 +135,8 @@ impl Accounts {
         if !self.has_password(member.id) {
             return Err(refused(AccountsError::NoPassword));
         }
-        // Signed in, so no stranger.
-        let by = Visitor::KnownBrowser(caller.token.0.0);
         let (organization, name) = (member.organization.as_str(), member.name.as_str());
-        let (_, proof) = self.prove_password(organization, name, current, by).await?;
+        let (_, proof) = self.prove_password(organization, name, current, Visitor::SignedIn).await?;
         let hashed = self.hashed(&member, password).await.map_err(refused)?;
         let changed = self.changes.change(|(), committer| {
             let member = self.member(&caller.organization, caller.person.id).ok_or(AccountsError::MemberNotFound)?;
@@ -131,6 +149,7 @@ impl Accounts {
             let mut change = Change::default();
             change.set_credentials(&member, Credentials { password: Some(hashed), ..(*credentials).clone() });
             change.record_password(&member, cause);
+            self.drop_invitations_of(&mut change, member.id);
             let others = self.made_by_sign_ins(member.id, Some(caller.token));
             Ok(self.hand_in_ending(committer, others, Some(RevocationReason::RootEnded), change, cause)?)
         });
@@ -189,12 +208,21 @@ impl Accounts {
         let credentials = self.credentials.read();
         let found = credentials.iter().find_map(|(user, credentials)| {
             let invitation = credentials.invitation.as_ref().filter(|invitation| is_it(invitation))?;
-            Some((*user, invitation.expires_at))
+            Some((*user, invitation.clone()))
         });
         drop(credentials);
-        let (user, expires_at) = found?;
+        let (user, invitation) = found?;
         let member = self.members.read().get(&user).filter(|member| !member.disabled && !member.for_jobs).cloned()?;
-        Some((member, expires_at))
+        self.has_root(&member, &invitation, now).then_some((member, invitation.expires_at))
+    }
+
+    /// Invitations are dropped with their root; one that a crash has left behind does not work either.
+    fn has_root(&self, member: &Member, invitation: &Invitation, now: Timestamp) -> bool {
+        match invitation.made.root {
+            Root::None | Root::Operator | Root::Password => true,
+            Root::Token(id) => self.token_of(id).is_some_and(|token| !token.has_ended(now, self.limits)),
+            Root::Source(source) => self.check_trusted(&member.organization, source).is_ok(),
+        }
     }
 }
 

@@ -26,8 +26,8 @@ pub struct ProvidedPerson {
     /// Whether the provider has made sure that the address is theirs.
     pub email_verified: bool,
     pub role: Role,
-    /// The highest that the provider may give to anybody.
-    pub role_max: Role,
+    /// How the provider assigned roles when it gave this one.
+    pub assignment: Vec<String>,
     /// The provider, as the file has it.
     pub source: SourceId,
 }
@@ -40,13 +40,17 @@ impl Accounts {
         cause: Cause<'_>,
     ) -> Result<Arc<Member>, AccountsError> {
         let found = self.changes.change(|(), committer| {
-            self.check_trusted(&person.organization, person.source)?;
+            let grants = self.check_trusted(&person.organization, person.source)?;
+            // The file may have changed since the provider was asked.
+            if grants.assignment != person.assignment {
+                return Err(AccountsError::NoLongerTrusted);
+            }
             let members = self.members_of(&person.organization);
             let mut change = Change::default();
             let member = match find(&members, &person)? {
                 Found::Member(before) => {
                     let after = Arc::new(self.as_provided(&before, &person));
-                    check_reach(&before, &after, &person)?;
+                    check_reach(&before, &after, &person, grants.role_max)?;
                     if after != before {
                         change.update_member(&before, &after, cause);
                     }
@@ -81,9 +85,9 @@ impl Accounts {
 
 /// A provider connects itself with members up to the role that it may give, and signs in nobody who has a higher one: otherwise
 /// whoever runs it would be that member.
-fn check_reach(before: &Member, after: &Member, person: &ProvidedPerson) -> Result<(), AccountsError> {
+fn check_reach(before: &Member, after: &Member, person: &ProvidedPerson, role_max: Role) -> Result<(), AccountsError> {
     let is_new = before.link.as_ref() != Some(&person.link);
-    let is_above = after.role > person.role_max || (is_new && before.role > person.role_max);
+    let is_above = after.role > role_max || (is_new && before.role > role_max);
     if is_above { Err(AccountsError::AboveProvider) } else { Ok(()) }
 }
 

@@ -118,8 +118,8 @@ impl Accounts {
         self.members.read().values().filter(|member| member.organization == *organization).cloned().collect()
     }
 
-    /// In one batch with `change`, with all tokens of the member. What they made for others stays: whoever removes a person does not
-    /// take back their work.
+    /// In one batch with `change`, with all tokens of the member. The tokens that they made for others stay: whoever removes a
+    /// person does not take back their work. Their open invitations end.
     pub(super) fn hand_in_removal(
         &self,
         committer: &mut Committer<'_>,
@@ -128,8 +128,9 @@ impl Accounts {
         cause: Cause<'_>,
     ) -> Result<(), StoreError> {
         let tokens = self.tokens_where(|token| token.user == member.id);
-        let reason = (tokens.len(), Some(RevocationReason::MemberRemoved));
-        let mut change = self.ending_alone(committer, tokens, reason, change, cause)?;
+        self.hand_roots_down(committer, &tokens)?;
+        let mut change = self.ending(committer, tokens, Some(RevocationReason::MemberRemoved), change, cause)?;
+        self.drop_invitations_of(&mut change, member.id);
         change.remove_member(member, cause);
         self.hand_in(committer, change)
     }

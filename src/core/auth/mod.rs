@@ -53,7 +53,7 @@ pub use load::retry_scopes;
 pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, ProviderLink};
 pub use password::Password;
 pub use permission::Permission;
-pub use root::{SourceId, Trust, Trusted};
+pub use root::{Grants, SourceId, Trust, Trusted};
 pub use sign_ins::{NewSignIn, Proof, Unproven};
 #[cfg(test)]
 pub use token::TokenKind;

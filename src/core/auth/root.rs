@@ -1,7 +1,7 @@
 //! What a credential was made from: its root. A credential ends with its root, and what is made with it has a root too, so
 //! that nothing short-lived makes something that stays.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use sha2::{Digest, Sha256};
 
@@ -54,8 +54,24 @@ pub struct Trust {
     pub providers: HashMap<Identifier, String>,
     /// The members for jobs that rules name, with the role that they give.
     pub jobs: HashMap<Identifier, Role>,
-    /// All providers and rules.
-    pub sources: HashSet<SourceId>,
+    /// All providers and rules, with what each grants.
+    pub sources: HashMap<SourceId, Grants>,
+}
+
+/// The roles that an entry of an organization's file gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grants {
+    /// The role of a rule, or the highest that a provider may give to anybody.
+    pub role_max: Role,
+    /// How a provider assigns roles; empty for a rule.
+    pub assignment: Vec<String>,
+}
+
+impl Trust {
+    /// Whether the source is a provider of single sign-on, and no rule for jobs.
+    pub fn is_provider(&self, source: SourceId) -> bool {
+        self.providers.iter().any(|(id, issuer)| SourceId::of_provider(id, issuer) == source)
+    }
 }
 
 /// By organization.

@@ -9,7 +9,6 @@ use super::credentials::Credentials;
 use super::member::Member;
 use super::password::PasswordHash;
 use super::root::{Root, SourceId, earlier};
-use super::stored;
 use super::token::{OpenToken, SIGN_INS_MAX, SignInOrigin, Token};
 use super::token_text::{TextKind, TokenText};
 use crate::domain::{Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId};
@@ -133,8 +132,8 @@ impl Accounts {
         found
     }
 
-    /// Ends the sign-in of the caller before this answers, or all of theirs, with the tokens that were made in them. Returns how
-    /// many sign-ins ended.
+    /// Ends the sign-in of the caller before this answers, or all of theirs, with the tokens and invitations that were made in them
+    /// and the invitation of the caller. Returns how many sign-ins ended.
     pub async fn sign_out(&self, caller: &Caller, everywhere: bool, cause: Cause<'_>) -> Result<usize, AccountsError> {
         self.end_sign_ins(caller, (!everywhere).then_some(caller.token), cause).await
     }
@@ -149,14 +148,7 @@ impl Accounts {
     pub async fn sweep_sign_ins(&self, now: Timestamp) -> Result<usize, StoreError> {
         let has_ended = |token: &Token| token.is_sign_in() && token.has_ended(now, self.limits);
         let ended = self.tokens_where(has_ended);
-        for part in ended.chunks(stored::RECORDS_AT_ONCE) {
-            let dropping = self.changes.change(|(), committer| {
-                let mut change = Change::default();
-                part.iter().for_each(|sign_in| change.drop_token(sign_in));
-                self.hand_in(committer, change)
-            });
-            dropping.await?;
-        }
+        self.drop_tokens(&ended).await?;
         Ok(ended.len())
     }
 
@@ -177,6 +169,9 @@ impl Accounts {
             let mut change = Change::default();
             if let Some(member) = member.filter(|_| sign_ins > 0) {
                 change.record_sign_out(&member, sign_ins, cause);
+            }
+            if only.is_none() {
+                self.drop_invitations_of(&mut change, user);
             }
             self.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), change, cause)?;
             Ok(sign_ins)

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::credentials::{Credentials, Invitation};
 use super::exchange_records::{EXCHANGED, encode_exchanged};
+use super::made::Made;
 use super::member::{Declaration, Member, ProviderLink};
 use super::password::PasswordHash;
 use super::root::{Root, SourceId};
@@ -11,10 +12,9 @@ use super::token::{SignInOrigin, Token, TokenKind, Usage};
 use super::token_text::TokenHash;
 use crate::domain::{Email, IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
 use crate::store::record::{self, Record, RecordError, encode, records};
-use crate::stored::{self, RoleV1, Stored, stored, stored_as};
+use crate::stored::{RoleV1, Stored, stored, stored_as};
 
 records! {
-    CredentialsV1<'a> = "credentials",
     RevokedV1 = "revoked bootstrap token",
 }
 
@@ -280,6 +280,31 @@ stored! { struct CredentialsV1 of Credentials {
     invitation: Option<Invitation>,
     last_sign_in_at: Option<Timestamp>,
 } }
+
+/// With the root of the invitation.
+#[derive(Serialize, Deserialize)]
+struct CredentialsV2<'a> {
+    #[serde(borrow)]
+    before: CredentialsV1<'a>,
+    made: Option<MadeV1>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MadeV1 {
+    root: RootV1,
+    in_browser: bool,
+    maker: Option<[u8; 12]>,
+}
+
+impl<'a> Record<'a> for CredentialsV2<'a> {
+    const KIND: &'static str = "credentials";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { before: record::decode_form::<Self, _>(form)?, made: None })
+    }
+}
+
 stored! {
     struct ProviderLinkV1 of ProviderLink { provider: Identifier, subject: String }
     not stored { issuer: None }
@@ -301,7 +326,10 @@ impl<'a> Record<'a> for ProviderLinkV2<'a> {
     }
 }
 
-stored! { struct InvitationV1 of Invitation { hash: TokenHash, expires_at: Timestamp } }
+stored! {
+    struct InvitationV1 of Invitation { hash: TokenHash, expires_at: Timestamp }
+    not stored { made: Made::FREELY, maker: None }
+}
 stored! { struct PasswordHashV1 of PasswordHash {
     memory_kib: u32,
     passes: u32,
@@ -368,13 +396,25 @@ pub fn decode_sign_in(bytes: &[u8]) -> Result<Token, RecordError> {
 }
 
 pub fn encode_credentials(credentials: &Credentials) -> Vec<u8> {
-    encode(&credentials.to_form())
+    let made = |Invitation { made, maker, .. }: &Invitation| MadeV1 {
+        root: made.root.to_form(),
+        in_browser: made.in_browser,
+        maker: maker.map(|maker| maker.0.0),
+    };
+    encode(&CredentialsV2 { before: credentials.to_form(), made: credentials.invitation.as_ref().map(made) })
 }
 
 /// Organization and name of a member, and their credentials.
 pub fn decode_credentials(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Credentials), RecordError> {
-    let member = parse_path(CREDENTIALS, key).ok_or_else(record::misplaced::<CredentialsV1<'_>>)?;
-    Ok((member, stored::read(bytes)?))
+    let member = parse_path(CREDENTIALS, key).ok_or_else(record::misplaced::<CredentialsV2<'_>>)?;
+    let CredentialsV2 { before, made } = record::decode(bytes)?;
+    let mut credentials = Credentials::from_form(before).map_err(record::invalid::<CredentialsV2<'_>>)?;
+    if let Some((invitation, MadeV1 { root, in_browser, maker })) = credentials.invitation.as_mut().zip(made) {
+        let root = Root::from_form(root).map_err(record::invalid::<CredentialsV2<'_>>)?;
+        invitation.made = Made { root, in_browser };
+        invitation.maker = maker.map(|id| UserId(IdSeed(id)));
+    }
+    Ok((member, credentials))
 }
 
 pub fn encode_link(link: &ProviderLink) -> Vec<u8> {
@@ -515,7 +555,9 @@ mod tests {
 
     fn credentials() -> Credentials {
         let password = PasswordHash { salt: [1; 16], hash: [2; 32], ..PasswordHash::NOBODY };
-        let invitation = Invitation { hash: TokenHash([3; 32]), expires_at: Timestamp::from_millis(4) };
+        let made = Made { root: Root::Token(TokenId(IdSeed([6; 12]))), in_browser: true };
+        let maker = Some(UserId(IdSeed([1; 12])));
+        let invitation = Invitation { hash: TokenHash([3; 32]), expires_at: Timestamp::from_millis(4), made, maker };
         let last_sign_in_at = Some(Timestamp::from_millis(5));
         Credentials { password: Some(password), invitation: Some(invitation), last_sign_in_at }
     }
@@ -530,6 +572,14 @@ mod tests {
         let key = credentials_key(&identifier("acme"), &identifier("ana"));
         let (of, read) = decode_credentials(&key, &encode_credentials(&credentials())).unwrap();
         assert_eq!((of, read), ((identifier("acme"), identifier("ana")), credentials()));
+    }
+
+    #[test]
+    fn an_invitation_of_the_first_version_has_no_root() {
+        let key = credentials_key(&identifier("acme"), &identifier("ana"));
+        let (_, read) = decode_credentials(&key, &first_version(credentials().to_form())).unwrap();
+        let invitation = Invitation { made: Made::FREELY, maker: None, ..credentials().invitation.unwrap() };
+        assert_eq!(read, Credentials { invitation: Some(invitation), ..credentials() });
     }
 
     #[test]

@@ -168,6 +168,26 @@ impl Token {
         }
     }
 
+    /// The same token with another root.
+    pub(super) fn with_root(&self, root: Root) -> Self {
+        Self {
+            kind: self.kind.clone(),
+            organization: self.organization.clone(),
+            id: self.id,
+            hash: self.hash,
+            user: self.user,
+            created_by: self.created_by,
+            name: self.name.clone(),
+            last_four: self.last_four.clone(),
+            created_at: self.created_at,
+            expires_at: self.expires_at,
+            bootstrap: self.bootstrap,
+            root,
+            made_in_browser: self.made_in_browser,
+            usage: Usage::since(self.last_used_at()),
+        }
+    }
+
     pub fn last_used_at(&self) -> Option<Timestamp> {
         self.usage.last_used_at()
     }

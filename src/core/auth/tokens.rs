@@ -15,6 +15,9 @@ use crate::domain::{Identifier, MemberShare, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Batch, Committer, StoreError};
 
+/// How long an expired token stays in lists, so that people see why it stopped working: a day.
+const LISTED_MILLIS: i64 = 24 * 60 * 60 * 1_000;
+
 impl Accounts {
     /// The organization's tokens, oldest first, once what is shown is durable.
     pub async fn tokens(&self, organization: &Identifier) -> TokenList {
@@ -65,17 +68,8 @@ impl Accounts {
         new: NewToken,
         cause: Cause<'_>,
     ) -> Result<Token, AccountsError> {
-        let via = cause.by.and_then(|initiator| initiator.via.as_ref()).map(|via| via.token);
-        let made = match via {
-            Some(id) => Made::with(&*self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?),
-            None => Made { root: Root::Operator, in_browser: false },
-        };
-        let bound = match made.bounded_by() {
-            Some(id) => self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?.expires_at,
-            None => None,
-        };
+        let (Made { root, in_browser }, bound) = self.made_by(cause)?;
         let new = NewToken { expires_at: earlier(new.expires_at, bound), ..new };
-        let Made { root, in_browser } = made;
         Ok(Token { root, made_in_browser: in_browser, ..Token::new(text, creator, new, cause.at) })
     }
 
@@ -124,6 +118,21 @@ impl Accounts {
             Ok(self.hand_in_ending(committer, found, None, change, cause)?)
         });
         revoked.await
+    }
+
+    /// Drops tokens that have expired. Those that were made with another credential go immediately, since whoever makes many
+    /// would fill the organization's share with them; others stay listed for a day. Returns how many.
+    pub async fn sweep_tokens(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let is_over = |token: &Token| {
+            let listed = match token.root {
+                Root::None | Root::Operator | Root::Password => LISTED_MILLIS,
+                Root::Token(_) | Root::Source(_) => 0,
+            };
+            token.is_api() && token.expires_at.is_some_and(|expires| expires.plus(listed) <= now)
+        };
+        let over = self.tokens_where(is_over);
+        self.drop_tokens(&over).await?;
+        Ok(over.len())
     }
 
     /// Stores when tokens were last used, where that has changed. Records no event.

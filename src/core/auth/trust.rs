@@ -1,15 +1,16 @@
 //! The entries of organization files that say who somebody is. They are applied at a start, and may be applied again while
 //! the server runs: what came from an entry that is gone ends, and older data is brought to the rules of now.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::{Change, RevocationReason};
-use super::credentials::Credentials;
+use super::credentials::{Credentials, Invitation};
 use super::member::{Member, ProviderLink};
-use super::root::{Root, SourceId, Trust, Trusted};
+use super::root::{Grants, Root, SourceId, Trust, Trusted};
 use super::token::Token;
-use crate::domain::{Identifier, Timestamp, UserId};
+use crate::domain::{Identifier, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Committer, StoreError};
 
@@ -27,11 +28,33 @@ impl Accounts {
         self.changes.change(|(), committer| self.end_untrusted(committer, cause)).await
     }
 
-    /// Whether the organization's file still has the entry.
-    pub(super) fn check_trusted(&self, organization: &Identifier, source: SourceId) -> Result<(), AccountsError> {
+    /// What the entry grants, if the organization's file still has it.
+    pub(super) fn check_trusted(&self, organization: &Identifier, source: SourceId) -> Result<Grants, AccountsError> {
         let trusted = self.trusted.read();
-        let is_trusted = trusted.get(organization).is_some_and(|trust| trust.sources.contains(&source));
-        is_trusted.then_some(()).ok_or(AccountsError::NoLongerTrusted)
+        let grants = trusted.get(organization).and_then(|trust| trust.sources.get(&source));
+        grants.cloned().ok_or(AccountsError::NoLongerTrusted)
+    }
+
+    /// Whether the token is that of a job, or was made from one.
+    pub(super) fn comes_from_job(&self, token: &Token) -> bool {
+        let known: HashMap<TokenId, (bool, Root)> =
+            self.tokens.iter().map(|token| (token.id, (token.is_exchanged(), token.root))).collect();
+        let mut next = Some((token.is_exchanged(), token.root));
+        while let Some((is_exchanged, root)) = next {
+            if is_exchanged {
+                return true;
+            }
+            next = match root {
+                Root::Token(id) => known.get(&id).copied(),
+                // Handed down by a token of a job that is gone, unless it is a provider.
+                Root::Source(source) => {
+                    let trusted = self.trusted.read();
+                    return !trusted.get(&token.organization).is_some_and(|trust| trust.is_provider(source));
+                }
+                Root::None | Root::Operator | Root::Password => None,
+            };
+        }
+        false
     }
 
     fn review(&self, committer: &mut Committer<'_>, user: UserId, cause: Cause<'_>) -> Result<(), StoreError> {
@@ -47,8 +70,17 @@ impl Accounts {
         } else {
             let link = before.link.as_ref().and_then(|link| still_linked(link, trust));
             // Sign-ins of an earlier version may be by the provider.
-            let is_of_link = |token: &Token| token.user == user && token.is_sign_in() && token.root == Root::None;
-            let ended = if link.is_none() { self.tokens_where(is_of_link) } else { Vec::new() };
+            let is_of_link = |token: &Token| {
+                let in_browser = token.made_in_browser && token.created_by == user;
+                token.root == Root::None && (in_browser || (token.user == user && token.is_sign_in()))
+            };
+            let is_gone = before.link.is_some() && link.is_none();
+            if is_gone {
+                self.drop_invitations(&mut change, |_, Invitation { made, maker, .. }| {
+                    made.root == Root::None && made.in_browser && *maker == Some(user)
+                });
+            }
+            let ended = if is_gone { self.tokens_where(is_of_link) } else { Vec::new() };
             (Member { link, ..(*before).clone() }, ended)
         };
         if after.role != before.role || after.link.is_none() != before.link.is_none() {
@@ -68,16 +100,23 @@ impl Accounts {
         }
     }
 
-    /// What came from an entry that is gone.
+    /// What came from an entry that is gone, or that does not grant the role of the member any more.
     fn end_untrusted(&self, committer: &mut Committer<'_>, cause: Cause<'_>) -> Result<(), StoreError> {
         let trusted = self.trusted.read();
-        let ended = self.tokens_where(|token| match token.root {
-            Root::Source(source) => {
-                trusted.get(&token.organization).is_some_and(|trust| !trust.sources.contains(&source))
-            }
+        let members = self.members.read().clone();
+        let is_over = |organization: &Identifier, root: Root, user: Option<UserId>| match root {
+            Root::Source(source) => trusted.get(organization).is_some_and(|trust| {
+                let role = user.and_then(|user| members.get(&user)).map(|member| member.role);
+                trust.sources.get(&source).is_none_or(|grants| role > Some(grants.role_max))
+            }),
             Root::None | Root::Operator | Root::Password | Root::Token(_) => false,
+        };
+        let ended = self.tokens_where(|token| is_over(&token.organization, token.root, Some(token.user)));
+        let mut change = Change::default();
+        self.drop_invitations(&mut change, |of, Invitation { made, maker, .. }| {
+            members.get(&of).is_some_and(|member| is_over(&member.organization, made.root, *maker))
         });
-        self.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), Change::default(), cause)
+        self.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), change, cause)
     }
 }
 

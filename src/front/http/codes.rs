@@ -59,6 +59,8 @@ codes! {
         "This concerns the sign-in of a browser, and the request came with a token. Use the dashboard.";
     InvitationRequired = "invitation_required", FORBIDDEN, "A first password comes from an invitation",
         "The member has no password yet. A first one is chosen by an invitation alone, not with a token or single sign-on; ask an admin for a link.";
+    InvitationDenied = "invitation_denied", FORBIDDEN, "This credential cannot invite",
+        "An invitation becomes a password, which would outlive the credential that made it. So nobody invites themselves with a sign-in or with a token that expires or was made from something else, and jobs of a CI invite nobody. Ask another admin, or use a token that the operator has given you.";
     MemberForJobs = "member_for_jobs", FORBIDDEN, "The member is for jobs",
         "Jobs of a CI act as this member. It cannot sign in, be invited or have a password; jobs exchange their identity tokens, and send what they get in `Authorization`.";
     PublicUrlRequired = "public_url_required", FORBIDDEN, "The server does not know its address",

@@ -26,7 +26,7 @@ use super::response::Response;
 use super::shards::{Peer, Whereabouts};
 use super::state::Realm;
 use crate::backoff::{Backoff, Retries};
-use crate::peers::{BodyHash, REFUSED, Refusal, VIA};
+use crate::peers::{BodyHash, HeadersHash, REFUSED, Refusal, VIA};
 use crate::sso;
 
 /// How long a request is tried again while its shard has no owner: longer than a take-over usually lasts.
@@ -46,7 +46,8 @@ pub fn arrived(cluster: &Cluster, request: Request) -> (Request, Option<Refusal>
     }
     let header = request.headers().text(&WAY).unwrap_or_default();
     let signed = (request.method().as_str(), request.path_and_query());
-    match cluster.client.admit(header, signed, request.client_address()) {
+    let headers = HeadersHash::of(request.headers().iter());
+    match cluster.client.admit(header, signed, &headers, request.client_address()) {
         Ok(way) => (request.passed_on(way), None),
         Err(refusal) => (request, Some(refusal)),
     }

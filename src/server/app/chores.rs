@@ -236,7 +236,7 @@ fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration
     retries.failed()
 }
 
-/// Drops sign-ins and invitations that are over.
+/// Drops sign-ins, invitations and tokens that have expired.
 async fn sweep_sign_ins(realm: Arc<Realm>) {
     let mut retries = Retries::new(SWEEP_BACKOFF);
     loop {
@@ -244,14 +244,15 @@ async fn sweep_sign_ins(realm: Arc<Realm>) {
         let accounts = &realm.accounts;
         let swept = async {
             let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
-            Ok((sign_ins, invitations, accounts.sweep_exchanged(now).await?))
+            let (tokens, of_jobs) = (accounts.sweep_tokens(now).await?, accounts.sweep_exchanged(now).await?);
+            Ok((sign_ins, invitations, tokens, of_jobs))
         };
         let swept = swept.await;
         let worked = swept.is_ok();
         match swept {
-            Ok((0, 0, 0)) => {}
-            Ok((sign_ins, invitations, of_jobs)) => {
-                tracing::info!(sign_ins, invitations, of_jobs, "dropped what had expired");
+            Ok((0, 0, 0, 0)) => {}
+            Ok((sign_ins, invitations, tokens, of_jobs)) => {
+                tracing::info!(sign_ins, invitations, tokens, of_jobs, "dropped what had expired");
             }
             Err(error) => {
                 let error: StoreError = error;

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::declared_entries;
 use super::error::ServeError;
 use crate::actors::{Environments, Failure, environment_differences, is_disabled_because};
-use crate::auth::{NewMember, SourceId, Trust, Trusted, member_differences};
+use crate::auth::{Grants, NewMember, SourceId, Trust, Trusted, member_differences};
 use crate::config::{Member, Organization, Pipeline, Prune};
 use crate::domain::{Configuration, EnvironmentKey, Identifier, PipelineKey, Timestamp};
 use crate::identities::TrustedIssuer;
@@ -49,11 +49,19 @@ pub fn trusted(declared: &[Organization]) -> Trusted {
     let of = |organization: &Organization| {
         let providers = organization.providers.iter();
         let rules = || organization.identities.iter().flat_map(|it| it.rules.iter().map(move |rule| (it, rule)));
-        let sources = providers.clone().map(|it| SourceId::of_provider(&it.id, &it.issuer));
+        // A provider without any role signs nobody in.
+        let sources = providers.clone().filter_map(|it| {
+            let grants = Grants { role_max: it.role_max()?, assignment: it.assignment() };
+            Some((SourceId::of_provider(&it.id, &it.issuer), grants))
+        });
+        let rules_of = rules().map(|(it, rule)| {
+            let grants = Grants { role_max: rule.role, assignment: Vec::new() };
+            (SourceId::of_rule(&it.marks_of(rule)), grants)
+        });
         let trust = Trust {
             providers: providers.clone().map(|it| (it.id.clone(), it.issuer.clone())).collect(),
             jobs: rules().map(|(_, rule)| (rule.name.clone(), rule.role)).collect(),
-            sources: sources.chain(rules().map(|(it, rule)| SourceId::of_rule(&it.marks_of(rule)))).collect(),
+            sources: sources.chain(rules_of).collect(),
         };
         (organization.id.clone(), trust)
     };

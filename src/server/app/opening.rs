@@ -333,6 +333,7 @@ async fn first_admin(
             | AccountsError::NotForJobs
             | AccountsError::MemberForJobs
             | AccountsError::NoPassword
+            | AccountsError::InvitationDenied
             | AccountsError::NoLongerTrusted
             | AccountsError::AboveProvider,
         ) => Ok(None),

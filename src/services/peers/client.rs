@@ -15,7 +15,7 @@ use tokio_util::bytes::Bytes;
 use super::connector::{Connections, connections, uri};
 use super::freshness::Stamp;
 use super::gate::{Clock, Gate, REFUSED, Refusal};
-use super::via::{BodyHash, VIA, Via, ViaKey};
+use super::via::{BodyHash, HeadersHash, Signed, VIA, Via, ViaKey};
 use crate::outbound::error_chain;
 
 /// Headers that concern one connection alone.
@@ -72,13 +72,19 @@ impl PeerClient {
     /// With the authorities of the nodes' certificates, in PEM; without them those of the system are asked.
     pub fn new(node: &str, key: ViaKey, authorities: Option<&[u8]>) -> Result<PeerClient, String> {
         let (connections, clock) = (connections(authorities)?, Clock::start());
-        let gate = Gate::new(key.clone(), clock);
+        let gate = Gate::new(node, key.clone(), clock);
         Ok(PeerClient { connections, node: node.to_owned(), key, gate, clock, ahead_millis: Arc::default() })
     }
 
     /// The way of a request that has come here with this header.
-    pub fn admit(&self, header: &str, request: (&str, &str), from: Option<IpAddr>) -> Result<Via, Refusal> {
-        self.gate.admit(header, request, from)
+    pub fn admit(
+        &self,
+        header: &str,
+        request: (&str, &str),
+        headers: &HeadersHash,
+        from: Option<IpAddr>,
+    ) -> Result<Via, Refusal> {
+        self.gate.admit(header, request, headers, from)
     }
 
     pub async fn send(&self, to: (&str, &str), forward: Forward<'_>) -> Result<Forwarded, NotForwarded> {
@@ -115,13 +121,16 @@ impl PeerClient {
         let Forward { method, target, body, client, encrypted, .. } = forward;
         let hash = BodyHash::of(body);
         let via = Via { node: self.node.clone(), client: *client, encrypted: *encrypted, body: hash };
-        let via = self.key.sign(&via, stamp, (method, target));
+        let mut headers = headers(&forward.headers, forward.request_id);
+        let hash = HeadersHash::of(headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())));
+        let via = self.key.sign(&via, stamp, Signed { to: node, method, target, headers: &hash });
         let refused = |why: &str| NotForwarded::Refused { node: node.to_owned(), why: why.to_owned() };
         let uri = uri(url, target).ok_or_else(|| refused("its path and query cannot be sent on as they are"))?;
         let method = Method::from_bytes(method.as_bytes()).map_err(|error| refused(&error.to_string()))?;
         let mut request = Request::new(Full::new(body.clone()));
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
-        *request.headers_mut() = headers(&forward.headers, &via, forward.request_id);
+        headers.insert(VIA, HeaderValue::from_str(&via).map_err(|error| refused(&error.to_string()))?);
+        *request.headers_mut() = headers;
         let response = self.connections.request(request).await.map_err(|error| {
             let (node, why) = (node.to_owned(), error_chain(&error));
             if error.is_connect() { NotForwarded::Unreached { node, why } } else { NotForwarded::Lost { node, why } }
@@ -131,7 +140,7 @@ impl PeerClient {
 }
 
 /// Those of the client, without the ones of its connection.
-fn headers(given: &[(&[u8], &[u8])], via: &str, request_id: &str) -> HeaderMap {
+fn headers(given: &[(&[u8], &[u8])], request_id: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let Ok(name) = HeaderName::from_bytes(name) else { continue };
@@ -142,10 +151,8 @@ fn headers(given: &[(&[u8], &[u8])], via: &str, request_id: &str) -> HeaderMap {
         value.set_sensitive(name == "authorization" || name == "cookie");
         headers.append(name, value);
     }
-    for (name, value) in [(VIA, via), ("x-request-id", request_id)] {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
+    if let Ok(value) = HeaderValue::from_str(request_id) {
+        headers.insert("x-request-id", value);
     }
     headers
 }

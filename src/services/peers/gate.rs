@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use super::freshness::{Freshness, NotFresh};
-use super::via::{Unsigned, Via, ViaKey};
+use super::via::{HeadersHash, Signed, Unsigned, Via, ViaKey};
 
 /// The header of an answer to a request that is not taken, for the node that has sent it.
 pub const REFUSED: &str = "lockkeeper-via-refused";
@@ -20,6 +20,8 @@ const LOGGED_EVERY: Duration = Duration::from_secs(10);
 pub struct Gate(Arc<Inner>);
 
 struct Inner {
+    /// The name of this node.
+    node: String,
     key: ViaKey,
     clock: Clock,
     freshness: Mutex<Freshness>,
@@ -65,14 +67,21 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl Gate {
-    pub fn new(key: ViaKey, clock: Clock) -> Self {
+    pub fn new(node: &str, key: ViaKey, clock: Clock) -> Self {
         let (freshness, logged) = (Mutex::new(Freshness::new(clock.now())), Mutex::default());
-        Self(Arc::new(Inner { key, clock, freshness, logged }))
+        Self(Arc::new(Inner { node: node.to_owned(), key, clock, freshness, logged }))
     }
 
     /// The way of a request that has come here with this header.
-    pub fn admit(&self, header: &str, request: (&str, &str), from: Option<IpAddr>) -> Result<Via, Refusal> {
-        let Inner { key, clock, freshness, .. } = &*self.0;
+    pub fn admit(
+        &self,
+        header: &str,
+        (method, target): (&str, &str),
+        headers: &HeadersHash,
+        from: Option<IpAddr>,
+    ) -> Result<Via, Refusal> {
+        let Inner { node, key, clock, freshness, .. } = &*self.0;
+        let request = Signed { to: node, method, target, headers };
         let admitted = match key.check(header, request) {
             Err(Unsigned::BadSignature) => Err(Refusal::Signature),
             Err(Unsigned::OtherForm) => Err(Refusal::Form),
@@ -124,7 +133,8 @@ impl Refusal {
     pub fn why(&self) -> &'static str {
         match self {
             Refusal::Signature => {
-                "it is not signed with the key of the node that received it; LOCKKEEPER_MASTER_KEY must be the same on all nodes"
+                "it is not signed for the node that received it, with its key; LOCKKEEPER_MASTER_KEY must be the same on all nodes, and \
+                 cluster.advertise of each must lead to it alone"
             }
             Refusal::Form => {
                 "it is not signed as the version of the node that received it does; stop all nodes, and start them with the \

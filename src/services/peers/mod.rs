@@ -16,4 +16,4 @@ mod via;
 pub use client::{Forward, Forwarded, NotForwarded, PeerClient};
 pub use connector::uri;
 pub use gate::{REFUSED, Refusal};
-pub use via::{BodyHash, VIA, Via, ViaKey};
+pub use via::{BodyHash, HeadersHash, VIA, Via, ViaKey};

@@ -1,9 +1,9 @@
-//! The header of a request that a node has passed on: by which node, for which client, when, and a signature that covers the
-//! whole request.
+//! The header of a request that a node has passed on: by which node, for which client, when, and a signature. It covers the node
+//! that is to receive the request, its method, path, query and body, and the headers that say who asks for what (`COVERED`).
 
 use std::net::IpAddr;
 
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign, verify};
 
 use super::freshness::Stamp;
@@ -11,8 +11,11 @@ use crate::secrets::MasterKey;
 
 pub const VIA: &str = "lockkeeper-via";
 
-/// Programs before this form signed neither time nor body.
-const FORM: &str = "2";
+/// Form 1 signed neither time nor body, form 2 neither headers nor the receiving node.
+const FORM: &str = "3";
+/// A change of any other header changes how an answer is written at most.
+const COVERED: [&str; 7] =
+    ["authorization", "cookie", "content-type", "idempotency-key", "if-match", "origin", "sec-fetch-site"];
 const UNKNOWN: &str = "-";
 
 /// A request's way to the owner of its shard.
@@ -31,6 +34,21 @@ pub struct Via {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyHash(String);
 
+/// SHA-256 of the headers that are signed, in digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadersHash(String);
+
+/// What is signed of a request, beside its way and its body.
+#[derive(Debug, Clone, Copy)]
+pub struct Signed<'a> {
+    /// The node that receives it.
+    pub to: &'a str,
+    pub method: &'a str,
+    /// Its path and query.
+    pub target: &'a str,
+    pub headers: &'a HeadersHash,
+}
+
 /// Why a header is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsigned {
@@ -48,19 +66,36 @@ impl BodyHash {
     }
 }
 
+impl HeadersHash {
+    /// Of all headers of a request.
+    pub fn of<'a>(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> HeadersHash {
+        let place = |name: &[u8]| COVERED.iter().position(|covered| name.eq_ignore_ascii_case(covered.as_bytes()));
+        let mut found: Vec<_> = headers.filter_map(|(name, value)| Some((place(name)?, value))).collect();
+        // Those of one name stay in their order.
+        found.sort_by_key(|(place, _)| *place);
+        let mut hash = Context::new(&SHA256);
+        for (place, value) in found {
+            hash.update(&(place as u64).to_be_bytes());
+            hash.update(&(value.len() as u64).to_be_bytes());
+            hash.update(value);
+        }
+        HeadersHash(digits(hash.finish().as_ref()))
+    }
+}
+
 impl ViaKey {
     pub fn of(master: &MasterKey) -> ViaKey {
         ViaKey(Key::new(HMAC_SHA256, &*master.derived("requests between nodes")))
     }
 
-    /// The header of a request with this method, path and query.
-    pub fn sign(&self, via: &Via, stamp: Stamp, request: (&str, &str)) -> String {
+    /// The header of a request.
+    pub fn sign(&self, via: &Via, stamp: Stamp, request: Signed<'_>) -> String {
         let text = text(via, stamp);
         format!("{text} {}", self.signature(&signed(&text, request)))
     }
 
     /// An error if no node with this key has written the header, or for another request.
-    pub fn check(&self, header: &str, request: (&str, &str)) -> Result<(Via, Stamp), Unsigned> {
+    pub fn check(&self, header: &str, request: Signed<'_>) -> Result<(Via, Stamp), Unsigned> {
         let (text, signature) = header.rsplit_once(' ').ok_or(Unsigned::OtherForm)?;
         let [node, client, scheme, FORM, millis, nonce, body] = text.split(' ').collect::<Vec<_>>()[..] else {
             return Err(Unsigned::OtherForm);
@@ -102,11 +137,11 @@ fn text(via: &Via, Stamp { millis, nonce }: Stamp) -> String {
     format!("{node} {client} {} {FORM} {millis} {nonce:032x} {body}", if *encrypted { "https" } else { "http" })
 }
 
-fn signed(text: &str, (method, target): (&str, &str)) -> String {
-    format!("{text}\n{method} {target}")
+fn signed(text: &str, Signed { to, method, target, headers: HeadersHash(headers) }: Signed<'_>) -> String {
+    format!("{text}\n{method} {target}\n{to} {headers}")
 }
 
-/// Cannot be mistaken for a request, which has two lines.
+/// Cannot be mistaken for a request, which has three lines.
 fn vouched(millis: u64, nonce: u128) -> String {
     format!("time {millis} {nonce:032x}")
 }
@@ -133,19 +168,29 @@ mod tests {
 
     #[test]
     fn a_node_believes_the_others_and_nobody_else() {
-        let claim = ("POST", "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/one/sessions?x=it's");
+        let given = |token: &'static str, key: &'static str| {
+            let headers = [("Authorization", token), ("accept", "*/*"), ("idempotency-key", key)];
+            HeadersHash::of(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+        };
+        let (headers, other_token, other_key) =
+            (given("Bearer a", "1"), given("Bearer b", "1"), given("Bearer a", "2"));
+        let target = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/one/sessions?x=it's";
+        let claim = Signed { to: "n3", method: "POST", target, headers: &headers };
         for client in [None, Some("192.0.2.7".parse().unwrap()), Some("2001:db8::1".parse().unwrap())] {
             for encrypted in [true, false] {
                 let via = Via { node: "n1".to_owned(), client, encrypted, body: BodyHash::of(b"{}") };
                 let header = key('1').sign(&via, STAMP, claim);
                 assert_eq!(key('1').check(&header, claim), Ok((via, STAMP)), "{header}");
-                let refused = |key: ViaKey, header: &str, request| {
+                let refused = |key: ViaKey, header: &str, request: Signed<'_>| {
                     assert_eq!(key.check(header, request), Err(Unsigned::BadSignature), "{header}");
                 };
                 refused(key('2'), &header, claim);
-                refused(key('1'), &header, ("DELETE", claim.1));
-                let encoded = claim.1.replace('\'', "%27");
-                refused(key('1'), &header, (claim.0, &encoded));
+                refused(key('1'), &header, Signed { method: "DELETE", ..claim });
+                let encoded = target.replace('\'', "%27");
+                refused(key('1'), &header, Signed { target: &encoded, ..claim });
+                refused(key('1'), &header, Signed { to: "n4", ..claim });
+                refused(key('1'), &header, Signed { headers: &other_token, ..claim });
+                refused(key('1'), &header, Signed { headers: &other_key, ..claim });
                 refused(key('1'), &header.replace("n1", "n2"), claim);
                 refused(key('1'), &header.replace("1700000000000", "1700000000001"), claim);
                 let other_body = header.replace(&BodyHash::of(b"{}").0, &BodyHash::of(b"[]").0);
@@ -154,10 +199,10 @@ mod tests {
             }
         }
         let before = "n1 - http 00";
-        for bad in ["", "n1", before, "n1 - http 2 1 1 ", "n1 - http 1 1 1 00 00", " ", "n1 - http 2 00"] {
+        for bad in ["", "n1", before, "n1 - http 3 1 1 ", "n1 - http 2 1 1 00 00", " ", "n1 - http 3 00"] {
             assert_eq!(key('1').check(bad, claim), Err(Unsigned::OtherForm), "{bad:?}");
         }
-        for bad in ["n1 - http 2 1 1 00 zz", "n1 - http 2 1 1 00 é", "n1 - http 2 x y 00 00"] {
+        for bad in ["n1 - http 3 1 1 00 zz", "n1 - http 3 1 1 00 é", "n1 - http 3 x y 00 00"] {
             assert_eq!(key('1').check(bad, claim), Err(Unsigned::BadSignature), "{bad:?}");
         }
     }

@@ -57,18 +57,19 @@ pub enum OpenError {
     #[error("{path} holds no master key, which is 64 hexadecimal digits; restore the file from a backup")]
     Malformed { path: PathBuf },
     #[error(
-        "{path} is missing{}, and only its key opens the secrets and the key that seals the audit log; restore the file from a \
+        "{path} is missing{}, and only its key opens the secrets and the key that seals the audit log{}; restore the file from a \
          backup (mode 600), or set LOCKKEEPER_MASTER_KEY to the key; if it is lost for good, `lockkeeper serve \
-         --forget-master-key` starts without it: all secrets and the signing secrets of webhooks are deleted, and the seals of \
-         the audit log so far can no longer be checked", of_fingerprint(.known)
+         --forget-master-key` starts without it: the secrets and the signing secrets of webhooks that it alone opens are deleted, \
+         and if it sealed the audit log, the seals so far can no longer be checked", of_fingerprint(.known),
+        if *.has_next { "; master.key.new of an interrupted rotation does not open all of them" } else { "" }
     )]
-    Missing { path: PathBuf, known: Option<String> },
+    Missing { path: PathBuf, known: Option<String>, has_next: bool },
     #[error(
         "the key that seals the audit log was sealed under another master key than that of {origin}; bring back the key of this \
          data directory, in its file master.key or as LOCKKEEPER_MASTER_KEY; where a rotation was cut off, run `lockkeeper secrets \
          rotate-key` again with the two keys it had; if it is lost for good, `lockkeeper serve \
-         --forget-master-key` goes on with this one: all secrets and the signing secrets of webhooks are deleted, and the seals \
-         of the audit log so far can no longer be checked"
+         --forget-master-key` goes on with this one: the secrets and the signing secrets of webhooks that it does not open are \
+         deleted, and the seals of the audit log so far can no longer be checked"
     )]
     ForeignSeals { origin: Source },
     #[error("cannot {doing} {path}: {source}; check the permissions of the directory and the disk")]
@@ -201,8 +202,9 @@ impl KeyFiles<'_> {
         renamed.map_err(io_error("replace", &path))
     }
 
-    pub fn missing(&self) -> OpenError {
-        OpenError::Missing { path: self.path(FILE), known: known_fingerprint(self.0) }
+    /// `has_next`: there is the key of an interrupted rotation, which opens a part at most.
+    pub fn missing(&self, has_next: bool) -> OpenError {
+        OpenError::Missing { path: self.path(FILE), known: known_fingerprint(self.0), has_next }
     }
 
     fn make(&self, name: &str) -> Result<MasterKey, OpenError> {

@@ -94,16 +94,34 @@ async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenEr
     };
     tracing::info!("a rotation of the master key was interrupted; finishing it");
     replace(store, &current, &next, || files.promote_next()).await?;
-    files.current()?.ok_or_else(|| files.missing())
+    files.current()?.ok_or_else(|| files.missing(false))
 }
 
-/// Creates a missing key, unless stored keys need it.
+/// Creates a missing key, unless stored keys need it. Where a rotation was cut off and the old file was lost, the new one takes
+/// its place if everything is under it already.
 fn current(store: &dyn Store, files: &KeyFiles<'_>) -> Result<MasterKey, OpenError> {
-    match files.current()? {
-        Some(current) => Ok(current),
-        None if is_unused(store)? => files.make_current(),
-        None => Err(files.missing()),
+    if let Some(current) = files.current()? {
+        return Ok(current);
     }
+    if is_unused(store)? {
+        return files.make_current();
+    }
+    match files.next()? {
+        Some(next) if opens_all(store, &next)? => {
+            tracing::warn!(
+                "master.key is missing, and master.key.new of an interrupted rotation opens everything; using that"
+            );
+            files.promote_next()?;
+            files.current()?.ok_or_else(|| files.missing(false))
+        }
+        next => Err(files.missing(next.is_some())),
+    }
+}
+
+/// Whether this key opens all data keys and the audit key.
+fn opens_all(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {
+    let opens_rings = rings(store)?.iter().all(|wrapped| wrapped.unwrap(&master.key).is_some());
+    Ok(opens_rings && (audit_key::opens(store, master)? || !audit_key::exists(store)?))
 }
 
 /// Whether nothing is sealed under any master key.
@@ -118,6 +136,8 @@ async fn replace(
     new: &MasterKey,
     settle: impl FnOnce() -> Result<(), OpenError>,
 ) -> Result<Rotated, OpenError> {
+    // With neither key, the new one must not take the place of the old one.
+    check_audit_key_opens(store, &[new, old])?;
     // Finish an earlier rotation first, so that no organization ever has more than two keys.
     let left_undone = seal_anew(store, &[new, old]).await?;
     audit_key::rewrap(store, old, new).await?;
@@ -203,9 +223,10 @@ async fn put_anew(
     }
 }
 
-/// Fails if anything in the vault does not open with one of these keys. A rotation checks it before it changes anything: it
-/// could not seal such a record again.
+/// Fails if anything in the vault, or the audit key, does not open with one of these keys. A rotation checks it before it changes
+/// anything: it could not seal such a record again.
 pub fn check_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
+    check_audit_key_opens(store, masters)?;
     for wrapped in rings(store)? {
         let (ring, _) = unwrap(&wrapped, masters)?;
         let prefix = stored::organization_prefix(&wrapped.organization);
@@ -219,6 +240,17 @@ pub fn check_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), Open
         for_each(store, &kept::prefix(organization), |key, bytes| kept::check(&ring, organization, key, bytes))?;
     }
     Ok(())
+}
+
+fn check_audit_key_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
+    let mut is_foreign = audit_key::exists(store)?;
+    for master in masters {
+        is_foreign &= !audit_key::opens(store, master)?;
+    }
+    match masters.last().filter(|_| is_foreign) {
+        Some(blamed) => Err(blamed.foreign_seals()),
+        None => Ok(()),
+    }
 }
 
 /// Whether this key opens any data key, or the audit key.

@@ -24,8 +24,8 @@ pub struct SignedIn {
     /// Whether the provider has made sure that the address is theirs.
     pub email_verified: bool,
     pub role: Role,
-    /// The highest that the provider may give to anybody.
-    pub role_max: Role,
+    /// How the provider assigned roles then.
+    pub assignment: Vec<String>,
     pub issuer: String,
 }
 
@@ -44,7 +44,7 @@ impl SignedIn {
             email_verified: claims.is_true(EMAIL_VERIFIED),
             email,
             role,
-            role_max: provider.role_max().unwrap_or(role),
+            assignment: provider.assignment(),
             issuer: provider.issuer.clone(),
         })
     }
@@ -152,7 +152,7 @@ mod tests {
             email: Some("a@acme.example".to_owned()),
             email_verified: false,
             role: Role::Developer,
-            role_max: Role::Maintainer,
+            assignment: mapped.assignment(),
             issuer: mapped.issuer.clone(),
         };
         assert_eq!(ana, Ok(expected));

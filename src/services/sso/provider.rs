@@ -47,6 +47,14 @@ impl Provider {
     pub fn role_max(&self) -> Option<Role> {
         self.roles.iter().map(|entry| entry.role).chain(self.default_role).max()
     }
+
+    /// How it assigns roles, for a comparison: the roles of the groups, and that of everybody else.
+    pub fn assignment(&self) -> Vec<String> {
+        let of_groups = self.roles.iter().map(|entry| format!("{} {}", entry.role, entry.group));
+        let otherwise = self.default_role.map(|role| role.to_string());
+        let claim = format!("by {}", self.groups_claim);
+        of_groups.chain(otherwise).chain([claim]).collect()
+    }
 }
 
 /// Wiped when it is dropped; its `Debug` does not show it.

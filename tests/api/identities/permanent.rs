@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::{exchange, job, serve, whoami};
+use crate::operating::pruning::{redeclare, until_refused};
 use crate::sign_in::browser::Browser;
 use crate::support::issuer::Issuer;
-use crate::support::secrecy;
+use crate::support::{Setup, secrecy};
 
 #[tokio::test]
 async fn a_job_cannot_sign_in_nor_its_member_be_invited() {
@@ -48,4 +49,24 @@ async fn what_a_job_has_made_ends_with_its_token_and_with_the_rule() {
     }
     exchange(&server, &issuer.token(json!({}))).await.refused(400, "invalid_grant");
     exchange(&server, &issuer.token(json!({ "repository": "acme/other" }))).await.ok();
+}
+
+#[tokio::test]
+async fn a_job_that_is_an_admin_invites_nobody_and_its_rule_leaves_while_the_server_runs() {
+    let issuer = Issuer::start().await;
+    let file = issuer.organization("acme", "").replace("'developer'", "'admin'");
+    let server = Setup::default().organization(&file).start();
+    let client = job(&server, &issuer.token(json!({}))).await;
+    let root = client.get("/members?name=root").await.ok().data()[0]["userId"].as_str().unwrap().to_owned();
+    let made = client.post("/tokens", json!({ "name": "copy", "user": "root" })).await.created().data();
+    let copy = server.with_token(made["token"].as_str().unwrap());
+    for client in [&client, &copy] {
+        client.post(&format!("/members/{root}/invitation"), json!({})).await.refused(403, "invitation_denied");
+    }
+
+    let without = &file[..file.find("[[identities]]").unwrap()];
+    redeclare(&server, without);
+    until_refused(&client).await;
+    until_refused(&copy).await;
+    exchange(&server, &issuer.token(json!({}))).await.refused(400, "invalid_grant");
 }

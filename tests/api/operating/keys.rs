@@ -112,7 +112,7 @@ async fn a_start_without_the_master_key_is_refused_until_it_is_back_or_given_up(
     assert!(server.terminate().success());
     std::fs::remove_file(&file).unwrap();
     server.start_again();
-    assert!(server.log().contains("the master key is lost: deleted all secrets"), "{}", server.log());
+    assert!(server.log().contains("the master key is lost: the deleted secrets"), "{}", server.log());
     let admin = server.admin();
     assert_eq!(admin.get("/secrets").await.ok().data(), json!([]));
     admin.post("/secrets", json!({ "name": "TOKEN", "value": "correct-horse" })).await.created();

@@ -29,7 +29,7 @@ fn start(file: &str) -> Server {
     Setup::default().organization(file).start()
 }
 
-fn redeclare(server: &Server, file: &str) {
+pub fn redeclare(server: &Server, file: &str) {
     std::fs::write(server.home().join("organization-0.toml"), file).unwrap();
     server.signal("-HUP");
 }
@@ -276,6 +276,11 @@ async fn members_and_definitions_are_taken_over_without_a_restart() {
 
 async fn until(client: &Client, environment: &str, holds: impl Fn(&Value) -> bool) {
     until_holds(environment, async || holds(&client.environment(environment).await.json())).await;
+}
+
+/// The file has been applied some time after the signal.
+pub async fn until_refused(client: &Client) {
+    until_holds("the token ends", async || client.get("/pipelines").await.status == 401).await;
 }
 
 async fn until_logged(server: &Server, part: &str, times: usize) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::{PASSWORD, invited, with_password};
+use super::{PASSWORD, invite, invited, with_password};
 use crate::support::{Client, Server};
 
 const TOKENS: &str = "/api/v1/organizations/acme/tokens";
@@ -94,4 +94,38 @@ async fn what_was_made_for_others_ends_with_all_sign_ins_but_not_with_the_member
     own.get("/pipelines").await.refused(401, "invalid_token");
     for_ana.get("/pipelines").await.ok();
     by_operator.get("/pipelines").await.ok();
+}
+
+#[tokio::test]
+async fn an_invitation_for_oneself_takes_a_lasting_token_and_ends_with_all_sign_ins() {
+    let server = Server::start();
+    let admin = server.admin();
+    let found = admin.get("/members?name=admin").await.ok().data();
+    let own = format!("/members/{}/invitation", found[0]["userId"].as_str().unwrap());
+    let soon = (jiff::Timestamp::now() + std::time::Duration::from_secs(3_600)).to_string();
+    let hour = admin.post("/tokens", json!({ "name": "hour", "expiresAt": soon })).await.created().data();
+    known(&server, &hour).0.post(&own, json!({})).await.refused(403, "invitation_denied");
+    let browser = invited(&server, "admin", PASSWORD).await;
+    let path = format!("/api/v1/organizations/acme{own}");
+    browser.post(&path, json!({})).await.refused(403, "invitation_denied");
+
+    let ana = own.replace(found[0]["userId"].as_str().unwrap(), &user_id(&admin, "ana").await);
+    let made = browser.post(&format!("/api/v1/organizations/acme{ana}"), json!({})).await.created().data();
+    let url = made["url"].as_str().unwrap().to_owned();
+    let invitation = |url: &str| format!("/auth/invitations/{}", url.split('#').nth(1).unwrap());
+    let own_link = invite(&admin, "admin").await;
+    browser.post("/auth/sign-out", json!({})).await.has_status(204);
+    let reader = Browser::new(&server);
+    for url in [&url, &own_link] {
+        reader.get(&invitation(url)).await.ok();
+    }
+    browser.post("/auth/sign-in", with_password("admin", PASSWORD)).await.has_status(204);
+    browser.post("/auth/sign-out", json!({ "everywhere": true })).await.has_status(204);
+    for url in [&url, &own_link] {
+        reader.get(&invitation(url)).await.refused(404, "invitation_not_found");
+    }
+}
+
+async fn user_id(admin: &Client, name: &str) -> String {
+    admin.get(&format!("/members?name={name}")).await.ok().data()[0]["userId"].as_str().unwrap().to_owned()
 }

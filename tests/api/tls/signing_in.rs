@@ -54,3 +54,19 @@ async fn a_link_leads_to_a_name_of_the_certificate_or_to_the_public_url_and_nowh
     let url = links(&server, "evil.example").await.created().data()["url"].clone();
     assert!(url.as_str().unwrap().starts_with("https://lock.acme.example/invitation#"), "{url}");
 }
+
+#[tokio::test]
+async fn single_sign_on_begins_at_a_name_of_the_certificate_and_nowhere_else() {
+    let site = Site::new();
+    site.install(&site.authority.issue(&["localhost", "lock.example"]));
+    // Nobody answers there: the address of the server is looked at first.
+    let file = "[organization]\nid = 'acme'\n[[members]]\nname = 'admin'\nrole = 'admin'\n[[providers]]\nid = 'test'\n\
+                issuer = 'http://127.0.0.1:1'\nclient_id = 'c'\ndefault_role = 'viewer'\n";
+    let server = site.setup("").organization(file).start();
+    let client = server.anonymous().over(site.http(None));
+    let begin = |host: &str| client.request(Method::GET, "/auth/oidc/test?organization=acme").header("Host", host);
+    for host in ["evil.example", "lock.example.evil", "10.0.0.1"] {
+        client.send(begin(host)).await.refused(403, "public_url_required");
+    }
+    client.send(begin("lock.example")).await.refused(502, "sso_unavailable");
+}

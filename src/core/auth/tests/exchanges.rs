@@ -135,7 +135,9 @@ async fn one_subject_has_half_of_the_identity_tokens_that_are_counted_also_after
 async fn a_job_has_the_role_of_the_rule_that_its_last_exchange_was_made_by() {
     let accounts = open(&Arc::new(MemoryStore::new()), &["admin"]).await;
     let first = exchange(&accounts, trusted_job(1), NOW).await.unwrap();
-    exchange(&accounts, TrustedJob { role: Role::Maintainer, ..trusted_job(2) }, NOW).await.unwrap();
+    let source = SourceId::of_rule(&["another".to_owned()]);
+    accounts.trusted.write().get_mut(&acme()).unwrap().sources.insert(source, grants(Role::Maintainer));
+    exchange(&accounts, TrustedJob { role: Role::Maintainer, source, ..trusted_job(2) }, NOW).await.unwrap();
     assert_eq!(accounts.authenticate(first.text.reveal(), NOW).unwrap().role, Role::Maintainer);
 }
 

@@ -15,7 +15,7 @@ fn person(subject: &str, name: &str, role: Role) -> ProvidedPerson {
         email: None,
         email_verified: false,
         role,
-        role_max: Role::Admin,
+        assignment: Vec::new(),
         source: keycloak(),
     }
 }

@@ -266,9 +266,13 @@ fn trusted() -> Trusted {
     let trust = Trust {
         providers: [(identifier("keycloak"), ISSUER.to_owned())].into(),
         jobs: [(identifier("ci"), Role::Developer)].into(),
-        sources: [keycloak(), rule()].into(),
+        sources: [(keycloak(), grants(Role::Admin)), (rule(), grants(Role::Developer))].into(),
     };
     [(acme(), trust.clone()), (identifier("beta"), trust)].into()
+}
+
+fn grants(role_max: Role) -> Grants {
+    Grants { role_max, assignment: Vec::new() }
 }
 
 const ISSUER: &str = "https://id.example";

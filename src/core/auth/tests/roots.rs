@@ -1,6 +1,7 @@
 //! What a credential was made from ends it, whichever way it was made.
 
 use super::*;
+use crate::auth::invitations::OpenInvitation;
 use crate::auth::root::Root;
 use crate::domain::Email;
 
@@ -181,10 +182,7 @@ async fn what_was_made_with_a_browser_survives_a_sign_out_and_ends_with_all_sign
             }
             "invitation" => {
                 let invitation = accounts.invite(&acme(), root, START, |_, _| ()).await.unwrap();
-                let new = Password::parse("another horse battery").unwrap();
-                let accepting =
-                    accounts.accept_invitation(invitation.text.reveal(), new, browser(Proof::Invitation), NOW);
-                accepting.await.unwrap();
+                accept(&accounts, &invitation).await.unwrap();
                 assert!(!works(&accounts, &second));
             }
             _ => drop(accounts.remove_member(&acme(), root, START).await.unwrap()),
@@ -248,7 +246,7 @@ async fn an_address_of_a_member_for_jobs_lets_no_person_in() {
         email,
         email_verified: true,
         role: Role::Viewer,
-        role_max: Role::Admin,
+        assignment: Vec::new(),
         source: keycloak(),
     };
     let found = accounts.member_of_provider(person, START).await.unwrap();
@@ -278,7 +276,8 @@ async fn older_jobs(store: &Arc<MemoryStore>) -> (OpenToken, OpenToken, OpenToke
         batch.put(stored::token_key(token), stored::encode_token(token));
     }
     let password = Some(password::PasswordHash::NOBODY);
-    let invitation = Some(credentials::Invitation { hash: TokenText::generate().hash(), expires_at: NOW.plus(HOUR) });
+    let (hash, freely) = (TokenText::generate().hash(), made::Made::FREELY);
+    let invitation = Some(credentials::Invitation { hash, expires_at: NOW.plus(HOUR), made: freely, maker: None });
     let credentials = credentials::Credentials { password, invitation, last_sign_in_at: Some(NOW) };
     batch.put(stored::credentials_key(&acme(), &ci.name), stored::encode_credentials(&credentials));
     batch.put(stored::link_key(&acme(), &ci.name), stored::encode_link(&link(None)));
@@ -318,7 +317,7 @@ async fn what_came_from_a_rule_ends_with_it_also_if_another_one_names_the_member
     let mut other = trusted();
     let trust = other.get_mut(&acme()).unwrap();
     trust.sources.remove(&rule());
-    trust.sources.insert(SourceId::of_rule(&["other".to_owned()]));
+    trust.sources.insert(SourceId::of_rule(&["other".to_owned()]), grants(Role::Developer));
     // While the server runs: an exchange that is under way is refused from then on.
     accounts.apply_trust(other.clone(), NOW).await.unwrap();
     let refused = accounts.exchange(job(rule()), &Arc::from("req_1"), NOW).await;
@@ -341,7 +340,7 @@ async fn what_came_from_a_provider_ends_with_it_or_with_its_issuer() {
             email: None,
             email_verified: false,
             role: Role::Developer,
-            role_max: Role::Admin,
+            assignment: Vec::new(),
             source: keycloak(),
         };
         let ana = accounts.member_of_provider(person.clone(), START).await.unwrap();
@@ -355,7 +354,7 @@ async fn what_came_from_a_provider_ends_with_it_or_with_its_issuer() {
         trust.providers.clear();
         if change == "another issuer" {
             let issuer = "https://other.example".to_owned();
-            trust.sources.insert(SourceId::of_provider(&identifier("keycloak"), &issuer));
+            trust.sources.insert(SourceId::of_provider(&identifier("keycloak"), &issuer), grants(Role::Admin));
             trust.providers.insert(identifier("keycloak"), issuer);
         }
         accounts.apply_trust(files, NOW).await.unwrap();
@@ -394,17 +393,20 @@ async fn a_provider_reaches_no_higher_than_the_role_that_it_may_give() {
     let email = Email::parse("root@acme.example").ok();
     let update = MemberUpdate { email: Some(email.clone()), ..MemberUpdate::default() };
     accounts.change_member(&acme(), user(&accounts, "admin"), update, START).await.unwrap();
-    let person = |role: Role, role_max: Role| ProvidedPerson {
+    let person = |role: Role| ProvidedPerson {
         organization: acme(),
         link: link(Some(ISSUER)),
         name: identifier("root"),
         email: email.clone(),
         email_verified: true,
         role,
-        role_max,
+        assignment: Vec::new(),
         source: keycloak(),
     };
-    let arrive = async |role, role_max| accounts.member_of_provider(person(role, role_max), START).await;
+    let arrive = async |role, role_max| {
+        accounts.apply_trust(with_role_max(role_max), NOW).await.unwrap();
+        accounts.member_of_provider(person(role), START).await
+    };
     for role_max in [Role::Viewer, Role::Maintainer] {
         let refused = arrive(Role::Viewer, role_max).await;
         assert!(matches!(refused, Err(AccountsError::AboveProvider)), "{role_max}");
@@ -415,4 +417,282 @@ async fn a_provider_reaches_no_higher_than_the_role_that_it_may_give() {
     assert_eq!(arrive(Role::Viewer, Role::Admin).await.unwrap().role, Role::Admin);
     // If it may not give it any more, it lets the last admin in no more, though they are connected.
     assert!(matches!(arrive(Role::Viewer, Role::Viewer).await, Err(AccountsError::AboveProvider)));
+}
+
+fn with_role_max(role_max: Role) -> Trusted {
+    let mut files = trusted();
+    files.get_mut(&acme()).unwrap().sources.insert(keycloak(), grants(role_max));
+    files
+}
+
+async fn admins(accounts: &Accounts, names: &[&str]) {
+    for name in names {
+        accounts.change_member(&acme(), user(accounts, name), MemberUpdate::role(Role::Admin), START).await.unwrap();
+    }
+}
+
+async fn invite_with(
+    accounts: &Accounts,
+    by: &str,
+    maker: &OpenToken,
+    of: &str,
+) -> Result<OpenInvitation, AccountsError> {
+    let by = via(accounts, by, maker.token.id);
+    accounts.invite(&acme(), user(accounts, of), Cause::by(&by, NOW), |_, _| ()).await
+}
+
+async fn accept(accounts: &Accounts, invitation: &OpenInvitation) -> Result<OpenToken, AccountsError> {
+    let new = Password::parse("another horse battery").unwrap();
+    accounts.accept_invitation(invitation.text.reveal(), new, browser(Proof::Invitation), NOW).await
+}
+
+async fn is_open(accounts: &Accounts, invitation: &OpenInvitation) -> bool {
+    accounts.invitation(invitation.text.reveal(), NOW).await.is_ok()
+}
+
+async fn ending_at(accounts: &Accounts, name: &str, end: Timestamp) -> OpenToken {
+    let new = NewToken { expires_at: Some(end), ..new(accounts, name) };
+    accounts.create_token(new, START, |_, _| ()).await.unwrap()
+}
+
+#[tokio::test]
+async fn nobody_invites_themselves_with_a_credential_that_ends() {
+    let accounts = open(&Arc::new(MemoryStore::new()), &["admin", "root"]).await;
+    admins(&accounts, &["root"]).await;
+    with_password(&accounts, "root").await;
+    let lasting = create(&accounts, "root").await.unwrap();
+    let hour = ending_at(&accounts, "root", NOW.plus(HOUR)).await;
+    let given = made_with(&accounts, "root", &lasting, "root").await;
+    let child = made_with(&accounts, "root", &given, "root").await;
+    let page = by_password(&accounts, "root").await;
+    let in_page = made_with(&accounts, "root", &page, "root").await;
+    let by_provider = sign_in(&accounts, "root", Proof::SingleSignOn(keycloak())).await;
+    let with_token = by_token(&accounts, &lasting).await;
+    for maker in [&hour, &child, &page, &in_page, &by_provider, &with_token] {
+        let refused = invite_with(&accounts, "root", maker, "root").await;
+        assert!(matches!(refused, Err(AccountsError::InvitationDenied)));
+        invite_with(&accounts, "root", maker, "admin").await.unwrap();
+    }
+    for maker in [&lasting, &given] {
+        invite_with(&accounts, "root", maker, "root").await.unwrap();
+    }
+    let text = TokenText::generate();
+    accounts.bootstrap(&acme(), &text, NOW).await.unwrap();
+    let caller = accounts.authenticate(text.reveal(), NOW).unwrap();
+    let by = via(&accounts, "admin", caller.token);
+    accounts.invite(&acme(), user(&accounts, "admin"), Cause::by(&by, NOW), |_, _| ()).await.unwrap();
+}
+
+#[tokio::test]
+async fn jobs_and_what_they_make_invite_nobody() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    let mut files = trusted();
+    let trust = files.get_mut(&acme()).unwrap();
+    trust.jobs.insert(identifier("ci"), Role::Admin);
+    trust.sources.insert(rule(), grants(Role::Admin));
+    accounts.apply_trust(files, NOW).await.unwrap();
+    let token = exchange(&accounts).await;
+    let for_admin = made_with(&accounts, "ci", &token, "admin").await;
+    let page = by_token(&accounts, &for_admin).await;
+    let in_page = made_with(&accounts, "admin", &page, "admin").await;
+    for (by, maker) in [("ci", &token), ("admin", &for_admin), ("admin", &page), ("admin", &in_page)] {
+        let refused = invite_with(&accounts, by, maker, "ana").await;
+        assert!(matches!(refused, Err(AccountsError::InvitationDenied)), "{by}");
+    }
+    accounts.remove_member(&acme(), user(&accounts, "ci"), START).await.unwrap();
+    assert!(works(&accounts, &for_admin), "what was made for others stays");
+    let refused = invite_with(&accounts, "admin", &for_admin, "ana").await;
+    assert!(matches!(refused, Err(AccountsError::InvitationDenied)), "also when the member for jobs is gone");
+}
+
+#[tokio::test]
+async fn an_invitation_ends_with_what_it_was_made_from() {
+    for way in ["revoked", "sign-out", "everywhere", "password", "provider", "role", "removed"] {
+        let store = Arc::new(MemoryStore::new());
+        let accounts = open(&store, &["admin", "root", "ana", "ben", "eve"]).await;
+        admins(&accounts, &["root"]).await;
+        with_password(&accounts, "root").await;
+        let page = by_password(&accounts, "root").await;
+        let other = by_password(&accounts, "root").await;
+        let operators = create(&accounts, "root").await.unwrap();
+        let lasting = made_with(&accounts, "root", &operators, "root").await;
+        let maker = match way {
+            "revoked" | "removed" => made_with(&accounts, "root", &lasting, "root").await,
+            "provider" | "role" => sign_in(&accounts, "root", Proof::SingleSignOn(keycloak())).await,
+            _ => page,
+        };
+        let invitation = invite_with(&accounts, "root", &maker, "ana").await.unwrap();
+        let by_operator = accounts.invite(&acme(), user(&accounts, "ben"), START, |_, _| ()).await.unwrap();
+        let own = accounts.invite(&acme(), user(&accounts, "root"), START, |_, _| ()).await.unwrap();
+        match way {
+            "revoked" => revoke(&accounts, lasting.token.id).await.unwrap(),
+            "sign-out" => drop(accounts.sign_out(&caller(&accounts, &maker), false, START).await.unwrap()),
+            "everywhere" => drop(accounts.sign_out(&caller(&accounts, &other), true, START).await.unwrap()),
+            "password" => {
+                let new = Password::parse("another horse battery").unwrap();
+                let caller = caller(&accounts, &other);
+                accounts.change_password(&caller, PASSWORD.to_owned(), new, START).await.unwrap();
+            }
+            "provider" => {
+                let mut files = trusted();
+                files.get_mut(&acme()).unwrap().sources.remove(&keycloak());
+                accounts.apply_trust(files, NOW).await.unwrap();
+                accounts.apply_trust(trusted(), NOW).await.unwrap();
+            }
+            "role" => accounts.apply_trust(with_role_max(Role::Developer), NOW).await.unwrap(),
+            _ => drop(accounts.remove_member(&acme(), user(&accounts, "root"), START).await.unwrap()),
+        }
+        let again = open(&Arc::new(store.crash()), &["admin", "root", "ana", "ben", "eve"]).await;
+        for accounts in [&accounts, &again] {
+            assert_eq!(is_open(accounts, &invitation).await, way == "sign-out", "{way}");
+            assert!(is_open(accounts, &by_operator).await, "{way}");
+        }
+        let is_kept = !["everywhere", "password", "removed"].contains(&way);
+        assert_eq!(is_open(&accounts, &own).await, is_kept, "{way}: their own");
+        if way == "password" {
+            let proof =
+                accounts.prove_password("acme", "root", "another horse battery".to_owned(), Visitor::Stranger(None));
+            assert!(proof.await.is_ok(), "the end of the invitation keeps the new password");
+        }
+        assert_eq!(accept(&accounts, &invitation).await.is_ok(), way == "sign-out", "{way}");
+    }
+}
+
+#[tokio::test]
+async fn an_invitation_never_outlives_the_token_that_made_it() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    let hour = ending_at(&accounts, "admin", NOW.plus(HOUR)).await;
+    let invitation = invite_with(&accounts, "admin", &hour, "ana").await.unwrap();
+    assert_eq!(invitation.expires_at, NOW.plus(HOUR));
+    let again = open(&store, &["admin", "ana"]).await;
+    assert!(is_open(&again, &invitation).await);
+    // A crash between the batches of a long chain leaves an invitation without its root: it does not work.
+    again.tokens.remove(&hour.token.hash);
+    assert!(matches!(accept(&again, &invitation).await, Err(AccountsError::InvitationNotFound)));
+}
+
+#[tokio::test]
+async fn what_a_removed_member_made_for_others_still_ends_with_the_provider() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "root", "ana"]).await;
+    admins(&accounts, &["root"]).await;
+    let page = sign_in(&accounts, "root", Proof::SingleSignOn(keycloak())).await;
+    let first = made_with(&accounts, "root", &page, "root").await;
+    let second = made_with(&accounts, "root", &first, "root").await;
+    let for_ana = made_with(&accounts, "root", &second, "ana").await;
+    let by_ana = made_with(&accounts, "ana", &for_ana, "ana").await;
+    accounts.remove_member(&acme(), user(&accounts, "root"), START).await.unwrap();
+    let again = open(&Arc::new(store.crash()), &["admin", "ana"]).await;
+    for accounts in [&accounts, &again] {
+        assert!(!works(accounts, &second) && works(accounts, &for_ana) && works(accounts, &by_ana));
+        let mut files = trusted();
+        files.get_mut(&acme()).unwrap().sources.remove(&keycloak());
+        accounts.apply_trust(files, NOW).await.unwrap();
+        assert!(!works(accounts, &for_ana) && !works(accounts, &by_ana));
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_may_give_less_than_before_keeps_no_one_above_that_signed_in() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "root", "ana"]).await;
+    admins(&accounts, &["root"]).await;
+    let [above, within] = ["root", "ana"];
+    let mut made = Vec::new();
+    for name in [above, within] {
+        let page = sign_in(&accounts, name, Proof::SingleSignOn(keycloak())).await;
+        let token = made_with(&accounts, name, &page, name).await;
+        let child = made_with(&accounts, name, &token, name).await;
+        made.push([page, token, child]);
+    }
+    accounts.apply_trust(with_role_max(Role::Developer), NOW).await.unwrap();
+    let again = open(&Arc::new(store.crash()), &["admin", "root", "ana"]).await;
+    for accounts in [&accounts, &again] {
+        assert!(made[0].iter().all(|open| !works(accounts, open)));
+        assert!(made[1].iter().all(|open| works(accounts, open)));
+    }
+}
+
+#[tokio::test]
+async fn the_role_is_that_of_the_file_of_now_also_for_what_was_checked_before_it_changed() {
+    let accounts = open(&Arc::new(MemoryStore::new()), &["admin"]).await;
+    let mut files = trusted();
+    let trust = files.get_mut(&acme()).unwrap();
+    trust.sources.insert(rule(), grants(Role::Viewer));
+    let lowered = Grants { role_max: Role::Admin, assignment: vec!["viewer developers".to_owned()] };
+    trust.sources.insert(keycloak(), lowered);
+    accounts.apply_trust(files, NOW).await.unwrap();
+    exchange(&accounts).await;
+    assert_eq!(accounts.member_named(&acme(), "ci").unwrap().role, Role::Viewer);
+    let person = ProvidedPerson {
+        organization: acme(),
+        link: link(Some(ISSUER)),
+        name: identifier("ana"),
+        email: None,
+        email_verified: false,
+        role: Role::Developer,
+        assignment: vec!["developer developers".to_owned()],
+        source: keycloak(),
+    };
+    let refused = accounts.member_of_provider(person, START).await;
+    assert!(matches!(refused, Err(AccountsError::NoLongerTrusted)));
+}
+
+#[tokio::test]
+async fn tokens_made_in_a_sign_in_of_an_earlier_version_end_with_the_provider() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    let page = Token {
+        kind: TokenKind::SignIn(token::SignInOrigin { client: "x".to_owned() }),
+        ..Token::new(&TokenText::generate(), user(&accounts, "ana"), new(&accounts, "ana"), NOW)
+    };
+    let mut batch = Batch::default();
+    batch.put(stored::token_key(&page), stored::encode_token(&page));
+    batch.put(stored::link_key(&acme(), &identifier("ana")), stored::encode_link(&link(None)));
+    store.commit(batch).unwrap();
+    let accounts = open(&store, &["admin", "ana"]).await;
+    let by = via(&accounts, "ana", page.id);
+    let made = accounts.create_token(new(&accounts, "ana"), Cause::by(&by, NOW), |_, _| ()).await.unwrap();
+    assert!(works(&accounts, &made) && made.token.root == Root::None);
+    let mut files = trusted();
+    let trust = files.get_mut(&acme()).unwrap();
+    trust.providers.clear();
+    trust.sources.remove(&keycloak());
+    accounts.apply_trust(files, NOW).await.unwrap();
+    assert!(!works(&accounts, &made) && accounts.token_of(page.id).is_none());
+}
+
+#[tokio::test]
+async fn expired_tokens_are_dropped_after_a_day_and_derived_ones_immediately() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let (end, day) = (NOW.plus(HOUR), 24 * HOUR);
+    let root = ending_at(&accounts, "admin", end).await;
+    let child = made_with(&accounts, "admin", &root, "admin").await;
+    let lasting = create(&accounts, "admin").await.unwrap();
+    assert_eq!(accounts.sweep_tokens(end.plus(-1)).await.unwrap(), 0);
+    assert_eq!(accounts.sweep_tokens(end).await.unwrap(), 1);
+    assert!(accounts.token_of(child.token.id).is_none() && accounts.token_of(root.token.id).is_some());
+    assert_eq!(accounts.sweep_tokens(end.plus(day - 1)).await.unwrap(), 0);
+    assert_eq!(accounts.sweep_tokens(end.plus(day)).await.unwrap(), 1);
+    assert_eq!(ids(&open(&store, &["admin"]).await).await, [lasting.token.id]);
+    assert!(events::told(&store).iter().all(|event| !format!("{event:?}").contains("revoked")), "it was no revocation");
+}
+
+#[tokio::test]
+async fn all_sign_ins_of_a_member_together_have_one_bucket_of_password_guesses() {
+    let limits = AttemptLimits { per_account: Some(2), per_address: None };
+    let accounts = open(&Arc::new(MemoryStore::new()), &["admin"]).await.with_limits(SignInLimits::default(), limits);
+    with_password(&accounts, "admin").await;
+    let token = create(&accounts, "admin").await.unwrap();
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let page = by_token(&accounts, &token).await;
+        let new = Password::parse("another horse battery").unwrap();
+        let guessed = accounts.change_password(&caller(&accounts, &page), "wrong horse".to_owned(), new, START).await;
+        answers.push(matches!(guessed, Err(Unproven::TooSoon(_))));
+    }
+    assert_eq!(answers, [false, false, true]);
 }

@@ -61,8 +61,10 @@ pub fn invite_member() -> Operation {
     Operation::api(MEMBERS, "inviteMember")
         .about(
             "A link with which the member chooses a password for the dashboard, also instead of a lost one. It works once, and \
-             until it expires (`auth.invitation_hours`); a new one replaces it. The old password works until then. Send it on a \
-             way that you trust: whoever opens it first is the member.",
+             until it expires (`auth.invitation_hours`); a new one replaces it. The old password works until then. Send it over a \
+             channel that you trust: whoever opens it first is the member. It ends with what it was made from, like a token: with \
+             the token that made it, or when its maker signs out everywhere or changes the password. Nobody invites themselves \
+             with a sign-in or with a token that expires or was made from something else, and jobs invite nobody.",
         )
         .body::<InvitationForm>()
         .answers::<InvitationView<'_>>(201, "The invitation, with its link unless this is a retry", &[])
@@ -70,6 +72,7 @@ pub fn invite_member() -> Operation {
             Code::MemberNotFound,
             Code::MemberDisabled,
             Code::MemberForJobs,
+            Code::InvitationDenied,
             Code::InsecureSignIn,
             Code::PublicUrlRequired,
         ])

@@ -126,6 +126,7 @@ impl From<AccountsError> for Problem {
             }
             AccountsError::MemberDisabled => Problem::new(Code::MemberDisabled, Code::MemberDisabled.meaning()),
             AccountsError::MemberForJobs => Problem::new(Code::MemberForJobs, Code::MemberForJobs.meaning()),
+            AccountsError::InvitationDenied => Problem::new(Code::InvitationDenied, Code::InvitationDenied.meaning()),
             AccountsError::NoPassword => Problem::new(Code::InvitationRequired, Code::InvitationRequired.meaning()),
             AccountsError::AboveProvider => Problem::new(Code::SsoAboveProvider, Code::SsoAboveProvider.meaning()),
             AccountsError::PasswordIsName => Problem::invalid_request(vec![FieldError {

@@ -109,7 +109,7 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
         email: person.email.as_deref().and_then(|email| Email::parse(email).ok()),
         email_verified: person.email_verified,
         role: person.role,
-        role_max: person.role_max,
+        assignment: person.assignment,
         source,
     };
     let finding = async {

@@ -54,7 +54,9 @@ pub fn export(
 fn check_key(source: &LoggedStore, settings: &Settings, master: &MasterKey) -> Result<(), ClusterError> {
     let foreign = || ClusterError::ForeignKey(settings.data_dir.clone());
     match secrets::check_opens(source, &[master]) {
-        Err(secrets::OpenError::WrongVariable { .. }) => return Err(foreign()),
+        Err(secrets::OpenError::WrongVariable { .. } | secrets::OpenError::ForeignSeals { .. }) => {
+            return Err(foreign());
+        }
         checked => checked?,
     }
     match secrets::find_audit_key(source, &settings.data_dir, Some(master.clone()))? {

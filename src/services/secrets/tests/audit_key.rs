@@ -91,3 +91,91 @@ async fn a_key_that_is_lost_is_forgotten_only_when_it_is_and_wherever_that_is_cu
     }
     panic!("it never ends");
 }
+
+#[tokio::test]
+async fn seals_alone_are_enough_to_refuse_a_rotation_with_another_old_key() {
+    let (store, dir) = (MemoryStore::new(), tempfile::tempdir().unwrap());
+    let made = unlock(&store, dir.path(), Some(master('1'))).await.unwrap();
+    let key = audit_key(&store, &made).await.unwrap();
+    let refused = rotate(&store, dir.path(), Some((master('3'), master('2')))).await;
+    assert!(matches!(refused, Err(OpenError::ForeignSeals { .. })));
+    assert_eq!(known_fingerprint(dir.path()), Some(made.fingerprint()), "a refused key is not noted");
+    assert_eq!(audit_key(&store, &master('1')).await.unwrap(), key);
+
+    // Nor does a file that begins a rotation replace one that neither opens.
+    let other = tempfile::tempdir().unwrap();
+    unlock(&MemoryStore::new(), other.path(), None).await.unwrap();
+    let file = other.path().join("master.key");
+    let before = std::fs::read(&file).unwrap();
+    std::fs::copy(&file, other.path().join("master.key.new")).unwrap();
+    for refused in [rotate(&store, other.path(), None).await.err(), unlock(&store, other.path(), None).await.err()] {
+        assert!(matches!(refused, Some(OpenError::ForeignSeals { .. })));
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    assert!(other.path().join("master.key.new").exists());
+}
+
+/// A store under the key of `master.key.new` alone, after a rotation whose last step was cut off, and whose old file is lost.
+async fn under_the_next_key() -> (Arc<MemoryStore>, tempfile::TempDir, crate::events::AuditKey) {
+    let (store, dir) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
+    let made = unlock(&*store, dir.path(), None).await.unwrap();
+    let key = audit_key(&*store, &made).await.unwrap();
+    create(&Vault::open(store.clone(), made).unwrap(), "acme", None, "TOKEN", "s3cret").await;
+    std::fs::rename(dir.path().join("master.key"), dir.path().join("master.key.new")).unwrap();
+    (store, dir, key)
+}
+
+#[tokio::test]
+async fn the_key_of_an_interrupted_rotation_takes_the_place_of_a_lost_one() {
+    for forgets in [true, false] {
+        let (store, dir, key) = under_the_next_key().await;
+        if forgets {
+            forget_sealed(&*store, dir.path(), None).await.unwrap();
+        }
+        let master = unlock(&*store, dir.path(), None).await.unwrap();
+        assert_eq!(audit_key(&*store, &master).await.unwrap(), key);
+        assert_eq!(opened(&Vault::open(store, master).unwrap(), "acme", "web"), pairs(&[("TOKEN", "s3cret")]));
+        assert!(dir.path().join("master.key").exists() && !dir.path().join("master.key.new").exists());
+    }
+}
+
+#[tokio::test]
+async fn only_what_no_key_opens_is_forgotten() {
+    let (store, dir, key) = under_the_next_key().await;
+    // An organization under a key that is lost, beside one under the key of the rotation.
+    let lost = Arc::new(MemoryStore::new());
+    create(&Vault::open(lost.clone(), master('9')).unwrap(), "globex", None, "TOKEN", "gone").await;
+    let mut batch = crate::store::Batch::default();
+    for (record, bytes) in lost.scan(b"o/", &end_of_prefix(b"s/"), usize::MAX).unwrap() {
+        batch.put(record, bytes);
+    }
+    store.commit(batch).unwrap();
+    let refused = unlock(&*store, dir.path(), None).await.unwrap_err().to_string();
+    assert!(refused.contains("master.key.new of an interrupted rotation does not open all"), "{refused}");
+
+    forget_sealed(&*store, dir.path(), None).await.unwrap();
+    let master = unlock(&*store, dir.path(), None).await.unwrap();
+    assert_eq!(audit_key(&*store, &master).await.unwrap(), key, "the seals stay");
+    let vault = Vault::open(store.clone(), master).unwrap();
+    assert_eq!(opened(&vault, "acme", "web"), pairs(&[("TOKEN", "s3cret")]));
+    assert!(vault.list(&id("globex"), None).unwrap().is_empty());
+
+    // The same with the audit key alone under a lost one.
+    let mut batch = crate::store::Batch::default();
+    batch.delete(b"oa");
+    store.commit(batch).unwrap();
+    audit_key(&*store, &super::master('9')).await.unwrap();
+    forget_sealed(&*store, dir.path(), None).await.unwrap();
+    let master = unlock(&*store, dir.path(), None).await.unwrap();
+    assert_ne!(audit_key(&*store, &master).await.unwrap(), key);
+    assert_eq!(opened(&Vault::open(store, master).unwrap(), "acme", "web"), pairs(&[("TOKEN", "s3cret")]));
+}
+
+#[tokio::test]
+async fn a_key_in_the_variable_does_not_make_a_start_forget_what_a_file_opens() {
+    let (store, dir) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
+    let made = unlock(&*store, dir.path(), None).await.unwrap();
+    let key = audit_key(&*store, &made).await.unwrap();
+    forget_sealed(&*store, dir.path(), Some(&master('9'))).await.unwrap();
+    assert_eq!(audit_key(&*store, &made).await.unwrap(), key);
+}
