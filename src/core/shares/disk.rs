@@ -76,6 +76,8 @@ struct State {
     writers: HashMap<u64, Writer>,
     /// Directories that nobody writes to at the moment, with their last known size.
     kept: HashMap<PathBuf, (Identifier, u64)>,
+    /// Kept directories whose writer may have ended before its last bytes were measured.
+    unmeasured: Vec<Vec<PathBuf>>,
     /// The most that writers ever had: what others fill later is not taken from each of them.
     room_max: u64,
     low: Option<Low>,
@@ -246,9 +248,10 @@ impl Drop for DiskWriter {
         let Some(inner) = self.inner.upgrade() else { return };
         let mut state = inner.state.lock();
         if let Some(Writer { organization, directories, usage, .. }) = state.writers.remove(&self.id)
-            && let Some(first) = directories.into_iter().next()
+            && let Some(first) = directories.first().cloned()
         {
             state.kept.insert(first, (organization, usage.bytes));
+            state.unmeasured.push(directories);
             state.kept.retain(|directory, _| directory.exists());
         }
         drop(state);
@@ -260,6 +263,7 @@ impl Drop for DiskWriter {
 fn run(disk: &Weak<Inner>) {
     while let Some(inner) = disk.upgrade() {
         let mut pause = LONGEST_PAUSE;
+        inner.measure_kept();
         if !inner.state.lock().writers.is_empty() {
             inner.measure(Instant::now());
             let free = inner.free();
@@ -337,6 +341,21 @@ impl Inner {
             writer.measure_at = Instant::now() + MEASURED_EVERY.max(took * MEASURED_PART);
             writer.unlisted = unlisted.unwrap_or_default();
             writer.note(usage, measured, now);
+        }
+    }
+
+    /// Measures what ended writers have left: a short one may never have been.
+    fn measure_kept(&self) {
+        let unmeasured = std::mem::take(&mut self.state.lock().unmeasured);
+        for directories in unmeasured {
+            let mut usage = Usage::default();
+            for directory in &directories {
+                let _ = measure(directory, &mut usage, |_| true);
+            }
+            let mut state = self.state.lock();
+            if let Some((_, bytes)) = directories.first().and_then(|first| state.kept.get_mut(first)) {
+                *bytes = usage.bytes;
+            }
         }
     }
 

@@ -222,6 +222,45 @@ async fn a_step_that_fills_the_disk_while_it_is_being_stopped_is_killed() {
 }
 
 #[tokio::test]
+async fn what_is_kept_of_one_organization_leaves_room_for_the_others() {
+    let Some(disk) = SmallDisk::mount(DISK_MIB) else { return };
+    let mut neighbours = Neighbours::start(&disk, "min_free_mb = 32", None).await;
+    // Kept for an approval, and written in parts that are small for the disk.
+    let part = json!({ "name": "part", "run": ["sh", "-c", "dd if=/dev/zero of=$LOCKKEEPER_STAGE bs=1M count=40 2>/dev/null"] });
+    let stages = json!([
+        { "name": "a", "steps": [part] },
+        { "name": "b", "steps": [part], "approval": "always" },
+    ]);
+    neighbours.filling.put("/pipelines/web", json!({ "stages": stages })).await.ok();
+    for name in ["review-1", "review-2"] {
+        let session = neighbours.filling.claim(name, json!({ "ttlSeconds": 3600 })).await.created().session();
+        let deployed =
+            neighbours.filling.deploy(name, &session, json!({ "commitId": "c0ffee1" })).await.has_status(202);
+        let deployment = deployed.data()["deploymentId"].as_str().unwrap().to_owned();
+        let waits = |found: &Value| found["status"] == "awaiting_approval";
+        neighbours.filling.until(&format!("/deployments/{deployment}"), waits).await;
+    }
+    let session = neighbours.filling.claim("review-3", json!({ "ttlSeconds": 3600 })).await.created().session();
+    for restarts in [false, true] {
+        if restarts {
+            neighbours.server.kill();
+            neighbours.server.start_again();
+            neighbours.quiet = neighbours.quiet.clone().at_address(&neighbours.server.address);
+            neighbours.filling = neighbours.filling.clone().at_address(&neighbours.server.address);
+        }
+        let more = json!({ "name": "more", "run": ["sh", "-c", "dd if=/dev/zero of=own bs=1M count=40 2>/dev/null; sleep 600"] });
+        let stages = json!([{ "name": "more", "steps": [more] }]);
+        neighbours.filling.put("/pipelines/web", json!({ "stages": stages })).await.ok();
+        let deployed = neighbours.filling.deploy("review-3", &session, json!({ "commitId": "c0ffee1" })).await;
+        let deployment = deployed.has_status(202).data()["deploymentId"].as_str().unwrap().to_owned();
+        let ended = finished(&neighbours.filling, &deployment).await;
+        assert!(ended["error"].as_str().unwrap().contains("half of what the disk has for steps"), "{ended:#}");
+        let other = neighbours.run(&neighbours.quiet, "dd if=/dev/zero of=own bs=1M count=24").await;
+        assert_eq!(finished(&neighbours.quiet, &other).await["status"], "succeeded");
+    }
+}
+
+#[tokio::test]
 async fn on_a_disk_without_files_left_ends_and_a_start_work() {
     let Some(disk) = SmallDisk::with_files(DISK_MIB, 3_000) else { return };
     let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 8\n";
