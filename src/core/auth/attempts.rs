@@ -162,8 +162,8 @@ impl<K: Hash + Eq + Clone> Networks<K> {
         let counted = counted(address);
         for index in (0..counted.len()).rev() {
             if let Err(too_soon) = self.0[index].take((key.clone(), counted[index]), now) {
-                for wider in index + 1..counted.len() {
-                    self.0[wider].give_back(&(key.clone(), counted[wider]));
+                for (buckets, wider) in self.0.iter_mut().zip(&counted).skip(index + 1) {
+                    buckets.give_back(&(key.clone(), *wider));
                 }
                 return Err(too_soon);
             }

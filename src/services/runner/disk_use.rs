@@ -112,7 +112,7 @@ mod tests {
         const MIB: u64 = 1024 * 1024;
         let dir = tempfile::tempdir().unwrap();
         let (kept, removed) = (dir.path().join("kept"), dir.path().join("removed"));
-        let _kept = fs::File::create(&kept).and_then(|mut file| file.write_all(&[7; MIB as usize])).unwrap();
+        fs::File::create(&kept).and_then(|mut file| file.write_all(&[7; MIB as usize])).unwrap();
         let mut open = fs::File::create(&removed).unwrap();
         open.write_all(&vec![7; 32 * MIB as usize]).unwrap();
         open.sync_all().unwrap();

@@ -3,7 +3,6 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
