@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use crate::auth::network;
 
 /// Refusals of one network that are logged one by one until the next report: each has its reason, for whoever sets up a CI.
-const LOGGED_MAX: u64 = 5;
+const LOGGED_MAX: u64 = 40;
 /// The same of all networks together.
-const LINES_MAX: u64 = 400;
+const LINES_MAX: u64 = 800;
 /// Networks that are told apart until the next report; all others count as one.
 const NETWORKS_MAX: usize = 1_000;
 /// Networks that a report names: those with most refusals.
