@@ -40,7 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("events", &["domain", "store", "stored"]),
     ("git", &["domain", "outbound", "shares"]),
     ("logs", &["domain", "shares"]),
-    ("runner", &["backoff", "domain", "logs", "outbound", "processes", "shares"]),
+    ("runner", &["backoff", "domain", "logs", "outbound", "processes", "shares", "store"]),
     ("forms", &["domain", "nearest", "pipelines"]),
     ("tls", &[]),
     ("config", &["auth", "domain", "forms", "identities", "nearest", "outbound", "pipelines", "secrets", "sso", "tls"]),
