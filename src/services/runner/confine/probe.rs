@@ -98,8 +98,10 @@ fn attempt(supervisor: &Path, layer: Layer, confinement: &Confinement) -> Result
     let (work_dir, temporary_dir) = (Path::new(&confinement.work_dir), Path::new(&confinement.temporary_dir));
     let made = [work_dir, temporary_dir].into_iter().try_for_each(|dir| work_dirs::create(dir, confinement.user));
     if let Err(error) = made {
-        // No step could work here either.
-        return Err(Failed::Untried(format!("no directory can be made for it: {error}")));
+        let cannot_give_away = confinement.user.is_some() && error.kind() == io::ErrorKind::PermissionDenied;
+        let reason = format!("no directory can be made for it: {error}");
+        // Without this layer, a step has directories of the server's own user. With any other error, no step could work.
+        return Err(if cannot_give_away { Failed::Missing(reason) } else { Failed::Untried(reason) });
     }
     let tried = Ok(()).and_then(|()| match layer {
         Layer::Sockets => {
