@@ -240,11 +240,17 @@ mod tests {
             line.failed(&started, now);
         }
         let later = now + LONGEST_PAUSE;
-        assert_eq!(started(&mut line, later), [file(0), file(1)]);
+        // In any order: each pause has a random part.
+        let again = started(&mut line, later);
+        assert_eq!(again.len(), 2);
         (4..8).for_each(|newer| line.add(file(newer)));
         assert_eq!(started(&mut line, later), [file(4), file(5)]);
-        line.succeeded(&file(0));
-        assert_eq!(started(&mut line, later), [file(2)], "it was there first");
+        line.succeeded(&again[0]);
+        let next = started(&mut line, later);
+        assert!(
+            matches!(&next[..], [next] if (0..4).map(file).any(|old| old == *next) && !again.contains(next)),
+            "{next:?}"
+        );
     }
 
     #[test]
@@ -310,15 +316,17 @@ mod tests {
         assert!(!line.has_finished());
         line.finish();
         let first = started(&mut line, now);
-        assert_eq!(first, [2, 3, 4, 0].map(file));
+        // Which of the two comes first depends on their pauses.
+        let (again, last) = if first[3] == file(0) { (file(0), file(1)) } else { (file(1), file(0)) };
+        assert_eq!(first, [file(2), file(3), file(4), again.clone()]);
         for file in &first[..3] {
             line.succeeded(file);
         }
-        line.failed(&file(0), now);
+        line.failed(&again, now);
         assert!(!line.has_finished());
-        assert_eq!(started(&mut line, now), [file(1)]);
+        assert_eq!(started(&mut line, now), [last.clone()]);
         assert!(!line.has_finished());
-        line.failed(&file(1), now);
+        line.failed(&last, now);
         assert!(line.has_finished());
         assert_eq!(started(&mut line, now + LONGEST_PAUSE), []);
     }

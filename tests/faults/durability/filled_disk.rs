@@ -257,6 +257,7 @@ async fn what_is_kept_of_one_organization_leaves_room_for_the_others() {
         assert!(ended["error"].as_str().unwrap().contains("half of what the disk has for steps"), "{ended:#}");
         let other = neighbours.run(&neighbours.quiet, "dd if=/dev/zero of=own bs=1M count=24").await;
         assert_eq!(finished(&neighbours.quiet, &other).await["status"], "succeeded");
+        neighbours.quiet.delete(&format!("{}/lock", at("review-1"))).await.ok();
     }
 }
 

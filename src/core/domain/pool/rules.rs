@@ -164,8 +164,8 @@ mod tests {
             }
         };
         assert_eq!(kept, Rejection::QueueShare(NoShare::Kept { kept: 625, total }));
-        assert!(fill(who, true).0 > 100);
-        assert!(pool.len() < total);
+        assert_eq!(fill(who, true).0, 625, "to the last place");
+        assert_eq!(pool.len(), total);
         let all: Vec<_> = pool.iter().map(|waiter| waiter.ticket).collect();
         all.into_iter().for_each(|ticket| _ = pool.leave(ticket));
         assert!(pool.members.is_empty(), "whoever has none leaves no trace");
