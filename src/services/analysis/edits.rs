@@ -2,62 +2,16 @@
 //! lacks, a name in the wrong letter case, a syntax error with its line. The log only proposes one; the file decides whether
 //! it fits, and git whether it applies.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::catalogue;
 use super::{Case, CaseLine, Evidence, Finding};
 
 /// Lines around the evidence in which the details of an edit are looked for.
 const LINES_AROUND: usize = 12;
-/// Modules of Python whose package is beyond doubt, with its name. Others are not suggested: a package that happens to have
-/// the name of a module of the project can be anybody's.
-const PYTHON_PACKAGES: [(&str, &str); 48] = [
-    ("aiohttp", "aiohttp"),
-    ("alembic", "alembic"),
-    ("attr", "attrs"),
-    ("boto3", "boto3"),
-    ("botocore", "botocore"),
-    ("bs4", "beautifulsoup4"),
-    ("celery", "celery"),
-    ("click", "click"),
-    ("cryptography", "cryptography"),
-    ("cv2", "opencv-python"),
-    ("dateutil", "python-dateutil"),
-    ("django", "Django"),
-    ("docker", "docker"),
-    ("dotenv", "python-dotenv"),
-    ("fastapi", "fastapi"),
-    ("flask", "Flask"),
-    ("git", "GitPython"),
-    ("gunicorn", "gunicorn"),
-    ("httpx", "httpx"),
-    ("jinja2", "Jinja2"),
-    ("jsonschema", "jsonschema"),
-    ("jwt", "PyJWT"),
-    ("lxml", "lxml"),
-    ("matplotlib", "matplotlib"),
-    ("numpy", "numpy"),
-    ("OpenSSL", "pyOpenSSL"),
-    ("pandas", "pandas"),
-    ("paramiko", "paramiko"),
-    ("PIL", "Pillow"),
-    ("prometheus_client", "prometheus-client"),
-    ("psutil", "psutil"),
-    ("psycopg2", "psycopg2"),
-    ("pydantic", "pydantic"),
-    ("pymongo", "pymongo"),
-    ("pymysql", "PyMySQL"),
-    ("pytest", "pytest"),
-    ("redis", "redis"),
-    ("requests", "requests"),
-    ("rest_framework", "djangorestframework"),
-    ("rich", "rich"),
-    ("scipy", "scipy"),
-    ("sklearn", "scikit-learn"),
-    ("sqlalchemy", "SQLAlchemy"),
-    ("starlette", "starlette"),
-    ("tqdm", "tqdm"),
-    ("urllib3", "urllib3"),
-    ("uvicorn", "uvicorn"),
-    ("yaml", "PyYAML"),
-];
+/// The package of each module of Python for which it is beyond doubt.
+static PYTHON_PACKAGES: LazyLock<HashMap<String, String>> = LazyLock::new(|| catalogue::PYTHON_PACKAGES.read());
 /// Statements of Python that end in a colon.
 const PYTHON_BLOCKS: [&str; 14] = [
     "async", "case", "class", "def", "elif", "else", "except", "finally", "for", "if", "match", "try", "while", "with",
@@ -281,8 +235,8 @@ fn cargo_version(lines: &[&str]) -> Option<Edit> {
 fn python_package(lines: &[&str]) -> Option<Edit> {
     let module = between(after(lines, "ModuleNotFoundError: No module named '")?, "", "'")?;
     let module = module.split('.').next()?;
-    let (_, package) = PYTHON_PACKAGES.iter().find(|(known, _)| *known == module)?;
-    Some(Edit::PythonPackage { module: module.to_owned(), package: (*package).to_owned() })
+    let package = PYTHON_PACKAGES.get(module)?;
+    Some(Edit::PythonPackage { module: module.to_owned(), package: package.clone() })
 }
 
 /// BuildKit: `Dockerfile:5`, and `… "/Requirements.txt": not found`.

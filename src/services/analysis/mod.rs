@@ -5,6 +5,7 @@
 //! and everything it receives is checked.
 
 pub mod builtin;
+mod catalogue;
 mod category;
 pub mod edits;
 mod engine;

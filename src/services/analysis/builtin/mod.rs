@@ -1,24 +1,23 @@
 //! The engine that needs nothing but the case: a catalogue of failure signatures, and rules that choose the cause among
 //! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
 //!
-//! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `templates`,
-//! `catalogue`, `translation`, `paths`, `general` → `text`, `tools`, `parts`; and by itself `learnt`, a guess where no
-//! signature matches.
+//! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `sentences`,
+//! `translation` → `signatures`, `categories` → `text`, `tools`, `parts`; and by itself `learnt`, a guess where no signature
+//! matches. What these know of failures is in the files of `catalogue`.
 
 mod baseline;
 mod case_view;
-mod catalogue;
+mod categories;
 mod causes;
 mod ends;
-mod general;
 mod learnt;
 mod noise;
 mod parts;
-mod paths;
 mod rank;
 mod report;
 mod scan;
-mod templates;
+mod sentences;
+mod signatures;
 #[cfg(test)]
 mod tests;
 mod text;

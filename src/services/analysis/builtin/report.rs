@@ -2,13 +2,15 @@
 
 use super::baseline::Baseline;
 use super::case_view::{CaseView, is_remark};
+use super::categories::{Meaning, meaning};
 use super::causes::{self, Choice};
 use super::ends::{self, ExitMeaning, Verdict};
+use super::noise;
 use super::parts::{Classifier, Parts};
 use super::rank::{self, Group};
 use super::scan::{self, Hit, Scan};
-use super::text::{cleaned, filled};
-use super::{general, noise, paths};
+use super::sentences::sentences;
+use super::text::cleaned;
 use crate::analysis::plain::last_shown;
 use crate::analysis::{
     ALTERNATIVES_MAX, Alternative, CaseLine, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, EngineName, Evidence,
@@ -65,7 +67,7 @@ pub(super) fn finding(
     let weight_of_exit = exit.map_or(0.0, |exit| f64::from(exit.weight));
     let last_command = if parts.segments { rank::last_command(view).unwrap_or(0) } else { 0 };
     let is_survived = groups.iter().all(|group| group.last() < last_command);
-    let is_weak = |choice: &Choice| choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW;
+    let is_weak = |choice: &Choice| choice.cause.cause.hit.signature.is_vague() || choice.cause.score < WEAK_BELOW;
     let is_at_stake = |choice: &Choice| is_weak(choice) || is_survived;
     if parts.classifier
         && choice.as_ref().is_none_or(is_at_stake)
@@ -86,7 +88,7 @@ pub(super) fn finding(
 
 fn by_line(view: &CaseView<'_>, choice: &Choice, exit: Option<&ExitMeaning>) -> Finding {
     let Choice { cause, others, .. } = choice;
-    let (mut summary, fix) = sentences(view, cause.cause.hit);
+    let (mut summary, fix) = sentences_of(view, cause.cause.hit);
     let mut confidence = confidence(view, cause, exit);
     if choice.is_close {
         confidence -= 0.1;
@@ -107,27 +109,19 @@ fn alternative(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>, c
     let confidence = (confidence(view, group, exit) * ALTERNATIVE).min(cause - 0.01);
     Alternative {
         category: group.category,
-        summary: clipped(&sentences(view, group.cause.hit).0, SUMMARY_CHARACTERS_MAX),
+        summary: clipped(&sentences_of(view, group.cause.hit).0, SUMMARY_CHARACTERS_MAX),
         evidence,
         confidence: rounded(confidence),
     }
 }
 
-/// The sentences of a signature about its match: the cause and the fix.
-fn sentences(view: &CaseView<'_>, hit: Hit) -> (String, String) {
-    sentences_of(hit, &hit.text(view.lines))
-}
-
-fn sentences_of(hit: Hit, text: &str) -> (String, String) {
-    let (captures, signature) = (hit.captures(text), hit.signature());
-    let elsewhere = paths::advice(signature.category, signature.fix, captures.as_ref());
-    let fix = elsewhere.unwrap_or_else(|| filled(signature.fix, captures.as_ref()));
-    (filled(signature.cause, captures.as_ref()), fix)
+fn sentences_of(view: &CaseView<'_>, hit: Hit) -> (String, String) {
+    sentences(hit.signature, &hit.text(view.lines))
 }
 
 /// High only for a specific signature in the failed step, near its end, that fits the exit code.
 fn confidence(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>) -> f64 {
-    let specific: f64 = match group.cause.hit.signature().weight {
+    let specific: f64 = match group.cause.hit.signature.weight {
         90.. => 0.9,
         85.. => 0.84,
         80.. => 0.78,
@@ -222,8 +216,8 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
         let finding = by_line(view, choice, None);
         return Some(Finding { confidence: rounded(confidence.max(finding.confidence)), ..finding });
     }
-    let (cause, fix) = general::advice(category);
-    let mut summary = cause.to_owned();
+    let Meaning { cause, fix, .. } = meaning(category);
+    let mut summary = cause.clone();
     let confidence = rounded(confidence);
     let mut alternatives: Vec<Alternative> =
         choice.map(|choice| alternative(view, &choice.cause, None, confidence)).into_iter().collect();
@@ -231,7 +225,7 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
         if alternatives.len() < ALTERNATIVES_MAX && alternatives.iter().all(|known| known.category != *other) {
             alternatives.push(Alternative {
                 category: *other,
-                summary: general::advice(*other).0.to_owned(),
+                summary: meaning(*other).cause.clone(),
                 evidence: Vec::new(),
                 confidence: rounded((probability * GUESS).min(confidence - 0.01)),
             });
@@ -242,7 +236,7 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
     }
     let telling = telling_lines(view, classifier, category);
     let evidence = lines_of(view, telling.into_iter().chain(last_error(view)).chain(last_lines(view)));
-    let finding = finding_of(view, category, &summary, Some(fix.to_owned()), evidence, confidence);
+    let finding = finding_of(view, category, &summary, Some(fix.clone()), evidence, confidence);
     Some(Finding { alternatives, ..finding })
 }
 
@@ -283,7 +277,7 @@ fn by_exit(view: &CaseView<'_>, exit: &ExitMeaning, choice: Option<&Choice>) -> 
     let category = exit.categories.first().copied().unwrap_or(Category::Unknown);
     let evidence = lines_of(view, view.last_remark().into_iter().chain(last_lines(view)));
     let confidence = rounded(f64::from(exit.weight) / 100.0 - 0.1);
-    let finding = finding_of(view, category, exit.cause, Some(exit.fix.to_owned()), evidence, confidence);
+    let finding = finding_of(view, category, &exit.cause, Some(exit.fix.clone()), evidence, confidence);
     let other = choice.map(|choice| &choice.cause).filter(|group| group.category != category);
     Finding {
         alternatives: other.map(|group| alternative(view, group, None, confidence)).into_iter().collect(),
@@ -295,9 +289,9 @@ fn by_exit(view: &CaseView<'_>, exit: &ExitMeaning, choice: Option<&Choice>) -> 
 fn by_error(view: &CaseView<'_>) -> Option<Finding> {
     let error = cleaned(view.error());
     let hit = scan::hit_of(&error)?;
-    let (cause, fix) = sentences_of(hit, &error);
+    let (cause, fix) = sentences(hit.signature, &error);
     let evidence = lines_of(view, last_lines(view));
-    Some(finding_of(view, hit.signature().category, &cause, Some(fix), evidence, INDIRECT_MAX))
+    Some(finding_of(view, hit.signature.category, &cause, Some(fix), evidence, INDIRECT_MAX))
 }
 
 fn by_verdict(view: &CaseView<'_>, verdict: &Verdict, choice: Option<&Choice>) -> Finding {
@@ -326,7 +320,7 @@ fn by_verdict(view: &CaseView<'_>, verdict: &Verdict, choice: Option<&Choice>) -
             let mut evidence: Vec<usize> = view.last_remark().into_iter().collect();
             if let Some(choice) = choice {
                 let hit = choice.cause.cause.hit;
-                cause.push_str(&format!("; before that: {}", sentences(view, hit).0));
+                cause.push_str(&format!("; before that: {}", sentences_of(view, hit).0));
                 evidence.push(hit.at);
             }
             evidence.extend(last_lines(view));

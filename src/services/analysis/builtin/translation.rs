@@ -4,6 +4,8 @@
 
 use std::sync::LazyLock;
 
+use crate::analysis::catalogue::TRANSLATIONS;
+
 /// One message in another language: its literal parts, between which it names something.
 pub(super) struct Foreign {
     /// Found in every line with this message.
@@ -17,8 +19,7 @@ pub(super) struct Foreign {
 pub(super) static FOREIGN: LazyLock<Vec<Foreign>> = LazyLock::new(|| {
     let mut english = "";
     let mut messages = Vec::new();
-    let tables = [include_str!("translation/others.txt"), include_str!("translation/catalogues.txt")];
-    for line in tables.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#')) {
+    for line in TRANSLATIONS.iter().flat_map(|file| file.text.lines()).filter(|line| !line.starts_with('#')) {
         match line.strip_prefix('\t') {
             Some(foreign) => messages.extend(Foreign::new(english, foreign)),
             None => english = line,
