@@ -20,12 +20,12 @@ const AT_THE_END: f64 = 0.8;
 #[derive(Default)]
 pub(super) struct Baseline {
     successes: usize,
-    counts: HashMap<u64, Counted>,
+    counts: HashMap<u64, Occurrences>,
     templates: Templates,
 }
 
 #[derive(Default)]
-struct Counted {
+struct Occurrences {
     /// Occurrences in the success that has most.
     most: usize,
     /// In the success that is being read.

@@ -2,7 +2,7 @@
 //! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
 //!
 //! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `sentences`,
-//! `translation` → `signatures`, `categories` → `text`, `tools`, `parts`; and by itself `learnt`, a guess where no signature
+//! `translation` → `signatures`, `categories` → `text`, `tools`; and by itself `learnt`, a guess where no signature
 //! matches. What these know of failures is in the files of `catalogue`.
 
 mod baseline;
@@ -12,7 +12,6 @@ mod causes;
 mod ends;
 mod learnt;
 mod noise;
-mod parts;
 mod rank;
 mod report;
 mod scan;
@@ -29,8 +28,8 @@ use futures_util::future::BoxFuture;
 use super::engine::{Case, Engine, EngineError, EngineName, Finding};
 use baseline::Baseline;
 use case_view::CaseView;
-use parts::Classifier;
-pub use parts::Parts;
+pub use case_view::Parts;
+use report::Classifier;
 use scan::Scan;
 
 /// Lines examined before other tasks get a turn: milliseconds, even for lines made to be slow.

@@ -3,11 +3,10 @@
 //! Which failure is the cause of which, `causes` decides.
 
 use super::baseline::Baseline;
-use super::case_view::{CaseView, is_end_remark, is_remark};
+use super::case_view::{CaseView, Parts, is_end_remark, is_remark};
 use super::categories::meaning;
 use super::ends::ExitMeaning;
 use super::noise;
-use super::parts::Parts;
 use super::scan::{Hit, Scan};
 use super::text::cleaned;
 use super::tools;

@@ -1,12 +1,11 @@
 //! Turns the chosen cause into a finding: summary, evidence, confidence, suggested fix and alternatives.
 
 use super::baseline::Baseline;
-use super::case_view::{CaseView, is_remark};
+use super::case_view::{CaseView, Parts, is_remark};
 use super::categories::{Meaning, meaning};
 use super::causes::{self, Choice};
 use super::ends::{self, ExitMeaning, Verdict};
 use super::noise;
-use super::parts::{Classifier, Parts};
 use super::rank::{self, Group};
 use super::scan::{self, Hit, Scan};
 use super::sentences::sentences;
@@ -51,6 +50,10 @@ const FOLLOWING: usize = 2;
 /// Characters shown before a match in a long line.
 const BEFORE_MATCH: usize = 80;
 
+/// Guesses the category of a failure that no signature describes: from a block of lines, the tool that wrote it and the
+/// exit code to categories with their probabilities, the most likely first.
+pub(super) type Classifier = fn(&str, Option<&str>, Option<i32>) -> Vec<(Category, f64)>;
+
 pub(super) fn finding(
     view: &CaseView<'_>,
     scan: &Scan,
@@ -87,20 +90,13 @@ pub(super) fn finding(
 }
 
 fn by_line(view: &CaseView<'_>, choice: &Choice, exit: Option<&ExitMeaning>) -> Finding {
-    let Choice { cause, others, .. } = choice;
-    let (mut summary, fix) = sentences_of(view, cause.cause.hit);
-    let mut confidence = confidence(view, cause, exit);
-    if choice.is_close {
-        confidence -= 0.1;
-    }
-    let confidence = rounded(confidence);
-    let alternatives: Vec<Alternative> =
-        others.iter().take(ALTERNATIVES_MAX).map(|group| alternative(view, group, exit, confidence)).collect();
-    if let Some(other) = alternatives.first().filter(|_| confidence < UNSURE_BELOW) {
-        summary = format!("{summary}; or else {}", other.summary);
-    }
-    let finding = finding_of(view, cause.category, &summary, Some(fix), evidence_of(view, cause), confidence);
-    Finding { alternatives, ..finding }
+    let Choice { cause, others, is_close } = choice;
+    let (summary, fix) = sentences_of(view, cause.cause.hit);
+    let penalty = if *is_close { 0.1 } else { 0.0 };
+    let confidence = rounded(confidence(view, cause, exit) - penalty);
+    let alternatives = others.iter().take(ALTERNATIVES_MAX).map(|group| alternative(view, group, exit, confidence));
+    let evidence = evidence_of(view, cause);
+    finding_of(view, cause.category, &summary, Some(fix), evidence, confidence, alternatives.collect())
 }
 
 fn alternative(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>, cause: f64) -> Alternative {
@@ -173,23 +169,21 @@ fn evidence_of(view: &CaseView<'_>, group: &Group) -> Vec<Evidence> {
 
 /// The next lines of the same step: a message may go on there.
 fn following<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
-    let of_step = &view.lines[at];
-    let next = (at + 1..view.lines.len()).take(AROUND_LINES).filter(move |other| {
-        let line = &view.lines[*other];
-        (&line.stage, &line.step) == (&of_step.stage, &of_step.step) && !is_remark(line) && !line.text.trim().is_empty()
-    });
-    next.take(FOLLOWING)
+    let next = (at + 1..view.lines.len()).take(AROUND_LINES);
+    next.filter(move |other| is_of_step(view, at, *other) && !view.lines[*other].text.trim().is_empty()).take(FOLLOWING)
 }
 
 /// The nearest lines of the same step that have a word of failure and mean it: they often say more of the same.
 fn errors_around<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
     let mut near: Vec<usize> = (at.saturating_sub(AROUND_LINES)..view.lines.len().min(at + AROUND_LINES + 1)).collect();
     near.sort_by_key(|other| other.abs_diff(at));
-    let of_step = &view.lines[at];
-    near.into_iter().filter(move |other| {
-        let line = &view.lines[*other];
-        (&line.stage, &line.step) == (&of_step.stage, &of_step.step) && !is_remark(line) && has_error_word(&line.text)
-    })
+    near.into_iter().filter(move |other| is_of_step(view, at, *other) && has_error_word(&view.lines[*other].text))
+}
+
+/// Whether the step that wrote one line also wrote the other.
+fn is_of_step(view: &CaseView<'_>, at: usize, other: usize) -> bool {
+    let (one, other) = (&view.lines[at], &view.lines[other]);
+    (&one.stage, &one.step) == (&other.stage, &other.step) && !is_remark(other)
 }
 
 /// The part of a line around its match, if the beginning of the line does not show it.
@@ -216,8 +210,6 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
         let finding = by_line(view, choice, None);
         return Some(Finding { confidence: rounded(confidence.max(finding.confidence)), ..finding });
     }
-    let Meaning { cause, fix, .. } = meaning(category);
-    let mut summary = cause.clone();
     let confidence = rounded(confidence);
     let mut alternatives: Vec<Alternative> =
         choice.map(|choice| alternative(view, &choice.cause, None, confidence)).into_iter().collect();
@@ -231,13 +223,10 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
             });
         }
     }
-    if let Some(other) = alternatives.first().filter(|_| confidence < UNSURE_BELOW) {
-        summary = format!("{summary}; or else {}", other.summary);
-    }
     let telling = telling_lines(view, classifier, category);
     let evidence = lines_of(view, telling.into_iter().chain(last_error(view)).chain(last_lines(view)));
-    let finding = finding_of(view, category, &summary, Some(fix.clone()), evidence, confidence);
-    Some(Finding { alternatives, ..finding })
+    let Meaning { cause, fix, .. } = meaning(category);
+    Some(finding_of(view, category, cause, Some(fix.clone()), evidence, confidence, alternatives))
 }
 
 /// The lines that a guess is made from, in their order.
@@ -277,67 +266,63 @@ fn by_exit(view: &CaseView<'_>, exit: &ExitMeaning, choice: Option<&Choice>) -> 
     let category = exit.categories.first().copied().unwrap_or(Category::Unknown);
     let evidence = lines_of(view, view.last_remark().into_iter().chain(last_lines(view)));
     let confidence = rounded(f64::from(exit.weight) / 100.0 - 0.1);
-    let finding = finding_of(view, category, &exit.cause, Some(exit.fix.clone()), evidence, confidence);
     let other = choice.map(|choice| &choice.cause).filter(|group| group.category != category);
-    Finding {
-        alternatives: other.map(|group| alternative(view, group, None, confidence)).into_iter().collect(),
-        ..finding
-    }
+    let alternatives = other.map(|group| alternative(view, group, None, confidence)).into_iter().collect();
+    finding_of(view, category, &exit.cause, Some(exit.fix.clone()), evidence, confidence, alternatives)
 }
 
 /// A reason that prevented the step from starting is in no log.
 fn by_error(view: &CaseView<'_>) -> Option<Finding> {
     let error = cleaned(view.error());
-    let hit = scan::hit_of(&error)?;
-    let (cause, fix) = sentences(hit.signature, &error);
+    let signature = scan::hit_of(&error)?.signature;
+    let (cause, fix) = sentences(signature, &error);
     let evidence = lines_of(view, last_lines(view));
-    Some(finding_of(view, hit.signature.category, &cause, Some(fix), evidence, INDIRECT_MAX))
+    Some(finding_of(view, signature.category, &cause, Some(fix), evidence, INDIRECT_MAX, Vec::new()))
 }
 
 fn by_verdict(view: &CaseView<'_>, verdict: &Verdict, choice: Option<&Choice>) -> Finding {
     let stage = view.stage.map(|stage| format!("stage `{}`", stage.name)).unwrap_or_default();
-    let ended = lines_of(view, view.last_remark().into_iter().chain(last_lines(view)));
-    match verdict {
-        Verdict::Interrupted => {
-            let cause = format!("the server ended while {stage} was running");
-            let fix = format!(
+    let (mut lines, mut alternatives) = (Vec::from_iter(view.last_remark()), Vec::new());
+    let (category, cause, fix) = match verdict {
+        Verdict::Interrupted => (
+            Category::Interrupted,
+            format!("the server ended while {stage} was running"),
+            format!(
                 "retry {stage}; if running it twice is harmless, mark the stage as `idempotent`, and the server retries it by itself"
-            );
-            finding_of(view, Category::Interrupted, &cause, Some(fix), ended, CERTAIN)
-        }
-        Verdict::Rejected => {
-            let fix = "agree with the person who rejected it on the necessary changes, then deploy again".to_owned();
-            finding_of(view, Category::Rejected, view.error(), Some(fix), ended, CERTAIN)
-        }
-        Verdict::Cancelled => {
-            let cause = format!("{stage} was cancelled");
-            let fix = "nothing is broken: retry the stage or deploy again if it is still wanted".to_owned();
-            finding_of(view, Category::Cancelled, &cause, Some(fix), ended, CERTAIN)
-        }
+            ),
+        ),
+        Verdict::Rejected => (
+            Category::Rejected,
+            view.error().to_owned(),
+            "agree with the person who rejected it on the necessary changes, then deploy again".to_owned(),
+        ),
+        Verdict::Cancelled => (
+            Category::Cancelled,
+            format!("{stage} was cancelled"),
+            "nothing is broken: retry the stage or deploy again if it is still wanted".to_owned(),
+        ),
         Verdict::TimedOut { seconds } => {
             let limit = seconds.map(|seconds| format!(" of {seconds} s")).unwrap_or_default();
             let mut cause = format!("{stage} did not end within its time limit{limit}");
-            let mut evidence: Vec<usize> = view.last_remark().into_iter().collect();
-            if let Some(choice) = choice {
-                let hit = choice.cause.cause.hit;
-                cause.push_str(&format!("; before that: {}", sentences_of(view, hit).0));
-                evidence.push(hit.at);
+            if let Some(Choice { cause: group, .. }) = choice {
+                cause.push_str(&format!("; before that: {}", sentences_of(view, group.cause.hit).0));
+                lines.push(group.cause.hit.at);
+                if group.category != Category::Timeout {
+                    alternatives.push(alternative(view, group, None, CERTAIN));
+                }
             }
-            evidence.extend(last_lines(view));
             let fix = "check what the last lines are waiting for; raise `timeoutSeconds` of the stage only if it really needs longer";
-            let evidence = lines_of(view, evidence.into_iter());
-            let finding = finding_of(view, Category::Timeout, &cause, Some(fix.to_owned()), evidence, CERTAIN);
-            let other = choice.map(|choice| &choice.cause).filter(|group| group.category != Category::Timeout);
-            let alternatives = other.map(|group| alternative(view, group, None, CERTAIN)).into_iter().collect();
-            Finding { alternatives, ..finding }
+            (Category::Timeout, cause, fix.to_owned())
         }
-    }
+    };
+    let evidence = lines_of(view, lines.into_iter().chain(last_lines(view)));
+    finding_of(view, category, &cause, Some(fix), evidence, CERTAIN, alternatives)
 }
 
 fn unknown(view: &CaseView<'_>) -> Finding {
     let cause = "the log matches no known failure; its last lines are the best lead";
     let evidence = lines_of(view, last_error(view).into_iter().chain(last_lines(view)));
-    finding_of(view, Category::Unknown, cause, None, evidence, UNKNOWN)
+    finding_of(view, Category::Unknown, cause, None, evidence, UNKNOWN, Vec::new())
 }
 
 /// The last line that has a word of failure and means it.
@@ -389,15 +374,19 @@ fn finding_of(
     fix: Option<String>,
     evidence: Vec<Evidence>,
     confidence: f64,
+    alternatives: Vec<Alternative>,
 ) -> Finding {
+    let confidence = rounded(confidence);
+    let second = alternatives.first().filter(|_| confidence < UNSURE_BELOW);
+    let or_else = second.map(|other| format!("; or else {}", other.summary)).unwrap_or_default();
     Finding {
         engine: EngineName::Builtin,
         category,
-        summary: clipped(&format!("{cause}{}", circumstances(view)), SUMMARY_CHARACTERS_MAX),
+        summary: clipped(&format!("{cause}{or_else}{}", circumstances(view)), SUMMARY_CHARACTERS_MAX),
         evidence,
-        confidence: rounded(confidence),
+        confidence,
         fix: fix.map(|fix| SuggestedFix { summary: clipped(&fix, SUMMARY_CHARACTERS_MAX), patch: None }),
-        alternatives: Vec::new(),
+        alternatives,
     }
 }
 

@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use regex::bytes::Captures;
 
+use super::case_view::Parts;
 use super::noise;
-use super::parts::Parts;
 use super::signatures::{self, Signature};
 use super::text::{cleaned, continues, each_piece, joined, piece};
 use super::tools::{self, Mark, Tools};
-use super::translation::{FOREIGN, translated};
+use super::translation::{MESSAGES, translated};
 use crate::analysis::CaseLine;
 
 /// The number of matching lines that are kept, half of them the first, half the last. A log with more repeats itself.
@@ -39,7 +39,7 @@ struct Uses {
     /// Indexes of [`signatures::all`].
     signatures: Vec<usize>,
     marks: Vec<Mark>,
-    /// Indexes of [`FOREIGN`].
+    /// Indexes of [`MESSAGES`].
     messages: Vec<usize>,
 }
 
@@ -66,7 +66,7 @@ static MATCHER: LazyLock<Matcher> = LazyLock::new(|| {
     for mark in tools::marks() {
         use_of(mark.text, &mut |uses| uses.marks.push(mark));
     }
-    for (index, message) in FOREIGN.iter().enumerate() {
+    for (index, message) in MESSAGES.iter().enumerate() {
         use_of(message.trigger, &mut |uses| uses.messages.push(index));
     }
     let texts = AhoCorasick::builder().ascii_case_insensitive(true).build(&texts);
@@ -111,7 +111,7 @@ impl Hit {
                 joined(&piece(&line.text, 0), &next)
             }
         };
-        Seen::of(&text).in_english(&text).unwrap_or(text)
+        TextMatches::of(&text).in_english(&text).unwrap_or(text)
     }
 
     /// The piece of its line that matches, if it is one piece of several or of a long line.
@@ -131,7 +131,7 @@ impl Hit {
 
 /// The signature of a single text.
 pub(super) fn hit_of(text: &str) -> Option<Hit> {
-    let (signature, fits) = Seen::of(text).best(text, Tools::NONE, false)?;
+    let (signature, fits) = TextMatches::of(text).best(text, Tools::NONE, false)?;
     Some(Hit { at: 0, signature, within: Within::Whole, fits })
 }
 
@@ -145,7 +145,7 @@ pub(super) struct Scan {
     pub recoveries: Vec<usize>,
     block: Block,
     /// The last line, if the next one may continue it.
-    wrapped: Option<Wrapped>,
+    wrapped: Option<PreviousLine>,
 }
 
 /// The tools that the lines being read are from.
@@ -167,7 +167,7 @@ impl Block {
     }
 }
 
-struct Wrapped {
+struct PreviousLine {
     text: String,
     tools: Tools,
     /// Of the signature that the line matches by itself.
@@ -210,11 +210,11 @@ impl Scan {
         let mut first: Option<(String, Tools)> = None;
         let parts = self.parts;
         let mut examine = |text: &str| {
-            let seen = Seen::of(text);
+            let seen = TextMatches::of(text);
             recovers |= seen.recovers;
             let tools = self.follow(text, &seen);
             let matched = match seen.in_english(text).filter(|_| parts.segments) {
-                Some(text) => Seen::of(&text).best(&text, tools, parts.scoping),
+                Some(text) => TextMatches::of(&text).best(&text, tools, parts.scoping),
                 None => seen.best(text, tools, parts.scoping),
             };
             // Of pieces with equal weight, the first one counts.
@@ -245,7 +245,7 @@ impl Scan {
             if let Some(hit) = before.and_then(|before| self.joined(at, &before, &text, weight)) {
                 self.keep(hit);
             }
-            self.wrapped = (text.len() >= WRAPPED_BYTES_MIN).then_some(Wrapped { text, tools, weight });
+            self.wrapped = (text.len() >= WRAPPED_BYTES_MIN).then_some(PreviousLine { text, tools, weight });
         }
         if let Some(hit) = best {
             self.keep(hit);
@@ -253,18 +253,18 @@ impl Scan {
     }
 
     /// The match of the line before together with this one, if it says more than either.
-    fn joined(&self, at: usize, before: &Wrapped, text: &str, weight: u8) -> Option<Hit> {
+    fn joined(&self, at: usize, before: &PreviousLine, text: &str, weight: u8) -> Option<Hit> {
         if !continues(&before.text, text) {
             return None;
         }
         let both = joined(&before.text, text);
-        let (signature, fits) = Seen::of(&both).best(&both, before.tools, self.parts.scoping)?;
+        let (signature, fits) = TextMatches::of(&both).best(&both, before.tools, self.parts.scoping)?;
         let says_more = signature.weight > before.weight.max(weight);
         says_more.then_some(Hit { at: at - 1, signature, within: Within::Joined, fits })
     }
 
     /// The tools that wrote a text; from here on, the block that begins with it.
-    fn follow(&mut self, text: &str, seen: &Seen) -> Tools {
+    fn follow(&mut self, text: &str, seen: &TextMatches) -> Tools {
         if let Some(command) = tools::announced(text) {
             self.block = Block::of_command(command);
         }
@@ -288,7 +288,7 @@ impl Scan {
 
 /// What one pass finds in a text.
 #[derive(Default)]
-struct Seen {
+struct TextMatches {
     candidates: Vec<usize>,
     messages: Vec<usize>,
     recovers: bool,
@@ -296,7 +296,7 @@ struct Seen {
     begins: Tools,
 }
 
-impl Seen {
+impl TextMatches {
     fn of(text: &str) -> Self {
         let mut seen = Self::default();
         for found in MATCHER.texts.find_overlapping_iter(text) {

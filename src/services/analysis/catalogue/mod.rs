@@ -18,7 +18,7 @@
 use std::sync::OnceLock;
 
 use regex::bytes::{Regex, RegexBuilder};
-use serde::de::{DeserializeOwned, Error};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 /// A file of the catalogue.
@@ -117,41 +117,37 @@ fn compile(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(pattern).unicode(false).case_insensitive(true).build()
 }
 
-/// Tests compile a pattern where it is read, so that their error has its place.
-fn checked(pattern: String) -> Result<String, String> {
-    if cfg!(test) {
-        compile(&pattern).map_err(|error| error.to_string())?;
-    }
-    Ok(pattern)
-}
-
 impl<'de> Deserialize<'de> for Pattern {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        checked(String::deserialize(from)?).map(Self::new).map_err(D::Error::custom)
+        PatternText::deserialize(from).map(|checked| Self::new(checked.0))
+    }
+}
+
+/// The text of a pattern. Tests compile it where it is read, so that their error has its place.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct PatternText(pub String);
+
+impl TryFrom<String> for PatternText {
+    type Error = regex::Error;
+
+    fn try_from(pattern: String) -> Result<Self, regex::Error> {
+        if cfg!(test) {
+            compile(&pattern)?;
+        }
+        Ok(Self(pattern))
     }
 }
 
 /// Patterns in a list, of which any may match.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub(super) struct AnyOf(Vec<Alternative>);
-
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct Alternative(String);
-
-impl TryFrom<String> for Alternative {
-    type Error = String;
-
-    fn try_from(pattern: String) -> Result<Self, String> {
-        checked(pattern).map(Self)
-    }
-}
+pub(super) struct AnyOf(Vec<PatternText>);
 
 impl AnyOf {
     /// As one pattern.
     pub fn joined(&self) -> String {
-        self.0.iter().map(|alternative| alternative.0.as_str()).collect::<Vec<_>>().join("|")
+        self.0.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join("|")
     }
 
     pub fn pattern(&self) -> Pattern {

@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::analysis::catalogue::{CREDENTIALS, Pattern};
+use crate::analysis::catalogue::{CREDENTIALS, Pattern, PatternText};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    begin: String,
-    name: String,
+    begin: PatternText,
+    name: PatternText,
     rule: Vec<Rule>,
 }
 
@@ -19,14 +19,14 @@ struct Table {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
-    pattern: String,
+    pattern: PatternText,
     replacement: String,
 }
 
 static RULES: LazyLock<Vec<(Pattern, String)>> = LazyLock::new(|| {
     let Table { begin, name, rule: rules } = CREDENTIALS.read();
-    let whole = |pattern: &str| Pattern::new(pattern.replace("<begin>", &begin).replace("<name>", &name));
-    rules.into_iter().map(|rule| (whole(&rule.pattern), rule.replacement)).collect()
+    let whole = |pattern: &str| Pattern::new(pattern.replace("<begin>", &begin.0).replace("<name>", &name.0));
+    rules.into_iter().map(|rule| (whole(&rule.pattern.0), rule.replacement)).collect()
 });
 
 pub(super) fn scrubbed(text: &str) -> String {
@@ -99,6 +99,16 @@ mod tests {
             ("machine git.example login ci password hunter22", "hunter22"),
         ] {
             assert!(!scrubbed(text).contains(secret), "{}", scrubbed(text));
+        }
+    }
+
+    #[test]
+    fn every_rule_keeps_only_groups_that_it_has() {
+        for (pattern, replacement) in RULES.iter() {
+            let pattern = pattern.regex();
+            let kept = replacement.split('$').skip(1).filter_map(|rest| rest.chars().next()?.to_digit(10));
+            kept.for_each(|group| assert!((group as usize) < pattern.captures_len(), "credentials.toml: {pattern}"));
+            assert!(!pattern.as_str().contains('<'), "credentials.toml: a part is not known: {pattern}");
         }
     }
 
