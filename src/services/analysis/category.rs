@@ -1,5 +1,8 @@
 //! The kinds of root causes. Their names are part of the API.
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
 use crate::domain::named::named_enum;
 
 named_enum! {
@@ -61,6 +64,13 @@ named_enum! {
         /// The server ended while the deployment was running.
         Interrupted = "interrupted",
         Unknown = "unknown",
+    }
+}
+
+impl<'de> Deserialize<'de> for Category {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Self::parse(&name).map_err(|_| D::Error::custom(format!("there is no category `{name}`")))
     }
 }
 

@@ -2,62 +2,16 @@
 //! lacks, a name in the wrong letter case, a syntax error with its line. The log only proposes one; the file decides whether
 //! it fits, and git whether it applies.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::catalogue;
 use super::{Case, CaseLine, Evidence, Finding};
 
 /// Lines around the evidence in which the details of an edit are looked for.
 const LINES_AROUND: usize = 12;
-/// Modules of Python whose package is beyond doubt, with its name. Others are not suggested: a package that happens to have
-/// the name of a module of the project can be anybody's.
-const PYTHON_PACKAGES: [(&str, &str); 48] = [
-    ("aiohttp", "aiohttp"),
-    ("alembic", "alembic"),
-    ("attr", "attrs"),
-    ("boto3", "boto3"),
-    ("botocore", "botocore"),
-    ("bs4", "beautifulsoup4"),
-    ("celery", "celery"),
-    ("click", "click"),
-    ("cryptography", "cryptography"),
-    ("cv2", "opencv-python"),
-    ("dateutil", "python-dateutil"),
-    ("django", "Django"),
-    ("docker", "docker"),
-    ("dotenv", "python-dotenv"),
-    ("fastapi", "fastapi"),
-    ("flask", "Flask"),
-    ("git", "GitPython"),
-    ("gunicorn", "gunicorn"),
-    ("httpx", "httpx"),
-    ("jinja2", "Jinja2"),
-    ("jsonschema", "jsonschema"),
-    ("jwt", "PyJWT"),
-    ("lxml", "lxml"),
-    ("matplotlib", "matplotlib"),
-    ("numpy", "numpy"),
-    ("OpenSSL", "pyOpenSSL"),
-    ("pandas", "pandas"),
-    ("paramiko", "paramiko"),
-    ("PIL", "Pillow"),
-    ("prometheus_client", "prometheus-client"),
-    ("psutil", "psutil"),
-    ("psycopg2", "psycopg2"),
-    ("pydantic", "pydantic"),
-    ("pymongo", "pymongo"),
-    ("pymysql", "PyMySQL"),
-    ("pytest", "pytest"),
-    ("redis", "redis"),
-    ("requests", "requests"),
-    ("rest_framework", "djangorestframework"),
-    ("rich", "rich"),
-    ("scipy", "scipy"),
-    ("sklearn", "scikit-learn"),
-    ("sqlalchemy", "SQLAlchemy"),
-    ("starlette", "starlette"),
-    ("tqdm", "tqdm"),
-    ("urllib3", "urllib3"),
-    ("uvicorn", "uvicorn"),
-    ("yaml", "PyYAML"),
-];
+/// The package of each module of Python for which it is beyond doubt.
+static PYTHON_PACKAGES: LazyLock<HashMap<String, String>> = LazyLock::new(|| catalogue::PYTHON_PACKAGES.read());
 /// Statements of Python that end in a colon.
 const PYTHON_BLOCKS: [&str; 14] = [
     "async", "case", "class", "def", "elif", "else", "except", "finally", "for", "if", "match", "try", "while", "with",
@@ -74,7 +28,7 @@ pub enum Edit {
     /// A file that a Dockerfile copies, and whose name in the repository has other letter cases.
     CopiedFile { file: String, line: usize, copied: String },
     /// A line of a file that cannot be parsed.
-    Syntax { file: String, line: usize, mend: Mend },
+    Syntax { file: String, line: usize, fix: SyntaxFix },
 }
 
 /// A version that does not exist, and the newest one that does.
@@ -86,7 +40,7 @@ pub struct Version {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mend {
+pub enum SyntaxFix {
     /// `print x` of Python 2.
     CallPrint,
     /// A statement of Python, as the log shows it.
@@ -97,18 +51,11 @@ pub enum Mend {
 
 /// An edit in a file of the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct FileEdit<'a> {
     pub path: &'a str,
-    change: Change<'a>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Change<'a> {
-    Python(&'a Version),
-    Cargo(&'a Version),
-    Add(&'a str),
-    Rename { line: usize, from: &'a str, to: &'a str },
-    Mend { line: usize, mend: &'a Mend },
+    edit: &'a Edit,
+    /// The name of the copied file in the repository.
+    actual: &'a str,
 }
 
 /// The edits that the lines around the evidence call for, the most telling line first.
@@ -129,51 +76,49 @@ pub fn called_for(case: &Case, finding: &Finding) -> Vec<Edit> {
 }
 
 impl Edit {
-    /// The files of the repository in which it may be made, of all its files.
-    pub fn places<'a>(&'a self, files: &'a [String]) -> Vec<Place<'a>> {
-        let all = |is_one: fn(&str) -> bool, change: Change<'a>| {
-            let found = files.iter().filter(|path| is_one(name_of(path)));
-            found.map(|path| Place { path, change: change.clone() }).collect()
-        };
-        match self {
-            Edit::PythonVersion(version) => all(is_requirements, Change::Python(version)),
-            Edit::CargoVersion(version) => all(|name| name == "Cargo.toml", Change::Cargo(version)),
-            Edit::PythonPackage { module, package } => {
-                let is_own = files.iter().any(|path| is_module(path, module));
-                let path = files.iter().find(|path| *path == "requirements.txt" && !is_own);
-                path.map(|path| Place { path, change: Change::Add(package) }).into_iter().collect()
+    /// The edit in each file of the repository in which it may be made, of all its files.
+    pub fn places<'a>(&'a self, files: &'a [String]) -> Vec<FileEdit<'a>> {
+        let mut actual = "";
+        let paths: Vec<&str> = match self {
+            Self::PythonVersion(_) => all(files, is_requirements),
+            Self::CargoVersion(_) => all(files, |name| name == "Cargo.toml"),
+            Self::PythonPackage { module, .. } if files.iter().any(|path| is_module(path, module)) => Vec::new(),
+            Self::PythonPackage { .. } => {
+                files.iter().map(String::as_str).filter(|path| *path == "requirements.txt").collect()
             }
-            Edit::CopiedFile { file, line, copied } => {
+            Self::CopiedFile { file, copied, .. } => {
                 let mut alike = files.iter().filter(|path| path.eq_ignore_ascii_case(copied));
-                let (Some(to), None) = (alike.next(), alike.next()) else { return Vec::new() };
-                let change = Change::Rename { line: *line, from: copied, to };
-                named(file, files).map(|path| Place { path, change }).into_iter().collect()
+                let (Some(only), None) = (alike.next(), alike.next()) else { return Vec::new() };
+                actual = only;
+                named(file, files).into_iter().collect()
             }
-            Edit::Syntax { file, line, mend } => {
-                let change = Change::Mend { line: *line, mend };
-                named(file, files).map(|path| Place { path, change }).into_iter().collect()
-            }
-        }
+            Self::Syntax { file, .. } => named(file, files).into_iter().collect(),
+        };
+        paths.into_iter().map(|path| FileEdit { path, edit: self, actual }).collect()
     }
 }
 
-impl Place<'_> {
+fn all(files: &[String], is_one: fn(&str) -> bool) -> Vec<&str> {
+    files.iter().map(String::as_str).filter(|path| is_one(name_of(path))).collect()
+}
+
+impl FileEdit<'_> {
     /// The file after the edit; `None` if it is not as the log says.
     pub fn applied(&self, text: &str) -> Option<String> {
-        match &self.change {
-            Change::Python(version) => {
-                let is_wrong = |line: &str| pinned(line).is_some_and(|(name, pin)| version.is(name, pin));
-                replaced(text, is_wrong, |line| line.replacen(&version.wrong, &version.right, 1))
+        match self.edit {
+            Edit::PythonVersion(Version { package, wrong, right }) => {
+                let is_wrong = |(name, pin): (&str, &str)| is_same_package(name, package) && pin == wrong;
+                replaced(text, |line| pinned(line).is_some_and(is_wrong), wrong, right)
             }
-            Change::Cargo(Version { package, wrong, right }) => {
+            Edit::CargoVersion(Version { package, wrong, right }) => {
                 let (wrong, right) = (format!("\"{wrong}\""), format!("\"{right}\""));
                 let is_wrong = |line: &str| {
                     let key = line.split_once('=').map(|(key, _)| key.trim());
                     key == Some(package) && line.matches(&wrong).count() == 1
                 };
-                replaced(text, is_wrong, |line| line.replacen(&wrong, &right, 1))
+                replaced(text, is_wrong, &wrong, &right)
             }
-            Change::Add(package) => {
+            Edit::PythonPackage { package, .. } => {
                 let is_listed = |line: &str| {
                     let end = line.find(|c: char| !is_of_package(c)).unwrap_or(line.len());
                     is_same_package(&line[..end], package)
@@ -184,27 +129,28 @@ impl Place<'_> {
                 let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
                 Some(format!("{text}{break_before}{package}\n"))
             }
-            Change::Rename { line, from, to } => {
-                changed_line(text, *line, |old| (old.matches(from).count() == 1).then(|| old.replacen(from, to, 1)))
-            }
-            Change::Mend { line, mend } => mend.applied(text, *line),
+            Edit::CopiedFile { line, copied, .. } => changed_line(text, *line, |old| {
+                (old.matches(copied).count() == 1).then(|| old.replacen(copied, self.actual, 1))
+            }),
+            Edit::Syntax { line, fix, .. } => fix.applied(text, *line),
         }
     }
 
     /// One sentence.
     pub fn summary(&self) -> String {
-        let path = self.path;
-        match &self.change {
-            Change::Python(Version { package, wrong, right }) | Change::Cargo(Version { package, wrong, right }) => {
+        let Self { path, actual, .. } = self;
+        match self.edit {
+            Edit::PythonVersion(version) | Edit::CargoVersion(version) => {
+                let Version { package, wrong, right } = version;
                 format!("Replace {wrong}, which does not exist, by {right} as the version of {package} in {path}.")
             }
-            Change::Add(package) => format!("Add {package} to {path}."),
-            Change::Rename { from, to, .. } => format!("Write {to} instead of {from} in {path}."),
-            Change::Mend { line, mend } => {
-                let what = match mend {
-                    Mend::CallPrint => "Call print as a function",
-                    Mend::AppendColon { .. } => "Add the missing colon",
-                    Mend::RemoveTrailingComma => "Remove the trailing comma before the bracket",
+            Edit::PythonPackage { package, .. } => format!("Add {package} to {path}."),
+            Edit::CopiedFile { copied, .. } => format!("Write {actual} instead of {copied} in {path}."),
+            Edit::Syntax { line, fix, .. } => {
+                let what = match fix {
+                    SyntaxFix::CallPrint => "Call print as a function",
+                    SyntaxFix::AppendColon { .. } => "Add the missing colon",
+                    SyntaxFix::RemoveTrailingComma => "Remove the trailing comma before the bracket",
                 };
                 format!("{what} in line {line} of {path}.")
             }
@@ -212,29 +158,23 @@ impl Place<'_> {
     }
 }
 
-impl Version {
-    fn is(&self, name: &str, version: &str) -> bool {
-        is_same_package(name, &self.package) && version == self.wrong
-    }
-}
-
-impl Mend {
+impl SyntaxFix {
     fn applied(&self, text: &str, line: usize) -> Option<String> {
         match self {
-            Mend::CallPrint => changed_line(text, line, |old| {
+            SyntaxFix::CallPrint => changed_line(text, line, |old| {
                 let (indent, statement) = old.split_at(old.len() - old.trim_start().len());
                 let printed = statement.strip_prefix("print ")?.trim();
                 let is_plain = !printed.is_empty() && !printed.contains([';', '#']) && !printed.starts_with(['(', '>']);
                 (is_plain && !printed.ends_with([',', '\\'])).then(|| format!("{indent}print({printed})"))
             }),
-            Mend::AppendColon { shown } => changed_line(text, line, |old| {
+            SyntaxFix::AppendColon { shown } => changed_line(text, line, |old| {
                 let statement = old.trim_end();
                 let first = statement.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next();
                 let is_block = first.is_some_and(|word| PYTHON_BLOCKS.contains(&word));
                 let is_whole = !statement.ends_with([':', ',', '\\', '(', '[', '{']) && !statement.contains('#');
                 (is_block && is_whole && statement.trim_start() == shown).then(|| format!("{statement}:"))
             }),
-            Mend::RemoveTrailingComma => {
+            SyntaxFix::RemoveTrailingComma => {
                 let lines: Vec<&str> = text.lines().collect();
                 let closes = lines.get(line.checked_sub(1)?)?.trim_start().starts_with(['}', ']']);
                 let before = lines[..line - 1].iter().rposition(|line| !line.trim().is_empty())?;
@@ -281,8 +221,8 @@ fn cargo_version(lines: &[&str]) -> Option<Edit> {
 fn python_package(lines: &[&str]) -> Option<Edit> {
     let module = between(after(lines, "ModuleNotFoundError: No module named '")?, "", "'")?;
     let module = module.split('.').next()?;
-    let (_, package) = PYTHON_PACKAGES.iter().find(|(known, _)| *known == module)?;
-    Some(Edit::PythonPackage { module: module.to_owned(), package: (*package).to_owned() })
+    let package = PYTHON_PACKAGES.get(module)?;
+    Some(Edit::PythonPackage { module: module.to_owned(), package: package.clone() })
 }
 
 /// BuildKit: `Dockerfile:5`, and `… "/Requirements.txt": not found`.
@@ -304,15 +244,15 @@ fn python_syntax(lines: &[&str]) -> Option<Edit> {
     let from = before.iter().rposition(|line| line.contains("File \"") && line.contains("\", line "))?;
     let (file, line) = between(before[from], "File \"", "\", line ").zip(after(&before[from..], "\", line "))?;
     let shown = before.get(from + 1)?.trim();
-    let mend = if message.contains("Missing parentheses in call to 'print'") {
-        Mend::CallPrint
+    let fix = if message.contains("Missing parentheses in call to 'print'") {
+        SyntaxFix::CallPrint
     } else if message.contains("SyntaxError: expected ':'") {
-        Mend::AppendColon { shown: shown.to_owned() }
+        SyntaxFix::AppendColon { shown: shown.to_owned() }
     } else {
         return None;
     };
     let line = line.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
-    Some(Edit::Syntax { file: file.to_owned(), line, mend })
+    Some(Edit::Syntax { file: file.to_owned(), line, fix })
 }
 
 /// Node: `/builds/app/package.json: Expected double-quoted property name in JSON at position 45 (line 4 column 1)`.
@@ -325,7 +265,7 @@ fn json_comma(lines: &[&str]) -> Option<Edit> {
         lines.iter().find_map(|line| line.rsplit_once(" path ")).map(|(_, path)| path).filter(|path| is_json(path))
     });
     let file = named?.trim_end_matches(':').to_owned();
-    Some(Edit::Syntax { file, line, mend: Mend::RemoveTrailingComma })
+    Some(Edit::Syntax { file, line, fix: SyntaxFix::RemoveTrailingComma })
 }
 
 fn version(package: &str, wrong: &str, right: &str) -> Option<Version> {
@@ -394,11 +334,11 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     rest.split_once(end).map(|(found, _)| found)
 }
 
-/// Replaces the only line that is wrong.
-fn replaced(text: &str, is_wrong: impl Fn(&str) -> bool, replace: impl Fn(&str) -> String) -> Option<String> {
-    let mut wrong = text.lines().enumerate().filter(|(_, line)| is_wrong(line));
-    let ((at, _), None) = (wrong.next()?, wrong.next()) else { return None };
-    changed_line(text, at + 1, |line| Some(replace(line)))
+/// Replaces a text in the only line that is wrong.
+fn replaced(text: &str, is_wrong: impl Fn(&str) -> bool, wrong: &str, right: &str) -> Option<String> {
+    let mut lines = text.lines().zip(1..).filter(|(line, _)| is_wrong(line));
+    let ((_, number), None) = (lines.next()?, lines.next()) else { return None };
+    changed_line(text, number, |line| Some(line.replacen(wrong, right, 1)))
 }
 
 /// Changes one line, counted from 1, and keeps its end.

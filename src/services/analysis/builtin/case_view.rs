@@ -1,6 +1,5 @@
-//! The engine's view of a case: the failed step, its end, and the lines to examine.
+//! The engine's view of a case: the failed step, its end, the lines to examine, and the parts of the engine that do.
 
-use super::parts::Parts;
 use crate::analysis::{Case, CaseLine, CaseStage, CaseStep};
 use crate::domain::{StageStatus, StepStatus};
 
@@ -8,6 +7,26 @@ use crate::domain::{StageStatus, StepStatus};
 const LINES_MAX: usize = 100_000;
 /// The prefix of the server's own lines in a log.
 const REMARK_PREFIX: &str = "lockkeeper: ";
+
+/// Which parts of the engine work. All do in the server; the scoring program turns them off one by one, to see what each
+/// is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Lines are taken apart and joined, and translated.
+    pub segments: bool,
+    /// Signatures of a tool count in its lines only.
+    pub scoping: bool,
+    /// Lines of successes weigh less; without, they are left out.
+    pub weighing: bool,
+    /// Failures explain others.
+    pub causes: bool,
+    /// A failure without a signature is guessed.
+    pub classifier: bool,
+}
+
+impl Parts {
+    pub const ALL: Self = Self { segments: true, scoping: true, weighing: true, causes: true, classifier: true };
+}
 
 #[derive(Clone, Copy)]
 pub(super) struct CaseView<'a> {

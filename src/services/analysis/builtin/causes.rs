@@ -1,7 +1,7 @@
 //! Which failure made another: the cause is the failure that no other explains, found from the most telling one backwards.
 
+use super::categories::{Reach, meaning, reach};
 use super::rank::Group;
-use crate::analysis::Category;
 
 /// A failure with this share of the best score that comes shortly before the best one is taken as its trigger.
 const RIVALS_WITHIN: f64 = 0.92;
@@ -46,11 +46,11 @@ pub(super) fn choose(groups: &[Group], with_causes: bool) -> Option<Choice> {
     let top = &groups[chain[chain.len() - 1]];
     let is_rival = |group: &Group| group.score >= top.score * RIVALS_WITHIN;
     let is_explained = |group: &Group| with_causes && chain.iter().any(|index| explains(&groups[*index], group));
-    let is_beyond_doubt = with_causes && top.cause.hit.signature().is_beyond_doubt();
+    let is_beyond_doubt = with_causes && top.cause.hit.signature.is_beyond_doubt();
     let triggers = |group: &Group| {
         is_rival(group)
             && !is_beyond_doubt
-            && group.cause.hit.signature().is_vague() <= top.cause.hit.signature().is_vague()
+            && group.cause.hit.signature.is_vague() <= top.cause.hit.signature.is_vague()
             && group.cause.hit.at <= top.cause.hit.at
             && group.cause.hit.at + CASCADE_LINES >= top.cause.hit.at
             && !is_explained(group)
@@ -66,138 +66,25 @@ pub(super) fn choose(groups: &[Group], with_causes: bool) -> Option<Choice> {
             others.push(groups[index].clone());
         }
     }
-    let unexplained = |other: &&Group| !(with_causes && reach(cause.category, other.category) != Reach::None);
+    let unexplained = |other: &&Group| !(with_causes && reach(cause.category, other.category).is_some());
     let is_close = others.iter().filter(unexplained).any(is_rival);
     Some(Choice { is_close, cause, others })
 }
 
-/// How far before a failure the one that explains it may be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    None,
-    Near,
-    Far,
-}
-
 fn explains(cause: &Group, effect: &Group) -> bool {
-    let reach = reach(cause.category, effect.category);
+    let Some(reach) = reach(cause.category, effect.category) else { return false };
     // What was retried and never fetched is not there: here a retry counts.
-    let is_unfetched = is_of_the_network(cause.category) && effect.cause.hit.signature().is_about_fetching();
+    let is_unfetched = meaning(cause.category).network && effect.cause.hit.signature.fetching;
     let (credible, share) = if is_unfetched { (CREDIBLE_RETRY, SCORE_SHARE / 2.0) } else { (CREDIBLE, SCORE_SHARE) };
     let is_serious = cause.cause.in_focus
         && cause.cause.credibility >= credible
         && cause.cause.score >= effect.cause.score * share
-        && cause.cause.hit.signature().names_a_cause();
-    if reach == Reach::None || !is_serious {
-        return false;
-    }
+        && cause.cause.hit.signature.names_a_cause();
     let (from, to) = (cause.cause.hit.at, effect.cause.hit.at);
-    if from <= to {
-        return reach == Reach::Far || to - from <= NEAR_LINES;
-    }
-    is_a_report(effect.category) && !is_a_symptom(cause.category) && from - to <= AFTER_LINES
-}
-
-fn is_of_the_network(category: Category) -> bool {
-    matches!(category, NameResolution | ConnectionFailed | Tls | Timeout | RateLimited | HttpStatus | Authentication)
-}
-
-/// Failures that those who wait for something see of it.
-fn is_a_symptom(category: Category) -> bool {
-    matches!(category, Timeout | ConnectionFailed | HttpStatus | TestFailure)
-}
-
-/// Failures that are reported first, before their reason is looked up.
-fn is_a_report(category: Category) -> bool {
-    matches!(category, Unhealthy | Timeout)
-}
-
-fn reach(cause: Category, effect: Category) -> Reach {
-    let (far, near) = effects(cause);
-    if far.contains(&effect) {
-        Reach::Far
-    } else if near.contains(&effect) {
-        Reach::Near
+    let is_in_reach = if from <= to {
+        reach == Reach::Later || to - from <= NEAR_LINES
     } else {
-        Reach::None
-    }
-}
-
-use Category::{
-    AlreadyExists, Authentication, Cancelled, Compile, ConnectionFailed, Crashed, DependencyResolution, DiskFull,
-    HttpStatus, ImagePull, Interrupted, Killed, Lint, Locked, MergeConflict, MigrationFailed, MissingCommand,
-    MissingFile, MissingVariable, NameResolution, OutOfMemory, PermissionDenied, PortInUse, RateLimited, Rejected,
-    ResourceLimit, Syntax, TestFailure, Timeout, Tls, Unhealthy, Unknown, Vulnerability,
-};
-
-/// What cannot be fetched is missed: soon as a package or an image, later as a command.
-const UNFETCHED: &[Category] =
-    &[DependencyResolution, ImagePull, MissingFile, MigrationFailed, Unhealthy, Crashed, Syntax];
-/// What follows where room or memory ran out: files are incomplete, services are gone.
-const INCOMPLETE: &[Category] = &[
-    MissingFile,
-    Compile,
-    Crashed,
-    ConnectionFailed,
-    Unhealthy,
-    Syntax,
-    DependencyResolution,
-    MigrationFailed,
-    MissingCommand,
-    Timeout,
-    ImagePull,
-    HttpStatus,
-    TestFailure,
-    Killed,
-];
-
-/// What may follow from a failure: any time later, and soon after it.
-fn effects(cause: Category) -> (&'static [Category], &'static [Category]) {
-    match cause {
-        // What was not installed is missed later.
-        DependencyResolution => (&[MissingCommand], &[Compile, TestFailure, Crashed, MissingFile, Lint]),
-        OutOfMemory | Killed | DiskFull => (INCOMPLETE, &[]),
-        ResourceLimit => (INCOMPLETE, &[MergeConflict]),
-        NameResolution => (&[MissingCommand, ConnectionFailed, Timeout, HttpStatus], UNFETCHED),
-        ConnectionFailed | HttpStatus => (&[MissingCommand], UNFETCHED),
-        Timeout => (&[MissingCommand], &[DependencyResolution, ImagePull, MissingFile, MigrationFailed]),
-        Tls => (&[MissingCommand, ConnectionFailed], UNFETCHED),
-        RateLimited => (&[MissingCommand, HttpStatus, Authentication, PermissionDenied], UNFETCHED),
-        Authentication => (&[MissingCommand, ConnectionFailed, PermissionDenied, HttpStatus, MergeConflict], UNFETCHED),
-        PermissionDenied => (&[MissingCommand, ConnectionFailed, HttpStatus, MergeConflict, Timeout], UNFETCHED),
-        // A setting that is missing shows where it is used.
-        MissingVariable => (
-            &[
-                Authentication,
-                ConnectionFailed,
-                Syntax,
-                ImagePull,
-                MissingFile,
-                Crashed,
-                Unhealthy,
-                NameResolution,
-                MigrationFailed,
-                HttpStatus,
-                PermissionDenied,
-                TestFailure,
-                Timeout,
-            ],
-            &[],
-        ),
-        MissingCommand => (&[], &[MissingFile, Crashed, Compile, Unhealthy, Syntax, TestFailure, Lint, MergeConflict]),
-        MissingFile => (&[], &[Unhealthy, Crashed, Syntax, Timeout]),
-        Syntax => (&[], &[Unhealthy, Crashed, Compile, MissingFile, ConnectionFailed]),
-        Compile => (&[MissingFile, MissingCommand, TestFailure, Unhealthy], &[MergeConflict]),
-        PortInUse => (&[Unhealthy, ConnectionFailed, Crashed, TestFailure, Timeout], &[]),
-        Crashed => (&[], &[ConnectionFailed, Unhealthy, MissingFile, Timeout]),
-        ImagePull => (&[Unhealthy, Timeout], &[]),
-        Unhealthy => (&[], &[Timeout, HttpStatus]),
-        MigrationFailed => (&[], &[Unhealthy, Crashed, TestFailure]),
-        Locked | AlreadyExists => (&[], &[Timeout, MigrationFailed, Unhealthy, DependencyResolution]),
-        // A hook refuses the push.
-        Lint | TestFailure | Vulnerability => (&[], &[MergeConflict]),
-        // A run that is stopped from outside has its programs killed.
-        Interrupted | Cancelled => (&[], &[Killed, Crashed, TestFailure, ConnectionFailed, OutOfMemory]),
-        MergeConflict | Rejected | Unknown => (&[], &[]),
-    }
+        meaning(effect.category).report && !meaning(cause.category).symptom && from - to <= AFTER_LINES
+    };
+    is_serious && is_in_reach
 }

@@ -1,24 +1,22 @@
 //! The engine that needs nothing but the case: a catalogue of failure signatures, and rules that choose the cause among
 //! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
 //!
-//! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `templates`,
-//! `catalogue`, `translation`, `paths`, `general` → `text`, `tools`, `parts`; and by itself `learnt`, a guess where no
-//! signature matches.
+//! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `sentences`,
+//! `translation` → `signatures`, `categories` → `text`, `tools`; and by itself `learnt`, a guess where no signature
+//! matches. What these know of failures is in the files of `catalogue`.
 
 mod baseline;
 mod case_view;
-mod catalogue;
+mod categories;
 mod causes;
 mod ends;
-mod general;
 mod learnt;
 mod noise;
-mod parts;
-mod paths;
 mod rank;
 mod report;
 mod scan;
-mod templates;
+mod sentences;
+mod signatures;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -30,8 +28,8 @@ use futures_util::future::BoxFuture;
 use super::engine::{Case, Engine, EngineError, EngineName, Finding};
 use baseline::Baseline;
 use case_view::CaseView;
-use parts::Classifier;
-pub use parts::Parts;
+pub use case_view::Parts;
+use report::Classifier;
 use scan::Scan;
 
 /// Lines examined before other tasks get a turn: milliseconds, even for lines made to be slow.

@@ -3,10 +3,10 @@
 //! Which failure is the cause of which, `causes` decides.
 
 use super::baseline::Baseline;
-use super::case_view::{CaseView, is_end_remark, is_remark};
+use super::case_view::{CaseView, Parts, is_end_remark, is_remark};
+use super::categories::meaning;
 use super::ends::ExitMeaning;
 use super::noise;
-use super::parts::Parts;
 use super::scan::{Hit, Scan};
 use super::text::cleaned;
 use super::tools;
@@ -102,7 +102,7 @@ pub(super) fn groups(
     let mut groups: Vec<Group> = Vec::new();
     for category in Category::ALL {
         let of: Vec<Candidate> =
-            candidates.iter().filter(|candidate| candidate.hit.signature().category == category).copied().collect();
+            candidates.iter().filter(|candidate| candidate.hit.signature.category == category).copied().collect();
         let apart = |one: &Candidate, other: &Candidate| other.hit.at - one.hit.at <= CLUSTER_GAP;
         let clusters = of.chunk_by(apart).map(|cluster| Group::of(category, cluster, end));
         groups.extend(clusters.flatten());
@@ -144,17 +144,17 @@ pub(super) fn last_command(view: &CaseView<'_>) -> Option<usize> {
 
 fn judge(view: &CaseView<'_>, scan: &Scan, exit: Option<&ExitMeaning>, hit: Hit, last_command: usize) -> Candidate {
     let line = &view.lines[hit.at];
-    let category = hit.signature().category;
+    let category = hit.signature.category;
     let in_focus = view.is_in_focus(line);
     let mut credibility = if is_remark(line) { 1.0 } else { noise::credibility(&hit.text(view.lines)) };
     let recovers = |at: &usize| *at > hit.at && *at <= hit.at + RECOVERED_WITHIN;
-    if may_recover(category) && scan.recoveries.iter().any(recovers) {
+    if meaning(category).passing && scan.recoveries.iter().any(recovers) {
         credibility *= RECOVERED;
     }
     if in_focus && hit.at < last_command {
         credibility *= SURVIVED;
     }
-    let mut score = f64::from(hit.signature().weight) * hit.fits * credibility;
+    let mut score = f64::from(hit.signature.weight) * hit.fits * credibility;
     if !in_focus {
         score *= ELSEWHERE;
     }
@@ -167,45 +167,16 @@ fn judge(view: &CaseView<'_>, scan: &Scan, exit: Option<&ExitMeaning>, hit: Hit,
     Candidate { hit, score, credibility, in_focus }
 }
 
-/// Errors that may disappear after a while.
-fn may_recover(category: Category) -> bool {
-    use Category::{ConnectionFailed, HttpStatus, Locked, NameResolution, RateLimited, Timeout, Tls, Unhealthy};
-    matches!(
-        category,
-        ConnectionFailed | HttpStatus | Locked | NameResolution | RateLimited | Timeout | Tls | Unhealthy
-    )
-}
-
 /// Errors logged by code under test are usually intended by the test. Errors that prevent tests from running are not.
 fn discount_output_of_tests(candidates: &mut [Candidate]) {
     let fails = |candidate: &&Candidate| {
-        candidate.hit.signature().category == Category::TestFailure && candidate.score >= SCORE_MIN
+        candidate.hit.signature.category == Category::TestFailure && candidate.score >= SCORE_MIN
     };
     let Some(first) = candidates.iter().find(fails).map(|candidate| candidate.hit.at) else { return };
     let logged = candidates.iter_mut().filter(|candidate| candidate.hit.at < first);
-    for candidate in logged.filter(|candidate| !prevents_tests(candidate.hit.signature().category)) {
+    for candidate in logged.filter(|candidate| !meaning(candidate.hit.signature.category).prevents_tests) {
         candidate.score *= BEFORE_TESTS;
     }
-}
-
-fn prevents_tests(category: Category) -> bool {
-    use Category::{
-        Compile, DependencyResolution, DiskFull, MigrationFailed, MissingCommand, MissingVariable, OutOfMemory,
-        PortInUse, ResourceLimit, Syntax,
-    };
-    matches!(
-        category,
-        Compile
-            | DependencyResolution
-            | DiskFull
-            | MigrationFailed
-            | MissingCommand
-            | MissingVariable
-            | OutOfMemory
-            | PortInUse
-            | ResourceLimit
-            | Syntax
-    )
 }
 
 impl Group {

@@ -1,14 +1,15 @@
 //! Turns the chosen cause into a finding: summary, evidence, confidence, suggested fix and alternatives.
 
 use super::baseline::Baseline;
-use super::case_view::{CaseView, is_remark};
+use super::case_view::{CaseView, Parts, is_remark};
+use super::categories::{Meaning, meaning};
 use super::causes::{self, Choice};
 use super::ends::{self, ExitMeaning, Verdict};
-use super::parts::{Classifier, Parts};
+use super::noise;
 use super::rank::{self, Group};
 use super::scan::{self, Hit, Scan};
-use super::text::{cleaned, filled};
-use super::{general, noise, paths};
+use super::sentences::sentences;
+use super::text::cleaned;
 use crate::analysis::plain::last_shown;
 use crate::analysis::{
     ALTERNATIVES_MAX, Alternative, CaseLine, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, EngineName, Evidence,
@@ -49,6 +50,10 @@ const FOLLOWING: usize = 2;
 /// Characters shown before a match in a long line.
 const BEFORE_MATCH: usize = 80;
 
+/// Guesses the category of a failure that no signature describes: from a block of lines, the tool that wrote it and the
+/// exit code to categories with their probabilities, the most likely first.
+pub(super) type Classifier = fn(&str, Option<&str>, Option<i32>) -> Vec<(Category, f64)>;
+
 pub(super) fn finding(
     view: &CaseView<'_>,
     scan: &Scan,
@@ -65,7 +70,7 @@ pub(super) fn finding(
     let weight_of_exit = exit.map_or(0.0, |exit| f64::from(exit.weight));
     let last_command = if parts.segments { rank::last_command(view).unwrap_or(0) } else { 0 };
     let is_survived = groups.iter().all(|group| group.last() < last_command);
-    let is_weak = |choice: &Choice| choice.cause.cause.hit.signature().is_vague() || choice.cause.score < WEAK_BELOW;
+    let is_weak = |choice: &Choice| choice.cause.cause.hit.signature.is_vague() || choice.cause.score < WEAK_BELOW;
     let is_at_stake = |choice: &Choice| is_weak(choice) || is_survived;
     if parts.classifier
         && choice.as_ref().is_none_or(is_at_stake)
@@ -85,20 +90,13 @@ pub(super) fn finding(
 }
 
 fn by_line(view: &CaseView<'_>, choice: &Choice, exit: Option<&ExitMeaning>) -> Finding {
-    let Choice { cause, others, .. } = choice;
-    let (mut summary, fix) = sentences(view, cause.cause.hit);
-    let mut confidence = confidence(view, cause, exit);
-    if choice.is_close {
-        confidence -= 0.1;
-    }
-    let confidence = rounded(confidence);
-    let alternatives: Vec<Alternative> =
-        others.iter().take(ALTERNATIVES_MAX).map(|group| alternative(view, group, exit, confidence)).collect();
-    if let Some(other) = alternatives.first().filter(|_| confidence < UNSURE_BELOW) {
-        summary = format!("{summary}; or else {}", other.summary);
-    }
-    let finding = finding_of(view, cause.category, &summary, Some(fix), evidence_of(view, cause), confidence);
-    Finding { alternatives, ..finding }
+    let Choice { cause, others, is_close } = choice;
+    let (summary, fix) = sentences_of(view, cause.cause.hit);
+    let penalty = if *is_close { 0.1 } else { 0.0 };
+    let confidence = rounded(confidence(view, cause, exit) - penalty);
+    let alternatives = others.iter().take(ALTERNATIVES_MAX).map(|group| alternative(view, group, exit, confidence));
+    let evidence = evidence_of(view, cause);
+    finding_of(view, cause.category, &summary, Some(fix), evidence, confidence, alternatives.collect())
 }
 
 fn alternative(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>, cause: f64) -> Alternative {
@@ -107,27 +105,19 @@ fn alternative(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>, c
     let confidence = (confidence(view, group, exit) * ALTERNATIVE).min(cause - 0.01);
     Alternative {
         category: group.category,
-        summary: clipped(&sentences(view, group.cause.hit).0, SUMMARY_CHARACTERS_MAX),
+        summary: clipped(&sentences_of(view, group.cause.hit).0, SUMMARY_CHARACTERS_MAX),
         evidence,
         confidence: rounded(confidence),
     }
 }
 
-/// The sentences of a signature about its match: the cause and the fix.
-fn sentences(view: &CaseView<'_>, hit: Hit) -> (String, String) {
-    sentences_of(hit, &hit.text(view.lines))
-}
-
-fn sentences_of(hit: Hit, text: &str) -> (String, String) {
-    let (captures, signature) = (hit.captures(text), hit.signature());
-    let elsewhere = paths::advice(signature.category, signature.fix, captures.as_ref());
-    let fix = elsewhere.unwrap_or_else(|| filled(signature.fix, captures.as_ref()));
-    (filled(signature.cause, captures.as_ref()), fix)
+fn sentences_of(view: &CaseView<'_>, hit: Hit) -> (String, String) {
+    sentences(hit.signature, &hit.text(view.lines))
 }
 
 /// High only for a specific signature in the failed step, near its end, that fits the exit code.
 fn confidence(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>) -> f64 {
-    let specific: f64 = match group.cause.hit.signature().weight {
+    let specific: f64 = match group.cause.hit.signature.weight {
         90.. => 0.9,
         85.. => 0.84,
         80.. => 0.78,
@@ -179,23 +169,21 @@ fn evidence_of(view: &CaseView<'_>, group: &Group) -> Vec<Evidence> {
 
 /// The next lines of the same step: a message may go on there.
 fn following<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
-    let of_step = &view.lines[at];
-    let next = (at + 1..view.lines.len()).take(AROUND_LINES).filter(move |other| {
-        let line = &view.lines[*other];
-        (&line.stage, &line.step) == (&of_step.stage, &of_step.step) && !is_remark(line) && !line.text.trim().is_empty()
-    });
-    next.take(FOLLOWING)
+    let next = (at + 1..view.lines.len()).take(AROUND_LINES);
+    next.filter(move |other| is_of_step(view, at, *other) && !view.lines[*other].text.trim().is_empty()).take(FOLLOWING)
 }
 
 /// The nearest lines of the same step that have a word of failure and mean it: they often say more of the same.
 fn errors_around<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
     let mut near: Vec<usize> = (at.saturating_sub(AROUND_LINES)..view.lines.len().min(at + AROUND_LINES + 1)).collect();
     near.sort_by_key(|other| other.abs_diff(at));
-    let of_step = &view.lines[at];
-    near.into_iter().filter(move |other| {
-        let line = &view.lines[*other];
-        (&line.stage, &line.step) == (&of_step.stage, &of_step.step) && !is_remark(line) && has_error_word(&line.text)
-    })
+    near.into_iter().filter(move |other| is_of_step(view, at, *other) && has_error_word(&view.lines[*other].text))
+}
+
+/// Whether the step that wrote one line also wrote the other.
+fn is_of_step(view: &CaseView<'_>, at: usize, other: usize) -> bool {
+    let (one, other) = (&view.lines[at], &view.lines[other]);
+    (&one.stage, &one.step) == (&other.stage, &other.step) && !is_remark(other)
 }
 
 /// The part of a line around its match, if the beginning of the line does not show it.
@@ -222,8 +210,6 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
         let finding = by_line(view, choice, None);
         return Some(Finding { confidence: rounded(confidence.max(finding.confidence)), ..finding });
     }
-    let (cause, fix) = general::advice(category);
-    let mut summary = cause.to_owned();
     let confidence = rounded(confidence);
     let mut alternatives: Vec<Alternative> =
         choice.map(|choice| alternative(view, &choice.cause, None, confidence)).into_iter().collect();
@@ -231,19 +217,16 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
         if alternatives.len() < ALTERNATIVES_MAX && alternatives.iter().all(|known| known.category != *other) {
             alternatives.push(Alternative {
                 category: *other,
-                summary: general::advice(*other).0.to_owned(),
+                summary: meaning(*other).cause.clone(),
                 evidence: Vec::new(),
                 confidence: rounded((probability * GUESS).min(confidence - 0.01)),
             });
         }
     }
-    if let Some(other) = alternatives.first().filter(|_| confidence < UNSURE_BELOW) {
-        summary = format!("{summary}; or else {}", other.summary);
-    }
     let telling = telling_lines(view, classifier, category);
     let evidence = lines_of(view, telling.into_iter().chain(last_error(view)).chain(last_lines(view)));
-    let finding = finding_of(view, category, &summary, Some(fix.to_owned()), evidence, confidence);
-    Some(Finding { alternatives, ..finding })
+    let Meaning { cause, fix, .. } = meaning(category);
+    Some(finding_of(view, category, cause, Some(fix.clone()), evidence, confidence, alternatives))
 }
 
 /// The lines that a guess is made from, in their order.
@@ -283,67 +266,63 @@ fn by_exit(view: &CaseView<'_>, exit: &ExitMeaning, choice: Option<&Choice>) -> 
     let category = exit.categories.first().copied().unwrap_or(Category::Unknown);
     let evidence = lines_of(view, view.last_remark().into_iter().chain(last_lines(view)));
     let confidence = rounded(f64::from(exit.weight) / 100.0 - 0.1);
-    let finding = finding_of(view, category, exit.cause, Some(exit.fix.to_owned()), evidence, confidence);
     let other = choice.map(|choice| &choice.cause).filter(|group| group.category != category);
-    Finding {
-        alternatives: other.map(|group| alternative(view, group, None, confidence)).into_iter().collect(),
-        ..finding
-    }
+    let alternatives = other.map(|group| alternative(view, group, None, confidence)).into_iter().collect();
+    finding_of(view, category, &exit.cause, Some(exit.fix.clone()), evidence, confidence, alternatives)
 }
 
 /// A reason that prevented the step from starting is in no log.
 fn by_error(view: &CaseView<'_>) -> Option<Finding> {
     let error = cleaned(view.error());
-    let hit = scan::hit_of(&error)?;
-    let (cause, fix) = sentences_of(hit, &error);
+    let signature = scan::hit_of(&error)?.signature;
+    let (cause, fix) = sentences(signature, &error);
     let evidence = lines_of(view, last_lines(view));
-    Some(finding_of(view, hit.signature().category, &cause, Some(fix), evidence, INDIRECT_MAX))
+    Some(finding_of(view, signature.category, &cause, Some(fix), evidence, INDIRECT_MAX, Vec::new()))
 }
 
 fn by_verdict(view: &CaseView<'_>, verdict: &Verdict, choice: Option<&Choice>) -> Finding {
     let stage = view.stage.map(|stage| format!("stage `{}`", stage.name)).unwrap_or_default();
-    let ended = lines_of(view, view.last_remark().into_iter().chain(last_lines(view)));
-    match verdict {
-        Verdict::Interrupted => {
-            let cause = format!("the server ended while {stage} was running");
-            let fix = format!(
+    let (mut lines, mut alternatives) = (Vec::from_iter(view.last_remark()), Vec::new());
+    let (category, cause, fix) = match verdict {
+        Verdict::Interrupted => (
+            Category::Interrupted,
+            format!("the server ended while {stage} was running"),
+            format!(
                 "retry {stage}; if running it twice is harmless, mark the stage as `idempotent`, and the server retries it by itself"
-            );
-            finding_of(view, Category::Interrupted, &cause, Some(fix), ended, CERTAIN)
-        }
-        Verdict::Rejected => {
-            let fix = "agree with the person who rejected it on the necessary changes, then deploy again".to_owned();
-            finding_of(view, Category::Rejected, view.error(), Some(fix), ended, CERTAIN)
-        }
-        Verdict::Cancelled => {
-            let cause = format!("{stage} was cancelled");
-            let fix = "nothing is broken: retry the stage or deploy again if it is still wanted".to_owned();
-            finding_of(view, Category::Cancelled, &cause, Some(fix), ended, CERTAIN)
-        }
+            ),
+        ),
+        Verdict::Rejected => (
+            Category::Rejected,
+            view.error().to_owned(),
+            "agree with the person who rejected it on the necessary changes, then deploy again".to_owned(),
+        ),
+        Verdict::Cancelled => (
+            Category::Cancelled,
+            format!("{stage} was cancelled"),
+            "nothing is broken: retry the stage or deploy again if it is still wanted".to_owned(),
+        ),
         Verdict::TimedOut { seconds } => {
             let limit = seconds.map(|seconds| format!(" of {seconds} s")).unwrap_or_default();
             let mut cause = format!("{stage} did not end within its time limit{limit}");
-            let mut evidence: Vec<usize> = view.last_remark().into_iter().collect();
-            if let Some(choice) = choice {
-                let hit = choice.cause.cause.hit;
-                cause.push_str(&format!("; before that: {}", sentences(view, hit).0));
-                evidence.push(hit.at);
+            if let Some(Choice { cause: group, .. }) = choice {
+                cause.push_str(&format!("; before that: {}", sentences_of(view, group.cause.hit).0));
+                lines.push(group.cause.hit.at);
+                if group.category != Category::Timeout {
+                    alternatives.push(alternative(view, group, None, CERTAIN));
+                }
             }
-            evidence.extend(last_lines(view));
             let fix = "check what the last lines are waiting for; raise `timeoutSeconds` of the stage only if it really needs longer";
-            let evidence = lines_of(view, evidence.into_iter());
-            let finding = finding_of(view, Category::Timeout, &cause, Some(fix.to_owned()), evidence, CERTAIN);
-            let other = choice.map(|choice| &choice.cause).filter(|group| group.category != Category::Timeout);
-            let alternatives = other.map(|group| alternative(view, group, None, CERTAIN)).into_iter().collect();
-            Finding { alternatives, ..finding }
+            (Category::Timeout, cause, fix.to_owned())
         }
-    }
+    };
+    let evidence = lines_of(view, lines.into_iter().chain(last_lines(view)));
+    finding_of(view, category, &cause, Some(fix), evidence, CERTAIN, alternatives)
 }
 
 fn unknown(view: &CaseView<'_>) -> Finding {
     let cause = "the log matches no known failure; its last lines are the best lead";
     let evidence = lines_of(view, last_error(view).into_iter().chain(last_lines(view)));
-    finding_of(view, Category::Unknown, cause, None, evidence, UNKNOWN)
+    finding_of(view, Category::Unknown, cause, None, evidence, UNKNOWN, Vec::new())
 }
 
 /// The last line that has a word of failure and means it.
@@ -395,15 +374,19 @@ fn finding_of(
     fix: Option<String>,
     evidence: Vec<Evidence>,
     confidence: f64,
+    alternatives: Vec<Alternative>,
 ) -> Finding {
+    let confidence = rounded(confidence);
+    let second = alternatives.first().filter(|_| confidence < UNSURE_BELOW);
+    let or_else = second.map(|other| format!("; or else {}", other.summary)).unwrap_or_default();
     Finding {
         engine: EngineName::Builtin,
         category,
-        summary: clipped(&format!("{cause}{}", circumstances(view)), SUMMARY_CHARACTERS_MAX),
+        summary: clipped(&format!("{cause}{or_else}{}", circumstances(view)), SUMMARY_CHARACTERS_MAX),
         evidence,
-        confidence: rounded(confidence),
+        confidence,
         fix: fix.map(|fix| SuggestedFix { summary: clipped(&fix, SUMMARY_CHARACTERS_MAX), patch: None }),
-        alternatives: Vec::new(),
+        alternatives,
     }
 }
 

@@ -1,12 +1,13 @@
-//! Lines for comparison: what each of their pieces says, without the prefixes of tools, and without parts that vary.
+//! Lines for comparison: what each of their pieces says, without the prefixes of tools (`catalogue/lines.toml`), and without
+//! parts that vary.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
-use regex::bytes::{Captures, Regex, RegexBuilder};
+use serde::Deserialize;
 
-use crate::analysis::clipped;
+use crate::analysis::catalogue::{self, AnyOf, Pattern};
 use crate::analysis::plain::{last_shown, plain};
 
 /// A longer line is examined in windows of this size.
@@ -15,50 +16,26 @@ const WINDOW_BYTES: usize = 4096;
 const OVERLAP_BYTES: usize = 512;
 /// A line with `\n` spelled out is taken apart if it is at least this long, or has a quoted text.
 const SPELLED_FROM: usize = 200;
-/// The part of a captured text that is shown.
-const CAPTURE_CHARACTERS_MAX: usize = 120;
 
-/// Prefixes added by CIs, tools and daemons: times, streams, the step of an image build, the name of a container, a pod, a
-/// package or a host; and marks of errors for a CI.
-const PREFIX: &str = concat!(
-    r"^(?:",
-    // Times, with the stream of a CI or a container runtime behind them.
-    r"(?:[^\t]{1,80}\t[^\t]{1,80}\t(?:\xEF\xBB\xBF)?)?\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?:?[ \t]+(?:\d\d[OE][+ ] ?|(?:stdout|stderr) [FP] )?",
-    r"|\[?\d{1,2}[-/](?:\d\d|[A-Z][a-z]{2})[-/]\d{4}[ :]\d\d:\d\d:\d\d[\d.,]*\]?:?\s+",
-    r"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?:[\w.-]+ (?:[\w@./-]+\[\d+\]: )?)?",
-    r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?:?[ \t]+",
-    r"|\[ *\d+\.\d{3,6}\] ",
-    r"|1[5-9]\d{8}(?:\.\d+|\d{3})? ",
-    r"|\[\+?\d+(?:\.\d+)?m?s\] ",
-    // An image build, and its excerpt at the end.
-    r"|#\d+ \d+\.\d+ |\d{1,4}\.\d{2,3} ",
-    // Containers, pods, packages of a monorepo.
-    r"|[A-Za-z][\w.-]*(?:[-_]\d+ +| {2,})\| ?|[A-Za-z][\w-]*\.\d+ +\| ?|\[pod/[^\]\s]+\] ",
-    r"|@?[\w./-]+:(?:build|test|lint|typecheck|check|dev|start|compile)\b[\w:-]*: |(?:packages|apps|libs|services)/[\w./-]+ [\w:-]+: ",
-    // Marks for a CI.
-    r"|##\[(?:error|command|section)\]|::error(?: [^:]*(?::[^:]+)*?)?::|##vso\[task\.logissue [^\]]*type=error[^\]]*\]|section_(?:start|end):\d+:[\w.-]+(?:\[[^\]]*\])?",
-    r"|(?:build|error|simple|command)\t\d\d-[A-Z][a-z]{2}-\d{4} \d\d:\d\d:\d\d\t",
-    r"){1,4}"
-);
-/// The fields of a structured log that say something.
-const SAYING: &[&str] = &[
-    "\"log\":",
-    "\"msg\":",
-    "\"message\":",
-    "\"error\":",
-    "\"err\":",
-    "\"stream\":",
-    "\"stderr\":",
-    "\"stdout\":",
-    "\"text\":",
-    "\"line\":",
-    "\"exception\":",
-    "\"stack\":",
-];
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    prefixes: AnyOf,
+    fields: Vec<String>,
+}
 
-static PREFIXES: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = RegexBuilder::new(PREFIX).unicode(false).build();
-    pattern.expect("the pattern is a constant, which a test compiles")
+struct Lines {
+    prefixes: Pattern,
+    /// With the quotes and the colon of JSON.
+    fields: Vec<String>,
+}
+
+static LINES: LazyLock<Lines> = LazyLock::new(|| {
+    let Table { prefixes, fields } = catalogue::LINES.read();
+    Lines {
+        prefixes: Pattern::new(format!("(?-i)^(?:{}){{1,4}}", prefixes.joined())),
+        fields: fields.iter().map(|field| format!("\"{field}\":")).collect(),
+    }
 });
 
 /// The line as a terminal would show it, without the prefixes of tools.
@@ -77,8 +54,8 @@ pub(super) fn each_piece(line: &str, examine: &mut dyn FnMut(&str)) {
         let text = without_prefixes(part.trim_end());
         windows(text, examine);
         if text.starts_with("{\"") || text.starts_with("{ \"") {
-            for field in SAYING {
-                for (at, _) in text.match_indices(field) {
+            for field in &LINES.fields {
+                for (at, _) in text.match_indices(field.as_str()) {
                     let value = text[at + field.len()..].trim_start();
                     value.strip_prefix('"').map(quoted).into_iter().for_each(|value| spelled_lines(value, examine));
                 }
@@ -136,7 +113,7 @@ fn quoted(text: &str) -> &str {
 /// Without the prefixes of tools.
 pub(super) fn without_prefixes(text: &str) -> &str {
     // The prefixes are ASCII but for a byte order mark, so the rest begins at a character boundary.
-    let rest = PREFIXES.find(text.as_bytes()).and_then(|prefix| text.get(prefix.end()..)).unwrap_or(text);
+    let rest = LINES.prefixes.regex().find(text.as_bytes()).and_then(|prefix| text.get(prefix.end()..)).unwrap_or(text);
     // `#9 ERROR: …` of an image build.
     let numbered = rest.strip_prefix('#').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     numbered.and_then(|rest| rest.strip_prefix(' ')).filter(|rest| rest.starts_with("ERROR")).unwrap_or(rest)
@@ -235,33 +212,6 @@ fn number_at(text: &str) -> (usize, bool) {
             Some(_) | None => return (end, zero),
         }
     }
-}
-
-/// A sentence of the catalogue, filled in with the captures of its signature.
-pub(super) fn filled(template: &str, captures: Option<&Captures<'_>>) -> String {
-    let mut text = String::with_capacity(template.len());
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once('{') {
-        let Some((name, after)) = after.split_once('}') else { break };
-        let (names, otherwise) = name.split_once('|').unwrap_or((name, "…"));
-        let group = names.split('/').find_map(|name| captures?.name(name));
-        let group = group.map(|group| presentable(group.as_bytes())).filter(|group| !group.is_empty());
-        text.push_str(before);
-        text.push_str(group.as_deref().unwrap_or(otherwise));
-        rest = after;
-    }
-    text.push_str(rest);
-    text
-}
-
-/// Text from a log within one of our sentences: short, on one line, and without characters that would end its quotes.
-fn presentable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
-    let text = text.trim();
-    let quotes = [('\'', '\''), ('"', '"'), ('‘', '’'), ('“', '”')];
-    let unquoted = quotes.iter().find_map(|(open, close)| text.strip_prefix(*open)?.strip_suffix(*close));
-    clipped(unquoted.unwrap_or(text), CAPTURE_CHARACTERS_MAX)
 }
 
 #[cfg(test)]

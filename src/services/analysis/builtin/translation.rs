@@ -4,8 +4,10 @@
 
 use std::sync::LazyLock;
 
+use crate::analysis::catalogue::TRANSLATIONS;
+
 /// One message in another language: its literal parts, between which it names something.
-pub(super) struct Foreign {
+pub(super) struct ForeignMessage {
     /// Found in every line with this message.
     pub trigger: &'static str,
     parts: Vec<String>,
@@ -14,13 +16,12 @@ pub(super) struct Foreign {
     english: &'static str,
 }
 
-pub(super) static FOREIGN: LazyLock<Vec<Foreign>> = LazyLock::new(|| {
+pub(super) static MESSAGES: LazyLock<Vec<ForeignMessage>> = LazyLock::new(|| {
     let mut english = "";
     let mut messages = Vec::new();
-    let tables = [include_str!("translation/others.txt"), include_str!("translation/catalogues.txt")];
-    for line in tables.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#')) {
+    for line in TRANSLATIONS.iter().flat_map(|file| file.text.lines()).filter(|line| !line.starts_with('#')) {
         match line.strip_prefix('\t') {
-            Some(foreign) => messages.extend(Foreign::new(english, foreign)),
+            Some(foreign) => messages.extend(ForeignMessage::new(english, foreign)),
             None => english = line,
         }
     }
@@ -30,7 +31,7 @@ pub(super) static FOREIGN: LazyLock<Vec<Foreign>> = LazyLock::new(|| {
 /// Longer than what messages name.
 const NAMED_BYTES_MAX: usize = 300;
 
-impl Foreign {
+impl ForeignMessage {
     fn new(english: &'static str, foreign: &'static str) -> Option<Self> {
         let (mut parts, mut named, mut rest) = (Vec::new(), Vec::new(), foreign);
         let mut literal = Vec::new();
@@ -78,7 +79,7 @@ impl Foreign {
 pub(super) fn translated(line: &str, messages: &[usize]) -> String {
     let mut line = usual(line);
     // A longer message may contain a shorter one.
-    let mut messages: Vec<&Foreign> = messages.iter().map(|index| &FOREIGN[*index]).collect();
+    let mut messages: Vec<&ForeignMessage> = messages.iter().map(|index| &MESSAGES[*index]).collect();
     messages.sort_by_key(|message| std::cmp::Reverse(message.trigger.len()));
     for message in messages {
         line = message.translated(&line).unwrap_or(line);
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn messages_are_translated_with_what_they_name() {
         let in_english = |line: &str| {
-            let known = FOREIGN.iter().enumerate().filter(|(_, message)| line.contains(message.trigger));
+            let known = MESSAGES.iter().enumerate().filter(|(_, message)| line.contains(message.trigger));
             translated(line, &known.map(|(index, _)| index).collect::<Vec<_>>())
         };
         for (foreign, english) in [
@@ -120,9 +121,9 @@ mod tests {
 
     #[test]
     fn every_trigger_is_long_enough_to_mean_something() {
-        for message in FOREIGN.iter() {
+        for message in MESSAGES.iter() {
             assert!(message.trigger.len() >= 5, "{:?} of {:?}", message.trigger, message.english);
         }
-        assert!(FOREIGN.len() > 3_000, "{}", FOREIGN.len());
+        assert!(MESSAGES.len() > 3_000, "{}", MESSAGES.len());
     }
 }

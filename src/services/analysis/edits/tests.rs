@@ -126,7 +126,7 @@ ERROR: failed to solve: failed to calculate checksum of ref abc::def: \"/Require
 }
 
 #[test]
-fn syntax_errors_of_python_are_mended_in_their_line() {
+fn syntax_errors_of_python_are_fixed_in_their_line() {
     let print = "  File \"/builds/app/tools/show.py\", line 2\n    print \"x\", y\n    ^^^\nSyntaxError: Missing parentheses in call to 'print'. Did you mean print(...)?";
     let file = "def show(y):\r\n    print \"x\", y\r\n";
     let (text, summary) = edited(print, "SyntaxError", &[("show.py", ""), ("tools/show.py", file)]).unwrap();
@@ -171,12 +171,12 @@ proptest! {
     ) {
         let text = text.join("\n");
         let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default().trim().to_owned();
-        let mend = match which {
-            0 => Mend::CallPrint,
-            1 => Mend::AppendColon { shown },
-            _ => Mend::RemoveTrailingComma,
+        let fix = match which {
+            0 => SyntaxFix::CallPrint,
+            1 => SyntaxFix::AppendColon { shown },
+            _ => SyntaxFix::RemoveTrailingComma,
         };
-        if let Some(after) = mend.applied(&text, line) {
+        if let Some(after) = fix.applied(&text, line) {
             let changed = text.lines().zip(after.lines()).filter(|(old, new)| old != new).count();
             prop_assert_eq!((text.lines().count(), 1), (after.lines().count(), changed));
         }

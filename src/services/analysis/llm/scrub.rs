@@ -1,82 +1,38 @@
-//! Masks everything that looks like a credential, even if nobody declared it a secret.
+//! Masks everything that looks like a credential (`catalogue/credentials.toml`), even if nobody declared it a secret.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::bytes::{Regex, RegexBuilder};
+use serde::Deserialize;
 
-const STARS: &str = "***";
+use crate::analysis::catalogue::{CREDENTIALS, Pattern, PatternText};
 
-/// The beginning of a word, also behind an escape such as `\n` or `%20`, whose last letter would hide it.
-macro_rules! begin {
-    () => {
-        r"(?:\b|\\[nrt]|%[0-9a-f]{2})"
-    };
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    begin: PatternText,
+    name: PatternText,
+    rule: Vec<Rule>,
 }
 
-/// A name that tells of a credential. Quotes around it may be escaped, as in JSON within JSON, and `=` or `:` may be encoded.
-macro_rules! telling_name {
-    () => {
-        r#"(?:[\w.-]*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|credentials?)[\w.-]*|(?-i:\b\w*_PASS)|\b_auth|"auth)(?:\\*["']|%22)?\s*(?:=>|[=:]|%3[ad])\s*"#
-    };
+/// What looks like a credential, and what is left of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    pattern: PatternText,
+    replacement: String,
 }
 
-/// Patterns and their replacements.
-const RULES: &[(&str, &str)] = &[
-    // Tokens with a known prefix: ours, and those of clouds, repositories and models.
-    (concat!(begin!(), r"lk_[0-9a-z]{16,}"), STARS),
-    (concat!(begin!(), r"whsec_[0-9a-z+/=]{16,}"), STARS),
-    (concat!(begin!(), r"(?-i:(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16})\b"), STARS),
-    (
-        concat!(
-            begin!(),
-            r"(?:gh[pousr]_|github_pat_|gl(?:pat|rt|dt|cbt|ptt|ft|soat)-|npm_|dckr_pat_|hf_|xox[abeprs]-|xapp-|sk-|pk_live_|sk_live_|rk_live_|shpat_|dop_v1_|pypi-|gocspx-|sntrys_|atatt3|age-secret-key-1)[0-9a-z_-]{16,}"
-        ),
-        STARS,
-    ),
-    (concat!(begin!(), r"(?:hv[sbr]\.|ya29\.|(?-i:SG\.)|dp\.[a-z]{2,5}\.)[0-9a-z_.-]{16,}"), STARS),
-    (concat!(begin!(), r"(?-i:AIza[0-9A-Za-z_-]{30,})"), STARS),
-    // JSON web tokens.
-    (concat!(begin!(), r"(?-i:eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}(?:\.[0-9A-Za-z_-]*)?)"), STARS),
-    // HTTP headers.
-    (r"\b(bearer|basic)((?:\s|%20)+)[0-9a-z._~+/=-]{6,}", "$1$2***"),
-    (r"\b((?:proxy-)?authorization|cookie|set-cookie|x-api-key|x-auth-token)(\W{0,3}:\s*)[^\r\n]+", "$1$2***"),
-    // In URLs, where a password may have an `@` of its own.
-    (r"\b([a-z][a-z0-9+.-]{1,20}:(?:\\?/){2})[^\s/]+@", "$1***@"),
-    (r"(%3a%2f%2f)[^\s/&]+?%40", "$1***%40"),
-    (
-        r"\b(hooks\.slack\.com/[a-z]+/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/webhookb2/)[^\s\x22']+",
-        "$1***",
-    ),
-    (
-        r"([?&](?:x-amz-\w+|x-goog-\w+|sig|signature|token|access_token|key|api_?key|code|password|secret)=)[^&\s\x22']+",
-        "$1***",
-    ),
-    // Anything with a telling name: in escaped quotes, in quotes, without.
-    (concat!("(", telling_name!(), r#"(?:\\+"|%22))(?:[^"%]|%[^2]|%2[^2])+"#), "$1***"),
-    (concat!("(", telling_name!(), r#"")(?:[^"\\]|\\.)+"#), "$1***"),
-    (concat!("(", telling_name!(), r#"\\*')[^']+"#), "$1***"),
-    (concat!("(", telling_name!(), r#")[^\s"',;&]{3,}"#), "$1***"),
-    // Arguments.
-    (r#"(--?[\w-]*(?:password|passwd|secret|token|api-?key)[\w-]*\s+)(?:"[^"]+"|'[^']+'|[^\s"'-]\S{2,})"#, "$1***"),
-    (r#"(\s(?:-u|--user|--proxy-user)[\s=]*["']?)[^\s:"']+:[^\s"']+"#, "$1***"),
-    (r"\b((?:sshpass|login|mysql\w*|mariadb\w*)\b[^\n|;]*?\s(?-i:-p)\s*)[^\s-]\S*", "$1***"),
-    (r"\b(redis-cli\b[^\n|;]*?\s(?-i:-a)\s+)\S+", "$1***"),
-    (r"\b(login\s+\S+\s+password\s+)\S+", "$1***"),
-];
-
-static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
-    let compiled = |(pattern, replacement): &(&str, &'static str)| {
-        let pattern = RegexBuilder::new(pattern).unicode(false).case_insensitive(true).build();
-        (pattern.expect("the patterns are constants, which a test compiles"), *replacement)
-    };
-    RULES.iter().map(compiled).collect()
+static RULES: LazyLock<Vec<(Pattern, String)>> = LazyLock::new(|| {
+    let Table { begin, name, rule: rules } = CREDENTIALS.read();
+    let whole = |pattern: &str| Pattern::new(pattern.replace("<begin>", &begin.0).replace("<name>", &name.0));
+    rules.into_iter().map(|rule| (whole(&rule.pattern.0), rule.replacement)).collect()
 });
 
 pub(super) fn scrubbed(text: &str) -> String {
     let mut bytes = Cow::Borrowed(text.as_bytes());
-    for (pattern, replacement) in COMPILED.iter() {
-        if let Cow::Owned(replaced) = pattern.replace_all(&bytes, replacement.as_bytes()) {
+    for (pattern, replacement) in RULES.iter() {
+        if let Cow::Owned(replaced) = pattern.regex().replace_all(&bytes, replacement.as_bytes()) {
             bytes = Cow::Owned(replaced);
         }
     }
@@ -143,6 +99,16 @@ mod tests {
             ("machine git.example login ci password hunter22", "hunter22"),
         ] {
             assert!(!scrubbed(text).contains(secret), "{}", scrubbed(text));
+        }
+    }
+
+    #[test]
+    fn every_rule_keeps_only_groups_that_it_has() {
+        for (pattern, replacement) in RULES.iter() {
+            let pattern = pattern.regex();
+            let kept = replacement.split('$').skip(1).filter_map(|rest| rest.chars().next()?.to_digit(10));
+            kept.for_each(|group| assert!((group as usize) < pattern.captures_len(), "credentials.toml: {pattern}"));
+            assert!(!pattern.as_str().contains('<'), "credentials.toml: a part is not known: {pattern}");
         }
     }
 

@@ -30,7 +30,7 @@ const ACTION_CHARACTERS_MAX: usize = 4_096;
 const SUCCESS_SOUGHT_AMONG: usize = 10_000;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoCase {
+pub(super) enum CaseError {
     #[error("the deployment was dropped before the analysis ran")]
     Forgotten,
     #[error("the deployment was retried before the analysis ran; request another analysis once it has failed")]
@@ -47,11 +47,11 @@ pub(super) fn gather(
     logs: &Logs,
     environment: &EnvironmentKey,
     id: DeploymentId,
-) -> Result<Case, NoCase> {
+) -> Result<Case, CaseError> {
     let organization = &environment.pipeline.organization;
-    let DeploymentFound { record, .. } = environments.deployment(organization, id)?.ok_or(NoCase::Forgotten)?;
+    let DeploymentFound { record, .. } = environments.deployment(organization, id)?.ok_or(CaseError::Forgotten)?;
     if record.deployment.status != DeploymentStatus::Failed {
-        return Err(NoCase::RunAgain);
+        return Err(CaseError::RunAgain);
     }
     let blueprint = environments.blueprint(organization, id)?;
     let attempts = record.stages.iter().map(|stage| (stage.name.clone(), stage.attempt)).collect();
@@ -108,12 +108,12 @@ fn last_success(
     failed: DeploymentId,
     blueprint: Option<&Blueprint>,
     stages: &[StageRun],
-) -> Result<Option<Success>, NoCase> {
+) -> Result<Option<Success>, CaseError> {
     let organization = &environment.pipeline.organization;
     // Stages that the failed deployment never reached do not help.
     let reached =
         |name: &Identifier| stages.iter().any(|stage| stage.name == *name && stage.status != StageStatus::Skipped);
-    let lines_of = |found: &DeploymentFound, bytes_max: usize| -> Result<_, NoCase> {
+    let lines_of = |found: &DeploymentFound, bytes_max: usize| -> Result<_, CaseError> {
         let stages = found.record.stages.iter().filter(|stage| reached(&stage.name));
         let attempts = stages.map(|stage| (stage.name.clone(), stage.attempt)).collect();
         Ok(lines(logs, &log_of(environments, organization, found.record.deployment.id)?, &attempts, bytes_max)?)

@@ -21,7 +21,7 @@ pub use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standi
 use super::SuggestedFix;
 use super::edits::Edit;
 use super::llm::LlmSettings;
-use super::stored;
+use super::record;
 use crate::actors::Environments;
 use crate::archive::Archive;
 use crate::domain::{
@@ -160,7 +160,7 @@ impl Analyses {
     /// Loads the index. Nothing runs before [`Analyses::resume`].
     pub fn open(sources: Sources, engines: Engines) -> Result<Self, StoreError> {
         let mut index = Index::default();
-        for_each(&*sources.store, stored::ANALYSES, |_, record| {
+        for_each(&*sources.store, record::ANALYSES, |_, record| {
             index.put(&read(record)?);
             Ok(())
         })?;
@@ -207,7 +207,7 @@ impl Analyses {
                 index.surplus(organization, analysis.deployment, new.holder).ok_or(AnalysisError::Overloaded)?;
             let mut batch = Batch::default();
             for id in &surplus {
-                batch.delete(stored::key(organization, *id));
+                batch.delete(record::key(organization, *id));
             }
             put(&mut batch, &analysis);
             let held = beside(&analysis, &mut batch);
@@ -225,7 +225,7 @@ impl Analyses {
     }
 
     pub fn get(&self, organization: &Identifier, id: AnalysisId) -> Result<Option<Analysis>, StoreError> {
-        let record = self.inner.sources.store.get(&stored::key(organization, id))?;
+        let record = self.inner.sources.store.get(&record::key(organization, id))?;
         record.map(|record| read(&record)).transpose()
     }
 
@@ -238,7 +238,7 @@ impl Analyses {
         limit: u64,
     ) -> Result<AnalysisPage, StoreError> {
         let mut page = AnalysisPage::default();
-        for_each(&*self.inner.sources.store, &stored::organization_prefix(organization), |_, record| {
+        for_each(&*self.inner.sources.store, &record::organization_prefix(organization), |_, record| {
             let analysis = read(record)?;
             if filter.deployment.is_none_or(|wanted| analysis.deployment == wanted)
                 && filter.pipeline.as_ref().is_none_or(|wanted| analysis.environment.pipeline.pipeline == *wanted)
@@ -290,11 +290,11 @@ impl Analyses {
 }
 
 fn put(batch: &mut Batch, analysis: &Analysis) {
-    batch.put(stored::key(&analysis.environment.pipeline.organization, analysis.id), stored::encode(analysis));
+    batch.put(record::key(&analysis.environment.pipeline.organization, analysis.id), record::encode(analysis));
 }
 
 fn read(record: &[u8]) -> Result<Analysis, StoreError> {
-    Ok(stored::decode(record)?)
+    Ok(record::decode(record)?)
 }
 
 impl Index {
