@@ -11,10 +11,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::about;
-use super::evidence::{Evidence, Grant};
-use super::findings::Findings;
-use super::holding::{NEVER, after};
+use crate::checks::evidence::{Evidence, Grant, NEVER, after, is_activity, session};
+use crate::checks::findings::Findings;
 use crate::history::{Answer, Moment, Record, Request, SessionName, SessionStatus};
 use crate::report::model::Check;
 
@@ -106,8 +104,8 @@ fn last_renewed<'h>(evidence: &Evidence<'h>) -> Renewed<'h> {
         }
     });
     let mut renewed: Renewed = holders.filter_map(|holder| Some((holder, evidence.grant_of(holder)?.record))).collect();
-    for record in evidence.history.records.iter().filter(|record| about::is_activity(record)) {
-        if let Some(last) = about::session(record).and_then(|session| renewed.get_mut(session))
+    for record in evidence.history.records.iter().filter(|record| is_activity(record)) {
+        if let Some(last) = session(record).and_then(|session| renewed.get_mut(session))
             && last.ended < record.ended
         {
             *last = record;

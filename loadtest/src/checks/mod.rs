@@ -2,19 +2,13 @@
 //! but the history, and speaks up only where a server that keeps its promises could not have given these answers,
 //! however its clients were delayed. What nobody was told (a lost answer) is taken in the server's favour.
 
-mod about;
 mod evidence;
 mod fencing;
 mod findings;
-mod holding;
 mod left_behind;
-mod line;
 mod one_holder;
 mod queue_order;
-mod retries;
-mod rising;
 mod seen_later;
-mod unanswered_claims;
 
 #[cfg(test)]
 mod history_builder;

@@ -7,11 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, value_parser};
 use tokio::sync::watch;
 
-use crate::cli::exit::{EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, failed, said};
-use crate::cli::refusal::{Refusal, enough_files, has_etcd};
+use crate::cli::options::{
+    EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, Refusal, enough_files, failed, has_etcd, said,
+};
 use crate::interruption::Interruption;
-use crate::linearizability::{self, Disturbances, Plan, RunError, Summary};
-use crate::server::running;
+use crate::linearizability;
+use crate::linearizability::{Disturbances, Plan, RunError, Summary};
+use crate::server::process;
 
 #[derive(Args)]
 #[command(
@@ -131,7 +133,7 @@ async fn perform(plan: Plan) -> std::io::Result<Result<Summary, RunError>> {
         eprintln!("ending early, the histories under way are checked first; Ctrl-C again quits at once");
         stop.send_replace(true);
         interruption.comes().await;
-        running::kill_all();
+        process::kill_all();
         std::process::exit(EXIT_INTERRUPTED.into());
     });
     Ok(linearizability::run(plan, stopped).await)

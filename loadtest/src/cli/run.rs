@@ -5,18 +5,19 @@ use std::path::PathBuf;
 use clap::{Args, value_parser};
 use tokio::sync::watch;
 
-use crate::cli::against::Against;
-use crate::cli::exit::{EXIT_INTERRUPTED, EXIT_REFUSED, failed, reported, said};
-use crate::cli::files::FileOptions;
-use crate::cli::refusal::{MAX_IDENTIFIER, Refusal, enough_files, has_etcd, identifier};
+use crate::cli::options::{
+    Against, EXIT_INTERRUPTED, EXIT_REFUSED, FileOptions, MAX_IDENTIFIER, Refusal, enough_files, failed, has_etcd,
+    identifier, reported, said,
+};
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::progress::Progress;
 use crate::interruption::Interruption;
-use crate::report::{self, model::Run};
-use crate::scenario::{self, Scenario};
+use crate::report::model::Run;
+use crate::scenario::Scenario;
 use crate::server::cluster::ClusterLaunch;
-use crate::server::{Extras, Server, Source, running};
+use crate::server::{Extras, Server, Source, process};
 use crate::wire::request::Place;
+use crate::{report, scenario};
 
 const DEFAULT_TARGET: &str = "http://127.0.0.1:8080";
 /// Leaves room for the number behind the prefix.
@@ -156,7 +157,7 @@ async fn stop_on(mut interruption: Interruption, stop: watch::Sender<bool>) {
     eprintln!("ending early, the report follows; Ctrl-C again quits at once");
     stop.send_replace(true);
     interruption.comes().await;
-    running::kill_all();
+    process::kill_all();
     std::process::exit(EXIT_INTERRUPTED.into());
 }
 
@@ -167,7 +168,7 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::exit::{EXIT_CLEAN, EXIT_REFUSED};
+    use crate::cli::options::{EXIT_CLEAN, EXIT_REFUSED};
 
     #[test]
     fn what_is_refused_before_the_first_request_exits_with_2() {

@@ -2,7 +2,7 @@
 
 use crate::compare::resp::RespError;
 use crate::wire::connection::ExchangeError;
-use crate::wire::grpc::GrpcError;
+use crate::wire::etcd::GrpcError;
 
 /// In the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]

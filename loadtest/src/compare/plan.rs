@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::compare::peer::{PREFIX, System};
-use crate::server::token::Token;
 use crate::wire::request::Place;
+use crate::wire::token::Token;
 
 pub struct Plan {
     /// What is compared, for the report.

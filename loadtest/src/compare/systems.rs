@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
 
-use crate::compare::disk;
 use crate::compare::etcd::Etcd;
 use crate::compare::http_lock::HttpLock;
 use crate::compare::ledger::Ledger;
@@ -19,12 +18,13 @@ use crate::compare::plan::Plan;
 use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
 use crate::compare::turn::{CostSource, Turn};
-use crate::compare::work::{self, Work, WorkSize};
+use crate::compare::work::{Work, WorkSize};
+use crate::compare::{disk, work};
 use crate::report::model::Check;
 use crate::server::cluster::{Cluster, ClusterLaunch};
-use crate::server::running::{ProcessError, Running};
-use crate::server::token::Token;
+use crate::server::process::{ProcessError, Running};
 use crate::server::{Extras, Server, Source};
+use crate::wire::token::Token;
 
 pub const HOW_TO_BUILD_BARE: &str = "`cargo build --profile dist -p bare-actix` makes it";
 

@@ -12,7 +12,7 @@ use crate::compare::ledger::Ledger;
 use crate::compare::peer::Fault;
 use crate::engine::tally::{Operation, Precise};
 use crate::report::quotient;
-use crate::server::cpu;
+use crate::server::usage;
 
 /// The waiters in a queue still have to get their turn, and the slowest system hands over a few hundred times per second.
 const END_SECONDS: u64 = 30;
@@ -122,7 +122,7 @@ fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl CostSource {
     fn cpu(&self) -> Option<u64> {
-        let read = self.pids.iter().map(|pid| cpu::read_tree(*pid)).sum::<std::io::Result<u64>>();
+        let read = self.pids.iter().map(|pid| usage::tree_cpu_time(*pid)).sum::<std::io::Result<u64>>();
         read.ok().filter(|_| !self.pids.is_empty())
     }
 

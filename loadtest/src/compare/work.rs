@@ -10,7 +10,7 @@ use crate::compare::http_lock::{HttpClient, HttpLock};
 use crate::compare::ledger::Ledger;
 use crate::compare::peer::{Claim, Client, Fault, Peer};
 use crate::compare::turn::{CostSource, Turn, TurnState, measure};
-use crate::engine::share::share_of;
+use crate::engine::schedule::share_of;
 use crate::engine::tally::Operation;
 
 /// A poller asks again after this long, then after twice as long, and so on up to the longest; each pause is stretched or

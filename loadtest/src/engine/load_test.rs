@@ -7,21 +7,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 use crate::engine::client::Client;
-use crate::engine::client_thread::ClientThread;
 use crate::engine::phase::{Figures, Phase};
 use crate::engine::progress::Progress;
 use crate::engine::recorder::{MAX_RECORDS, Recorder};
-use crate::engine::share::share_of;
+use crate::engine::schedule::share_of;
 use crate::engine::tally::{Findings, Operation};
-use crate::engine::threads::{LoadThreads, ThreadLost, work};
+use crate::engine::threads::{ClientThread, LoadThreads, ThreadLost, work};
 use crate::report::model::{Check, FORMAT, Goal, Run};
 use crate::report::why_not_judged;
 use crate::scenario::Common;
 use crate::server::Server;
 use crate::server::etcd_client::EtcdError;
-use crate::server::running::ProcessError;
-use crate::server::token::Token;
+use crate::server::process::ProcessError;
 use crate::wire::request::Place;
+use crate::wire::token::Token;
 
 /// Enough to make a million environments at under 2,000 a second.
 pub const PREPARATION_LIMIT: Duration = Duration::from_secs(600);

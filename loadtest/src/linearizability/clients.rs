@@ -6,13 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::linearizability::answers;
-use crate::linearizability::choices;
 use crate::linearizability::history::{Answer, Claim, History, Interval, Moment, Record, Request, Session};
 use crate::linearizability::random::Random;
-use crate::linearizability::requests;
-use crate::server::token::Token;
+use crate::linearizability::{answers, choices, requests};
 use crate::wire::connection::Connection;
+use crate::wire::token::Token;
 
 /// Where the environments of the sample organization are.
 const BASE: &str = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/";

@@ -14,10 +14,8 @@ use crate::linearizability::single::PAUSE;
 use crate::linearizability::takeovers::Takeovers;
 use crate::server::cluster::{LONGEST_TAKEOVER, is_deposed, member_name, name_of, node_variables};
 use crate::server::etcd::Members;
-use crate::server::ports::free_address;
-use crate::server::process::{Launch, Process};
-use crate::server::running::ProcessError;
-use crate::server::token::Token;
+use crate::server::process::{Launch, Process, ProcessError, free_address};
+use crate::wire::token::Token;
 
 /// Between two disturbances, in milliseconds.
 pub const QUIET: Range<u64> = 200..1_500;

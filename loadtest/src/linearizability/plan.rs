@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use crate::linearizability::takeovers::Unreadable;
-use crate::server::running::ProcessError;
+use crate::server::process::ProcessError;
 
 pub struct Plan {
     pub program: PathBuf,

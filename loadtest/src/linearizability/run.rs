@@ -21,7 +21,7 @@ use crate::linearizability::plan::{Plan, RunError};
 use crate::linearizability::random::Random;
 use crate::linearizability::subject::Subject;
 use crate::linearizability::{requests, shown};
-use crate::server::running::POLL;
+use crate::server::process::POLL;
 use crate::wire::connection::Connection;
 
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);

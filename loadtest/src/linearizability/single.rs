@@ -8,7 +8,7 @@ use crate::linearizability::disturbances::Disturbances;
 use crate::linearizability::plan::{Plan, RunError};
 use crate::linearizability::random::Random;
 use crate::server::process::{Launch, Process};
-use crate::server::token::Token;
+use crate::wire::token::Token;
 
 /// Between two disturbances, in milliseconds.
 pub const QUIET: Range<u64> = 150..1_200;

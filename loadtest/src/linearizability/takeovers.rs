@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use crate::linearizability::history::{Interval, Moment};
-use crate::server::shard_records::{self, ShardRecord, key_of};
-use crate::wire::etcd_messages::{RangeRequest, RangeResponse};
-use crate::wire::grpc::{Channel, Method};
+use crate::server::etcd_client;
+use crate::server::etcd_client::{ShardRecord, shard_key};
+use crate::wire::etcd::{Channel, Method, RangeRequest, RangeResponse};
 
 /// That of the sample organization: the CRC-32C of `acme` modulo the number of shards.
 const SHARD: u16 = 2;
@@ -106,9 +106,9 @@ async fn read(channel: &mut Option<(Channel, Method)>, member: SocketAddr) -> Op
         *channel = Some((opened, range));
     }
     let (channel, range) = channel.as_mut()?;
-    let question = RangeRequest { key: key_of(SHARD), range_end: Vec::new() };
+    let question = RangeRequest { key: shard_key(SHARD), range_end: Vec::new() };
     let read: RangeResponse = channel.call(range, &question).await.ok()?;
-    shard_records::decode(&read.pairs.first()?.value)
+    etcd_client::decode_shard_record(&read.pairs.first()?.value)
 }
 
 impl Seen {

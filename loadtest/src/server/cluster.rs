@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::server::etcd::Members;
-use crate::server::ports::free_address;
-use crate::server::process::{Launch, Process};
+use crate::server::process::{Launch, Process, ProcessError, free_address};
 use crate::server::proxy::{From, Network, Proxy};
-use crate::server::running::ProcessError;
-use crate::server::token::Token;
+use crate::wire::token::Token;
 
 /// In the file of an organization: the directory of the cluster.
 pub const HOME: &str = "{home}";

@@ -8,8 +8,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::server::etcd_client::{EtcdClient, EtcdError};
-use crate::server::ports::free_address;
-use crate::server::running::{POLL, ProcessError, Running, START_TIMEOUT, last_words};
+use crate::server::process::{POLL, ProcessError, Running, START_TIMEOUT, free_address, last_words};
 use crate::wire::connection::Connection;
 
 /// The limits that a node of a cluster requires, and a leader elected soon.

@@ -1,18 +1,12 @@
 //! Owns the server under test: one that runs already, or one that is started, killed, restarted and measured here.
 
 pub mod cluster;
-pub mod cpu;
-pub mod disk;
 pub mod etcd;
 pub mod etcd_client;
-pub mod memory;
-pub mod ports;
 pub mod process;
 pub mod proxy;
-pub mod running;
-pub mod shard_records;
 pub mod target;
-pub mod token;
+pub mod usage;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,9 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use cluster::{Cluster, ClusterLaunch};
-use process::{Launch, Process};
-use running::ProcessError;
-use token::Token;
+use process::{Launch, Process, ProcessError};
+
+use crate::wire::token::Token;
 
 /// Where the server under test comes from.
 pub enum Source {
@@ -80,12 +74,12 @@ impl Meter {
     /// None if its process is not known, or gone; the errors then tell the story.
     pub fn cpu(&self) -> Option<CpuTime> {
         let pid = self.pid()?;
-        Some(CpuTime { pid, microseconds: cpu::read(pid).ok()? })
+        Some(CpuTime { pid, microseconds: usage::cpu_time(pid).ok()? })
     }
 
     /// Resident memory in bytes.
     pub fn memory(&self) -> Option<u64> {
-        self.pid().and_then(|pid| memory::read(pid).ok())
+        self.pid().and_then(|pid| usage::resident_memory(pid).ok())
     }
 
     pub fn pid(&self) -> Option<u32> {
@@ -150,7 +144,7 @@ impl Server {
 
     /// Bytes that its data takes on the disk.
     pub fn data_bytes(&self) -> Option<u64> {
-        disk::bytes(self.process.as_ref()?.data_dir()).ok()
+        usage::disk_bytes(self.process.as_ref()?.data_dir()).ok()
     }
 
     /// A directory that lives as long as the server, if it is ours.

@@ -3,7 +3,6 @@
 
 pub mod answer;
 pub mod connection;
-pub mod etcd_messages;
-pub mod grpc;
+pub mod etcd;
 pub mod request;
-mod response;
+pub mod token;

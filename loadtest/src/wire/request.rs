@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use crate::server::token::Token;
+use crate::wire::token::Token;
 
 /// Where in the API the environments of a run are.
 #[derive(Clone, Debug)]

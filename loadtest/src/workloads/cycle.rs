@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use crate::engine::client::Client;
 use crate::engine::load_test::{Fault, LoadTest};
+use crate::engine::schedule::{Share, share_of};
 use crate::engine::segment::Seen;
-use crate::engine::share::{Share, share_of};
 use crate::engine::tally::Operation;
 use crate::engine::threads::{Work, work};
 use crate::report::model::Goal;

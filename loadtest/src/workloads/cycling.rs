@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::engine::client::{Client, Failure};
-use crate::engine::share::{Share, share_of};
+use crate::engine::schedule::{Share, share_of};
 use crate::engine::threads::{Work, work};
 use crate::wire::request::{ClaimTemplate, Terms};
 

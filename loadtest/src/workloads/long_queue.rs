@@ -10,10 +10,9 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 
 use crate::engine::client::{Client, Failure};
-use crate::engine::client_thread::ClientThread;
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
+use crate::engine::threads::{ClientThread, Work, work};
 use crate::report::model::Goal;
 use crate::report::quotient;
 use crate::scenario::{Common, within};

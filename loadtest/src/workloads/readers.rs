@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::engine::client::Client;
 use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::share::share_of;
+use crate::engine::schedule::share_of;
 use crate::engine::tally::Operation;
 use crate::engine::threads::{Work, work};
 use crate::report::quotient;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::engine::client::{Client, Failure};
 use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::share::{Share, share_of};
+use crate::engine::schedule::{Share, share_of};
 use crate::engine::tally::Operation;
 use crate::engine::threads::{Work, work};
 use crate::scenario::{Common, within};

@@ -3,10 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::checks::about::{is_activity, session};
-use crate::checks::evidence::{Evidence, Grant};
-use crate::checks::findings::Findings;
-use crate::checks::line;
+use crate::checks::evidence::{Evidence, Grant, is_activity, session};
+use crate::checks::findings::{Findings, status_word};
 use crate::history::{Answer, History, Moment, Record, Request, SessionName, SessionStatus};
 
 pub fn check<'h>(evidence: &Evidence<'h>, findings: &mut Findings<'h>) {
@@ -138,7 +136,7 @@ impl<'h> Life<'_, 'h> {
         status: SessionStatus,
         known: &Known<'h>,
     ) -> Option<(String, Option<&'h Record>)> {
-        let (name, shown) = (self.name, line::status(status));
+        let (name, shown) = (self.name, status_word(status));
         match status {
             SessionStatus::Queued => {
                 let before = known.ended.or(known.active)?;
@@ -147,7 +145,7 @@ impl<'h> Life<'_, 'h> {
             SessionStatus::Active => Some((format!("{name} was {shown} after it had ended"), Some(known.ended?))),
             SessionStatus::Ended | SessionStatus::Overridden => {
                 if let Some((how, before)) = known.how.filter(|(how, _)| *how != status) {
-                    return Some((format!("{name} was {shown} after it was {}", line::status(how)), Some(before)));
+                    return Some((format!("{name} was {shown} after it was {}", status_word(how)), Some(before)));
                 }
                 let grant = self.held_until_after(record)?;
                 Some((format!("{name} was {shown} while it certainly held its lock"), Some(grant.record)))

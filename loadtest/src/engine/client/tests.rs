@@ -3,11 +3,11 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::*;
+use crate::engine::client::*;
 use crate::engine::recorder::Recorder;
 use crate::history::SessionName;
-use crate::server::token::Token;
 use crate::wire::request::{ClaimTemplate, Place, Terms};
+use crate::wire::token::Token;
 
 /// What the server does with a request.
 enum Does {

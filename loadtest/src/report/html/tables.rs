@@ -1,9 +1,10 @@
-//! Owns the page's tables: what was asked for, the figures with their spread and their change from run to run, statuses.
+//! Owns the page's tables and bars: settings, figures with their spread and their change from run to run, latencies,
+//! ratios, statuses.
 
 use maud::{Markup, html as markup};
 
-use crate::report::model::{Figure, Phase, Run};
-use crate::report::number::{NOTHING, change, count, goal, seconds, with_unit};
+use crate::report::model::{Figure, Goal, Operation, Phase, Run};
+use crate::report::number::{NOTHING, change, count, goal, latency, plain, seconds, with_unit, without_zeros};
 
 /// "A", "B", … with the run's colour, as in the plots.
 pub fn run_name(index: usize) -> Markup {
@@ -173,4 +174,171 @@ pub fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     found
+}
+
+pub fn latencies(runs: &[Run]) -> Markup {
+    let phases: Vec<(&str, Vec<&str>)> = phase_names(runs)
+        .into_iter()
+        .map(|phase| (phase, in_order(measured(runs, phase).map(|operation| operation.name.as_str()))))
+        .filter(|(_, operations)| !operations.is_empty())
+        .collect();
+    markup! {
+        @if !phases.is_empty() {
+            section {
+                h2 { "Latencies" }
+                div.scroll { table.latencies {
+                    thead { tr {
+                        th {} @if runs.len() > 1 { th {} }
+                        @for name in ["count", "p50", "p90", "p99", "p99.9", "max"] { th.number { (name) } }
+                    } }
+                    @for (phase, operations) in phases {
+                        tbody {
+                            tr.group { th colspan="8" { (phase) } }
+                            @for name in operations { (latency_rows(runs, phase, name)) }
+                        }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+fn measured<'a>(runs: &'a [Run], phase: &str) -> impl Iterator<Item = &'a Operation> {
+    of_phase(runs, phase).flat_map(|phase| &phase.operations).filter(|operation| operation.count > 0)
+}
+
+fn latency_rows(runs: &[Run], phase: &str, name: &str) -> Markup {
+    let found: Vec<(usize, &Operation)> = runs
+        .iter()
+        .enumerate()
+        .filter_map(|(index, run)| {
+            let phase = run.phases.iter().find(|found| found.name == phase)?;
+            let mut operations = phase.operations.iter();
+            Some((index, operations.find(|operation| operation.name == name && operation.count > 0)?))
+        })
+        .collect();
+    let first = found.first().filter(|(index, _)| *index == 0).map(|(_, operation)| quantiles(operation));
+    markup! {
+        @for (place, (index, operation)) in found.iter().enumerate() {
+            tr {
+                @if place == 0 { th rowspan=(found.len()) { (name) } }
+                @if runs.len() > 1 { td { (run_name(*index)) } }
+                td.number { (count(operation.count)) }
+                @for (at, value) in quantiles(operation).into_iter().enumerate() {
+                    td.number {
+                        (latency(value))
+                        @if let Some(first) = first.filter(|_| *index > 0) {
+                            span.change { (change(first[at] as f64, value as f64).unwrap_or_default()) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn quantiles(operation: &Operation) -> [u64; 5] {
+    let at = operation.latency;
+    [at.p50_us, at.p90_us, at.p99_us, at.p999_us, at.max_us]
+}
+
+pub fn ratios(runs: &[Run]) -> Markup {
+    let names = in_order(runs.iter().flat_map(|run| run.ratios.iter().map(|ratio| ratio.name.as_str())));
+    markup! {
+        @if !names.is_empty() {
+            section {
+                h2 { "Ratios" }
+                div.ratios { @for name in names { (ratio(runs, name)) } }
+                p.note { "Bar: median. Thin line: lowest to highest round. Dashed: goal." }
+            }
+        }
+    }
+}
+
+fn ratio(runs: &[Run], name: &str) -> Markup {
+    let found: Vec<(usize, &Figure)> = runs
+        .iter()
+        .enumerate()
+        .filter_map(|(index, run)| Some((index, run.ratios.iter().find(|ratio| ratio.name == name)?)))
+        .collect();
+    let wanted = found.iter().find_map(|(_, figure)| figure.goal);
+    let bound = wanted.map(bound).filter(|bound| bound.is_finite());
+    let values = found.iter().flat_map(|(_, figure)| [figure.median, figure.max]).filter(|value| value.is_finite());
+    let end = rounded_up(values.chain(bound.map(|bound| bound * 1.1)).fold(0.0, f64::max));
+    markup! {
+        div.ratio {
+            div.name { (name) @if let Some(wanted) = wanted { span.goal { "goal " (goal(wanted, unit(&found))) } } }
+            div.bars {
+                @for (index, figure) in &found { (bar(*index, figure, end)) }
+                @if let Some(bound) = bound { span.line style={ "left:" (share(bound, end)) "%" } {} }
+                div.ends { span { "0" } span { (without_zeros(&plain(end))) } }
+            }
+            div.values {
+                @for (index, figure) in &found {
+                    div {
+                        @if runs.len() > 1 { (run_name(*index)) " " }
+                        b { (with_unit(figure.median, &figure.unit)) } (met(figure)) span.spread { (figure.spread()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn bar(index: usize, figure: &Figure, end: f64) -> Markup {
+    let (from, to) = (share(figure.min, end), share(figure.max, end));
+    markup! {
+        div.bar title={ (with_unit(figure.median, &figure.unit)) " " (figure.spread()) } {
+            @if figure.median.is_finite() {
+                span.{ "fill s" (index % 8 + 1) } style={ "width:" (share(figure.median, end)) "%" } {}
+            }
+            @if figure.rounds > 1 && figure.min.is_finite() && figure.max.is_finite() {
+                span.whisker style={ "left:" (from) "%;width:" (format!("{:.2}", (to - from).max(0.0))) "%" } {}
+            }
+        }
+    }
+}
+
+fn unit<'a>(found: &[(usize, &'a Figure)]) -> &'a str {
+    found.first().map_or("", |(_, figure)| figure.unit.as_str())
+}
+
+fn bound(goal: Goal) -> f64 {
+    match goal {
+        Goal::AtLeast(bound) | Goal::AtMost(bound) => bound,
+    }
+}
+
+/// Percent of the bar's whole length.
+fn share(value: f64, end: f64) -> f64 {
+    if !value.is_finite() {
+        return 0.0;
+    }
+    ((value / end).clamp(0.0, 1.0) * 10_000.0).round() / 100.0
+}
+
+/// An end of the scale that reads well, and never zero.
+fn rounded_up(value: f64) -> f64 {
+    if value <= 0.0 || !value.is_finite() {
+        return 1.0;
+    }
+    let decade = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
+    steps.into_iter().map(|step| step * decade).find(|end| *end >= value).unwrap_or(10.0 * decade)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_ends_at_a_round_number_that_holds_all() {
+        for (value, end) in
+            [(0.0, 1.0), (f64::INFINITY, 1.0), (0.83, 1.0), (1.1, 1.2), (13.0, 15.0), (0.42, 0.5), (81.0, 100.0)]
+        {
+            assert!((rounded_up(value) - end).abs() < 1e-9, "{value}");
+        }
+        assert_eq!(share(f64::NAN, 1.0), 0.0);
+        assert_eq!(share(5.0, 1.0), 100.0);
+    }
 }

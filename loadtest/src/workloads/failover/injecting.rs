@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::faults::{ClusterFault, faketime};
-use super::field::Field;
 use crate::engine::load_test::Fault;
 use crate::history::Moment;
 use crate::server::cluster::{Cluster, member_name, name_of};
-use crate::server::etcd_client::{EtcdClient, EtcdError};
-use crate::server::shard_records::{self, ShardRecord};
-use crate::wire::grpc::GrpcError;
+use crate::server::etcd_client;
+use crate::server::etcd_client::{EtcdClient, EtcdError, ShardRecord};
+use crate::wire::etcd::GrpcError;
+use crate::workloads::failover::faults::{ClusterFault, faketime};
+use crate::workloads::failover::field::Field;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const ETCD_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
@@ -124,7 +124,7 @@ async fn owners(cluster: &Cluster) -> Result<BTreeMap<u16, ShardRecord>, Fault> 
     loop {
         let mut failed = None;
         for address in cluster.members.addresses() {
-            let read = async { shard_records::read(&mut EtcdClient::connect(address).await?).await };
+            let read = async { etcd_client::shard_records(&mut EtcdClient::connect(address).await?).await };
             match tokio::time::timeout(MEMBER_ANSWERS_WITHIN, read).await {
                 Ok(Ok(records)) => return Ok(records),
                 Ok(Err(error)) => failed = Some(error),

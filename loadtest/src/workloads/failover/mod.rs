@@ -5,6 +5,25 @@
 //! `looking` (what is left afterwards), `preparing`, `clients` and `steps` (the load), `asking` (requests that are sent again),
 //! `field` (what they share), `pauses` and `faults`, which are pure.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use faults::ClusterFault;
+use field::{Field, ORGANIZATIONS};
+use injecting::{Lengths, Suffered};
+use pauses::longest_pauses;
+use serde::Deserialize;
+use steps::Steps;
+use tokio::task::JoinSet;
+
+use crate::engine::load_test::{Fault, LoadTest};
+use crate::history::History;
+use crate::report::model::{Check, Goal};
+use crate::scenario::{Common, within};
+use crate::server::cluster::ClusterLaunch;
+use crate::wire::token::Token;
+use crate::workloads::kind::Kind;
+
 mod asking;
 mod clients;
 mod faults;
@@ -14,25 +33,6 @@ mod looking;
 mod pauses;
 mod preparing;
 mod steps;
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use serde::Deserialize;
-use tokio::task::JoinSet;
-
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::history::History;
-use crate::report::model::{Check, Goal};
-use crate::scenario::{Common, within};
-use crate::server::cluster::ClusterLaunch;
-use crate::server::token::Token;
-use crate::workloads::kind::Kind;
-use faults::ClusterFault;
-use field::{Field, ORGANIZATIONS};
-use injecting::{Lengths, Suffered};
-use pauses::longest_pauses;
-use steps::Steps;
 
 /// Clients that are still sent from one node to the next when a fault is over have so long.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(90);

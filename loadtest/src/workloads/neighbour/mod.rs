@@ -1,19 +1,18 @@
 //! Owns `neighbour`: one organization claims, deploys, lists and follows its events, alone and beside another one that
 //! does its worst: it takes everything of which there is only so much.
 
-mod attacks;
-mod stream;
-mod tenant;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use attacks::Attack;
 use serde::Deserialize;
+use stream::Stream;
+use tenant::Tenant;
 
 use crate::engine::client::{Client, Failure};
 use crate::engine::load_test::{Fault, LoadTest};
+use crate::engine::schedule::{Share, share_of};
 use crate::engine::segment::Seen;
-use crate::engine::share::{Share, share_of};
 use crate::engine::tally::Operation;
 use crate::engine::threads::{Work, work};
 use crate::report::model::Goal;
@@ -21,9 +20,10 @@ use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
 use crate::workloads::kind::{Kind, one_environment_each};
-use attacks::Attack;
-use stream::Stream;
-use tenant::Tenant;
+
+mod attacks;
+mod stream;
+mod tenant;
 
 const ALONE: &str = "alone";
 const BESIDE: &str = "beside a neighbour";
