@@ -7,9 +7,12 @@ mod engine;
 pub mod history;
 mod interruption;
 mod linearizability;
+mod random;
 pub mod report;
 mod scenario;
 mod server;
+#[cfg(test)]
+mod simulator;
 mod wire;
 mod workloads;
 

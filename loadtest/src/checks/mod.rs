@@ -13,7 +13,7 @@ mod seen_later;
 #[cfg(test)]
 mod history_builder;
 #[cfg(test)]
-mod model;
+mod planted;
 #[cfg(test)]
 mod properties;
 

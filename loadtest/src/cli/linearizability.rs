@@ -11,8 +11,7 @@ use crate::cli::options::{
     EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, Refusal, enough_files, failed, has_etcd, said,
 };
 use crate::interruption::Interruption;
-use crate::linearizability;
-use crate::linearizability::{Disturbances, Plan, RunError, Summary};
+use crate::linearizability::{self, Disturbance, Disturbances, Plan, RunError, Summary};
 use crate::server::process;
 
 #[derive(Args)]
@@ -163,10 +162,14 @@ fn reported(summary: &Summary, wanted: u32, of_clusters: bool, seed: u64) -> u8 
 }
 
 fn told(disturbances: &Disturbances, of_clusters: bool) -> String {
-    let Disturbances { kills, pauses, stops, deposed, member_kills, member_pauses, takeovers } = disturbances;
+    let times = |what| disturbances.get(&what).copied().unwrap_or(0);
+    let (kills, pauses) = (times(Disturbance::Kill), times(Disturbance::Pause));
     if !of_clusters {
         return format!("{kills} kills, {pauses} pauses");
     }
+    let (stops, deposed) = (times(Disturbance::Stop), times(Disturbance::Deposed));
+    let (member_kills, member_pauses) = (times(Disturbance::MemberKill), times(Disturbance::MemberPause));
+    let takeovers = times(Disturbance::Takeover);
     format!(
         "{kills} kills, {pauses} pauses and {stops} stops of nodes ({deposed} deposed), {member_kills} kills and \
          {member_pauses} pauses of members, {takeovers} take-overs"

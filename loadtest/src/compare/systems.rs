@@ -119,15 +119,8 @@ async fn start_cluster(plan: &Plan, program: Option<PathBuf>, token: &Token) -> 
         return Ok(None);
     }
     let program = program.ok_or("a cluster is started only with --server")?;
-    let launch = ClusterLaunch {
-        program,
-        nodes: 3,
-        members: 3,
-        organizations: Vec::new(),
-        proxied: false,
-        variables: vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())],
-        token: token.clone(),
-    };
+    let variables = vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())];
+    let launch = ClusterLaunch { variables, ..ClusterLaunch::new(program, token.clone()) };
     Cluster::start(launch).await.map(Some).map_err(|error| error.to_string())
 }
 

@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::linearizability::history::{Answer, Claim, History, Interval, Moment, Record, Request, Session};
-use crate::linearizability::random::Random;
-use crate::linearizability::{answers, choices, requests};
+use crate::linearizability::requests::{next_request, read_answer, request_bytes};
+use crate::random::Random;
 use crate::wire::connection::Connection;
+use crate::wire::request::Api;
 use crate::wire::token::Token;
 
-/// Where the environments of the sample organization are.
-const BASE: &str = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/";
 const SECOND: Moment = 1_000_000_000;
 /// Longer than any restart or pause takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,10 +27,7 @@ const READ_AT_THE_END: usize = 12;
 pub struct Shared {
     /// A server alone, or the nodes of a cluster.
     pub nodes: Vec<Node>,
-    /// Of every request: host and token.
-    pub headers: String,
-    /// Of all environments.
-    pub base: String,
+    pub api: Api,
     pub origin: Instant,
     /// Answers that no request should get.
     pub errors: Mutex<BTreeMap<String, u64>>,
@@ -98,7 +94,7 @@ impl Environment {
                 tokio::time::sleep(Duration::from_micros(random.below(20_000))).await;
             }
             let newest = self.newest();
-            let request = choices::next(&mut random, &newest, SECOND);
+            let request = next_request(&mut random, &newest, SECOND);
             let patience = if random.percent(6) { Duration::from_micros(random.below(60_000)) } else { PATIENCE };
             client.ask(request, patience).await;
         }
@@ -146,7 +142,7 @@ impl Client {
         let environment = self.environment.clone();
         let bytes = {
             let seen = environment.seen();
-            requests::bytes(&environment.shared, &environment.name, &request, |session| {
+            request_bytes(&environment.shared.api, &environment.name, &request, |session| {
                 seen.names[session.0 as usize].as_str()
             })
         };
@@ -205,7 +201,7 @@ impl Client {
 impl Seen {
     fn read(&mut self, request: &Request, status: u16, body: &[u8]) -> Result<Answer, String> {
         let Self { names, numbers, .. } = self;
-        answers::read(request, status, body, |name| {
+        read_answer(request, status, body, |name| {
             *numbers.entry(name.to_owned()).or_insert_with(|| {
                 names.push(name.to_owned());
                 Session(names.len() as u32 - 1)
@@ -234,10 +230,10 @@ impl Node {
 }
 
 impl Shared {
-    pub fn new(addresses: impl IntoIterator<Item = SocketAddr>, token: &Token, origin: Instant) -> Self {
-        let nodes: Vec<Node> = addresses.into_iter().map(Node::new).collect();
-        let headers = format!("Host: {}\r\nAuthorization: Bearer {}\r\n", nodes[0].address, token.reveal());
-        Self { nodes, headers, base: BASE.to_owned(), origin, errors: Mutex::default() }
+    pub fn new(addresses: Vec<SocketAddr>, token: &Token, origin: Instant) -> Self {
+        let api = Api::new(&addresses[0], token);
+        let nodes = addresses.into_iter().map(Node::new).collect();
+        Self { nodes, api, origin, errors: Mutex::default() }
     }
 
     pub fn now(&self) -> Moment {

@@ -14,13 +14,11 @@ use tokio::task::JoinSet;
 
 use crate::linearizability::checker::{Verdict, check};
 use crate::linearizability::clients::{Environment, Losses, Shared};
-use crate::linearizability::disturbances::Disturbances;
 use crate::linearizability::history::{Answer, History};
-use crate::linearizability::minimise::minimised;
-use crate::linearizability::plan::{Plan, RunError};
-use crate::linearizability::random::Random;
-use crate::linearizability::subject::Subject;
-use crate::linearizability::{requests, shown};
+use crate::linearizability::requests::put_environment;
+use crate::linearizability::shown::{self, minimised};
+use crate::linearizability::subject::{Disturbance, Disturbances, Plan, RunError, Subject};
+use crate::random::Random;
 use crate::server::process::POLL;
 use crate::wire::connection::Connection;
 
@@ -123,7 +121,7 @@ async fn make(shared: &Shared, environment: &str) -> Result<(), RunError> {
     let deadline = Instant::now() + LONGEST_PREPARATION;
     for node in shared.nodes.iter().cycle() {
         if let Ok(mut connection) = Connection::open(node.address).await
-            && matches!(connection.exchange(&requests::put(shared, environment)).await, Ok(200 | 201))
+            && matches!(connection.exchange(&put_environment(&shared.api, environment)).await, Ok(200 | 201))
         {
             return Ok(());
         }
@@ -149,26 +147,26 @@ async fn drive(
             clients.spawn(environment.clone().drive(number));
         }
     }
-    let (mut losses, began) = (Losses::default(), shared.now());
+    let (mut losses, mut done, began) = (Losses::default(), Disturbances::new(), shared.now());
     while !clients.is_empty() {
         let quiet = tokio::time::sleep(Duration::from_millis(random.within(subject.quiet())));
         tokio::select! {
             () = until_done(&mut clients) => break,
             () = quiet => {}
         }
-        let done = subject.disturb(shared, random, &mut losses).await?;
-        run.summary.borrow_mut().disturbances += done;
+        subject.disturb(shared, random, &mut losses, &mut done).await?;
     }
-    let done = subject.settle(shared).await?;
-    run.summary.borrow_mut().disturbances += done;
+    subject.settle(shared, &mut done).await?;
     // Read while nothing else is asked.
     for environment in environments {
         clients.spawn(environment.clone().look_at_the_end());
     }
     until_done(&mut clients).await;
     subject.complete(&mut losses).await?;
-    let takeovers = losses.takeovers.iter().filter(|takeover| takeover.by > began).count() as u64;
-    run.summary.borrow_mut().disturbances.takeovers += takeovers;
+    done.insert(Disturbance::Takeover, losses.takeovers.iter().filter(|takeover| takeover.by > began).count() as u64);
+    for (what, times) in done {
+        *run.summary.borrow_mut().disturbances.entry(what).or_default() += times;
+    }
     Ok(losses)
 }
 

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use crate::linearizability::history::{Interval, Moment};
-use crate::server::etcd_client;
-use crate::server::etcd_client::{ShardRecord, shard_key};
-use crate::wire::etcd::{Channel, Method, RangeRequest, RangeResponse};
+use crate::server::etcd_client::{EtcdClient, ShardRecord, shard_records};
 
 /// That of the sample organization: the CRC-32C of `acme` modulo the number of shards.
 const SHARD: u16 = 2;
@@ -84,31 +82,26 @@ impl Drop for Takeovers {
 }
 
 async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mutex<Seen>>) {
-    let mut channel = None;
+    let mut etcd = None;
     for member in members.iter().cycle() {
         loop {
             let sent = moment(origin);
-            let record = tokio::time::timeout(PATIENCE, read(&mut channel, *member)).await;
+            let record = tokio::time::timeout(PATIENCE, read(&mut etcd, *member)).await;
             let Some(ShardRecord { epoch, owner }) = record.ok().flatten() else { break };
             seen.lock().unwrap_or_else(PoisonError::into_inner).note(Reading { sent, epoch, owner }, moment(origin));
             tokio::time::sleep(EVERY).await;
         }
-        channel = None;
+        etcd = None;
         tokio::time::sleep(EVERY).await;
     }
 }
 
 /// None: this member does not answer, or there is no such record yet.
-async fn read(channel: &mut Option<(Channel, Method)>, member: SocketAddr) -> Option<ShardRecord> {
-    if channel.is_none() {
-        let opened = Channel::open(member).await.ok()?;
-        let range = opened.method("/etcdserverpb.KV/Range").ok()?;
-        *channel = Some((opened, range));
+async fn read(etcd: &mut Option<EtcdClient>, member: SocketAddr) -> Option<ShardRecord> {
+    if etcd.is_none() {
+        *etcd = Some(EtcdClient::connect(member).await.ok()?);
     }
-    let (channel, range) = channel.as_mut()?;
-    let question = RangeRequest { key: shard_key(SHARD), range_end: Vec::new() };
-    let read: RangeResponse = channel.call(range, &question).await.ok()?;
-    etcd_client::decode_shard_record(&read.pairs.first()?.value)
+    shard_records(etcd.as_mut()?).await.ok()?.remove(&SHARD)
 }
 
 impl Seen {

@@ -105,7 +105,7 @@ impl Server {
                 let Extras { arguments, variables, data_dir } = extras;
                 let launch = Launch { program, arguments, variables, data_dir, token: token.clone() };
                 let process = Process::start(launch).await?;
-                meter.set(process.pid());
+                meter.set(process.running.pid());
                 let address = process.address();
                 let authority = address.to_string();
                 Ok((Self { address, authority, meter, process: Some(process), cluster: None }, token))
@@ -161,14 +161,14 @@ impl Server {
     /// `kill -9`.
     pub fn kill(&mut self) -> Result<(), ProcessError> {
         self.meter.set(None);
-        self.process.as_mut().ok_or(ProcessError::NotOurs)?.kill()
+        self.process.as_mut().ok_or(ProcessError::NotOurs)?.running.kill()
     }
 
     /// Starts it again on the same address and data; says how long it took until it was ready.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let process = self.process.as_mut().ok_or(ProcessError::NotOurs)?;
         let took = process.start_again().await?;
-        self.meter.set(process.pid());
+        self.meter.set(process.running.pid());
         Ok(took)
     }
 
@@ -177,7 +177,7 @@ impl Server {
         // The last nodes of a cluster would have nobody to hand over to.
         self.cluster = None;
         match &mut self.process {
-            Some(process) => process.stop().await,
+            Some(process) => process.running.stop().await,
             None => Ok(()),
         }
     }

@@ -113,6 +113,13 @@ impl Running {
         Ok(())
     }
 
+    /// Whether a GET of this path gives 200.
+    pub async fn is_answering(&self, path: &str) -> bool {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        let Ok(mut connection) = Connection::open(self.address).await else { return false };
+        matches!(connection.exchange(request.as_bytes()).await, Ok(200))
+    }
+
     /// Stands still until it is resumed, like a process on a machine that is out of breath.
     pub fn pause(&self) -> Result<(), ProcessError> {
         self.send(Signal::STOP)
@@ -196,7 +203,7 @@ fn served_address(mut stdout: impl BufRead + Send + 'static) -> Option<SocketAdd
     Some(address)
 }
 
-/// How it is started.
+/// How a Lockkeeper is started.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub program: PathBuf,
@@ -208,13 +215,19 @@ pub struct Launch {
     pub token: Token,
 }
 
+impl Launch {
+    pub fn new(program: PathBuf, variables: Vec<(String, String)>, token: Token) -> Self {
+        Self { program, arguments: Vec::new(), variables, data_dir: None, token }
+    }
+}
+
+/// A Lockkeeper that the load test runs itself.
 pub struct Process {
     /// Before its directory: fields are dropped in this order.
-    running: Option<Running>,
+    pub running: Running,
     launch: Launch,
     home: TempDir,
     data_dir: PathBuf,
-    address: SocketAddr,
 }
 
 impl Process {
@@ -226,13 +239,13 @@ impl Process {
     pub async fn start_on(address: SocketAddr, launch: Launch) -> Result<Self, ProcessError> {
         let home = tempfile::Builder::new().prefix("lockkeeper-load-").tempdir().map_err(ProcessError::Home)?;
         let data_dir = launch.data_dir.clone().unwrap_or_else(|| home.path().join("data"));
-        let mut process = Self { launch, home, data_dir, address, running: None };
+        let mut process = Self { running: Running { address, child: None }, launch, home, data_dir };
         process.start_again().await?;
         Ok(process)
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.running.address
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -254,37 +267,23 @@ impl Process {
         self.launch.variables = variables;
     }
 
-    pub fn pid(&self) -> Option<u32> {
-        self.running.as_ref().and_then(Running::pid)
-    }
-
-    pub fn kill(&mut self) -> Result<(), ProcessError> {
-        self.running.take().map_or(Ok(()), |mut running| running.kill())
-    }
-
-    /// `SIGSTOP`.
-    pub fn pause(&self) -> Result<(), ProcessError> {
-        self.running.as_ref().map_or(Ok(()), Running::pause)
-    }
-
-    /// `SIGCONT`.
-    pub fn resume(&self) -> Result<(), ProcessError> {
-        self.running.as_ref().map_or(Ok(()), Running::resume)
-    }
-
     /// On the same port each time, so that clients find it again.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let began = Instant::now();
         self.serve_again().await?;
-        self.until_ready(began).await?;
-        Ok(began.elapsed())
+        while began.elapsed() < START_TIMEOUT {
+            if self.running.is_answering("/readyz").await {
+                return Ok(began.elapsed());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        self.running.kill()?;
+        Err(ProcessError::NotReady)
     }
 
     /// The same without waiting until it is ready, which a node of a cluster is only when all shards have owners.
     pub async fn serve_again(&mut self) -> Result<(), ProcessError> {
-        let running = Running::start(self.command(), &self.log()).await?;
-        self.address = running.address();
-        self.running = Some(running);
+        self.running = Running::start(self.command(), &self.log()).await?;
         Ok(())
     }
 
@@ -293,21 +292,9 @@ impl Process {
         self.home.path().join("server.log")
     }
 
-    /// Whether it has ended by itself since it was last asked, and how.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
-        self.running.as_mut().map_or(Ok(None), Running::ended)
-    }
-
-    pub async fn stop(&mut self) -> Result<(), ProcessError> {
-        match &mut self.running {
-            Some(running) => running.stop().await,
-            None => Ok(()),
-        }
-    }
-
     fn command(&self) -> Command {
         let mut command = Command::new(&self.launch.program);
-        command.arg("serve").arg("--listen").arg(self.address.to_string());
+        command.arg("serve").arg("--listen").arg(self.running.address.to_string());
         command.arg("--data-dir").arg(&self.data_dir).args(&self.launch.arguments);
         // Ours, such as LOCKKEEPER_TOKEN, are none of its settings.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LOCKKEEPER_")) {
@@ -317,23 +304,6 @@ impl Process {
         command.env("LOCKKEEPER_RATE_LIMIT", "off");
         command.envs(self.launch.variables.iter().map(|(name, value)| (name, value)));
         command
-    }
-
-    pub async fn is_ready(&self) -> bool {
-        let request = format!("GET /readyz HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
-        let Ok(mut connection) = Connection::open(self.address).await else { return false };
-        matches!(connection.exchange(request.as_bytes()).await, Ok(200))
-    }
-
-    async fn until_ready(&mut self, began: Instant) -> Result<(), ProcessError> {
-        while began.elapsed() < START_TIMEOUT {
-            if self.is_ready().await {
-                return Ok(());
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        self.kill()?;
-        Err(ProcessError::NotReady)
     }
 }
 
@@ -377,13 +347,7 @@ mod process_tests {
 
     #[tokio::test]
     async fn a_program_that_does_not_serve_is_told_with_its_own_words() {
-        let launch = Launch {
-            program: "/bin/sh".into(),
-            arguments: Vec::new(),
-            variables: Vec::new(),
-            data_dir: None,
-            token: Token::random(),
-        };
+        let launch = Launch::new("/bin/sh".into(), Vec::new(), Token::random());
         let error = Process::start(launch).await.err().expect("sh knows no `serve`");
         assert!(matches!(&error, ProcessError::NotStarted(why) if why.contains("serve")), "{error}");
     }

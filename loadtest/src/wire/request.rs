@@ -1,6 +1,7 @@
 //! Owns the bytes of every request. What is the same for all environments is built once; an environment's request is
 //! put together from those parts in a reused buffer, since a million prebuilt ones would not fit in memory.
 
+use std::fmt;
 use std::io::Write;
 
 use crate::wire::token::Token;
@@ -24,6 +25,28 @@ impl Place {
     /// The number of an environment of ours.
     pub fn environment_number(&self, name: &str) -> Option<u32> {
         name.strip_prefix(&self.prefix)?.parse().ok()
+    }
+}
+
+/// Host and token of every request to one server, for those who put each request together anew.
+#[derive(Clone, Debug)]
+pub struct Api {
+    headers: String,
+}
+
+impl Api {
+    pub fn new(authority: &impl fmt::Display, token: &Token) -> Self {
+        Self { headers: format!("Host: {authority}\r\nAuthorization: Bearer {}\r\n", token.reveal()) }
+    }
+
+    /// `path` is within the API, `extra` are further headers, each with its line end; reads and deletions have no body.
+    pub fn request(&self, method: &str, path: &str, extra: &str, body: &str) -> Vec<u8> {
+        let (headers, length) = (&self.headers, body.len());
+        let content = match method {
+            "GET" | "DELETE" => String::new(),
+            _ => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
+        };
+        format!("{method} /api/v1{path} HTTP/1.1\r\n{headers}{extra}{content}\r\n{body}").into_bytes()
     }
 }
 

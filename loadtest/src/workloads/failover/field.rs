@@ -9,14 +9,14 @@ use std::time::Instant;
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
 use crate::history::{Moment, Record};
+use crate::wire::request::Api;
 
 /// One in each shard, by its number: the CRC-32C of its name modulo the number of shards.
 pub const ORGANIZATIONS: [&str; 4] = ["a", "initech", "acme", "team-1"];
 
 pub struct Field {
     pub nodes: Vec<SocketAddr>,
-    /// Of every request: host and token.
-    headers: String,
+    api: Api,
     /// In each organization.
     pub environments: u32,
     /// Begins every key, so that no two faults share one.
@@ -40,10 +40,10 @@ pub struct Told {
 impl Field {
     pub fn new(test: &mut LoadTest, environments: u32, name: String) -> Result<Self, Fault> {
         let nodes = test.server.cluster()?.addresses();
-        let headers = format!("Host: {}\r\nAuthorization: Bearer {}\r\n", nodes[0], test.place.token.reveal());
+        let api = Api::new(&nodes[0], &test.place.token);
         Ok(Self {
             nodes,
-            headers,
+            api,
             environments,
             name: name.replace(|character: char| !character.is_ascii_alphanumeric(), "-"),
             origin: Instant::now(),
@@ -75,16 +75,8 @@ impl Field {
 
     /// With a key, if there is one.
     pub fn request(&self, method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
-        let headers = &self.headers;
         let key = if key.is_empty() { String::new() } else { format!("Idempotency-Key: {}-{key}\r\n", self.name) };
-        let head = format!("{method} /api/v1{path} HTTP/1.1\r\n{headers}{key}");
-        match method {
-            "GET" | "DELETE" => format!("{head}\r\n").into_bytes(),
-            _ => {
-                let length = body.len();
-                format!("{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
-            }
-        }
+        self.api.request(method, path, &key, body)
     }
 
     pub fn close(&self) {

@@ -196,7 +196,7 @@ fn report(test: &mut LoadTest, fault: ClusterFault, field: &Field, seen: &Seen) 
 
 fn keep_logs(test: &mut LoadTest, name: &str) -> Result<(), Fault> {
     let directory = std::env::temp_dir().join(format!("lockkeeper-failover-{}", std::process::id())).join(name);
-    let kept = test.server.cluster()?.keep_logs(&directory);
+    let kept = test.server.cluster()?.keep_logs(&directory, "");
     let told = kept.map_or_else(|error| format!("could not be kept: {error}"), |()| directory.display().to_string());
     test.note(&format!("logs of {name}"), told);
     Ok(())

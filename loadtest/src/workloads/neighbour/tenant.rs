@@ -11,6 +11,7 @@ use crate::engine::load_test::{Fault, LoadTest};
 use crate::server::process::ProcessError;
 use crate::wire::answer::made_id;
 use crate::wire::connection::Connection;
+use crate::wire::request::Api;
 use crate::wire::token::Token;
 
 const NAME: &str = "neighbour";
@@ -58,8 +59,7 @@ const SAMPLE: &str = include_str!("../../../../config/acme.toml");
 
 pub struct Tenant {
     pub address: SocketAddr,
-    /// Of every request: host and token.
-    headers: String,
+    api: Api,
 }
 
 impl Tenant {
@@ -83,8 +83,7 @@ impl Tenant {
     }
 
     fn at(address: SocketAddr, token: &Token) -> Self {
-        let headers = format!("Host: {address}\r\nAuthorization: Bearer {}\r\n", token.reveal());
-        Self { address, headers }
+        Self { address, api: Api::new(&address, token) }
     }
 
     pub async fn prepare(&self, crowd: u32) -> Result<(), Fault> {
@@ -151,13 +150,7 @@ impl Tenant {
 
     /// A request within the neighbour's organization; `extra` are further headers, each with its line end.
     pub fn request(&self, method: &str, path: &str, extra: &str, body: &str) -> Vec<u8> {
-        let (headers, length) = (&self.headers, body.len());
-        let content = match method {
-            "GET" | "DELETE" => String::new(),
-            _ => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
-        };
-        format!("{method} /api/v1/organizations/{NAME}{path} HTTP/1.1\r\n{headers}{extra}{content}\r\n{body}")
-            .into_bytes()
+        self.api.request(method, &format!("/organizations/{NAME}{path}"), extra, body)
     }
 }
 

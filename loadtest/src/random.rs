@@ -32,6 +32,11 @@ impl Random {
         self.below(100) < chance
     }
 
+    #[cfg(test)]
+    pub fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
     pub fn one_of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         if all.is_empty() { None } else { all.get(self.below(all.len() as u64) as usize).copied() }
     }
