@@ -11,6 +11,7 @@ mod random;
 pub mod report;
 mod scenario;
 mod server;
+mod settings;
 #[cfg(test)]
 mod simulator;
 mod wire;

@@ -157,15 +157,10 @@ impl<'h> UnansweredClaims<'h> {
     pub fn of(history: &'h History) -> Self {
         let mut unanswered = Self { by_environment: HashMap::new(), anywhere: Vec::new() };
         for record in &history.records {
-            let any = match record.request {
-                Request::Claim { any, .. } => any,
-                Request::ForceClaim => false,
-                Request::Release { .. }
-                | Request::Heartbeat { .. }
-                | Request::Deploy { .. }
-                | Request::ReadEnvironment
-                | Request::ReadSession { .. } => continue,
-            };
+            let any = matches!(record.request, Request::Claim { any: true, .. });
+            if !matches!(record.request, Request::Claim { .. } | Request::ForceClaim) {
+                continue;
+            }
             if matches!(record.answer, Answer::Granted { .. } | Answer::Refused { .. }) {
                 continue;
             }
@@ -333,12 +328,14 @@ fn displaced(evidence: &Evidence<'_>) -> Vec<Moment> {
 }
 
 pub fn session(record: &Record) -> Option<&SessionName> {
-    match &record.request {
-        Request::Release { session }
-        | Request::Heartbeat { session }
-        | Request::Deploy { session }
-        | Request::ReadSession { session } => Some(session),
-        Request::Claim { .. } | Request::ForceClaim | Request::ReadEnvironment => None,
+    if let Request::Release { session }
+    | Request::Heartbeat { session }
+    | Request::Deploy { session }
+    | Request::ReadSession { session } = &record.request
+    {
+        Some(session)
+    } else {
+        None
     }
 }
 

@@ -2,35 +2,30 @@
 //! taking turns on one machine. It starts what it compares, checks that all of them really lock, and leaves nothing
 //! behind. A figure is worth something only beside another of the same run, so it prints ratios and judges goals by them.
 
-mod disk;
 mod etcd;
 mod goals;
 mod http_lock;
-mod ledger;
 mod peer;
 mod peers;
-mod plan;
 mod postgres;
 mod redis;
-mod resp;
 mod rounds;
 mod systems;
 
 mod tables;
 mod turn;
 mod work;
-mod written;
 
 use std::time::Instant;
 
-pub use disk::is_in_memory;
 use peer::Fault;
+pub use peer::Plan;
 pub use peer::System;
-pub use plan::Plan;
+pub use rounds::is_in_memory;
 use rounds::{Outcome, take_turns};
 pub use systems::HOW_TO_BUILD_BARE;
 use systems::{Servers, StartError, Systems};
-use written::Seen;
+use tables::Seen;
 
 use crate::interruption::Interruption;
 use crate::report::{model::Run, now, outcome, why_not_judged};
@@ -50,8 +45,7 @@ pub async fn run(plan: &Plan, source: Source) -> Result<(String, Run), Ended> {
     let goals = goals::goals(plan, &seen.outcome.rounds);
     let unjudged = why_not_judged(plan.is_full, interrupted);
     let tables = tables::text(plan, &seen, &goals, unjudged);
-    let run =
-        Run { started_at, seconds: start.elapsed().as_secs_f64(), interrupted, ..written::run(plan, seen, goals) };
+    let run = Run { started_at, seconds: start.elapsed().as_secs_f64(), interrupted, ..tables::run(plan, seen, goals) };
     let run = run.judged_unless(unjudged);
     Ok((tables + &outcome(&run), run))
 }

@@ -1,8 +1,14 @@
-//! Owns what every system set side by side must be able to do, so that all of them do the same work.
+//! Owns what a comparison is to do, and what every system set side by side must be able to do, so that all of them do the
+//! same work.
 
-use crate::compare::resp::RespError;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::compare::redis::RespError;
 use crate::wire::connection::ExchangeError;
 use crate::wire::etcd::GrpcError;
+use crate::wire::request::Place;
+use crate::wire::token::Token;
 
 /// In the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -123,4 +129,31 @@ pub const PREFIX: &str = "compare-";
 /// How a name is called in the peers; in Lockkeeper it is the same, in a path.
 pub fn name_of(number: u32) -> String {
     format!("{PREFIX}{number:06}")
+}
+
+pub struct Plan {
+    /// What is compared, for the report.
+    pub target: String,
+    pub organization: String,
+    pub pipeline: String,
+    pub bare: PathBuf,
+    pub systems: Vec<System>,
+    /// Where the servers keep their data while this runs.
+    pub directory: PathBuf,
+    pub rounds: u32,
+    pub length: Duration,
+    pub names: u32,
+    pub clients: Vec<u32>,
+    pub hot_clients: Vec<u32>,
+    pub read_clients: u32,
+    pub workers: u32,
+    /// Whether it is as long and has as many clients as by default: goals are for that.
+    pub is_full: bool,
+}
+
+impl Plan {
+    pub fn place(&self, authority: String, token: Token) -> Place {
+        let (organization, pipeline) = (self.organization.clone(), self.pipeline.clone());
+        Place { authority, organization, pipeline, prefix: PREFIX.to_owned(), token }
+    }
 }

@@ -11,15 +11,13 @@ use tempfile::TempDir;
 
 use crate::compare::etcd::Etcd;
 use crate::compare::http_lock::HttpLock;
-use crate::compare::ledger::Ledger;
-use crate::compare::peer::{Fault, System};
+use crate::compare::peer::{Fault, Plan, System};
 use crate::compare::peers::{Peers, PeersError, Started};
-use crate::compare::plan::Plan;
 use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
-use crate::compare::turn::{CostSource, Turn};
+use crate::compare::turn::{CostSource, Ledger, Turn};
+use crate::compare::work;
 use crate::compare::work::{Work, WorkSize};
-use crate::compare::{disk, work};
 use crate::report::model::Check;
 use crate::server::cluster::{Cluster, ClusterLaunch};
 use crate::server::process::{ProcessError, Running};
@@ -105,11 +103,6 @@ impl Servers {
         let peers = Peers::start(&plan.systems, directory.path())?;
         left_out.extend(peers.left_out.iter().cloned());
         Ok(Self { lockkeeper, token, cluster, bare, peers, directory, left_out })
-    }
-
-    /// Of the disk on which all of them write.
-    pub fn fdatasync_microseconds(&self) -> io::Result<f64> {
-        disk::fdatasync_microseconds(self.directory.path())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Owns one turn: the clients of one system do one kind of work for a fixed time, after a short warm-up that does not
 //! count. What was seen in that time, and what it cost the server, is the turn's result.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,9 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::compare::http_lock::HttpLock;
-use crate::compare::ledger::Ledger;
-use crate::compare::peer::Fault;
+use crate::compare::peer::{Fault, System};
 use crate::engine::tally::{Operation, Precise};
+use crate::report::model::{Check, Violation};
 use crate::report::quotient;
 use crate::server::usage;
 
@@ -150,5 +151,131 @@ impl Turn {
 
     pub fn syncs_per_handoff(&self) -> Option<f64> {
         quotient(self.syncs? as f64, self.count(Operation::Handoff) as f64)
+    }
+}
+
+/// Nobody reads more of them.
+const MAX_LISTED: usize = 10;
+
+pub struct Ledger {
+    system: System,
+    last_tokens: HashMap<u32, u64>,
+    holder: Option<u32>,
+    tokens: Rule,
+    exclusion: Rule,
+}
+
+#[derive(Default)]
+struct Rule {
+    examined: u64,
+    violation_count: u64,
+    violations: Vec<String>,
+}
+
+impl Ledger {
+    pub fn new(system: System) -> Self {
+        let (tokens, exclusion) = Default::default();
+        Self { system, last_tokens: HashMap::new(), holder: None, tokens, exclusion }
+    }
+
+    /// Grants are told in the order in which their answers came. A right lock grants a name again only after its release
+    /// was sent, so this is also the order of the grants.
+    pub fn granted(&mut self, name: u32, token: Option<u64>) {
+        let Some(token) = token else { return };
+        self.tokens.examined += 1;
+        if let Some(before) = self.last_tokens.insert(name, token).filter(|before| token <= *before) {
+            self.tokens.broken(format!("name {name}: fencing token {token} came after {before}"));
+        }
+    }
+
+    /// A client has the hot lock from here until it says that it is about to release it.
+    pub fn holds(&mut self, client: u32) {
+        self.exclusion.examined += 1;
+        if let Some(other) = self.holder.replace(client) {
+            self.exclusion.broken(format!("client {client} got the lock while client {other} held it"));
+        }
+    }
+
+    pub fn releases(&mut self, client: u32) {
+        // Unless it was overrun, which has been told.
+        if self.holder == Some(client) {
+            self.holder = None;
+        }
+    }
+
+    /// Clients that were cut off do not release.
+    pub fn turn_ended(&mut self) {
+        self.holder = None;
+    }
+
+    pub fn checks(&self) -> Vec<Check> {
+        let system = self.system.title();
+        [("fencing tokens rise", &self.tokens), ("one holder at a time", &self.exclusion)]
+            .into_iter()
+            .map(|(name, rule)| Check {
+                name: format!("{system}: {name}"),
+                examined: rule.examined,
+                violation_count: rule.violation_count,
+                violations: rule.violations.iter().map(|what| violation(what)).collect(),
+            })
+            .collect()
+    }
+}
+
+impl Rule {
+    fn broken(&mut self, what: String) {
+        self.violation_count += 1;
+        if self.violations.len() < MAX_LISTED {
+            self.violations.push(what);
+        }
+    }
+}
+
+fn violation(what: &str) -> Violation {
+    Violation { what: what.to_owned(), requests: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn violations(ledger: &Ledger) -> u64 {
+        ledger.checks().iter().map(|check| check.violation_count).sum()
+    }
+
+    #[test]
+    fn a_token_that_does_not_rise_is_a_violation_of_its_name_alone() {
+        let mut ledger = Ledger::new(System::Redis);
+        for (name, token) in [(1, 5), (2, 1), (1, 7), (2, 2)] {
+            ledger.granted(name, Some(token));
+        }
+        assert_eq!(violations(&ledger), 0);
+        ledger.granted(1, Some(7));
+        ledger.granted(2, Some(1));
+        assert_eq!(violations(&ledger), 2);
+    }
+
+    #[test]
+    fn two_holders_at_once_are_a_violation() {
+        let mut ledger = Ledger::new(System::Etcd);
+        ledger.holds(1);
+        ledger.releases(1);
+        ledger.holds(2);
+        assert_eq!(violations(&ledger), 0);
+        ledger.holds(3);
+        ledger.releases(2);
+        ledger.holds(4);
+        assert_eq!(violations(&ledger), 2);
+        ledger.turn_ended();
+        ledger.holds(5);
+        assert_eq!(violations(&ledger), 2);
+    }
+
+    #[test]
+    fn the_list_of_violations_is_bounded_and_their_count_is_not() {
+        let mut ledger = Ledger::new(System::Postgres);
+        (0..100).for_each(|_| ledger.granted(1, Some(1)));
+        let check = &ledger.checks()[0];
+        assert_eq!((check.examined, check.violation_count, check.violations.len()), (100, 99, MAX_LISTED));
     }
 }

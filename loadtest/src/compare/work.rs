@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::compare::http_lock::{HttpClient, HttpLock};
-use crate::compare::ledger::Ledger;
 use crate::compare::peer::{Claim, Client, Fault, Peer};
-use crate::compare::turn::{CostSource, Turn, TurnState, measure};
+use crate::compare::turn::{CostSource, Ledger, Turn, TurnState, measure};
 use crate::engine::schedule::share_of;
 use crate::engine::tally::Operation;
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::engine::schedule::Arrivals;
+use tokio::task::JoinSet;
+
+use crate::engine::schedule::{Arrivals, Share};
 use crate::engine::tally::Operation;
-use crate::engine::threads::ClientThread;
+use crate::engine::threads::{ClientThread, Work, work};
 use crate::history::{Answer, Moment, Record, Request, SessionName};
 use crate::wire::answer::{EnvironmentView, Grant, SessionView, problem_code, queued_session, total_pages};
 use crate::wire::connection::Connection;
@@ -100,6 +102,18 @@ impl Client {
             }
         }
         self.goes_on()
+    }
+
+    /// The next environment of its share, when it is this client's turn. None once there is nothing left to do.
+    pub async fn next(&mut self, share: &mut Share) -> Option<u32> {
+        if !self.turn().await {
+            return None;
+        }
+        let next = share.advance();
+        if next.is_none() {
+            self.error("a client has no environment left whose state it knows".to_owned());
+        }
+        next
     }
 
     /// False once the load is to end, or the server is not to be reached.
@@ -274,6 +288,16 @@ impl Client {
     }
 }
 
+impl Share {
+    /// Leaves the environment out if it may be held now, since then the next claim would rightly be refused.
+    pub fn settle(&mut self, environment: u32, outcome: Result<(), Failure>) {
+        match outcome {
+            Ok(()) | Err(Failure::NotSent) => {}
+            Err(Failure::Refused { .. } | Failure::Unknown) => self.leave_out(environment),
+        }
+    }
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
         if self.pending.is_some() {
@@ -285,6 +309,24 @@ impl Drop for Client {
         }
         self.thread.clients.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Work of so many clients, each thread its share of them.
+pub fn clients<F>(count: u32, each: impl Fn(Client) -> F + Send + Sync + 'static) -> Work
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let each = Arc::new(each);
+    work(move |thread| {
+        let each = each.clone();
+        async move {
+            let numbers = (thread.thread..count).step_by(thread.threads as usize);
+            let mut running: JoinSet<()> = numbers.map(|number| each(Client::new(thread.clone(), number))).collect();
+            while let Some(ended) = running.join_next().await {
+                ended.expect("a client neither panics nor is aborted");
+            }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -358,6 +400,12 @@ impl Client {
     pub async fn release(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
         self.thread.requests.release.write(environment, &session.0, &mut self.request);
         self.ask(asked(Operation::Release, environment, Request::Release { session }, &[200]), done).await
+    }
+
+    /// If only the release fails, the lock may still be held.
+    pub async fn cycle(&mut self, environment: u32, claim: &ClaimTemplate) -> Result<(), Failure> {
+        let Granted { environment, session } = self.claim(environment, claim).await?;
+        self.release(environment, session).await.map_err(|_| Failure::Unknown)
     }
 
     pub async fn heartbeat(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
 
-use crate::engine::client::Client;
+use crate::engine::client::clients;
 use crate::engine::phase::{Figures, Phase};
 use crate::engine::progress::Progress;
 use crate::engine::recorder::{MAX_RECORDS, Recorder};
 use crate::engine::schedule::share_of;
 use crate::engine::tally::{Findings, Operation};
-use crate::engine::threads::{ClientThread, LoadThreads, ThreadLost, work};
+use crate::engine::threads::{ClientThread, LoadThreads, ThreadLost};
 use crate::report::model::{Check, FORMAT, Goal, Run};
 use crate::report::why_not_judged;
-use crate::scenario::Common;
 use crate::server::Server;
 use crate::server::etcd_client::EtcdError;
 use crate::server::process::ProcessError;
+use crate::settings::Common;
 use crate::wire::request::Place;
 use crate::wire::token::Token;
 
@@ -125,20 +125,16 @@ impl LoadTest {
         self.progress.begin(format!("making {wanted} environments"));
         let connections = PREPARING_CONNECTIONS.min(wanted);
         let put = Arc::new(self.threads.clients[0].requests.put(configuration));
-        let making = work(move |thread| {
+        let making = clients(connections, move |mut client| {
             let put = put.clone();
-            let make = move |mut client: Client| {
-                let put = put.clone();
-                async move {
-                    for number in share_of(client.number, connections, wanted) {
-                        // A run without all its environments is none, so the first failure ends it.
-                        if !client.goes_on() || client.put(first + number - 1, &put).await.is_err() {
-                            return;
-                        }
+            async move {
+                for number in share_of(client.number, connections, wanted) {
+                    // A run without all its environments is none, so the first failure ends it.
+                    if !client.goes_on() || client.put(first + number - 1, &put).await.is_err() {
+                        return;
                     }
                 }
-            };
-            async move { thread.clients(connections, make).await }
+            }
         });
         let until = tokio::time::Instant::now() + PREPARATION_LIMIT;
         self.threads.perform(&making, None, until, PREPARATION_GRACE).await?;
@@ -152,24 +148,23 @@ impl LoadTest {
     /// Opens so many connections and keeps them, so that a load that starts all at once does not begin with that.
     pub async fn connect(&mut self, connections: u32) -> Result<(), Fault> {
         self.progress.begin(format!("opening {connections} connections"));
-        let opening = work(move |thread| {
-            let permits = Arc::new(Semaphore::new(OPENING_AT_ONCE));
-            let kept = Arc::new(Mutex::new(Vec::new()));
-            let open = move |mut client: Client| {
-                let (permits, kept) = (permits.clone(), kept.clone());
-                async move {
-                    let _permit = permits.acquire().await;
-                    // With one answered request behind it, as any that is kept open: the server has its buffers for it.
-                    if client.healthz().await.is_ok() {
-                        // All are held until the last is open, lest one connection be taken again and again.
-                        kept.lock().unwrap_or_else(PoisonError::into_inner).push(client);
-                    }
+        let permits = Arc::new(Semaphore::new(OPENING_AT_ONCE * self.threads.clients.len()));
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let all = kept.clone();
+        let opening = clients(connections, move |mut client| {
+            let (permits, kept) = (permits.clone(), kept.clone());
+            async move {
+                let _permit = permits.acquire().await;
+                // With one answered request behind it, as any that is kept open: the server has its buffers for it.
+                if client.healthz().await.is_ok() {
+                    // All are held until the last is open, lest one connection be taken again and again.
+                    kept.lock().unwrap_or_else(PoisonError::into_inner).push(client);
                 }
-            };
-            async move { thread.clients(connections, open).await }
+            }
         });
         let until = tokio::time::Instant::now() + CONNECTING_LIMIT;
         self.threads.perform(&opening, None, until, Duration::ZERO).await?;
+        all.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let tally = self.threads.take_tally();
         self.interrupted()?;
         let opened = tally.count(Operation::Health);

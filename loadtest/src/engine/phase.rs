@@ -173,8 +173,7 @@ impl Drawn {
     }
 
     fn into_slice(self) -> Slice {
-        let operations = Operation::ALL
-            .into_iter()
+        let operations = Operation::all()
             .filter_map(|operation| {
                 let histogram = self.latencies.of(operation)?;
                 let (name, count) = (operation.name().to_owned(), histogram.len());
@@ -235,7 +234,7 @@ impl Sampler {
 
     /// One line for who watches.
     pub fn describe(&self, slice: &Drawn) -> String {
-        let answers: u64 = Operation::ALL.into_iter().map(|operation| slice.latencies.count(operation)).sum();
+        let answers: u64 = Operation::all().map(|operation| slice.latencies.count(operation)).sum();
         let rate = answers as f64 / slice.seconds.max(1e-3);
         let mut text = format!("{rate:.0} requests/s, {} under way", slice.in_flight);
         if slice.waiting > 0 {

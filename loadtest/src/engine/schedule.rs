@@ -117,6 +117,11 @@ impl Share {
         }
     }
 
+    /// The share of one client out of so many.
+    pub fn of(client: u32, clients: u32, environments: u32) -> Self {
+        Self::new(share_of(client, clients, environments))
+    }
+
     /// For an environment in an unknown state, where the next claim would rightly be refused.
     pub fn leave_out(&mut self, number: u32) {
         let index = (number - self.first) as usize;

@@ -6,13 +6,13 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::engine::client::Client;
+use crate::engine::client::{Client, clients};
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::phase::Sampler;
 use crate::engine::recorder::handoffs;
 use crate::engine::schedule::Arrivals;
 use crate::engine::tally::{Operation, Tally};
-use crate::engine::threads::{ClientThread, Work, work};
+use crate::engine::threads::{ClientThread, Work};
 use crate::history::{Answer, History, Record, SessionName};
 use crate::report::model::Check;
 use crate::report::quotient;
@@ -131,7 +131,7 @@ impl LoadTest {
         seen.handoffs = self.judge(&segment, &mut seen.tally).await?;
         self.gather(&segment, &seen, arrivals.as_deref());
         // A handoff is made of two requests that are counted already.
-        let asked = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Handoff);
+        let asked = Operation::all().filter(|operation| *operation != Operation::Handoff);
         let requests: u64 = asked.map(|operation| seen.count(operation)).sum();
         let rate = requests as f64 / seconds.max(1e-3);
         self.progress.line(&format!("{}: {requests} requests, {rate:.0}/s", segment.phase));
@@ -286,10 +286,7 @@ fn audit_plan(records: &[Record]) -> Vec<(u32, Option<SessionName>)> {
 
 fn audit_reads(plan: Vec<(u32, Option<SessionName>)>) -> Work {
     let plan = Arc::new(plan);
-    work(move |thread| {
-        let plan = plan.clone();
-        async move { thread.clients(CONNECTIONS, |client| read_share(client, plan.clone())).await }
-    })
+    clients(CONNECTIONS, move |client| read_share(client, plan.clone()))
 }
 
 async fn read_share(mut client: Client, plan: Arc<Vec<(u32, Option<SessionName>)>>) {

@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
 
-use crate::engine::client::Client;
 use crate::engine::recorder::Recorder;
 use crate::engine::schedule::Arrivals;
 use crate::engine::tally::Tally;
@@ -201,20 +199,6 @@ impl ClientThread {
             records: Mutex::new(Vec::with_capacity(FIRST_RECORDS)),
             idle: Mutex::default(),
             arrivals: Mutex::default(),
-        }
-    }
-
-    /// Lets this thread's share of so many clients do the same, until all are done.
-    pub async fn clients<F>(self: &Arc<Self>, count: u32, work: impl Fn(Client) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let mut running = JoinSet::new();
-        for number in (self.thread..count).step_by(self.threads as usize) {
-            running.spawn(work(Client::new(self.clone(), number)));
-        }
-        while let Some(ended) = running.join_next().await {
-            ended.expect("a client neither panics nor is aborted");
         }
     }
 

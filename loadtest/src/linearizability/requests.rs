@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use crate::linearizability::history::{Answer, Claim, Lock, Moment, Request, Session, Status};
 use crate::random::Random;
+use crate::wire::answer as wire;
 use crate::wire::request::Api;
 
 /// Where the environments of the sample organization are.
@@ -80,44 +81,16 @@ fn object(members: impl IntoIterator<Item = Option<String>>) -> String {
 }
 
 #[derive(Deserialize)]
-struct One<T> {
-    data: T,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SessionBody {
-    session_id: String,
-    lock_status: String,
-    fencing_token: Option<u64>,
-    queue_position: Option<usize>,
-    overrode: Option<LockBody>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LockBody {
-    session_id: String,
-    fencing_token: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct EnvironmentBody {
-    lock: Option<LockBody>,
-    queue_length: usize,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WaiterBody {
     session_id: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Problem {
-    code: String,
-    holder: Option<LockBody>,
+struct Problem<'a> {
+    code: &'a str,
+    #[serde(borrow)]
+    holder: Option<wire::Lock<'a>>,
 }
 
 /// Err: an answer that this request should never get.
@@ -128,7 +101,7 @@ pub fn read_answer(
     mut number: impl FnMut(&str) -> Session,
 ) -> Result<Answer, String> {
     let unexpected = || {
-        let code = serde_json::from_slice::<Problem>(body).map_or_else(|_| String::new(), |problem| problem.code);
+        let code = serde_json::from_slice::<Problem>(body).map_or("", |problem| problem.code);
         format!("{status} {code} to {}", kind(request))
     };
     match (request, status) {
@@ -136,18 +109,16 @@ pub fn read_answer(
         (_, 408 | 500..) => Ok(Answer::Unknown),
         (_, 400..500) => {
             let Problem { code, holder } = serde_json::from_slice(body).map_err(|_| unexpected())?;
-            refused(request, &code, holder.map(|holder| lock(holder, &mut number))).ok_or_else(unexpected)
+            refused(request, code, holder.map(|holder| lock(holder, &mut number))).ok_or_else(unexpected)
         }
         (Request::ReadEnvironment, 200) => {
-            let read: One<EnvironmentBody> = serde_json::from_slice(body).map_err(|_| unexpected())?;
-            Ok(Answer::Environment {
-                lock: read.data.lock.map(|held| lock(held, &mut number)),
-                queue_length: read.data.queue_length,
-            })
+            let read: wire::EnvironmentView = wire::data(body).ok_or_else(unexpected)?;
+            let queue_length = read.queue_length as usize;
+            Ok(Answer::Environment { lock: read.lock.map(|held| lock(held, &mut number)), queue_length })
         }
         (Request::ReadQueue, 200) => {
-            let read: One<Vec<WaiterBody>> = serde_json::from_slice(body).map_err(|_| unexpected())?;
-            Ok(Answer::Queue(read.data.into_iter().map(|waiter| Some(number(&waiter.session_id?))).collect()))
+            let read: Vec<WaiterBody> = wire::data(body).ok_or_else(unexpected)?;
+            Ok(Answer::Queue(read.into_iter().map(|waiter| Some(number(&waiter.session_id?))).collect()))
         }
         (
             Request::Claim(_)
@@ -157,8 +128,8 @@ pub fn read_answer(
             | Request::ReadSession(_),
             200..300,
         ) => {
-            let read: One<SessionBody> = serde_json::from_slice(body).map_err(|_| unexpected())?;
-            session(request, status, read.data, &mut number).ok_or_else(unexpected)
+            let read: wire::SessionBody = wire::data(body).ok_or_else(unexpected)?;
+            session(request, status, read, &mut number).ok_or_else(unexpected)
         }
         (_, _) => Err(unexpected()),
     }
@@ -167,11 +138,11 @@ pub fn read_answer(
 fn session(
     request: &Request,
     status: u16,
-    body: SessionBody,
+    body: wire::SessionBody<'_>,
     number: &mut impl FnMut(&str) -> Session,
 ) -> Option<Answer> {
-    let SessionBody { session_id, lock_status, fencing_token: fencing, queue_position: position, overrode } = body;
-    let session = number(&session_id);
+    let wire::SessionBody { fencing_token: fencing, queue_position: position, overrode, .. } = body;
+    let (session, status_shown) = (number(body.session_id), body.lock_status?);
     match (request, status) {
         (Request::Claim(_) | Request::ForceClaim { .. }, 201) => {
             let overrode = overrode.map(|overrode| lock(overrode, number));
@@ -181,7 +152,7 @@ fn session(
         (Request::Release(asked) | Request::Heartbeat(asked) | Request::ReadSession(asked), 200)
             if *asked == session =>
         {
-            Some(Answer::Session { status: status_of(&lock_status)?, fencing, position })
+            Some(Answer::Session { status: status_of(status_shown)?, fencing, position })
         }
         (_, _) => None,
     }
@@ -203,8 +174,8 @@ fn refused(request: &Request, code: &str, holder: Option<Lock>) -> Option<Answer
     }
 }
 
-fn lock(body: LockBody, number: &mut impl FnMut(&str) -> Session) -> Lock {
-    Lock { session: number(&body.session_id), fencing: body.fencing_token }
+fn lock(body: wire::Lock<'_>, number: &mut impl FnMut(&str) -> Session) -> Lock {
+    Lock { session: number(body.session_id), fencing: body.fencing_token }
 }
 
 fn status_of(word: &str) -> Option<Status> {

@@ -451,13 +451,7 @@ impl Ghosts {
                         over.is_none_or(|over| over >= request.sent || Rules::may_survive(history, record, over))
                     }
                     Answer::Locked { .. } | Answer::NothingDone => claim.waits() && record.ended >= request.sent,
-                    Answer::Granted { .. }
-                    | Answer::Queued { .. }
-                    | Answer::Session { .. }
-                    | Answer::NotHolding(_)
-                    | Answer::NoSuchSession
-                    | Answer::Environment { .. }
-                    | Answer::Queue(_) => false,
+                    _ => false,
                 };
             ghosts.polled += usize::from(is_beside && claim.queues);
             ghosts.connected += usize::from(is_beside && claim.waits() && !claim.queues);

@@ -167,15 +167,9 @@ fn is_refused(history: &History) -> bool {
 /// A claim that waited in vain was in the queue meanwhile, which others may have seen.
 fn has_effect(record: &Record) -> bool {
     let waited = matches!(&record.request, Request::Claim(claim) if claim.waits());
-    waited
-        || !record.request.is_read()
-            && match record.answer {
-                Answer::Granted { .. } | Answer::Queued { .. } | Answer::Session { .. } | Answer::Unknown => true,
-                Answer::Locked { .. }
-                | Answer::NotHolding(_)
-                | Answer::NoSuchSession
-                | Answer::Environment { .. }
-                | Answer::Queue(_)
-                | Answer::NothingDone => false,
-            }
+    let changes = matches!(
+        record.answer,
+        Answer::Granted { .. } | Answer::Queued { .. } | Answer::Session { .. } | Answer::Unknown
+    );
+    waited || !record.request.is_read() && changes
 }

@@ -50,6 +50,9 @@ impl Api {
     }
 }
 
+/// As long as the server lets anybody wait.
+pub const LONGEST_WAIT_SECONDS: u32 = 300;
+
 /// How a lock is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
@@ -57,6 +60,12 @@ pub struct Terms {
     pub ttl_seconds: Option<u32>,
     /// Any environment with this value of the label `pool`, instead of one by its name.
     pub pool: Option<String>,
+}
+
+impl Terms {
+    pub fn waiting(wait_seconds: u32) -> Self {
+        Self { wait_seconds, ..Self::default() }
+    }
 }
 
 /// A claim, ready to be sent.

@@ -3,16 +3,16 @@
 
 use serde::Deserialize;
 
-use crate::engine::client::Client;
+use crate::engine::client::clients;
 use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::schedule::{Share, share_of};
+use crate::engine::schedule::Share;
 use crate::engine::segment::Seen;
 use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
+use crate::engine::threads::Work;
 use crate::report::model::Goal;
 use crate::report::quotient;
-use crate::scenario::Common;
-use crate::workloads::cycling::cycling;
+use crate::settings::Common;
+use crate::wire::request::Terms;
 use crate::workloads::kind::{Kind, one_environment_each};
 
 const CPU: &str = "server CPU per cycle";
@@ -68,25 +68,29 @@ pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Seen) -> Option<f6
 }
 
 fn healthz(connections: u32) -> Work {
-    work(move |thread| async move {
-        let ask = |mut client: Client| async move {
-            while client.turn().await {
-                _ = client.healthz().await;
-            }
-        };
-        thread.clients(connections, ask).await;
+    clients(connections, |mut client| async move {
+        while client.turn().await {
+            _ = client.healthz().await;
+        }
     })
 }
 
 fn reading(connections: u32, environments: u32) -> Work {
-    work(move |thread| async move {
-        let read = |mut client: Client| async move {
-            let mut share = Share::new(share_of(client.number, connections, environments));
-            while client.turn().await {
-                let Some(environment) = share.advance() else { return };
-                _ = client.read(environment).await;
-            }
-        };
-        thread.clients(connections, read).await;
+    clients(connections, move |mut client| async move {
+        let mut share = Share::of(client.number, connections, environments);
+        while let Some(environment) = client.next(&mut share).await {
+            _ = client.read(environment).await;
+        }
+    })
+}
+
+/// Claim and release, round and round over environments that are each client's own.
+pub fn cycling(connections: u32, environments: u32) -> Work {
+    clients(connections, move |mut client| async move {
+        let mut share = Share::of(client.number, connections, environments);
+        let claim = client.thread.requests.claim(Terms::default());
+        while let Some(environment) = client.next(&mut share).await {
+            share.settle(environment, client.cycle(environment, &claim).await);
+        }
     })
 }

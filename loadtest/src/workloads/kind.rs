@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 
 use crate::engine::load_test::{Fault, LoadTest};
-use crate::scenario::{Common, within};
 use crate::server::cluster::ClusterLaunch;
+use crate::settings::{Common, within};
 
 /// One kind of workload: its settings, and the load they describe.
 pub trait Kind: DeserializeOwned {

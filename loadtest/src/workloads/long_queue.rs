@@ -15,14 +15,12 @@ use crate::engine::tally::Operation;
 use crate::engine::threads::{ClientThread, Work, work};
 use crate::report::model::Goal;
 use crate::report::quotient;
-use crate::scenario::{Common, within};
 use crate::server::Meter;
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::settings::{Common, within};
+use crate::wire::request::{ClaimTemplate, LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, only_closed, sizes};
 
 const ENVIRONMENT: u32 = 1;
-/// As long as the server lets anybody wait.
-const WAIT_SECONDS: u32 = 300;
 /// A short queue is run through several times in a row, so that its p99 is more than its slowest.
 const FEWEST_HANDOFFS: u32 = 1_000;
 /// With fewer waiters, what they take is lost in what the allocator keeps and gives back.
@@ -133,7 +131,7 @@ impl Line {
             own: Client::new(thread.clone(), 0),
             waiters: (1..=waiters).map(|number| Client::new(thread.clone(), number)).collect(),
             claim_at_once: thread.requests.claim(Terms::default()),
-            claim_waiting: Arc::new(thread.requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() })),
+            claim_waiting: Arc::new(thread.requests.claim(Terms::waiting(LONGEST_WAIT_SECONDS))),
         }
     }
 
@@ -184,8 +182,6 @@ impl Line {
 }
 
 async fn wait_and_release(mut client: Client, claim: Arc<ClaimTemplate>) -> Client {
-    if let Ok(granted) = client.claim(ENVIRONMENT, &claim).await {
-        _ = client.release(ENVIRONMENT, granted.session).await;
-    }
+    _ = client.cycle(ENVIRONMENT, &claim).await;
     client
 }

@@ -2,7 +2,6 @@
 
 mod churn;
 mod cycle;
-mod cycling;
 mod deploy_storm;
 mod disk;
 mod failover;
@@ -21,8 +20,8 @@ mod stampede;
 use toml::Table;
 
 use crate::engine::load_test::{Fault, LoadTest};
-use crate::scenario::{Common, fault};
 use crate::server::cluster::ClusterLaunch;
+use crate::settings::{Common, fault};
 use crate::workloads::kind::Kind;
 
 macro_rules! kinds {

@@ -1,38 +1,31 @@
 //! Owns `failover`: a cluster under a steady load of keyed claims and releases, and one fault after the other in it. For each
 //! fault: how long nobody was granted anything, what clients noticed, and that nothing was broken.
 //!
-//! From top to bottom: `mod` (a fault from its beginning to its row in the report), `injecting` (what is done to the cluster),
-//! `looking` (what is left afterwards), `preparing`, `clients` and `steps` (the load), `asking` (requests that are sent again),
-//! `field` (what they share), `pauses` and `faults`, which are pure.
+//! From top to bottom: `mod` (a fault from its beginning to its row in the report), `faults` (what is done to the cluster),
+//! `aftermath` (what is left afterwards), `clients` (the load), `field` (what they share, and how they ask).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use faults::ClusterFault;
-use field::{Field, ORGANIZATIONS};
-use injecting::{Lengths, Suffered};
-use pauses::longest_pauses;
+use aftermath::{AUDIT, audits, longest_pauses, read_again, sentence};
+use clients::{STEPS, Steps, cycle, deploy, organizations};
+use faults::{ClusterFault, Lengths, Suffered, inject};
+use field::{Field, ORGANIZATIONS, prepare};
 use serde::Deserialize;
-use steps::Steps;
 use tokio::task::JoinSet;
 
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::history::History;
 use crate::report::model::{Check, Goal};
-use crate::scenario::{Common, within};
 use crate::server::cluster::ClusterLaunch;
+use crate::settings::{Common, within};
 use crate::wire::token::Token;
 use crate::workloads::kind::Kind;
 
-mod asking;
+mod aftermath;
 mod clients;
 mod faults;
 mod field;
-mod injecting;
-mod looking;
-mod pauses;
-mod preparing;
-mod steps;
 
 /// Clients that are still sent from one node to the next when a fault is over have so long.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(90);
@@ -78,7 +71,7 @@ impl Kind for Settings {
             program: std::path::PathBuf::new(),
             nodes: self.nodes,
             members: self.members,
-            organizations: steps::organizations(),
+            organizations: organizations(),
             proxied: true,
             variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             token: Token::random(),
@@ -86,7 +79,7 @@ impl Kind for Settings {
     }
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
-        preparing::prepare(Field::new(test, self.environments, String::new())?).await?;
+        prepare(Field::new(test, self.environments, String::new())?).await?;
         for round in 0..test.common.rounds {
             for fault in &self.faults {
                 self.suffer(test, *fault, round).await?;
@@ -118,8 +111,8 @@ impl Settings {
         let steps = Steps::watch(test.server.cluster()?.home());
         let suffered = self.under_load(test, fault, &field).await?;
         let records = field.take_records();
-        let audit = looking::read_again(&field, &records, suffered.began).await;
-        let intact = looking::audits(&field).await;
+        let audit = read_again(&field, &records, suffered.began).await;
+        let intact = audits(&field).await;
         let (environments, retention) = (field.names(), test.common.retention());
         let history = History { records, audit, environments, alone: true, retention };
         let mut checks = test.check(&history);
@@ -136,15 +129,15 @@ impl Settings {
     ) -> Result<Suffered, Fault> {
         let mut running = JoinSet::new();
         for number in 0..test.common.connections {
-            running.spawn(clients::cycle(field.clone(), number));
+            running.spawn(cycle(field.clone(), number));
         }
         if fault.has_steps() {
-            (0..ORGANIZATIONS.len()).for_each(|number| _ = running.spawn(steps::deploy(field.clone(), number)));
+            (0..ORGANIZATIONS.len()).for_each(|number| _ = running.spawn(deploy(field.clone(), number)));
         }
         let calm = Duration::from_secs(self.calm_seconds);
         tokio::time::sleep(calm).await;
         let lengths = self.lengths(&test.common);
-        let suffered = injecting::inject(fault, test.server.cluster()?, field, &lengths).await;
+        let suffered = inject(fault, test.server.cluster()?, field, &lengths).await;
         tokio::time::sleep(calm).await;
         field.close();
         let ending = async { while running.join_next().await.is_some() {} };
@@ -186,7 +179,7 @@ fn report(test: &mut LoadTest, fault: ClusterFault, field: &Field, seen: &Seen) 
         test.aim(name, NO_GRANT, Goal::AtMost(bound));
     }
     test.aim(name, CLIENT_ERRORS, Goal::AtMost(0.0));
-    test.progress.line(&format!("{name}: {grants} grants, {}", pauses::sentence(&hit)));
+    test.progress.line(&format!("{name}: {grants} grants, {}", sentence(&hit)));
     if !told.errors.is_empty() || seen.checks.iter().any(|check| check.found() > 0) {
         keep_logs(test, &field.name)?;
     }
@@ -210,8 +203,8 @@ fn short_name(check: &Check) -> &'static str {
         "the queue keeps its order" => "overtaken",
         "what was acknowledged is seen later" => "lost",
         "no lock is left behind" => "left locked",
-        looking::AUDIT => "audits broken",
-        steps::NAME => "steps at once",
+        AUDIT => "audits broken",
+        STEPS => "steps at once",
         _ => "other",
     }
 }

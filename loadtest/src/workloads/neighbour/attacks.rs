@@ -60,38 +60,29 @@ pub enum Attack {
 }
 
 impl Attack {
-    pub const ALL: [Self; 13] = [
-        Self::Keys,
-        Self::Lists,
-        Self::Waits,
-        Self::Streams,
-        Self::Followers,
-        Self::Deployments,
-        Self::Syncs,
-        Self::Webhooks,
-        Self::Disk,
-        Self::Leases,
-        Self::Bombs,
-        Self::Tokens,
-        Self::Queues,
+    /// In the order of their declaration.
+    const NAMES: [(Self, &'static str); 13] = [
+        (Self::Keys, "keyed heartbeats"),
+        (Self::Lists, "lists"),
+        (Self::Waits, "waiting claims"),
+        (Self::Streams, "event streams"),
+        (Self::Followers, "followed logs"),
+        (Self::Deployments, "deployments"),
+        (Self::Syncs, "registries in git"),
+        (Self::Webhooks, "webhook tests"),
+        (Self::Disk, "steps that fill the disk"),
+        (Self::Leases, "leases of a second"),
+        (Self::Bombs, "analyses of a git bomb"),
+        (Self::Tokens, "tokens"),
+        (Self::Queues, "queued sessions"),
     ];
 
+    pub fn all() -> Vec<Self> {
+        Self::NAMES.into_iter().map(|(attack, _)| attack).collect()
+    }
+
     fn name(self) -> &'static str {
-        match self {
-            Self::Keys => "keyed heartbeats",
-            Self::Lists => "lists",
-            Self::Waits => "waiting claims",
-            Self::Streams => "event streams",
-            Self::Followers => "followed logs",
-            Self::Deployments => "deployments",
-            Self::Syncs => "registries in git",
-            Self::Webhooks => "webhook tests",
-            Self::Disk => "steps that fill the disk",
-            Self::Leases => "leases of a second",
-            Self::Bombs => "analyses of a git bomb",
-            Self::Tokens => "tokens",
-            Self::Queues => "queued sessions",
-        }
+        Self::NAMES[self as usize].1
     }
 }
 

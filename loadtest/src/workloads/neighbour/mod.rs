@@ -9,15 +9,15 @@ use serde::Deserialize;
 use stream::Stream;
 use tenant::Tenant;
 
-use crate::engine::client::{Client, Failure};
+use crate::engine::client::{Client, Failure, clients};
 use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::schedule::{Share, share_of};
+use crate::engine::schedule::Share;
 use crate::engine::segment::Seen;
 use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
+use crate::engine::threads::Work;
 use crate::report::model::Goal;
 use crate::report::quotient;
-use crate::scenario::{Common, within};
+use crate::settings::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
 use crate::workloads::kind::{Kind, one_environment_each};
 
@@ -40,12 +40,8 @@ pub struct Settings {
     /// The neighbour's connections for each kind of attack.
     each: u32,
     /// The kinds of attack; all of them by default.
-    #[serde(default = "all")]
+    #[serde(default = "Attack::all")]
     attacks: Vec<Attack>,
-}
-
-fn all() -> Vec<Attack> {
-    Attack::ALL.to_vec()
 }
 
 impl Kind for Settings {
@@ -115,22 +111,12 @@ impl Settings {
 
     fn load(&self, connections: u32) -> Work {
         let environments = self.environments;
-        work(move |thread| {
-            let claim = Arc::new(thread.requests.claim(Terms::default()));
-            let load = move |mut client: Client| {
-                let claim = claim.clone();
-                let mut share = Share::new(share_of(client.number, connections, environments));
-                async move {
-                    while client.turn().await {
-                        let Some(environment) = share.advance() else { return };
-                        match one_session(&mut client, environment, &claim).await {
-                            Ok(()) | Err(Failure::NotSent) => {}
-                            Err(Failure::Refused { .. } | Failure::Unknown) => share.leave_out(environment),
-                        }
-                    }
-                }
-            };
-            async move { thread.clients(connections, load).await }
+        clients(connections, move |mut client| async move {
+            let mut share = Share::of(client.number, connections, environments);
+            let claim = client.thread.requests.claim(Terms::default());
+            while let Some(environment) = client.next(&mut share).await {
+                share.settle(environment, one_session(&mut client, environment, &claim).await);
+            }
         })
     }
 }
