@@ -14,6 +14,7 @@ mod server;
 mod settings;
 #[cfg(test)]
 mod simulator;
+mod sync;
 mod wire;
 mod workloads;
 

@@ -16,8 +16,7 @@ pub struct Findings<'h> {
 
 impl<'h> Findings<'h> {
     pub fn new(history: &'h History, name: &str) -> Self {
-        let check = Check { name: name.to_owned(), examined: 0, violation_count: 0, violations: Vec::new() };
-        Self { history, check }
+        Self { history, check: Check::new(name.to_owned()) }
     }
 
     /// One more thing was compared.
@@ -27,15 +26,13 @@ impl<'h> Findings<'h> {
 
     /// A sentence is made only of those that are told.
     pub fn wrong(&mut self, what: impl FnOnce() -> String, requests: &[&Record]) {
-        self.check.violation_count += 1;
-        if self.check.violations.len() == TOLD_MAX {
-            return;
-        }
-        let mut requests = requests.to_vec();
-        requests.sort_by_key(|record| (record.sent, record.ended));
-        requests.dedup_by(|one, other| std::ptr::eq(*one, *other));
-        let requests = requests.into_iter().map(|record| line(self.history, record)).collect();
-        self.check.violations.push(Violation { what: what(), requests });
+        let history = self.history;
+        self.check.broken(TOLD_MAX, || {
+            let mut requests = requests.to_vec();
+            requests.sort_by_key(|record| (record.sent, record.ended));
+            requests.dedup_by(|one, other| std::ptr::eq(*one, *other));
+            Violation { what: what(), requests: requests.into_iter().map(|record| line(history, record)).collect() }
+        });
     }
 
     pub fn into_check(self) -> Check {

@@ -148,7 +148,7 @@ fn beside_this_program() -> PathBuf {
 }
 
 fn with_lockkeeper(systems: &[System]) -> Vec<System> {
-    System::ALL.into_iter().filter(|system| *system == System::Lockkeeper || systems.contains(system)).collect()
+    System::all().filter(|system| *system == System::Lockkeeper || systems.contains(system)).collect()
 }
 
 fn in_order(numbers: &[u32]) -> Vec<u32> {

@@ -9,6 +9,7 @@ mod peer;
 mod peers;
 mod postgres;
 mod redis;
+mod resp;
 mod rounds;
 mod systems;
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::compare::redis::RespError;
+use crate::compare::resp::RespError;
 use crate::wire::connection::ExchangeError;
 use crate::wire::etcd::GrpcError;
 use crate::wire::request::Place;
@@ -26,28 +26,29 @@ pub enum System {
 }
 
 impl System {
-    pub const ALL: [Self; 7] =
-        [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare, Self::Cluster, Self::EtcdCluster];
+    /// In the order of their declaration.
+    const TITLES: [(Self, &'static str); 7] = [
+        (Self::Lockkeeper, "Lockkeeper"),
+        (Self::Redis, "Redis, appendfsync always"),
+        (Self::Postgres, "PostgreSQL"),
+        (Self::Etcd, "etcd"),
+        (Self::Bare, "bare actix-web"),
+        (Self::Cluster, "Lockkeeper, three nodes"),
+        (Self::EtcdCluster, "etcd, three members"),
+    ];
     /// Unless others are asked for.
     pub const USUAL: [Self; 5] = [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare];
 
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::TITLES.into_iter().map(|(system, _)| system)
+    }
+
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Lockkeeper => "Lockkeeper",
-            Self::Redis => "Redis, appendfsync always",
-            Self::Postgres => "PostgreSQL",
-            Self::Etcd => "etcd",
-            Self::Bare => "bare actix-web",
-            Self::Cluster => "Lockkeeper, three nodes",
-            Self::EtcdCluster => "etcd, three members",
-        }
+        Self::TITLES[self as usize].1
     }
 
     pub fn locks(self) -> bool {
-        match self {
-            Self::Lockkeeper | Self::Redis | Self::Postgres | Self::Etcd | Self::Cluster | Self::EtcdCluster => true,
-            Self::Bare => false,
-        }
+        self != Self::Bare
     }
 
     /// Whether it runs on the members of a cluster.

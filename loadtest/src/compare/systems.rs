@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
@@ -16,12 +16,12 @@ use crate::compare::peers::{Peers, PeersError, Started};
 use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
 use crate::compare::turn::{CostSource, Ledger, Turn};
-use crate::compare::work;
-use crate::compare::work::{Work, WorkSize};
+use crate::compare::work::{Contest, Work, WorkSize};
 use crate::report::model::Check;
 use crate::server::cluster::{Cluster, ClusterLaunch};
 use crate::server::process::{ProcessError, Running};
 use crate::server::{Extras, Server, Source};
+use crate::sync::locked;
 use crate::wire::token::Token;
 
 pub const HOW_TO_BUILD_BARE: &str = "`cargo build --profile dist -p bare-actix` makes it";
@@ -167,7 +167,7 @@ impl Systems {
 
     pub fn checks(&self) -> Vec<Check> {
         let locks = self.systems.iter().filter(|(system, _)| system.locks());
-        locks.flat_map(|(_, entry)| entry.ledger.lock().unwrap_or_else(PoisonError::into_inner).checks()).collect()
+        locks.flat_map(|(_, entry)| locked(&entry.ledger).checks()).collect()
     }
 }
 
@@ -214,19 +214,17 @@ impl Entry {
 
     /// None if this system cannot do such work.
     pub async fn take_turn(&self, work: Work, size: WorkSize) -> Option<Result<Turn, Fault>> {
-        let (ledger, cost) = (&self.ledger, &self.cost);
+        let contest = Contest::new(size, &self.ledger, &self.cost);
         let turn = match (work, &self.reach) {
-            (Work::Cycle, Reach::Http(peer)) => work::cycle(peer, size, ledger, cost).await,
-            (Work::Cycle, Reach::Redis(peer)) => work::cycle(peer, size, ledger, cost).await,
-            (Work::Cycle, Reach::Postgres(peer)) => work::cycle(peer, size, ledger, cost).await,
-            (Work::Cycle, Reach::Etcd(peer)) => work::cycle(peer, size, ledger, cost).await,
-            (Work::Hot, Reach::Http(peer)) => work::hot(peer, size, ledger, cost).await,
-            (Work::Hot, Reach::Redis(peer)) => work::hot(peer, size, ledger, cost).await,
-            (Work::Hot, Reach::Postgres(peer)) => work::hot(peer, size, ledger, cost).await,
-            (Work::Hot, Reach::Etcd(peer)) => work::hot(peer, size, ledger, cost).await,
-            (Work::ReadEnvironment | Work::ReadSession, Reach::Http(peer)) => {
-                work::read(peer, work, size, ledger, cost).await
-            }
+            (Work::Cycle, Reach::Http(peer)) => contest.cycle(peer).await,
+            (Work::Cycle, Reach::Redis(peer)) => contest.cycle(peer).await,
+            (Work::Cycle, Reach::Postgres(peer)) => contest.cycle(peer).await,
+            (Work::Cycle, Reach::Etcd(peer)) => contest.cycle(peer).await,
+            (Work::Hot, Reach::Http(peer)) => contest.hot(peer).await,
+            (Work::Hot, Reach::Redis(peer)) => contest.hot(peer).await,
+            (Work::Hot, Reach::Postgres(peer)) => contest.hot(peer).await,
+            (Work::Hot, Reach::Etcd(peer)) => contest.hot(peer).await,
+            (Work::ReadEnvironment | Work::ReadSession, Reach::Http(peer)) => contest.read(peer, work).await,
             (Work::ReadEnvironment | Work::ReadSession, Reach::Redis(_) | Reach::Postgres(_) | Reach::Etcd(_)) => {
                 return None;
             }

@@ -10,8 +10,8 @@ use crate::compare::rounds::{Key, Outcome, Round};
 use crate::compare::turn::Turn;
 use crate::compare::work::Work;
 use crate::engine::tally::{Operation, Precise};
-use crate::report::model::{Check, FORMAT, Figure, Phase, Run};
-use crate::report::number::{NOTHING, goal, with_unit};
+use crate::report::model::{Check, FORMAT, Figure, Phase, Run, goal};
+use crate::report::number::{NOTHING, with_unit};
 
 /// With `unjudged`, the reason why, no goal is told.
 pub fn text(plan: &Plan, seen: &Seen, goals: &[Figure], unjudged: Option<&str>) -> String {
@@ -121,7 +121,7 @@ impl Shown<'_> {
         let measured = move |system: &System| {
             self.rounds.iter().any(|round| round.turns.keys().any(|key| key.work == work && key.system == *system))
         };
-        System::ALL.into_iter().filter(measured)
+        System::all().filter(measured)
     }
 
     fn of(&self, work: Work, clients: u32, system: System, value: impl Fn(&Turn) -> Option<f64>) -> Option<f64> {

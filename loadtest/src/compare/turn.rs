@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -14,6 +14,7 @@ use crate::engine::tally::{Operation, Precise};
 use crate::report::model::{Check, Violation};
 use crate::report::quotient;
 use crate::server::usage;
+use crate::sync::locked;
 
 /// The waiters in a queue still have to get their turn, and the slowest system hands over a few hundred times per second.
 const END_SECONDS: u64 = 30;
@@ -116,11 +117,6 @@ fn warm_up(length: Duration) -> Duration {
     (length / 10).clamp(Duration::from_millis(100), Duration::from_millis(500))
 }
 
-/// The data is plain counters, which a panic elsewhere leaves usable.
-fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl CostSource {
     fn cpu(&self) -> Option<u64> {
         let read = self.pids.iter().map(|pid| usage::tree_cpu_time(*pid)).sum::<std::io::Result<u64>>();
@@ -158,24 +154,17 @@ impl Turn {
 const MAX_LISTED: usize = 10;
 
 pub struct Ledger {
-    system: System,
     last_tokens: HashMap<u32, u64>,
     holder: Option<u32>,
-    tokens: Rule,
-    exclusion: Rule,
-}
-
-#[derive(Default)]
-struct Rule {
-    examined: u64,
-    violation_count: u64,
-    violations: Vec<String>,
+    tokens: Check,
+    exclusion: Check,
 }
 
 impl Ledger {
     pub fn new(system: System) -> Self {
-        let (tokens, exclusion) = Default::default();
-        Self { system, last_tokens: HashMap::new(), holder: None, tokens, exclusion }
+        let check = |name: &str| Check::new(format!("{}: {name}", system.title()));
+        let (tokens, exclusion) = (check("fencing tokens rise"), check("one holder at a time"));
+        Self { last_tokens: HashMap::new(), holder: None, tokens, exclusion }
     }
 
     /// Grants are told in the order in which their answers came. A right lock grants a name again only after its release
@@ -184,7 +173,9 @@ impl Ledger {
         let Some(token) = token else { return };
         self.tokens.examined += 1;
         if let Some(before) = self.last_tokens.insert(name, token).filter(|before| token <= *before) {
-            self.tokens.broken(format!("name {name}: fencing token {token} came after {before}"));
+            self.tokens.broken(MAX_LISTED, || {
+                Violation::of(format!("name {name}: fencing token {token} came after {before}"))
+            });
         }
     }
 
@@ -192,7 +183,9 @@ impl Ledger {
     pub fn holds(&mut self, client: u32) {
         self.exclusion.examined += 1;
         if let Some(other) = self.holder.replace(client) {
-            self.exclusion.broken(format!("client {client} got the lock while client {other} held it"));
+            self.exclusion.broken(MAX_LISTED, || {
+                Violation::of(format!("client {client} got the lock while client {other} held it"))
+            });
         }
     }
 
@@ -209,30 +202,8 @@ impl Ledger {
     }
 
     pub fn checks(&self) -> Vec<Check> {
-        let system = self.system.title();
-        [("fencing tokens rise", &self.tokens), ("one holder at a time", &self.exclusion)]
-            .into_iter()
-            .map(|(name, rule)| Check {
-                name: format!("{system}: {name}"),
-                examined: rule.examined,
-                violation_count: rule.violation_count,
-                violations: rule.violations.iter().map(|what| violation(what)).collect(),
-            })
-            .collect()
+        vec![self.tokens.clone(), self.exclusion.clone()]
     }
-}
-
-impl Rule {
-    fn broken(&mut self, what: String) {
-        self.violation_count += 1;
-        if self.violations.len() < MAX_LISTED {
-            self.violations.push(what);
-        }
-    }
-}
-
-fn violation(what: &str) -> Violation {
-    Violation { what: what.to_owned(), requests: Vec::new() }
 }
 
 #[cfg(test)]

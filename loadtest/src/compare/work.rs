@@ -1,7 +1,7 @@
 //! Owns what the clients do in a turn: claim and release their own names, fight for one hot lock, or read.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -11,6 +11,7 @@ use crate::compare::peer::{Claim, Client, Fault, Peer};
 use crate::compare::turn::{CostSource, Ledger, Turn, TurnState, measure};
 use crate::engine::schedule::share_of;
 use crate::engine::tally::Operation;
+use crate::sync::locked;
 
 /// A poller asks again after this long, then after twice as long, and so on up to the longest; each pause is stretched or
 /// shortened at random by up to half, as those who poll do it to not ask all at once.
@@ -54,19 +55,65 @@ impl Work {
     }
 }
 
-/// Each client has names of its own, so that no claim is ever refused.
-pub async fn cycle(
-    peer: &impl Peer,
+/// What the clients of one turn need, whatever they do.
+pub struct Contest<'a> {
     size: WorkSize,
-    ledger: &Arc<Mutex<Ledger>>,
-    cost: &CostSource,
-) -> Result<Turn, Fault> {
-    let state = TurnState::new(ledger);
-    let mut running = JoinSet::new();
-    for (number, client) in connect(peer, size.clients).await? {
-        running.spawn(keep_cycling(client, share_of(number, size.clients, size.names), Arc::clone(&state)));
+    state: Arc<TurnState>,
+    cost: &'a CostSource,
+}
+
+impl<'a> Contest<'a> {
+    pub fn new(size: WorkSize, ledger: &Arc<Mutex<Ledger>>, cost: &'a CostSource) -> Self {
+        Self { size, state: TurnState::new(ledger), cost }
     }
-    Ok(measure(state, running, size.length, cost).await)
+
+    /// Each client has names of its own, so that no claim is ever refused.
+    pub async fn cycle(self, peer: &impl Peer) -> Result<Turn, Fault> {
+        let mut running = JoinSet::new();
+        for (number, client) in connect(peer, self.size.clients).await? {
+            running.spawn(keep_cycling(
+                client,
+                share_of(number, self.size.clients, self.size.names),
+                self.state.clone(),
+            ));
+        }
+        Ok(measure(self.state, running, self.size.length, self.cost).await)
+    }
+
+    /// All of them want the one name behind the others.
+    pub async fn hot(self, peer: &impl Peer) -> Result<Turn, Fault> {
+        let last_release = Arc::new(Mutex::new(None));
+        let mut running = JoinSet::new();
+        for (number, client) in connect(peer, self.size.clients).await? {
+            let contender = Contender { number, name: self.size.names + 1, last_release: Arc::clone(&last_release) };
+            running.spawn(keep_fighting(client, contender, self.state.clone()));
+        }
+        Ok(measure(self.state, running, self.size.length, self.cost).await)
+    }
+
+    /// Over HTTP only: the peers' own reads are of another kind.
+    pub async fn read(self, peer: &HttpLock, work: Work) -> Result<Turn, Fault> {
+        let mut preparing = JoinSet::new();
+        for (number, mut client) in connect(peer, self.size.clients).await? {
+            let (peer, names) = (peer.clone(), share_of(number, self.size.clients, self.size.names));
+            // All at once: a server rightly hangs up on a connection that is silent while others prepare.
+            preparing.spawn(async move {
+                let mut requests = Vec::new();
+                for name in names {
+                    requests.push(match work {
+                        Work::ReadSession => peer.read_session(&mut client, name).await?,
+                        Work::ReadEnvironment | Work::Cycle | Work::Hot => peer.read_environment(name),
+                    });
+                }
+                Ok((client, requests))
+            });
+        }
+        let mut running = JoinSet::new();
+        for (client, requests) in all(preparing).await? {
+            running.spawn(keep_reading(client, requests, self.state.clone()));
+        }
+        Ok(measure(self.state, running, self.size.length, self.cost).await)
+    }
 }
 
 async fn keep_cycling(mut client: impl Client, names: Range<u32>, state: Arc<TurnState>) -> Result<(), Fault> {
@@ -83,23 +130,6 @@ async fn keep_cycling(mut client: impl Client, names: Range<u32>, state: Arc<Tur
         state.took(Operation::Release, granted.elapsed());
     }
     Ok(())
-}
-
-/// All of them want the one name behind the others.
-pub async fn hot(
-    peer: &impl Peer,
-    size: WorkSize,
-    ledger: &Arc<Mutex<Ledger>>,
-    cost: &CostSource,
-) -> Result<Turn, Fault> {
-    let state = TurnState::new(ledger);
-    let last_release = Arc::new(Mutex::new(None));
-    let mut running = JoinSet::new();
-    for (number, client) in connect(peer, size.clients).await? {
-        let contender = Contender { number, name: size.names + 1, last_release: Arc::clone(&last_release) };
-        running.spawn(keep_fighting(client, contender, Arc::clone(&state)));
-    }
-    Ok(measure(state, running, size.length, cost).await)
 }
 
 /// One of those who want the hot lock.
@@ -135,7 +165,7 @@ async fn keep_fighting(mut client: impl Client, contender: Contender, state: Arc
 
 impl Contender {
     async fn hold(&self, token: Option<u64>, state: &TurnState) {
-        let released = self.last_release.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let released = locked(&self.last_release).take();
         if let Some(released) = released {
             state.took(Operation::Handoff, released.elapsed());
         }
@@ -144,39 +174,8 @@ impl Contender {
         // Lets a second grant be seen while this one is held; otherwise the release would always be first.
         tokio::task::yield_now().await;
         state.ledger().releases(self.number);
-        *self.last_release.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *locked(&self.last_release) = Some(Instant::now());
     }
-}
-
-/// Over HTTP only: the peers' own reads are of another kind.
-pub async fn read(
-    peer: &HttpLock,
-    work: Work,
-    size: WorkSize,
-    ledger: &Arc<Mutex<Ledger>>,
-    cost: &CostSource,
-) -> Result<Turn, Fault> {
-    let state = TurnState::new(ledger);
-    let mut preparing = JoinSet::new();
-    for (number, mut client) in connect(peer, size.clients).await? {
-        let (peer, names) = (peer.clone(), share_of(number, size.clients, size.names));
-        // All at once: a server rightly hangs up on a connection that is silent while others prepare.
-        preparing.spawn(async move {
-            let mut requests = Vec::new();
-            for name in names {
-                requests.push(match work {
-                    Work::ReadSession => peer.read_session(&mut client, name).await?,
-                    Work::ReadEnvironment | Work::Cycle | Work::Hot => peer.read_environment(name),
-                });
-            }
-            Ok((client, requests))
-        });
-    }
-    let mut running = JoinSet::new();
-    for (client, requests) in all(preparing).await? {
-        running.spawn(keep_reading(client, requests, Arc::clone(&state)));
-    }
-    Ok(measure(state, running, size.length, cost).await)
 }
 
 async fn keep_reading(mut client: HttpClient, requests: Vec<Vec<u8>>, state: Arc<TurnState>) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! Owns one run: the server, the threads, and everything that is gathered until the report. Workloads use nothing else.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
@@ -19,6 +19,7 @@ use crate::server::Server;
 use crate::server::etcd_client::EtcdError;
 use crate::server::process::ProcessError;
 use crate::settings::Common;
+use crate::sync::locked;
 use crate::wire::request::Place;
 use crate::wire::token::Token;
 
@@ -158,13 +159,13 @@ impl LoadTest {
                 // With one answered request behind it, as any that is kept open: the server has its buffers for it.
                 if client.healthz().await.is_ok() {
                     // All are held until the last is open, lest one connection be taken again and again.
-                    kept.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+                    locked(&kept).push(client);
                 }
             }
         });
         let until = tokio::time::Instant::now() + CONNECTING_LIMIT;
         self.threads.perform(&opening, None, until, Duration::ZERO).await?;
-        all.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        locked(&all).clear();
         let tally = self.threads.take_tally();
         self.interrupted()?;
         let opened = tally.count(Operation::Health);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::engine::client::{Client, clients};
@@ -17,6 +17,7 @@ use crate::history::{Answer, History, Record, SessionName};
 use crate::report::model::Check;
 use crate::report::quotient;
 use crate::server::Server;
+use crate::sync::locked;
 
 /// For requests that are under way when a segment ends; waiters are served one after the other then.
 const GRACE: Duration = Duration::from_secs(30);
@@ -55,11 +56,11 @@ pub struct Marks(Arc<Mutex<Vec<String>>>);
 
 impl Marks {
     fn add(&self, mark: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(mark.to_owned());
+        locked(&self.0).push(mark.to_owned());
     }
 
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut locked(&self.0))
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use crate::engine::recorder::Recorder;
 use crate::engine::schedule::Arrivals;
 use crate::engine::tally::Tally;
 use crate::history::{Moment, Record};
+use crate::sync::locked;
 use crate::wire::connection::Connection;
 use crate::wire::request::{Place, Requests};
 
@@ -205,13 +206,13 @@ impl ClientThread {
     /// Finish what is begun, begin nothing.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        if let Some(arrivals) = self.lock(&self.arrivals).as_ref() {
+        if let Some(arrivals) = locked(&self.arrivals).as_ref() {
             arrivals.close();
         }
     }
 
     pub fn open(&self, arrivals: Option<Arc<Arrivals>>) {
-        *self.lock(&self.arrivals) = arrivals;
+        *locked(&self.arrivals) = arrivals;
         self.closing.store(false, Ordering::Relaxed);
     }
 
@@ -220,42 +221,38 @@ impl ClientThread {
     }
 
     pub fn arrivals(&self) -> Option<Arc<Arrivals>> {
-        self.lock(&self.arrivals).clone()
+        locked(&self.arrivals).clone()
     }
 
     pub fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.lock(&self.tally)
+        locked(&self.tally)
     }
 
     pub fn record(&self, record: Record) {
         if self.recorder.keeps(&record) {
-            self.lock(&self.records).push(record);
+            locked(&self.records).push(record);
         }
     }
 
     pub fn take_records(&self) -> Vec<Record> {
-        std::mem::replace(&mut *self.lock(&self.records), Vec::with_capacity(FIRST_RECORDS))
+        std::mem::replace(&mut *locked(&self.records), Vec::with_capacity(FIRST_RECORDS))
     }
 
     pub fn take_connection(&self) -> Option<Connection> {
-        self.lock(&self.idle).pop()
+        locked(&self.idle).pop()
     }
 
     pub fn keep_connection(&self, connection: Connection) {
-        self.lock(&self.idle).push(connection);
+        locked(&self.idle).push(connection);
     }
 
     /// The server has gone, and they with it.
     pub fn drop_connections(&self) {
-        self.lock(&self.idle).clear();
+        locked(&self.idle).clear();
     }
 
     pub fn moment(&self, at: Instant) -> Moment {
         let since = at.saturating_duration_since(self.origin).as_nanos();
         Moment(u64::try_from(since).unwrap_or(u64::MAX))
-    }
-
-    fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
-        what.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::linearizability::history::{Answer, Claim, History, Interval, Moment, Record, Request, Session};
 use crate::linearizability::requests::{next_request, read_answer, request_bytes};
 use crate::random::Random;
+use crate::sync::locked;
 use crate::wire::connection::Connection;
 use crate::wire::request::Api;
 use crate::wire::token::Token;
@@ -133,7 +134,7 @@ impl Environment {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.seen)
     }
 }
 
@@ -225,7 +226,7 @@ impl Node {
     }
 
     fn ended(&self) -> MutexGuard<'_, Vec<Moment>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.ended)
     }
 }
 
@@ -241,6 +242,6 @@ impl Shared {
     }
 
     fn error(&self, what: String) {
-        *self.errors.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += 1;
+        *locked(&self.errors).entry(what).or_default() += 1;
     }
 }

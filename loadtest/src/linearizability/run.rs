@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -16,10 +16,12 @@ use crate::linearizability::checker::{Verdict, check};
 use crate::linearizability::clients::{Environment, Losses, Shared};
 use crate::linearizability::history::{Answer, History};
 use crate::linearizability::requests::put_environment;
-use crate::linearizability::shown::{self, minimised};
+use crate::linearizability::shown;
+use crate::linearizability::shown::minimised;
 use crate::linearizability::subject::{Disturbance, Disturbances, Plan, RunError, Subject};
 use crate::random::Random;
 use crate::server::process::POLL;
+use crate::sync::locked;
 use crate::wire::connection::Connection;
 
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
@@ -95,7 +97,7 @@ async fn one_server(run: Rc<Run>, number: u32) -> Result<(), RunError> {
             subject.keep_logs(&run.plan.directory, &format!("{}-violation-{first}", run.plan.seed))?;
         }
     }
-    let errors = std::mem::take(&mut *shared.errors.lock().unwrap_or_else(PoisonError::into_inner));
+    let errors = std::mem::take(&mut *locked(&shared.errors));
     if !errors.is_empty() {
         subject.keep_logs(&run.plan.directory, &format!("{}-unexpected", run.plan.seed))?;
     }

@@ -3,13 +3,14 @@
 //! and the end of the first that did. Unlike the nodes' logs, that needs no trust in the server, and no second clock.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
 use crate::linearizability::history::{Interval, Moment};
 use crate::server::etcd_client::{EtcdClient, ShardRecord, shard_records};
+use crate::sync::locked;
 
 /// That of the sample organization: the CRC-32C of `acme` modulo the number of shards.
 const SHARD: u16 = 2;
@@ -71,7 +72,7 @@ impl Takeovers {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.seen)
     }
 }
 
@@ -88,7 +89,7 @@ async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mute
             let sent = moment(origin);
             let record = tokio::time::timeout(PATIENCE, read(&mut etcd, *member)).await;
             let Some(ShardRecord { epoch, owner }) = record.ok().flatten() else { break };
-            seen.lock().unwrap_or_else(PoisonError::into_inner).note(Reading { sent, epoch, owner }, moment(origin));
+            locked(&seen).note(Reading { sent, epoch, owner }, moment(origin));
             tokio::time::sleep(EVERY).await;
         }
         etcd = None;

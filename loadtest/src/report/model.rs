@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::error::Category;
 
-use crate::report::number::{as_shown, count, counted};
+use crate::report::number::{as_shown, count, counted, with_unit, without_zeros};
 
 pub const FORMAT: u32 = 1;
 
@@ -310,7 +310,26 @@ impl Run {
     }
 }
 
+impl Violation {
+    /// One that no request shows.
+    pub fn of(what: String) -> Self {
+        Self { what, requests: Vec::new() }
+    }
+}
+
 impl Check {
+    pub fn new(name: String) -> Self {
+        Self { name, examined: 0, violation_count: 0, violations: Vec::new() }
+    }
+
+    /// One more; so many are listed.
+    pub fn broken(&mut self, most: usize, violation: impl FnOnce() -> Violation) {
+        self.violation_count += 1;
+        if self.violations.len() < most {
+            self.violations.push(violation());
+        }
+    }
+
     /// A violation that is shown counts, whatever the count says.
     pub fn found(&self) -> u64 {
         self.violation_count.max(self.violations.len() as u64)
@@ -363,6 +382,31 @@ pub fn read(text: &str) -> Result<Run, ReadError> {
     }
     // From the text once more, since only then an error names its line.
     serde_json::from_str(text).map_err(|error| ReadError::NotARun(error.to_string()))
+}
+
+impl Figure {
+    /// From the lowest to the highest round, with the unit once; empty where there is no such range.
+    pub fn spread(&self) -> String {
+        if self.rounds < 2 || !self.min.is_finite() || !self.max.is_finite() {
+            return String::new();
+        }
+        let [min, max] = [self.min, self.max].map(|value| with_unit(value, &self.unit));
+        match (min.split_once(' '), max.split_once(' ')) {
+            (Some((digits, unit)), Some((_, same))) if unit == same => format!("{digits} – {max}"),
+            (_, _) => format!("{min} – {max}"),
+        }
+    }
+}
+
+/// A goal is a round number: zeros behind its point say nothing.
+pub fn goal(goal: Goal, unit: &str) -> String {
+    let (sign, bound) = match goal {
+        Goal::AtLeast(bound) => ("≥", bound),
+        Goal::AtMost(bound) => ("≤", bound),
+    };
+    let text = with_unit(bound, unit);
+    let (digits, rest) = text.split_once(' ').map_or((text.as_str(), ""), |(digits, unit)| (digits, unit));
+    format!("{sign} {} {rest}", without_zeros(digits)).trim_end().to_owned()
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use crate::report::model::{Check, Figure, Phase, Run, Violation};
-use crate::report::number::{NOTHING, count, goal, latency, seconds, with_unit};
+use crate::report::model::{Check, Figure, Phase, Run, Violation, goal};
+use crate::report::number::{NOTHING, count, latency, seconds, with_unit};
 use crate::report::text::Align::{Left, Right};
 
 /// From so many on they are also shown side by side.

@@ -8,12 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::sync::locked;
 use crate::wire::connection::Connection;
 use crate::wire::token::Token;
 
@@ -171,7 +172,7 @@ fn forget(pid: u32) {
 }
 
 fn running() -> MutexGuard<'static, Vec<u32>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&RUNNING)
 }
 
 fn signal(pid: u32, signal: Signal) -> std::io::Result<()> {

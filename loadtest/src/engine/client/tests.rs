@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 use crate::engine::client::*;
 use crate::engine::recorder::Recorder;
 use crate::history::SessionName;
+use crate::sync::locked;
 use crate::wire::request::{ClaimTemplate, Place, Terms};
 use crate::wire::token::Token;
 

@@ -3,8 +3,8 @@
 
 use maud::{Markup, html as markup};
 
-use crate::report::model::{Figure, Goal, Operation, Phase, Run};
-use crate::report::number::{NOTHING, change, count, goal, latency, plain, seconds, with_unit, without_zeros};
+use crate::report::model::{Figure, Goal, Operation, Phase, Run, goal};
+use crate::report::number::{NOTHING, change, count, latency, plain, seconds, with_unit, without_zeros};
 
 /// "A", "B", … with the run's colour, as in the plots.
 pub fn run_name(index: usize) -> Markup {

@@ -81,7 +81,7 @@ fn session_shown(status: u16, body: &[u8]) -> Result<Answer, String> {
 
 /// Each organization verifies its own.
 pub async fn audits(field: &Arc<Field>) -> Check {
-    let mut check = Check { name: AUDIT.to_owned(), examined: 0, violation_count: 0, violations: Vec::new() };
+    let mut check = Check::new(AUDIT.to_owned());
     let mut asker = Asker::new(field.clone(), 0);
     for organization in ORGANIZATIONS {
         let request = field.request("GET", &format!("/organizations/{organization}/audit"), "", "");
@@ -90,9 +90,10 @@ pub async fn audits(field: &Arc<Field>) -> Check {
         let intact =
             serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|body| body["data"]["intact"] == true);
         if status != 200 || !intact {
-            check.violation_count += 1;
-            let what = format!("the audit log of {organization} is not intact: {}", String::from_utf8_lossy(&body));
-            check.violations.push(Violation { what, requests: Vec::new() });
+            check.broken(ORGANIZATIONS.len(), || {
+                let body = String::from_utf8_lossy(&body);
+                Violation::of(format!("the audit log of {organization} is not intact: {body}"))
+            });
         }
     }
     check

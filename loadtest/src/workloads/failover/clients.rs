@@ -175,7 +175,7 @@ impl Steps {
         let (runs, overlaps) = counted(&self.trace);
         let (examined, violation_count) = (runs - self.before.0, overlaps - self.before.1);
         let what = || format!("{violation_count} steps ran while another one of their environment did");
-        let violations = (violation_count > 0).then(|| Violation { what: what(), requests: Vec::new() });
+        let violations = (violation_count > 0).then(|| Violation::of(what()));
         Check { name: STEPS.to_owned(), examined, violation_count, violations: violations.into_iter().collect() }
     }
 }

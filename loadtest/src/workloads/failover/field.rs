@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
 use crate::history::{Moment, Record};
+use crate::sync::locked;
 use crate::wire::answer::problem_code;
 use crate::wire::connection::Connection;
 use crate::wire::request::Api;
@@ -95,32 +96,28 @@ impl Field {
     }
 
     pub fn record(&self, record: Record) {
-        lock(&self.records).push(record);
+        locked(&self.records).push(record);
     }
 
     pub fn take_records(&self) -> Vec<Record> {
-        std::mem::take(&mut *lock(&self.records))
+        std::mem::take(&mut *locked(&self.records))
     }
 
     pub fn count_status(&self, operation: Operation, status: u16) {
-        *lock(&self.told).statuses.entry((operation, status)).or_default() += 1;
+        *locked(&self.told).statuses.entry((operation, status)).or_default() += 1;
     }
 
     pub fn count_again(&self) {
-        lock(&self.told).sent_again += 1;
+        locked(&self.told).sent_again += 1;
     }
 
     pub fn error(&self, what: String) {
-        *lock(&self.told).errors.entry(what).or_default() += 1;
+        *locked(&self.told).errors.entry(what).or_default() += 1;
     }
 
     pub fn told(&self) -> Told {
-        lock(&self.told).clone()
+        locked(&self.told).clone()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A node that says nothing for so long may stand still; the next one is asked.

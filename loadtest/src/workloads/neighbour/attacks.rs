@@ -1,7 +1,7 @@
 //! Owns what the neighbour does: each attack is for something of which the server has only so much.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::tenant::Tenant;
 use crate::engine::load_test::Fault;
+use crate::sync::locked;
 use crate::wire::answer::problem_code;
 use crate::wire::connection::Connection;
+use crate::workloads::neighbour::tenant::Tenant;
 
 /// After an answer. The load generator shares the machine's processors with the server: without a pause, what the neighbour
 /// takes of those would hide what it takes of everything else.
@@ -149,7 +150,7 @@ impl Attacking {
     }
 
     fn missing(&self) -> Option<&'static str> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = locked(&self.seen);
         let mut names = self.attacks.iter().copied().map(Attack::name);
         names.find(|name| !seen.keys().any(|what| what.starts_with(name)))
     }
@@ -163,7 +164,7 @@ impl Attacking {
         let ended = tokio::task::spawn_blocking(|| self.thread.join()).await;
         ended.expect("joining a thread does not panic").expect("the neighbour does not panic");
         self.tenant.rest().await?;
-        Ok(std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut *locked(&self.seen)))
     }
 }
 
@@ -340,7 +341,7 @@ impl Attacker {
     }
 
     fn count(&self, told: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = locked(&self.seen);
         *seen.entry(format!("{}: {told}", self.attack.name())).or_default() += 1;
     }
 }
