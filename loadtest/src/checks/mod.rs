@@ -5,10 +5,10 @@
 mod evidence;
 mod fencing;
 mod findings;
-mod left_behind;
+mod leaks;
 mod one_holder;
 mod queue_order;
-mod seen_later;
+mod visibility;
 
 #[cfg(test)]
 mod history_builder;
@@ -28,7 +28,7 @@ pub fn all(history: &History) -> Vec<Check> {
         one_holder::check(&evidence),
         fencing::check(&evidence),
         queue_order::check(&evidence),
-        seen_later::check(&evidence),
-        left_behind::check(&evidence),
+        visibility::check(&evidence),
+        leaks::check(&evidence),
     ]
 }

@@ -8,7 +8,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::planted::{self, Plant};
-use super::{all, fencing, left_behind, one_holder, queue_order, seen_later};
+use super::{all, fencing, leaks, one_holder, queue_order, visibility};
 use crate::history::{Answer, History, Request, SessionStatus};
 use crate::simulator::observed_history;
 
@@ -117,36 +117,36 @@ fn one_that_is_passed_is_found() {
 
 #[test]
 fn an_old_token_that_is_shown_is_found() {
-    is_found(planted::an_old_token_that_is_shown, seen_later::NAME);
+    is_found(planted::an_old_token_that_is_shown, visibility::NAME);
 }
 
 #[test]
 fn a_holder_that_gave_its_lock_back_is_found() {
-    is_found(planted::a_holder_that_gave_its_lock_back, seen_later::NAME);
-    is_found(planted::a_holder_that_gave_its_lock_back, left_behind::NAME);
+    is_found(planted::a_holder_that_gave_its_lock_back, visibility::NAME);
+    is_found(planted::a_holder_that_gave_its_lock_back, leaks::NAME);
 }
 
 #[test]
 fn a_session_that_comes_back_is_found() {
-    is_found(planted::a_session_that_comes_back, seen_later::NAME);
+    is_found(planted::a_session_that_comes_back, visibility::NAME);
 }
 
 #[test]
 fn a_deployment_that_is_missing_is_found() {
-    is_found(planted::a_deployment_that_is_missing, seen_later::NAME);
+    is_found(planted::a_deployment_that_is_missing, visibility::NAME);
 }
 
 #[test]
 fn a_session_that_is_forgotten_is_found() {
-    is_found(planted::a_session_that_is_forgotten, seen_later::NAME);
+    is_found(planted::a_session_that_is_forgotten, visibility::NAME);
 }
 
 #[test]
 fn a_lock_that_nobody_has_is_found() {
-    is_found(planted::a_lock_that_nobody_has, left_behind::NAME);
+    is_found(planted::a_lock_that_nobody_has, leaks::NAME);
 }
 
 #[test]
 fn one_that_still_waits_is_found() {
-    is_found(planted::one_that_still_waits, left_behind::NAME);
+    is_found(planted::one_that_still_waits, leaks::NAME);
 }

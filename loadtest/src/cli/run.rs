@@ -16,7 +16,7 @@ use crate::report::model::Run;
 use crate::scenario::Scenario;
 use crate::server::cluster::ClusterLaunch;
 use crate::server::{Extras, Server, Source, process};
-use crate::wire::request::Place;
+use crate::wire::request::Scope;
 use crate::{report, scenario};
 
 const DEFAULT_TARGET: &str = "http://127.0.0.1:8080";
@@ -132,7 +132,7 @@ async fn perform(options: &Options, scenario: Scenario, source: Source) -> Resul
         }
         (_, source) => Server::open(source, extras).await?,
     };
-    let place = Place {
+    let place = Scope {
         authority: server.authority.clone(),
         organization: options.against.organization.clone(),
         pipeline: options.against.pipeline.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::compare::peer::{Claim, Client, Fault, Peer};
 use crate::wire::answer::{Grant, problem_code};
 use crate::wire::connection::Connection;
-use crate::wire::request::{ClaimTemplate, Place, Requests, Template, Terms};
+use crate::wire::request::{ClaimTemplate, Requests, Scope, Template, Terms};
 
 /// The longest that the server allows; a turn is over long before.
 const WAIT_SECONDS: u32 = 300;
@@ -39,15 +39,15 @@ pub struct HttpClient {
 }
 
 impl HttpLock {
-    pub fn lockkeeper(addresses: Vec<SocketAddr>, place: &Place) -> Self {
+    pub fn lockkeeper(addresses: Vec<SocketAddr>, place: &Scope) -> Self {
         Self::new(addresses, place, true)
     }
 
-    pub fn bare(address: SocketAddr, place: &Place) -> Self {
+    pub fn bare(address: SocketAddr, place: &Scope) -> Self {
         Self::new(vec![address], place, false)
     }
 
-    fn new(addresses: Vec<SocketAddr>, place: &Place, fenced: bool) -> Self {
+    fn new(addresses: Vec<SocketAddr>, place: &Scope, fenced: bool) -> Self {
         let requests = Requests::new(place);
         let claim = requests.claim(Terms::default());
         let claim_waiting = requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() });

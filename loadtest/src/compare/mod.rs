@@ -6,7 +6,7 @@ mod etcd;
 mod goals;
 mod http_lock;
 mod peer;
-mod peers;
+mod peer_script;
 mod postgres;
 mod redis;
 mod resp;
@@ -26,7 +26,7 @@ pub use rounds::is_in_memory;
 use rounds::{Outcome, take_turns};
 pub use systems::HOW_TO_BUILD_BARE;
 use systems::{Servers, StartError, Systems};
-use tables::Seen;
+use tables::Results;
 
 use crate::interruption::Interruption;
 use crate::report::{model::Run, now, outcome, why_not_judged};
@@ -52,7 +52,7 @@ pub async fn run(plan: &Plan, source: Source) -> Result<(String, Run), Ended> {
 }
 
 /// The servers live as long as this does, and end with it in every case.
-async fn compare(plan: &Plan, source: Source) -> Result<(Seen, bool), Ended> {
+async fn compare(plan: &Plan, source: Source) -> Result<(Results, bool), Ended> {
     // Before the first server, so that from there on no signal ends this process without its clean-up.
     let mut interruption = Interruption::new().map_err(|error| Ended::NotStarted(StartError::Signals(error)))?;
     eprintln!("starting the servers");
@@ -71,5 +71,5 @@ async fn compare(plan: &Plan, source: Source) -> Result<(Seen, bool), Ended> {
     };
     eprintln!("{}", if interrupted { "interrupted: the results so far follow" } else { "stopping the servers" });
     let left_out = std::mem::take(&mut servers.left_out);
-    Ok((Seen { outcome, checks: field.checks(), left_out }, interrupted))
+    Ok((Results { outcome, checks: field.checks(), left_out }, interrupted))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::compare::resp::RespError;
 use crate::wire::connection::ExchangeError;
 use crate::wire::etcd::GrpcError;
-use crate::wire::request::Place;
+use crate::wire::request::Scope;
 use crate::wire::token::Token;
 
 /// In the order in which they are shown.
@@ -153,8 +153,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn place(&self, authority: String, token: Token) -> Place {
+    pub fn place(&self, authority: String, token: Token) -> Scope {
         let (organization, pipeline) = (self.organization.clone(), self.pipeline.clone());
-        Place { authority, organization, pipeline, prefix: PREFIX.to_owned(), token }
+        Scope { authority, organization, pipeline, prefix: PREFIX.to_owned(), token }
     }
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::compare::etcd::Etcd;
 use crate::compare::http_lock::HttpLock;
 use crate::compare::peer::{Fault, Plan, System};
-use crate::compare::peers::{Peers, PeersError, Started};
+use crate::compare::peer_script::{Peers, PeersError, Started};
 use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
 use crate::compare::turn::{CostSource, Ledger, Turn};

@@ -20,7 +20,7 @@ use crate::server::etcd_client::EtcdError;
 use crate::server::process::ProcessError;
 use crate::settings::Common;
 use crate::sync::locked;
-use crate::wire::request::Place;
+use crate::wire::request::Scope;
 use crate::wire::token::Token;
 
 /// Enough to make a million environments at under 2,000 a second.
@@ -40,7 +40,7 @@ pub struct LoadTest {
     pub common: Common,
     pub server: Server,
     pub progress: Progress,
-    pub place: Arc<Place>,
+    pub place: Arc<Scope>,
     pub(super) threads: LoadThreads,
     pub(super) recorder: Arc<Recorder>,
     pub(super) stop: watch::Receiver<bool>,
@@ -84,7 +84,7 @@ impl LoadTest {
     pub fn start(
         common: Common,
         server: Server,
-        place: Place,
+        place: Scope,
         progress: Progress,
         stop: watch::Receiver<bool>,
     ) -> Result<Self, Fault> {

@@ -83,13 +83,13 @@ const LAST_WIDTH: Duration = Duration::from_secs(30);
 const MAX_SLICES: usize = 240;
 
 pub struct Timeline {
-    slices: Vec<Drawn>,
+    slices: Vec<TimelineSlice>,
     width: Duration,
 }
 
 /// One slice, with all that is needed to make one of two.
 #[derive(Default)]
-pub struct Drawn {
+pub struct TimelineSlice {
     /// Which segment of load it belongs to; between two of them time has passed.
     pub segment: u32,
     pub at: f64,
@@ -115,7 +115,7 @@ impl Timeline {
         self.width
     }
 
-    pub fn push(&mut self, slice: Drawn) {
+    pub fn push(&mut self, slice: TimelineSlice) {
         self.slices.push(slice);
         if self.slices.len() > MAX_SLICES {
             self.thin_out();
@@ -132,11 +132,11 @@ impl Timeline {
     }
 
     pub fn into_slices(self) -> Vec<Slice> {
-        self.slices.into_iter().map(Drawn::into_slice).collect()
+        self.slices.into_iter().map(TimelineSlice::into_slice).collect()
     }
 
     fn thin_out(&mut self) {
-        let mut thinned: Vec<Drawn> = Vec::with_capacity(MAX_SLICES);
+        let mut thinned: Vec<TimelineSlice> = Vec::with_capacity(MAX_SLICES);
         let mut joined = false;
         for slice in std::mem::take(&mut self.slices) {
             match thinned.last_mut() {
@@ -157,7 +157,7 @@ impl Timeline {
     }
 }
 
-impl Drawn {
+impl TimelineSlice {
     fn join(&mut self, next: Self) {
         let whole = self.seconds + next.seconds;
         self.cpu_percent = match (self.cpu_percent, next.cpu_percent) {
@@ -208,7 +208,7 @@ impl Sampler {
         Self { segment, origin, last: Instant::now(), last_cpu: meter.cpu(), meter, errors: 0 }
     }
 
-    pub fn slice(&mut self, clients: &[Arc<ClientThread>], marks: Vec<String>) -> Drawn {
+    pub fn slice(&mut self, clients: &[Arc<ClientThread>], marks: Vec<String>) -> TimelineSlice {
         let (now, cpu) = (Instant::now(), self.meter.cpu());
         let seconds = now.duration_since(self.last).as_secs_f64();
         let cpu_percent = self.last_cpu.zip(cpu).and_then(|(before, after)| {
@@ -229,11 +229,11 @@ impl Sampler {
         (self.last, self.last_cpu) = (now, cpu);
         let memory_bytes = self.meter.memory();
         let segment = self.segment;
-        Drawn { segment, at, seconds, latencies, in_flight, waiting, errors, cpu_percent, memory_bytes, marks }
+        TimelineSlice { segment, at, seconds, latencies, in_flight, waiting, errors, cpu_percent, memory_bytes, marks }
     }
 
     /// One line for who watches.
-    pub fn describe(&self, slice: &Drawn) -> String {
+    pub fn describe(&self, slice: &TimelineSlice) -> String {
         let answers: u64 = Operation::all().map(|operation| slice.latencies.count(operation)).sum();
         let rate = answers as f64 / slice.seconds.max(1e-3);
         let mut text = format!("{rate:.0} requests/s, {} under way", slice.in_flight);
@@ -282,8 +282,9 @@ mod phase_tests {
 mod timeline_tests {
     use super::*;
 
-    fn slice(segment: u32, number: u32) -> Drawn {
-        let mut slice = Drawn { segment, at: f64::from(number), seconds: 1.0, errors: 1, ..Drawn::default() };
+    fn slice(segment: u32, number: u32) -> TimelineSlice {
+        let mut slice =
+            TimelineSlice { segment, at: f64::from(number), seconds: 1.0, errors: 1, ..TimelineSlice::default() };
         slice.latencies.record(Operation::Claim, Duration::from_micros(50));
         slice
     }

@@ -36,7 +36,7 @@ pub struct Segment {
 }
 
 /// The observations of one segment.
-pub struct Seen {
+pub struct Observation {
     /// To the last accepted answer.
     pub seconds: f64,
     pub handoffs: u64,
@@ -76,7 +76,7 @@ impl Interference<'_> {
     }
 }
 
-impl Seen {
+impl Observation {
     pub fn count(&self, operation: Operation) -> u64 {
         self.tally.count(operation)
     }
@@ -107,7 +107,7 @@ impl LoadTest {
         Segment { phase: phase.to_owned(), limit, rate: self.common.open_rate(), settle: Duration::ZERO }
     }
 
-    pub async fn measure(&mut self, segment: Segment, work: Work) -> Result<Seen, Fault> {
+    pub async fn measure(&mut self, segment: Segment, work: Work) -> Result<Observation, Fault> {
         self.measure_beside(segment, work, async |_| Ok(())).await
     }
 
@@ -117,7 +117,7 @@ impl LoadTest {
         segment: Segment,
         work: Work,
         beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
-    ) -> Result<Seen, Fault> {
+    ) -> Result<Observation, Fault> {
         self.segments += 1;
         self.recorder.reset();
         self.progress.begin(segment.phase.clone());
@@ -128,7 +128,7 @@ impl LoadTest {
         let cpu = cpu_before.zip(self.server.cpu()).and_then(|(before, after)| after.since(before));
         let tally = self.threads.take_tally();
         let seconds = tally.elapsed_since(began).as_secs_f64();
-        let mut seen = Seen { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
+        let mut seen = Observation { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
         seen.handoffs = self.judge(&segment, &mut seen.tally).await?;
         self.gather(&segment, &seen, arrivals.as_deref());
         // A handoff is made of two requests that are counted already.
@@ -231,7 +231,7 @@ impl LoadTest {
         Ok(handed.len() as u64)
     }
 
-    fn gather(&mut self, segment: &Segment, seen: &Seen, arrivals: Option<&Arrivals>) {
+    fn gather(&mut self, segment: &Segment, seen: &Observation, arrivals: Option<&Arrivals>) {
         let lateness = seen.tally.lateness.as_ref().map(|lateness| lateness.value_at_quantile(0.99) as f64);
         let phase = self.phase(&segment.phase);
         phase.latencies.merge(&seen.tally.latencies);

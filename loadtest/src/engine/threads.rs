@@ -18,7 +18,7 @@ use crate::engine::tally::Tally;
 use crate::history::{Moment, Record};
 use crate::sync::locked;
 use crate::wire::connection::Connection;
-use crate::wire::request::{Place, Requests};
+use crate::wire::request::{Requests, Scope};
 
 /// The work of every thread.
 pub type Work = Arc<dyn Fn(Arc<ClientThread>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -158,7 +158,7 @@ pub struct ClientThread {
     pub thread: u32,
     pub threads: u32,
     pub address: SocketAddr,
-    pub place: Arc<Place>,
+    pub place: Arc<Scope>,
     pub requests: Requests,
     /// Moments count from here.
     pub origin: Instant,
@@ -180,7 +180,7 @@ impl ClientThread {
         thread: u32,
         threads: u32,
         address: SocketAddr,
-        place: Arc<Place>,
+        place: Arc<Scope>,
         origin: Instant,
         recorder: Arc<Recorder>,
     ) -> Self {

@@ -55,7 +55,7 @@ pub struct Environment {
     pub seed: u64,
     /// Requests that are still to be sent.
     left: AtomicU32,
-    seen: Mutex<Seen>,
+    seen: Mutex<Observed>,
 }
 
 /// When a server or cluster lost what was not durable.
@@ -67,7 +67,7 @@ pub struct Losses {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Observed {
     records: Vec<Record>,
     /// Beside every record: the process that it was sent to.
     lives: Vec<Life>,
@@ -115,7 +115,7 @@ impl Environment {
     }
 
     pub fn history(&self, losses: &Losses) -> History {
-        let Seen { mut records, lives, names, .. } = std::mem::take(&mut *self.seen());
+        let Observed { mut records, lives, names, .. } = std::mem::take(&mut *self.seen());
         for (record, life) in records.iter_mut().zip(lives).filter(|(record, _)| record.answer == Answer::Unknown) {
             let ended = self.shared.nodes[life.node].ended().get(life.number).copied();
             record.let_go = [record.let_go, ended].into_iter().flatten().min();
@@ -133,7 +133,7 @@ impl Environment {
         (known.saturating_sub(NEWEST)..known).map(|number| Session(number as u32)).collect()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Observed> {
         locked(&self.seen)
     }
 }
@@ -199,7 +199,7 @@ impl Client {
     }
 }
 
-impl Seen {
+impl Observed {
     fn read(&mut self, request: &Request, status: u16, body: &[u8]) -> Result<Answer, String> {
         let Self { names, numbers, .. } = self;
         read_answer(request, status, body, |name| {

@@ -3,7 +3,7 @@
 
 use crate::linearizability::history::{Answer, Claim, History, Lock, Moment, Record, Request, Session, Status};
 use crate::linearizability::names::Names;
-use crate::linearizability::state::{Ended, Holder, Seen, State, Waiter};
+use crate::linearizability::state::{Ended, Holder, SessionState, State, Waiter};
 
 /// A session in the queue whose client does not ask for this long loses its place, and so does one that was granted
 /// unasked.
@@ -65,9 +65,12 @@ impl<'a> Rules<'a> {
                 state.is_held_by(*lock) && ghosts.explain_length(*queue_length, state.queue.len())
             }
             (Request::ReadQueue, Answer::Queue(shown)) => ghosts.explain_queue(self, state, shown),
-            (Request::ReadSession(session), Answer::Session { status, fencing, position }) => {
-                self.shows(state, ghosts, *session, Seen { status: *status, fencing: *fencing, position: *position })
-            }
+            (Request::ReadSession(session), Answer::Session { status, fencing, position }) => self.shows(
+                state,
+                ghosts,
+                *session,
+                SessionState { status: *status, fencing: *fencing, position: *position },
+            ),
             (Request::Release(session), Answer::Session { status, fencing, .. }) => {
                 state.session(*session).is_some_and(|seen| {
                     !matches!(seen.status, Status::Active | Status::Queued)
@@ -93,10 +96,10 @@ impl<'a> Rules<'a> {
         }
     }
 
-    fn shows(&self, state: &State, ghosts: &Ghosts, session: Session, shown: Seen) -> bool {
+    fn shows(&self, state: &State, ghosts: &Ghosts, session: Session, shown: SessionState) -> bool {
         match (state.session(session), state.waits(session)) {
             // Ghosts may be before it.
-            (Some(Seen { status, fencing, .. }), Some(index)) => {
+            (Some(SessionState { status, fencing, .. }), Some(index)) => {
                 let position = shown.position.unwrap_or(0).saturating_sub(1);
                 (status, fencing) == (shown.status, shown.fencing)
                     && position >= index

@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use crate::linearizability::checker::{Verdict, check};
 use crate::linearizability::clients::{Environment, Losses, Shared};
 use crate::linearizability::history::{Answer, History};
+use crate::linearizability::report;
+use crate::linearizability::report::minimised;
 use crate::linearizability::requests::put_environment;
-use crate::linearizability::shown;
-use crate::linearizability::shown::minimised;
 use crate::linearizability::subject::{Disturbance, Disturbances, Plan, RunError, Subject};
 use crate::random::Random;
 use crate::server::process::POLL;
@@ -228,7 +228,7 @@ impl Plan {
         let whole = self.write(history, "violation")?;
         let short = minimised(history);
         let path = self.write(&short, "violation-short")?;
-        let text = shown::verdict(&short, &check(&short));
+        let text = report::verdict(&short, &check(&short));
         let (path, whole, seed) = (path.display(), whole.display(), self.seed);
         Ok(format!("{text}    seed {seed}; the whole history: {whole}; in short: {path}\n"))
     }
@@ -246,7 +246,7 @@ pub fn check_file(path: &Path) -> Result<Option<String>, std::io::Error> {
     let history: History = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     Ok(match check(&history) {
         Verdict::Linearizable => None,
-        verdict => Some(shown::verdict(&history, &verdict)),
+        verdict => Some(report::verdict(&history, &verdict)),
     })
 }
 

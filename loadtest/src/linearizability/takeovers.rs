@@ -22,13 +22,13 @@ const PATIENCE: Duration = Duration::from_millis(700);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 pub struct Takeovers {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<EpochLog>>,
     origin: Instant,
     reading: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct EpochLog {
     newest: Option<Reading>,
     takeovers: Vec<Interval>,
 }
@@ -48,7 +48,7 @@ pub struct Unreadable;
 
 impl Takeovers {
     pub fn watch(members: Vec<SocketAddr>, origin: Instant) -> Self {
-        let seen = Arc::<Mutex<Seen>>::default();
+        let seen = Arc::<Mutex<EpochLog>>::default();
         let reading = tokio::spawn(read_for_ever(members, origin, seen.clone()));
         Self { seen, origin, reading }
     }
@@ -71,7 +71,7 @@ impl Takeovers {
         Err(Unreadable)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, EpochLog> {
         locked(&self.seen)
     }
 }
@@ -82,7 +82,7 @@ impl Drop for Takeovers {
     }
 }
 
-async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mutex<Seen>>) {
+async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mutex<EpochLog>>) {
     let mut etcd = None;
     for member in members.iter().cycle() {
         loop {
@@ -105,7 +105,7 @@ async fn read(etcd: &mut Option<EtcdClient>, member: SocketAddr) -> Option<Shard
     shard_records(etcd.as_mut()?).await.ok()?.remove(&SHARD)
 }
 
-impl Seen {
+impl EpochLog {
     fn note(&mut self, reading: Reading, ended: Moment) {
         if let Some(before) = &self.newest {
             let takeover = Interval { since: before.sent, by: ended };
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_take_over_lies_between_two_reads_that_differ() {
-        let mut seen = Seen::default();
+        let mut seen = EpochLog::default();
         for (sent, epoch) in [(10, 3), (20, 3), (30, 4), (40, 6)] {
             seen.note(reading(sent, epoch), sent + 5);
         }

@@ -5,8 +5,8 @@ use crate::linearizability::checker::{Verdict, check};
 use crate::linearizability::history::{
     Answer, Claim, History, Interval, Lock, Moment, Record, Request, Session, Status,
 };
-use crate::linearizability::shown;
-use crate::linearizability::shown::minimised;
+use crate::linearizability::report;
+use crate::linearizability::report::minimised;
 use crate::simulator::{self, Fault};
 
 const HISTORIES: u64 = 100;
@@ -216,7 +216,7 @@ fn every_history_of_a_server_that_keeps_its_promises_is_accepted() {
     for seed in 0..HISTORIES {
         let (history, _) = simulator::history(seed, OPERATIONS, None, false);
         let verdict = check(&history);
-        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", shown::verdict(&history, &verdict));
+        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", report::verdict(&history, &verdict));
     }
 }
 
@@ -418,7 +418,7 @@ fn every_history_of_a_cluster_that_keeps_its_promises_is_accepted() {
         takeovers += history.takeovers.len();
         let_go += history.records.iter().filter(|record| record.let_go.is_some()).count();
         let verdict = check(&history);
-        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", shown::verdict(&history, &verdict));
+        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", report::verdict(&history, &verdict));
     }
     assert!(takeovers as u64 > HISTORIES / 3 && let_go as u64 > HISTORIES, "{takeovers} {let_go}");
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::engine::client::clients;
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::schedule::Share;
-use crate::engine::segment::Seen;
+use crate::engine::segment::Observation;
 use crate::engine::tally::Operation;
 use crate::engine::threads::Work;
 use crate::report::model::Goal;
@@ -37,7 +37,7 @@ impl Kind for Settings {
             let health = test.measure(test.segment("healthz"), healthz(connections)).await?;
             let cycle = test.measure(test.segment("cycle"), cycling(connections, self.environments)).await?;
             let read = test.measure(test.segment("read"), reading(connections, self.environments)).await?;
-            let rate = |seen: &Seen, operation| seen.rate(operation);
+            let rate = |seen: &Observation, operation| seen.rate(operation);
             let health_rate = rate(&health, Operation::Health);
             test.figure("healthz", "requests per second", "/s", health_rate);
             let health_cpu = health.cpu_per(health.count(Operation::Health));
@@ -57,7 +57,7 @@ impl Kind for Settings {
 }
 
 /// The figures of a segment of cycles; gives the rate of requests, two for each cycle.
-pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Seen) -> Option<f64> {
+pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Observation) -> Option<f64> {
     // A cycle is complete when its release is answered.
     let cycles = seen.count(Operation::Release);
     let requests = quotient((seen.count(Operation::Claim) + cycles) as f64, seen.seconds);

@@ -103,7 +103,7 @@ impl Settings {
         work(move |thread| {
             let (meter, all_waiting) = (meter.clone(), all_waiting.clone());
             async move {
-                let mut line = Line::new(&thread, waiters);
+                let mut line = QueueRun::new(&thread, waiters);
                 let mut handed = 0;
                 while handed < FEWEST_HANDOFFS && line.own.goes_on() {
                     if let Err(failure) = line.run_through(queued, &meter, &all_waiting).await {
@@ -118,14 +118,14 @@ impl Settings {
 }
 
 /// Those who wait, and the one that holds the lock until all do.
-struct Line {
+struct QueueRun {
     own: Client,
     waiters: Vec<Client>,
     claim_at_once: ClaimTemplate,
     claim_waiting: Arc<ClaimTemplate>,
 }
 
-impl Line {
+impl QueueRun {
     fn new(thread: &Arc<ClientThread>, waiters: u32) -> Self {
         Self {
             own: Client::new(thread.clone(), 0),

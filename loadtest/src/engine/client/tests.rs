@@ -7,7 +7,7 @@ use crate::engine::client::*;
 use crate::engine::recorder::Recorder;
 use crate::history::SessionName;
 use crate::sync::locked;
-use crate::wire::request::{ClaimTemplate, Place, Terms};
+use crate::wire::request::{ClaimTemplate, Scope, Terms};
 use crate::wire::token::Token;
 
 /// What the server does with a request.
@@ -57,7 +57,7 @@ async fn server(script: Vec<Does>) -> SocketAddr {
 }
 
 fn thread(address: SocketAddr) -> Arc<ClientThread> {
-    let place = Place {
+    let place = Scope {
         authority: address.to_string(),
         organization: "acme".to_owned(),
         pipeline: "web".to_owned(),

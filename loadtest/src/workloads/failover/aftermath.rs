@@ -10,14 +10,14 @@ use crate::history::{Answer, Moment, Record, Request, SessionName};
 use crate::report::model::{Check, Violation};
 use crate::wire::answer::SessionView;
 use crate::workloads::failover::clients::{refused, shown};
-use crate::workloads::failover::field::{Asker, Field, ORGANIZATIONS};
+use crate::workloads::failover::fault_run::{Asker, FaultRun, ORGANIZATIONS};
 
 pub const AUDIT: &str = "the audit logs are intact";
 /// Those that are nearest to the fault: what was acknowledged just before it is most in danger.
 const MAX_SESSIONS: usize = 2_000;
 
 /// Reads for the checks, when all clients have stopped.
-pub async fn read_again(field: &Arc<Field>, records: &[Record], began: Moment) -> Vec<Record> {
+pub async fn read_again(field: &Arc<FaultRun>, records: &[Record], began: Moment) -> Vec<Record> {
     let mut asker = Asker::new(field.clone(), 0);
     let mut seen = Vec::new();
     for environment in 0..field.count() {
@@ -80,7 +80,7 @@ fn session_shown(status: u16, body: &[u8]) -> Result<Answer, String> {
 }
 
 /// Each organization verifies its own.
-pub async fn audits(field: &Arc<Field>) -> Check {
+pub async fn audits(field: &Arc<FaultRun>) -> Check {
     let mut check = Check::new(AUDIT.to_owned());
     let mut asker = Asker::new(field.clone(), 0);
     for organization in ORGANIZATIONS {

@@ -10,7 +10,7 @@ use crate::history::{Answer, Record, Request, SessionName};
 use crate::report::model::{Check, Violation};
 use crate::server::cluster::HOME;
 use crate::wire::answer::{EnvironmentView, Grant, made_id, problem_code};
-use crate::workloads::failover::field::{Asker, Attempt, Field, ORGANIZATIONS};
+use crate::workloads::failover::fault_run::{Asker, Attempt, FaultRun, ORGANIZATIONS};
 
 /// Longer than any fault, so that no lock ends by itself.
 const TTL_SECONDS: u32 = 300;
@@ -19,7 +19,7 @@ const WAIT_SECONDS: u32 = 1;
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// Until the field is closed; then what was begun is finished.
-pub async fn cycle(field: Arc<Field>, number: u32) {
+pub async fn cycle(field: Arc<FaultRun>, number: u32) {
     let (organizations, nodes) = (ORGANIZATIONS.len() as u32, field.nodes.len());
     let organization = number % organizations;
     let mut client = Client { number, asker: Asker::new(field.clone(), (number / organizations) as usize % nodes) };
@@ -188,7 +188,7 @@ fn counted(trace: &Path) -> (u64, u64) {
 }
 
 /// Deploys to one environment, again whenever a deployment has ended.
-pub async fn deploy(field: Arc<Field>, organization: usize) {
+pub async fn deploy(field: Arc<FaultRun>, organization: usize) {
     let mut asker = Asker::new(field.clone(), organization % field.nodes.len());
     let of = format!("/organizations/{}", ORGANIZATIONS[organization]);
     let environment = format!("{of}/pipelines/steps/ephemeral-environments/steps-1");
@@ -218,7 +218,7 @@ pub async fn deploy(field: Arc<Field>, organization: usize) {
     asker.until_answered(Operation::Release, &release).await;
 }
 
-async fn until_ended(field: &Field, asker: &mut Asker, path: &str) {
+async fn until_ended(field: &FaultRun, asker: &mut Asker, path: &str) {
     let read = field.request("GET", path, "", "");
     while !field.is_closing() {
         let Some((200, body)) = asker.until_answered(Operation::Read, &read).await else { return };

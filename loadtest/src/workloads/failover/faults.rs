@@ -13,7 +13,7 @@ use crate::server::cluster::{Cluster, member_name, name_of};
 use crate::server::etcd_client;
 use crate::server::etcd_client::{EtcdClient, EtcdError, ShardRecord};
 use crate::wire::etcd::GrpcError;
-use crate::workloads::failover::field::Field;
+use crate::workloads::failover::fault_run::FaultRun;
 
 /// Where Debian puts it, below a directory that is named after the machine.
 const LIBRARIES: &str = "/usr/lib";
@@ -128,7 +128,7 @@ pub struct Lengths {
 }
 
 /// The target of a fault.
-pub struct Suffered {
+pub struct Impact {
     pub began: Moment,
     pub shards: Vec<u16>,
     /// Shards that have another owner than before, each as often as it was taken.
@@ -139,9 +139,9 @@ pub struct Suffered {
 pub async fn inject(
     fault: ClusterFault,
     cluster: &mut Cluster,
-    field: &Field,
+    field: &FaultRun,
     lengths: &Lengths,
-) -> Result<Suffered, Fault> {
+) -> Result<Impact, Fault> {
     let before = owners(cluster).await?;
     let (victim, owned) = busiest(cluster, &before)?;
     let began = field.now();
@@ -194,7 +194,7 @@ pub async fn inject(
     cluster.until_ready(lengths.recovered_within).await?;
     let after = owners(cluster).await?;
     let taken = |(shard, now): (&u16, &ShardRecord)| Some(now.epoch.saturating_sub(before.get(shard)?.epoch));
-    Ok(Suffered { began, shards, takeovers: after.iter().filter_map(taken).sum() })
+    Ok(Impact { began, shards, takeovers: after.iter().filter_map(taken).sum() })
 }
 
 /// As etcd has them; waits while it has no leader.

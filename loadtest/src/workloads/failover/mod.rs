@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use aftermath::{AUDIT, audits, longest_pauses, read_again, sentence};
 use clients::{STEPS, Steps, cycle, deploy, organizations};
-use faults::{ClusterFault, Lengths, Suffered, inject};
-use field::{Field, ORGANIZATIONS, prepare};
+use fault_run::{FaultRun, ORGANIZATIONS, prepare};
+use faults::{ClusterFault, Impact, Lengths, inject};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
@@ -24,8 +24,8 @@ use crate::workloads::kind::Kind;
 
 mod aftermath;
 mod clients;
+mod fault_run;
 mod faults;
-mod field;
 
 /// Clients that are still sent from one node to the next when a fault is over have so long.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(90);
@@ -79,7 +79,7 @@ impl Kind for Settings {
     }
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
-        prepare(Field::new(test, self.environments, String::new())?).await?;
+        prepare(FaultRun::new(test, self.environments, String::new())?).await?;
         for round in 0..test.common.rounds {
             for fault in &self.faults {
                 self.suffer(test, *fault, round).await?;
@@ -107,7 +107,7 @@ impl Settings {
         }
         test.interrupted()?;
         test.progress.begin(name.to_owned());
-        let field = Arc::new(Field::new(test, self.environments, format!("{name}-{round}"))?);
+        let field = Arc::new(FaultRun::new(test, self.environments, format!("{name}-{round}"))?);
         let steps = Steps::watch(test.server.cluster()?.home());
         let suffered = self.under_load(test, fault, &field).await?;
         let records = field.take_records();
@@ -117,7 +117,7 @@ impl Settings {
         let history = History { records, audit, environments, alone: true, retention };
         let mut checks = test.check(&history);
         checks.extend([intact, steps.check()].map(|check| test.add_check(check)));
-        report(test, fault, &field, &Seen { suffered, history, checks })
+        report(test, fault, &field, &FaultResult { suffered, history, checks })
     }
 
     /// The load, with the fault in its middle.
@@ -125,8 +125,8 @@ impl Settings {
         &self,
         test: &mut LoadTest,
         fault: ClusterFault,
-        field: &Arc<Field>,
-    ) -> Result<Suffered, Fault> {
+        field: &Arc<FaultRun>,
+    ) -> Result<Impact, Fault> {
         let mut running = JoinSet::new();
         for number in 0..test.common.connections {
             running.spawn(cycle(field.clone(), number));
@@ -149,13 +149,13 @@ impl Settings {
 }
 
 /// The observations of one fault.
-struct Seen {
-    suffered: Suffered,
+struct FaultResult {
+    suffered: Impact,
     history: History,
     checks: Vec<Check>,
 }
 
-fn report(test: &mut LoadTest, fault: ClusterFault, field: &Field, seen: &Seen) -> Result<(), Fault> {
+fn report(test: &mut LoadTest, fault: ClusterFault, field: &FaultRun, seen: &FaultResult) -> Result<(), Fault> {
     let (name, told) = (fault.name(), field.told());
     let pauses = longest_pauses(&seen.history.records, seen.suffered.began, |number| field.shard_of(number));
     let is_hit = |(shard, _): &(u16, Duration)| seen.suffered.shards.contains(shard);

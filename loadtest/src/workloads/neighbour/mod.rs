@@ -12,7 +12,7 @@ use tenant::Tenant;
 use crate::engine::client::{Client, Failure, clients};
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::schedule::Share;
-use crate::engine::segment::Seen;
+use crate::engine::segment::Observation;
 use crate::engine::tally::Operation;
 use crate::engine::threads::Work;
 use crate::report::model::Goal;
@@ -131,7 +131,7 @@ async fn one_session(client: &mut Client, environment: u32, claim: &ClaimTemplat
     held.await.map_err(|_| Failure::Unknown)
 }
 
-fn p99s(seen: &Seen, shown: &mut [Duration]) -> Vec<(&'static str, f64)> {
+fn p99s(seen: &Observation, shown: &mut [Duration]) -> Vec<(&'static str, f64)> {
     let asked = MEASURED.into_iter().filter_map(|operation| Some((operation.name(), seen.quantile(operation, 0.99)?)));
     shown.sort_unstable();
     let last = shown.len().saturating_sub(1);

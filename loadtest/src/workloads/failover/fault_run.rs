@@ -18,7 +18,7 @@ use crate::wire::request::Api;
 /// One in each shard, by its number: the CRC-32C of its name modulo the number of shards.
 pub const ORGANIZATIONS: [&str; 4] = ["a", "initech", "acme", "team-1"];
 
-pub struct Field {
+pub struct FaultRun {
     pub nodes: Vec<SocketAddr>,
     api: Api,
     /// In each organization.
@@ -28,12 +28,12 @@ pub struct Field {
     origin: Instant,
     closing: AtomicBool,
     records: Mutex<Vec<Record>>,
-    told: Mutex<Told>,
+    told: Mutex<Outcomes>,
 }
 
 /// The answers that the clients got.
 #[derive(Clone, Default)]
-pub struct Told {
+pub struct Outcomes {
     pub statuses: BTreeMap<(Operation, u16), u64>,
     /// Attempts that were sent again, as a client with a key may.
     pub sent_again: u64,
@@ -41,7 +41,7 @@ pub struct Told {
     pub errors: BTreeMap<String, u64>,
 }
 
-impl Field {
+impl FaultRun {
     pub fn new(test: &mut LoadTest, environments: u32, name: String) -> Result<Self, Fault> {
         let nodes = test.server.cluster()?.addresses();
         let api = Api::new(&nodes[0], &test.place.token);
@@ -115,7 +115,7 @@ impl Field {
         *locked(&self.told).errors.entry(what).or_default() += 1;
     }
 
-    pub fn told(&self) -> Told {
+    pub fn told(&self) -> Outcomes {
         locked(&self.told).clone()
     }
 }
@@ -139,7 +139,7 @@ const AGAIN: [&str; 6] = [
 
 /// One client with one connection.
 pub struct Asker {
-    pub field: Arc<Field>,
+    pub field: Arc<FaultRun>,
     /// Its own node.
     home: usize,
     node: usize,
@@ -155,7 +155,7 @@ pub enum Attempt<'a> {
 }
 
 impl Asker {
-    pub fn new(field: Arc<Field>, home: usize) -> Self {
+    pub fn new(field: Arc<FaultRun>, home: usize) -> Self {
         Self { field, home, node: home, left_home: Instant::now(), connection: None }
     }
 
@@ -234,7 +234,7 @@ fn why_again(status: u16, body: &[u8]) -> Option<String> {
 }
 
 /// Makes all of them, in the first pipeline of each organization for locks, in the second for steps.
-pub async fn prepare(field: Field) -> Result<(), Fault> {
+pub async fn prepare(field: FaultRun) -> Result<(), Fault> {
     let field = Arc::new(field);
     let mut asker = Asker::new(field.clone(), 0);
     let steps = ORGANIZATIONS.map(|id| format!("/organizations/{id}/pipelines/steps/ephemeral-environments/steps-1"));
