@@ -319,14 +319,20 @@ where
     let each = Arc::new(each);
     work(move |thread| {
         let each = each.clone();
-        async move {
-            let numbers = (thread.thread..count).step_by(thread.threads as usize);
-            let mut running: JoinSet<()> = numbers.map(|number| each(Client::new(thread.clone(), number))).collect();
-            while let Some(ended) = running.join_next().await {
-                ended.expect("a client neither panics nor is aborted");
-            }
-        }
+        async move { run_share(&thread, count, &*each).await }
     })
+}
+
+/// Lets one thread's share of so many clients do the same, until all are done.
+pub async fn run_share<F>(thread: &Arc<ClientThread>, count: u32, each: impl Fn(Client) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let numbers = (thread.thread..count).step_by(thread.threads as usize);
+    let mut running: JoinSet<()> = numbers.map(|number| each(Client::new(thread.clone(), number))).collect();
+    while let Some(ended) = running.join_next().await {
+        ended.expect("a client neither panics nor is aborted");
+    }
 }
 
 #[cfg(test)]

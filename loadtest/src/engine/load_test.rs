@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
 
-use crate::engine::client::clients;
+use crate::engine::client::{Client, clients, run_share};
 use crate::engine::phase::{Figures, Phase};
 use crate::engine::progress::Progress;
 use crate::engine::recorder::{MAX_RECORDS, Recorder};
 use crate::engine::schedule::share_of;
 use crate::engine::tally::{Findings, Operation};
-use crate::engine::threads::{ClientThread, LoadThreads, ThreadLost};
+use crate::engine::threads::{ClientThread, LoadThreads, ThreadLost, work};
 use crate::report::model::{Check, FORMAT, Goal, Run};
 use crate::report::why_not_judged;
 use crate::server::Server;
@@ -78,6 +78,12 @@ pub enum Fault {
     Neighbour(String),
     #[error("only {made} of {wanted} environments could be created, so nothing was measured")]
     NotPrepared { made: u64, wanted: u32 },
+}
+
+impl Fault {
+    pub fn neighbour(why: impl ToString) -> Self {
+        Self::Neighbour(why.to_string())
+    }
 }
 
 impl LoadTest {
@@ -149,23 +155,24 @@ impl LoadTest {
     /// Opens so many connections and keeps them, so that a load that starts all at once does not begin with that.
     pub async fn connect(&mut self, connections: u32) -> Result<(), Fault> {
         self.progress.begin(format!("opening {connections} connections"));
-        let permits = Arc::new(Semaphore::new(OPENING_AT_ONCE * self.threads.clients.len()));
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        let all = kept.clone();
-        let opening = clients(connections, move |mut client| {
-            let (permits, kept) = (permits.clone(), kept.clone());
-            async move {
-                let _permit = permits.acquire().await;
-                // With one answered request behind it, as any that is kept open: the server has its buffers for it.
-                if client.healthz().await.is_ok() {
-                    // All are held until the last is open, lest one connection be taken again and again.
-                    locked(&kept).push(client);
+        let opening = work(move |thread| async move {
+            let permits = Arc::new(Semaphore::new(OPENING_AT_ONCE));
+            // All are held until the last is open, lest one connection be taken again and again.
+            let kept = Arc::new(Mutex::new(Vec::new()));
+            let open = move |mut client: Client| {
+                let (permits, kept) = (permits.clone(), kept.clone());
+                async move {
+                    let _permit = permits.acquire().await;
+                    // With one answered request behind it, as any that is kept open: the server has its buffers for it.
+                    if client.healthz().await.is_ok() {
+                        locked(&kept).push(client);
+                    }
                 }
-            }
+            };
+            run_share(&thread, connections, open).await;
         });
         let until = tokio::time::Instant::now() + CONNECTING_LIMIT;
         self.threads.perform(&opening, None, until, Duration::ZERO).await?;
-        locked(&all).clear();
         let tally = self.threads.take_tally();
         self.interrupted()?;
         let opened = tally.count(Operation::Health);

@@ -36,6 +36,7 @@ pub struct Wish {
     pub deploys: bool,
 }
 
+#[derive(Default)]
 pub struct Server {
     fault: Option<Fault>,
     pub planted: bool,
@@ -82,19 +83,8 @@ struct Life {
 
 impl Server {
     pub fn new(environments: usize, retention: u64, fault: Option<Fault>) -> Self {
-        Self {
-            fault,
-            planted: false,
-            performed: 0,
-            granted: Vec::new(),
-            environments: (0..environments).map(|_| Environment::default()).collect(),
-            pool: Vec::new(),
-            retention,
-            lives: HashMap::new(),
-            next_session: 0,
-            keys: HashMap::new(),
-            unconfirmed: HashMap::new(),
-        }
+        let environments = (0..environments).map(|_| Environment::default()).collect();
+        Self { fault, environments, retention, ..Self::default() }
     }
 
     /// None: it waits.
@@ -199,10 +189,7 @@ impl Server {
             let before = (self.environments[environment].fencing, self.environments[environment].holder);
             let lock = self.grant(environment, None, claim.ttl, now);
             let answer = Answer::Granted { lock, overrode: None };
-            match claim.key {
-                Some(key) => _ = self.keys.insert(key, answer.clone()),
-                None => _ = self.unconfirmed.insert(ticket, lock.session),
-            }
+            self.note_grant(ticket, claim, lock, &answer);
             self.lose_claim(environment, lock, before);
             return Some(answer);
         }
@@ -215,6 +202,13 @@ impl Server {
         let place = queue.partition_point(|other| other.claim.priority >= claim.priority);
         queue.insert(place, waiting);
         session.filter(|_| !claim.waits()).map(|session| Answer::Queued { session, position: place + 1 })
+    }
+
+    fn note_grant(&mut self, ticket: usize, claim: &Claim, lock: Lock, answer: &Answer) {
+        match claim.key {
+            Some(key) => _ = self.keys.insert(key, answer.clone()),
+            None => _ = self.unconfirmed.insert(ticket, lock.session),
+        }
     }
 
     fn force_claim(&mut self, environment: usize, ttl: Option<Moment>, key: Option<u32>, now: Moment) -> Answer {
@@ -347,10 +341,7 @@ impl Server {
             let lock = self.grant(environment, session, claim.ttl, now);
             if waits {
                 let answer = Answer::Granted { lock, overrode: None };
-                match claim.key {
-                    Some(key) => _ = self.keys.insert(key, answer.clone()),
-                    None => _ = self.unconfirmed.insert(ticket, lock.session),
-                }
+                self.note_grant(ticket, &claim, lock, &answer);
                 self.granted.push((ticket, answer));
             }
         }

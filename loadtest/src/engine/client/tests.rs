@@ -6,7 +6,6 @@ use tokio::net::TcpListener;
 use crate::engine::client::*;
 use crate::engine::recorder::Recorder;
 use crate::history::SessionName;
-use crate::sync::locked;
 use crate::wire::request::{ClaimTemplate, Scope, Terms};
 use crate::wire::token::Token;
 

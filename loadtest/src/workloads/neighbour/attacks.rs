@@ -103,13 +103,13 @@ pub fn begin(tenant: &Arc<Tenant>, attacks: &[Attack], each: u32) -> Result<Atta
     let attackers = attacks.iter().map(|&attack| Attacker { tenant: tenant.clone(), seen: seen.clone(), attack });
     let attackers: Vec<_> = attackers.collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Fault::Neighbour(error.to_string()))?;
+    let runtime = runtime.map_err(Fault::neighbour)?;
     let ((stop, stopped), (tell, faults)) = (oneshot::channel(), mpsc::unbounded_channel());
     let thread = std::thread::Builder::new().name("neighbour".to_owned()).spawn(move || {
         nice(LOWEST_PRIORITY).ok();
         runtime.block_on(until(stopped, attackers, each, tell));
     });
-    let thread = thread.map_err(|error| Fault::Neighbour(error.to_string()))?;
+    let thread = thread.map_err(Fault::neighbour)?;
     Ok(Attacking { attacks: attacks.to_vec(), thread, stop, faults, seen, tenant: tenant.clone() })
 }
 
@@ -178,8 +178,8 @@ impl Attacker {
     async fn all(self, each: u32) -> Result<(), Fault> {
         let attacker = Arc::new(self);
         let mut tasks = JoinSet::new();
-        let hole = TcpListener::bind("127.0.0.1:0").await.map_err(|error| Fault::Neighbour(error.to_string()))?;
-        let silent = hole.local_addr().map_err(|error| Fault::Neighbour(error.to_string()))?.to_string();
+        let hole = TcpListener::bind("127.0.0.1:0").await.map_err(Fault::neighbour)?;
+        let silent = hole.local_addr().map_err(Fault::neighbour)?.to_string();
         tasks.spawn(take_and_never_answer(hole));
         for number in 0..each {
             let (attacker, silent) = (attacker.clone(), silent.clone());
@@ -350,7 +350,7 @@ impl Attacker {
 async fn take_and_never_answer(hole: TcpListener) -> Result<(), Fault> {
     let mut held = std::collections::VecDeque::new();
     loop {
-        let (connection, _) = hole.accept().await.map_err(|error| Fault::Neighbour(error.to_string()))?;
+        let (connection, _) = hole.accept().await.map_err(Fault::neighbour)?;
         held.push_back(connection);
         if held.len() > 500 {
             held.pop_front();

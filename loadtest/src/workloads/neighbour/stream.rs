@@ -43,8 +43,7 @@ impl Stream {
         tokio::time::timeout(LOST, until_shown(&mut events, b"\r\n\r\n", &mut received))
             .await
             .map_err(|_| Fault::Neighbour("an event stream did not begin".to_owned()))??;
-        let claiming =
-            Connection::open(test.server.address).await.map_err(|error| Fault::Neighbour(error.to_string()))?;
+        let claiming = Connection::open(test.server.address).await.map_err(Fault::neighbour)?;
         Ok(Self { events, claiming, requests: Requests::new(place), environment })
     }
 

@@ -78,7 +78,7 @@ impl Tenant {
         let tenant = Self::at(test.server.address, &first);
         let made = tenant.make(&mut tenant.connect().await?, "/tokens", r#"{"name":"load"}"#, "token").await?;
         restart(test, [&sample, &neighbour], test.place.token.clone()).await?;
-        let own = Token::parse(&made).map_err(|error| Fault::Neighbour(error.to_string()))?;
+        let own = Token::parse(&made).map_err(Fault::neighbour)?;
         Ok(Self::at(test.server.address, &own))
     }
 
@@ -111,7 +111,7 @@ impl Tenant {
     }
 
     pub async fn connect(&self) -> Result<Connection, Fault> {
-        Connection::open(self.address).await.map_err(|error| Fault::Neighbour(error.to_string()))
+        Connection::open(self.address).await.map_err(Fault::neighbour)
     }
 
     /// Puts an environment of the neighbour where it can be claimed.
