@@ -8,11 +8,11 @@ use clap::{Args, value_parser};
 use tokio::sync::watch;
 
 use crate::cli::options::{
-    EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, Refusal, enough_files, failed, has_etcd, said,
+    EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, Refusal, end_early, enough_files, failed, has_etcd, said,
 };
 use crate::interruption::Interruption;
-use crate::linearizability::{self, Disturbance, Disturbances, Plan, RunError, Summary};
-use crate::server::process;
+use crate::linearizability;
+use crate::linearizability::{Disturbance, Disturbances, Plan, RunError, Summary};
 
 #[derive(Args)]
 #[command(
@@ -125,16 +125,9 @@ fn accept(options: &Options) -> Result<Plan, Refusal> {
 }
 
 async fn perform(plan: Plan) -> std::io::Result<Result<Summary, RunError>> {
-    let mut interruption = Interruption::new()?;
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(async move {
-        interruption.comes().await;
-        eprintln!("ending early, the histories under way are checked first; Ctrl-C again quits at once");
-        stop.send_replace(true);
-        interruption.comes().await;
-        process::kill_all();
-        std::process::exit(EXIT_INTERRUPTED.into());
-    });
+    let told = "ending early, the histories under way are checked first";
+    tokio::spawn(end_early(Interruption::new()?, stop, told));
     Ok(linearizability::run(plan, stopped).await)
 }
 

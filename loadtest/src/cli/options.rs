@@ -9,12 +9,14 @@ use std::process::Command;
 
 use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::sync::watch;
 
+use crate::interruption::Interruption;
 use crate::report;
 use crate::report::Verdict;
 use crate::report::model::Run;
 use crate::scenario::ScenarioError;
-use crate::server::process::ProcessError;
+use crate::server::process::{ProcessError, kill_all};
 use crate::server::target::{Target, TargetError};
 use crate::server::{Source, usage};
 use crate::wire::token::{Token, TokenError};
@@ -131,6 +133,16 @@ pub fn said(text: &str) -> u8 {
     // A closed pipe, as in `loadtest scenarios | head -1`, is not a failure.
     _ = io::stdout().lock().write_all(text.as_bytes());
     EXIT_CLEAN
+}
+
+/// The first interruption stops what runs, the second quits at once.
+pub async fn end_early(mut interruption: Interruption, stop: watch::Sender<bool>, told: &str) {
+    interruption.comes().await;
+    eprintln!("{told}; Ctrl-C again quits at once");
+    stop.send_replace(true);
+    interruption.comes().await;
+    kill_all();
+    std::process::exit(EXIT_INTERRUPTED.into());
 }
 
 pub fn failed(why: &str, code: u8) -> u8 {

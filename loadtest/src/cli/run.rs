@@ -6,8 +6,8 @@ use clap::{Args, value_parser};
 use tokio::sync::watch;
 
 use crate::cli::options::{
-    Against, EXIT_INTERRUPTED, EXIT_REFUSED, FileOptions, MAX_IDENTIFIER, Refusal, enough_files, failed, has_etcd,
-    identifier, reported, said,
+    Against, EXIT_REFUSED, FileOptions, MAX_IDENTIFIER, Refusal, end_early, enough_files, failed, has_etcd, identifier,
+    reported, said,
 };
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::progress::Progress;
@@ -15,7 +15,7 @@ use crate::interruption::Interruption;
 use crate::report::model::Run;
 use crate::scenario::Scenario;
 use crate::server::cluster::ClusterLaunch;
-use crate::server::{Extras, Server, Source, process};
+use crate::server::{Extras, Server, Source};
 use crate::wire::request::Scope;
 use crate::{report, scenario};
 
@@ -132,7 +132,7 @@ async fn perform(options: &Options, scenario: Scenario, source: Source) -> Resul
         }
         (_, source) => Server::open(source, extras).await?,
     };
-    let place = Scope {
+    let scope = Scope {
         authority: server.authority.clone(),
         organization: options.against.organization.clone(),
         pipeline: options.against.pipeline.clone(),
@@ -140,25 +140,16 @@ async fn perform(options: &Options, scenario: Scenario, source: Source) -> Resul
         token,
     };
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(stop_on(interruption, stop));
+    tokio::spawn(end_early(interruption, stop, "ending early, the report follows"));
     let started_at = report::now();
     let progress = Progress::new(options.quiet);
-    let mut test = match LoadTest::start(scenario.common, server, place, progress, stopped) {
+    let mut test = match LoadTest::start(scenario.common, server, scope, progress, stopped) {
         Ok(test) => test,
         Err(Fault::NoThreads(error)) => return Err(Refusal::Start(error)),
         Err(fault) => return Err(Refusal::Start(std::io::Error::other(fault.to_string()))),
     };
     let fault = scenario.workload.run(&mut test).await.err();
     Ok(test.finish(fault, &scenario.name, started_at).await)
-}
-
-async fn stop_on(mut interruption: Interruption, stop: watch::Sender<bool>) {
-    interruption.comes().await;
-    eprintln!("ending early, the report follows; Ctrl-C again quits at once");
-    stop.send_replace(true);
-    interruption.comes().await;
-    process::kill_all();
-    std::process::exit(EXIT_INTERRUPTED.into());
 }
 
 fn key_and_value(text: &str) -> Result<(String, String), String> {

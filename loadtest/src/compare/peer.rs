@@ -153,7 +153,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn place(&self, authority: String, token: Token) -> Scope {
+    pub fn scope(&self, authority: String, token: Token) -> Scope {
         let (organization, pipeline) = (self.organization.clone(), self.pipeline.clone());
         Scope { authority, organization, pipeline, prefix: PREFIX.to_owned(), token }
     }

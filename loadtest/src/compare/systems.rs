@@ -135,17 +135,17 @@ impl Systems {
     pub async fn prepare(plan: &Plan, servers: &mut Servers) -> Result<Self, Fault> {
         let mut systems = BTreeMap::new();
         let lockkeeper = &servers.lockkeeper;
-        let place = plan.place(lockkeeper.authority.clone(), servers.token.clone());
-        let http = HttpLock::lockkeeper(vec![lockkeeper.address], &place);
+        let scope = plan.scope(lockkeeper.authority.clone(), servers.token.clone());
+        let http = HttpLock::new(vec![lockkeeper.address], &scope, true);
         // One more than is walked over: the hot one.
         http.prepare(plan.names + 1).await?;
         let cost = CostSource { pids: lockkeeper.meter().pid().into_iter().collect(), syncs: Some(http.clone()) };
         systems.insert(System::Lockkeeper, Entry::new(System::Lockkeeper, Reach::Http(http), cost));
         if let Some(bare) = &servers.bare {
             // Sent what Lockkeeper's clients send, so that both have as much to read.
-            let place = plan.place(bare.address().to_string(), Token::random());
+            let scope = plan.scope(bare.address().to_string(), Token::random());
             let cost = CostSource { pids: bare.pid().into_iter().collect(), syncs: None };
-            let reach = Reach::Http(HttpLock::bare(bare.address(), &place));
+            let reach = Reach::Http(HttpLock::new(vec![bare.address()], &scope, false));
             systems.insert(System::Bare, Entry::new(System::Bare, reach, cost));
         }
         if let Some(cluster) = &servers.cluster {
@@ -176,7 +176,7 @@ async fn of_cluster(plan: &Plan, cluster: &Cluster, token: &Token) -> Result<Vec
     let addresses = cluster.addresses();
     let mut entries = Vec::new();
     if plan.systems.contains(&System::Cluster) {
-        let http = HttpLock::lockkeeper(addresses.clone(), &plan.place(addresses[0].to_string(), token.clone()));
+        let http = HttpLock::new(addresses.clone(), &plan.scope(addresses[0].to_string(), token.clone()), true);
         http.prepare(plan.names + 1).await?;
         let cost = CostSource { pids: cluster.pids(), syncs: None };
         entries.push((System::Cluster, Entry::new(System::Cluster, Reach::Http(http), cost)));

@@ -366,7 +366,7 @@ impl Client {
 
     pub async fn claim(&mut self, environment: u32, claim: &ClaimTemplate) -> Result<Granted, Failure> {
         let asked = self.write_claim(environment, claim);
-        let any = claim.terms.pool.is_some().then(|| self.thread.place.clone());
+        let any = claim.terms.pool.is_some().then(|| self.thread.scope.clone());
         self.ask(asked, |body| {
             let grant = Grant::parse(body)?;
             let environment = match any {

@@ -40,7 +40,7 @@ pub struct LoadTest {
     pub common: Common,
     pub server: Server,
     pub progress: Progress,
-    pub place: Arc<Scope>,
+    pub scope: Arc<Scope>,
     pub(super) threads: LoadThreads,
     pub(super) recorder: Arc<Recorder>,
     pub(super) stop: watch::Receiver<bool>,
@@ -90,16 +90,16 @@ impl LoadTest {
     pub fn start(
         common: Common,
         server: Server,
-        place: Scope,
+        scope: Scope,
         progress: Progress,
         stop: watch::Receiver<bool>,
     ) -> Result<Self, Fault> {
-        let (place, origin) = (Arc::new(place), Instant::now());
+        let (scope, origin) = (Arc::new(scope), Instant::now());
         let recorder = Arc::new(Recorder::new(MAX_RECORDS));
         let threads = common.threads.min(common.connections).max(1);
         let clients = (0..threads)
             .map(|thread| {
-                Arc::new(ClientThread::new(thread, threads, server.address, place.clone(), origin, recorder.clone()))
+                Arc::new(ClientThread::new(thread, threads, server.address, scope.clone(), origin, recorder.clone()))
             })
             .collect();
         let threads = LoadThreads::start(clients, &stop).map_err(Fault::NoThreads)?;
@@ -108,7 +108,7 @@ impl LoadTest {
             common,
             server,
             progress,
-            place,
+            scope,
             threads,
             recorder,
             stop,

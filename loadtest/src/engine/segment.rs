@@ -210,9 +210,9 @@ impl LoadTest {
             self.note("recorded for the checks", text);
         }
         let plan = if cut { Vec::new() } else { audit_plan(&records) };
-        let place = self.place.clone();
+        let scope = self.scope.clone();
         let (mut history, numbers) =
-            self.recorder.history(records, |number| place.environment_name(number), self.retention);
+            self.recorder.history(records, |number| scope.environment_name(number), self.retention);
         if !plan.is_empty() {
             tokio::time::sleep(segment.settle).await;
             self.progress.begin(format!("{}: looking at what was left behind", segment.phase));

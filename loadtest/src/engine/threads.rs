@@ -158,7 +158,7 @@ pub struct ClientThread {
     pub thread: u32,
     pub threads: u32,
     pub address: SocketAddr,
-    pub place: Arc<Scope>,
+    pub scope: Arc<Scope>,
     pub requests: Requests,
     /// Moments count from here.
     pub origin: Instant,
@@ -180,7 +180,7 @@ impl ClientThread {
         thread: u32,
         threads: u32,
         address: SocketAddr,
-        place: Arc<Scope>,
+        scope: Arc<Scope>,
         origin: Instant,
         recorder: Arc<Recorder>,
     ) -> Self {
@@ -188,8 +188,8 @@ impl ClientThread {
             thread,
             threads,
             address,
-            requests: Requests::new(&place),
-            place,
+            requests: Requests::new(&scope),
+            scope,
             origin,
             recorder,
             in_flight: AtomicU64::new(0),

@@ -193,7 +193,7 @@ impl Requests {
 mod tests {
     use super::*;
 
-    fn place() -> Scope {
+    fn scope() -> Scope {
         Scope {
             authority: "127.0.0.1:8080".to_owned(),
             organization: "acme".to_owned(),
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_claim_names_its_environment_and_carries_token_and_body() {
-        let claim = Requests::new(&place()).claim(Terms { wait_seconds: 5, ttl_seconds: Some(9), pool: None });
+        let claim = Requests::new(&scope()).claim(Terms { wait_seconds: 5, ttl_seconds: Some(9), pool: None });
         assert_eq!(
             written(&claim.template, 7, ""),
             "POST /api/v1/organizations/acme/pipelines/web/ephemeral-environments/load-000007/sessions HTTP/1.1\r\n\
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_claim_of_any_names_a_pool_and_no_environment() {
         let terms = Terms { pool: Some("a".to_owned()), ..Terms::default() };
-        let claim = written(&Requests::new(&place()).claim(terms).template, 7, "");
+        let claim = written(&Requests::new(&scope()).claim(terms).template, 7, "");
         assert!(claim.contains("/ephemeral-environments/sessions HTTP/1.1"), "{claim}");
         assert!(claim.ends_with("\r\n\r\n{\"labels\":{\"pool\":\"a\"}}"), "{claim}");
     }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_release_names_its_session_and_has_no_body() {
         assert_eq!(
-            written(&Requests::new(&place()).release, 1_000_000, "ses_1"),
+            written(&Requests::new(&scope()).release, 1_000_000, "ses_1"),
             "DELETE /api/v1/organizations/acme/pipelines/web/ephemeral-environments/load-1000000/sessions/ses_1 \
              HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAuthorization: Bearer lk_x\r\n\r\n"
         );
@@ -240,8 +240,8 @@ mod tests {
     #[test]
     fn an_environment_is_known_by_its_name() {
         for number in [1, 999_999, 1_000_000] {
-            assert_eq!(place().environment_number(&place().environment_name(number)), Some(number));
+            assert_eq!(scope().environment_number(&scope().environment_name(number)), Some(number));
         }
-        assert_eq!(place().environment_number("review-1"), None);
+        assert_eq!(scope().environment_number("review-1"), None);
     }
 }

@@ -56,7 +56,7 @@ async fn server(script: Vec<Does>) -> SocketAddr {
 }
 
 fn thread(address: SocketAddr) -> Arc<ClientThread> {
-    let place = Scope {
+    let scope = Scope {
         authority: address.to_string(),
         organization: "acme".to_owned(),
         pipeline: "web".to_owned(),
@@ -64,7 +64,7 @@ fn thread(address: SocketAddr) -> Arc<ClientThread> {
         token: Token::parse("lk_x").expect("usable"),
     };
     let recorder = Arc::new(Recorder::new(1_000));
-    Arc::new(ClientThread::new(0, 1, address, Arc::new(place), Instant::now(), recorder))
+    Arc::new(ClientThread::new(0, 1, address, Arc::new(scope), Instant::now(), recorder))
 }
 
 async fn client(script: Vec<Does>) -> (Client, ClaimTemplate) {

@@ -44,7 +44,7 @@ pub struct Outcomes {
 impl FaultRun {
     pub fn new(test: &mut LoadTest, environments: u32, name: String) -> Result<Self, Fault> {
         let nodes = test.server.cluster()?.addresses();
-        let api = Api::new(&nodes[0], &test.place.token);
+        let api = Api::new(&nodes[0], &test.scope.token);
         Ok(Self {
             nodes,
             api,

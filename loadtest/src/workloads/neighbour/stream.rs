@@ -27,15 +27,15 @@ pub struct Stream {
 
 impl Stream {
     pub async fn open(test: &LoadTest, environment: u32) -> Result<Self, Fault> {
-        let place = &test.place;
+        let scope = &test.scope;
         let mut events = TcpStream::connect(test.server.address).await.map_err(lost)?;
         let request = format!(
             "GET /api/v1/organizations/{}/events/stream?type=session.claimed&envName={} HTTP/1.1\r\nHost: {}\r\n\
              Authorization: Bearer {}\r\n\r\n",
-            place.organization,
-            place.environment_name(environment),
-            place.authority,
-            place.token.reveal()
+            scope.organization,
+            scope.environment_name(environment),
+            scope.authority,
+            scope.token.reveal()
         );
         events.write_all(request.as_bytes()).await.map_err(lost)?;
         let mut received = Vec::new();
@@ -44,7 +44,7 @@ impl Stream {
             .await
             .map_err(|_| Fault::Neighbour("an event stream did not begin".to_owned()))??;
         let claiming = Connection::open(test.server.address).await.map_err(Fault::neighbour)?;
-        Ok(Self { events, claiming, requests: Requests::new(place), environment })
+        Ok(Self { events, claiming, requests: Requests::new(scope), environment })
     }
 
     /// Claims and releases until the time is up; says how long each event took.

@@ -77,7 +77,7 @@ impl Tenant {
         restart(test, [&neighbour, &sample], first.clone()).await?;
         let tenant = Self::at(test.server.address, &first);
         let made = tenant.make(&mut tenant.connect().await?, "/tokens", r#"{"name":"load"}"#, "token").await?;
-        restart(test, [&sample, &neighbour], test.place.token.clone()).await?;
+        restart(test, [&sample, &neighbour], test.scope.token.clone()).await?;
         let own = Token::parse(&made).map_err(Fault::neighbour)?;
         Ok(Self::at(test.server.address, &own))
     }
