@@ -1,14 +1,14 @@
 //! Drives a Lockkeeper over HTTP as a black box, checks what it saw, draws it, and sets it beside the peers.
 
-pub mod checks;
+mod checks;
 mod cli;
 mod compare;
 mod engine;
-pub mod history;
+mod history;
 mod interruption;
 mod linearizability;
 mod random;
-pub mod report;
+mod report;
 mod scenario;
 mod server;
 mod settings;

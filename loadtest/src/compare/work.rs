@@ -11,6 +11,7 @@ use crate::compare::peer::{Claim, Client, Fault, Peer};
 use crate::compare::turn::{CostSource, Ledger, Turn, TurnState, measure};
 use crate::engine::schedule::share_of;
 use crate::engine::tally::Operation;
+use crate::random::Random;
 use crate::sync::locked;
 
 /// A poller asks again after this long, then after twice as long, and so on up to the longest; each pause is stretched or
@@ -140,13 +141,13 @@ struct Contender {
 }
 
 async fn keep_fighting(mut client: impl Client, contender: Contender, state: Arc<TurnState>) -> Result<(), Fault> {
-    let mut jitter = Jitter::new(contender.number);
+    let mut random = Random::branch(contender.number.into(), 0);
     let mut pause = FIRST_PAUSE;
     let mut asked = Instant::now();
     while !state.closing() {
         match client.claim_waiting(contender.name).await? {
             Claim::Busy => {
-                tokio::time::sleep(jitter.around(pause)).await;
+                tokio::time::sleep(around(&mut random, pause)).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
             Claim::Granted(token) => {
@@ -212,21 +213,9 @@ async fn all<T: Send + 'static>(mut tasks: JoinSet<Result<T, Fault>>) -> Result<
     Ok(made)
 }
 
-/// Numbers that need not be good, only different.
-struct Jitter(u64);
-
-impl Jitter {
-    fn new(number: u32) -> Self {
-        Self(u64::from(number) + 1)
-    }
-
-    /// Between half of it and one and a half.
-    fn around(&mut self, pause: Duration) -> Duration {
-        // Knuth's constants for 64 bits; the upper bits are the better ones.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let part = f64::from((self.0 >> 33) as u32) / f64::from(1_u32 << 31);
-        pause.mul_f64(0.5 + part)
-    }
+/// Between half of it and one and a half.
+fn around(random: &mut Random, pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + random.below(1_000_000) as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -235,8 +224,8 @@ mod tests {
 
     #[test]
     fn pauses_differ_and_stay_within_half_of_what_was_asked() {
-        let mut jitter = Jitter::new(3);
-        let pauses: Vec<Duration> = (0..100).map(|_| jitter.around(Duration::from_millis(10))).collect();
+        let mut random = Random::branch(3, 0);
+        let pauses: Vec<Duration> = (0..100).map(|_| around(&mut random, Duration::from_millis(10))).collect();
         assert!(pauses.iter().all(|pause| (5..=15).contains(&pause.as_millis())));
         assert!(pauses.iter().any(|pause| *pause != pauses[0]));
     }

@@ -9,5 +9,5 @@ mod sample;
 mod text;
 
 pub use html::html;
-pub use model::{ReadError, Verdict, json, now, quotient, read, why_not_judged};
+pub use model::{Verdict, json, now, quotient, read, why_not_judged};
 pub use text::{outcome, text};

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -123,6 +122,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 /// More than any sane head, little enough that a server gone wild cannot fill our memory.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// The server sends about ten.
+const MAX_HEADERS: usize = 64;
 /// No answer that we ask for comes near it.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
@@ -156,34 +157,34 @@ pub enum ResponseError {
 
 /// None while the head is still incomplete. A head that came in pieces is read from its start again: that is rare.
 pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
-    let Some((status_line, mut position)) = next_line(received, 0) else {
-        return incomplete(received);
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    let parsed = response.parse(received);
+    if response.version.is_some_and(|version| version != 1) {
+        return Err(ResponseError::StatusLine);
+    }
+    let body_start = match parsed {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if received.len() <= MAX_HEAD_BYTES => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::HeadTooLong),
+        Err(httparse::Error::Version | httparse::Error::Status) => return Err(ResponseError::StatusLine),
+        Err(_) => return Err(ResponseError::HeaderLine),
     };
-    let status = parse_status(status_line)?;
-    let mut length = None;
-    let mut closes = false;
-    loop {
-        let Some((line, after)) = next_line(received, position) else {
-            return incomplete(received);
-        };
-        position = after;
-        if line.is_empty() {
-            break;
-        }
-        let colon = memchr(b':', line).ok_or(ResponseError::HeaderLine)?;
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        if name.eq_ignore_ascii_case(b"content-length") {
-            let number = parse_length(value)?;
+    let (mut length, mut closes) = (None, false);
+    for httparse::Header { name, value } in response.headers {
+        if name.eq_ignore_ascii_case("content-length") {
+            let number = parse_length(value.trim_ascii())?;
             if length.is_some_and(|earlier| earlier != number) {
                 return Err(ResponseError::BadLength);
             }
             length = Some(number);
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
             return Err(ResponseError::TransferEncoding);
-        } else if name.eq_ignore_ascii_case(b"connection") {
-            closes = value.eq_ignore_ascii_case(b"close");
+        } else if name.eq_ignore_ascii_case("connection") {
+            closes = value.trim_ascii().eq_ignore_ascii_case(b"close");
         }
     }
+    let status = response.code.ok_or(ResponseError::StatusLine)?;
     let body_length = match (status, length) {
         // These two have no body, even where they say how long it would have been.
         (204 | 304, _) => 0,
@@ -191,38 +192,7 @@ pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
         (_, Some(length)) => length,
         (_, None) => return Err(ResponseError::MissingLength),
     };
-    Ok(Some(Head { status, body_start: position, body_length, closes }))
-}
-
-fn next_line(received: &[u8], from: usize) -> Option<(&[u8], usize)> {
-    let rest = &received[from..];
-    let end = memchr(b'\n', rest)?;
-    let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-    Some((line, from + end + 1))
-}
-
-fn incomplete(received: &[u8]) -> Result<Option<Head>, ResponseError> {
-    const START: &[u8] = b"HTTP/1.1 ";
-    let begun = received.len().min(START.len());
-    if received[..begun] != START[..begun] {
-        // Said at once: what speaks another protocol may never send a line's end.
-        Err(ResponseError::StatusLine)
-    } else if received.len() > MAX_HEAD_BYTES {
-        Err(ResponseError::HeadTooLong)
-    } else {
-        Ok(None)
-    }
-}
-
-fn parse_status(line: &[u8]) -> Result<u16, ResponseError> {
-    match line.strip_prefix(b"HTTP/1.1 ") {
-        Some([a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..])
-            if rest.is_empty() || rest.starts_with(b" ") =>
-        {
-            Ok([a, b, c].into_iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
-        }
-        _ => Err(ResponseError::StatusLine),
-    }
+    Ok(Some(Head { status, body_start, body_length, closes }))
 }
 
 /// `str::parse` would let a sign through.
