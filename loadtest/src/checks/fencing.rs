@@ -8,7 +8,7 @@
 use crate::checks::evidence::{Evidence, Grant, Rising};
 use crate::checks::findings::Findings;
 use crate::history::Moment;
-use crate::report::model::Check;
+use crate::report::Check;
 
 #[cfg(test)]
 mod tests;

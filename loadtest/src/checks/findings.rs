@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::checks::evidence::name;
 use crate::history::{Answer, History, Moment, Record, Request, SessionStatus};
-use crate::report::model::{Check, Violation};
+use crate::report::{Check, Violation};
 
 /// How many are told: enough to see a pattern, and few enough to be read.
 const TOLD_MAX: usize = 5;

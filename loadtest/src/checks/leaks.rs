@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::checks::evidence::{Evidence, Grant, NEVER, after, is_activity, session};
 use crate::checks::findings::Findings;
 use crate::history::{Answer, Moment, Record, Request, SessionName, SessionStatus};
-use crate::report::model::Check;
+use crate::report::Check;
 
 #[cfg(test)]
 mod tests;

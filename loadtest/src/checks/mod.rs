@@ -2,6 +2,11 @@
 //! but the history, and speaks up only where a server that keeps its promises could not have given these answers,
 //! however its clients were delayed. What nobody was told (a lost answer) is taken in the server's favour.
 
+use evidence::Evidence;
+
+use crate::history::History;
+use crate::report::Check;
+
 mod evidence;
 mod fencing;
 mod findings;
@@ -16,10 +21,6 @@ mod history_builder;
 mod planted;
 #[cfg(test)]
 mod properties;
-
-use crate::history::History;
-use crate::report::model::Check;
-use evidence::Evidence;
 
 /// Every rule, on everything that was seen.
 pub fn all(history: &History) -> Vec<Check> {

@@ -3,7 +3,7 @@
 
 use crate::checks::evidence::{Evidence, Grant, NEVER};
 use crate::checks::findings::{Findings, seconds};
-use crate::report::model::Check;
+use crate::report::Check;
 
 #[cfg(test)]
 mod tests;

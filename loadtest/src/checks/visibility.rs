@@ -4,7 +4,7 @@
 use crate::checks::evidence::{Evidence, Grant, Rising};
 use crate::checks::findings::Findings;
 use crate::history::{Answer, Moment, Record, SessionName};
-use crate::report::model::Check;
+use crate::report::Check;
 
 mod sessions;
 #[cfg(test)]

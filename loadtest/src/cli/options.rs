@@ -13,13 +13,10 @@ use tokio::sync::watch;
 
 use crate::interruption::Interruption;
 use crate::report;
-use crate::report::Verdict;
-use crate::report::model::Run;
+use crate::report::{Run, Verdict};
 use crate::scenario::ScenarioError;
-use crate::server::process::{ProcessError, kill_all};
-use crate::server::target::{Target, TargetError};
-use crate::server::{Source, usage};
-use crate::wire::token::{Token, TokenError};
+use crate::server::{ProcessError, Source, Target, TargetError, kill_all, usage};
+use crate::wire::{Token, TokenError};
 
 #[derive(Args)]
 pub struct Against {

@@ -9,14 +9,12 @@ use crate::cli::options::{
     Against, EXIT_REFUSED, FileOptions, MAX_IDENTIFIER, Refusal, end_early, enough_files, failed, has_etcd, identifier,
     reported, said,
 };
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::progress::Progress;
+use crate::engine::{Fault, LoadTest, Progress};
 use crate::interruption::Interruption;
-use crate::report::model::Run;
+use crate::report::Run;
 use crate::scenario::Scenario;
-use crate::server::cluster::ClusterLaunch;
-use crate::server::{Extras, Server, Source};
-use crate::wire::request::Scope;
+use crate::server::{ClusterLaunch, Extras, Server, Source};
+use crate::wire::Scope;
 use crate::{report, scenario};
 
 const DEFAULT_TARGET: &str = "http://127.0.0.1:8080";

@@ -5,9 +5,8 @@ use crate::compare::peer::{Plan, System, counted};
 use crate::compare::rounds::{Key, Round};
 use crate::compare::turn::Turn;
 use crate::compare::work::Work;
-use crate::engine::tally::Operation;
-use crate::report::model::{Figure, Goal};
-use crate::report::quotient;
+use crate::engine::Operation;
+use crate::report::{Figure, Goal, quotient};
 
 /// What was left out is there, too, and not measured.
 pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::compare::peer::{Claim, Client, Fault, Peer};
-use crate::wire::answer::{Grant, problem_code};
-use crate::wire::connection::Connection;
-use crate::wire::request::{ClaimTemplate, LONGEST_WAIT_SECONDS, Requests, Scope, Template, Terms};
+use crate::wire::{
+    ClaimTemplate, Connection, Grant, LONGEST_WAIT_SECONDS, Requests, Scope, Template, Terms, problem_code,
+};
 
 /// Counts one `fdatasync` each.
 const SYNC_COUNTER: &[u8] = b"\nlockkeeper_log_groups_total ";

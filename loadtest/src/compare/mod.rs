@@ -2,6 +2,21 @@
 //! taking turns on one machine. It starts what it compares, checks that all of them really lock, and leaves nothing
 //! behind. A figure is worth something only beside another of the same run, so it prints ratios and judges goals by them.
 
+pub use peer::{Plan, System};
+pub use rounds::is_in_memory;
+pub use systems::HOW_TO_BUILD_BARE;
+
+use std::time::Instant;
+
+use peer::Fault;
+use rounds::{Outcome, take_turns};
+use systems::{Servers, StartError, Systems};
+use tables::Results;
+
+use crate::interruption::Interruption;
+use crate::report::{Run, now, outcome, why_not_judged};
+use crate::server::Source;
+
 mod etcd;
 mod goals;
 mod http_lock;
@@ -16,21 +31,6 @@ mod systems;
 mod tables;
 mod turn;
 mod work;
-
-use std::time::Instant;
-
-use peer::Fault;
-pub use peer::Plan;
-pub use peer::System;
-pub use rounds::is_in_memory;
-use rounds::{Outcome, take_turns};
-pub use systems::HOW_TO_BUILD_BARE;
-use systems::{Servers, StartError, Systems};
-use tables::Results;
-
-use crate::interruption::Interruption;
-use crate::report::{model::Run, now, outcome, why_not_judged};
-use crate::server::Source;
 
 /// Why there is nothing to show.
 pub enum Ended {

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::compare::resp::RespError;
-use crate::wire::connection::ExchangeError;
 use crate::wire::etcd::GrpcError;
-use crate::wire::request::Scope;
-use crate::wire::token::Token;
+use crate::wire::{ExchangeError, Scope, Token};
 
 /// In the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]

@@ -17,12 +17,10 @@ use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
 use crate::compare::turn::{CostSource, Ledger, Turn};
 use crate::compare::work::{Contest, Work, WorkSize};
-use crate::report::model::Check;
-use crate::server::cluster::{Cluster, ClusterLaunch};
-use crate::server::process::{ProcessError, Running};
-use crate::server::{Extras, Server, Source};
+use crate::report::Check;
+use crate::server::{Cluster, ClusterLaunch, Extras, ProcessError, Running, Server, Source};
 use crate::sync::locked;
-use crate::wire::token::Token;
+use crate::wire::Token;
 
 pub const HOW_TO_BUILD_BARE: &str = "`cargo build --profile dist -p bare-actix` makes it";
 

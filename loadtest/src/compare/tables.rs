@@ -9,9 +9,9 @@ use crate::compare::peer::{Plan, System, counted};
 use crate::compare::rounds::{Key, Outcome, Round};
 use crate::compare::turn::Turn;
 use crate::compare::work::Work;
-use crate::engine::tally::{Operation, Precise};
-use crate::report::model::{Check, FORMAT, Figure, Phase, Run, goal};
+use crate::engine::{Operation, Precise};
 use crate::report::number::{NOTHING, with_unit};
+use crate::report::{Check, FORMAT, Figure, Phase, Run, goal};
 
 /// With `unjudged`, the reason why, no goal is told.
 pub fn text(plan: &Plan, seen: &Results, goals: &[Figure], unjudged: Option<&str>) -> String {

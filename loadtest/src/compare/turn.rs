@@ -10,9 +10,8 @@ use tokio::task::JoinSet;
 
 use crate::compare::http_lock::HttpLock;
 use crate::compare::peer::{Fault, System};
-use crate::engine::tally::{Operation, Precise};
-use crate::report::model::{Check, Violation};
-use crate::report::quotient;
+use crate::engine::{Operation, Precise};
+use crate::report::{Check, Violation, quotient};
 use crate::server::usage;
 use crate::sync::locked;
 

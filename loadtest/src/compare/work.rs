@@ -9,8 +9,7 @@ use tokio::task::JoinSet;
 use crate::compare::http_lock::{HttpClient, HttpLock};
 use crate::compare::peer::{Claim, Client, Fault, Peer};
 use crate::compare::turn::{CostSource, Ledger, Turn, TurnState, measure};
-use crate::engine::schedule::share_of;
-use crate::engine::tally::Operation;
+use crate::engine::{Operation, share_of};
 use crate::random::Random;
 use crate::sync::locked;
 

@@ -11,9 +11,9 @@ use crate::engine::schedule::{Arrivals, Share};
 use crate::engine::tally::Operation;
 use crate::engine::threads::{ClientThread, Work, work};
 use crate::history::{Answer, Moment, Record, Request, SessionName};
-use crate::wire::answer::{EnvironmentView, Grant, SessionView, problem_code, queued_session, total_pages};
-use crate::wire::connection::Connection;
-use crate::wire::request::{ClaimTemplate, Template};
+use crate::wire::{
+    ClaimTemplate, Connection, EnvironmentView, Grant, SessionView, Template, problem_code, queued_session, total_pages,
+};
 
 /// A client that cannot connect this often in a row ends its work instead of hammering a dead server.
 const MAX_FAILURES_IN_A_ROW: u32 = 20;

@@ -13,15 +13,11 @@ use crate::engine::recorder::{MAX_RECORDS, Recorder};
 use crate::engine::schedule::share_of;
 use crate::engine::tally::{Findings, Operation};
 use crate::engine::threads::{ClientThread, LoadThreads, ThreadLost, work};
-use crate::report::model::{Check, FORMAT, Goal, Run};
-use crate::report::why_not_judged;
-use crate::server::Server;
-use crate::server::etcd_client::EtcdError;
-use crate::server::process::ProcessError;
+use crate::report::{Check, FORMAT, Goal, Run, why_not_judged};
+use crate::server::{EtcdError, ProcessError, Server};
 use crate::settings::Common;
 use crate::sync::locked;
-use crate::wire::request::Scope;
-use crate::wire::token::Token;
+use crate::wire::{Scope, Token};
 
 /// Enough to make a million environments at under 2,000 a second.
 pub const PREPARATION_LIMIT: Duration = Duration::from_secs(600);

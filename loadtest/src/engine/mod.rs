@@ -10,3 +10,11 @@ pub mod schedule;
 pub mod segment;
 pub mod tally;
 pub mod threads;
+
+pub use client::{Client, Failure, clients};
+pub use load_test::{Fault, LoadTest, PREPARATION_LIMIT};
+pub use progress::Progress;
+pub use schedule::{Share, share_of};
+pub use segment::{Observation, Segment};
+pub use tally::{Operation, Precise};
+pub use threads::{ClientThread, Work, work};

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::tally::{Coarse, Operation, Precise};
 use crate::engine::threads::ClientThread;
-use crate::report::model;
-use crate::report::model::{Figure, Goal, Latency, Slice, SliceOperation};
+use crate::report::{Figure, Goal, Latency, Slice, SliceOperation, model};
 use crate::server::{CpuTime, Meter};
 
 pub struct Phase {

@@ -14,8 +14,7 @@ use crate::engine::schedule::Arrivals;
 use crate::engine::tally::{Operation, Tally};
 use crate::engine::threads::{ClientThread, Work};
 use crate::history::{Answer, History, Record, SessionName};
-use crate::report::model::Check;
-use crate::report::quotient;
+use crate::report::{Check, quotient};
 use crate::server::Server;
 use crate::sync::locked;
 

@@ -17,8 +17,7 @@ use crate::engine::schedule::Arrivals;
 use crate::engine::tally::Tally;
 use crate::history::{Moment, Record};
 use crate::sync::locked;
-use crate::wire::connection::Connection;
-use crate::wire::request::{Requests, Scope};
+use crate::wire::{Connection, Requests, Scope};
 
 /// The work of every thread.
 pub type Work = Arc<dyn Fn(Arc<ClientThread>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;

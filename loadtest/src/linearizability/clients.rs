@@ -10,9 +10,7 @@ use crate::linearizability::history::{Answer, Claim, History, Interval, Moment, 
 use crate::linearizability::requests::{next_request, read_answer, request_bytes};
 use crate::random::Random;
 use crate::sync::locked;
-use crate::wire::connection::Connection;
-use crate::wire::request::Api;
-use crate::wire::token::Token;
+use crate::wire::{Api, Connection, Token};
 
 const SECOND: Moment = 1_000_000_000;
 /// Longer than any restart or pause takes.

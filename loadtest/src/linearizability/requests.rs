@@ -4,8 +4,7 @@ use serde::Deserialize;
 
 use crate::linearizability::history::{Answer, Claim, Lock, Moment, Request, Session, Status};
 use crate::random::Random;
-use crate::wire::answer as wire;
-use crate::wire::request::Api;
+use crate::wire::{Api, answer as wire};
 
 /// Where the environments of the sample organization are.
 const BASE: &str = "/organizations/acme/pipelines/web/ephemeral-environments/";

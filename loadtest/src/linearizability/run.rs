@@ -20,9 +20,9 @@ use crate::linearizability::report::minimised;
 use crate::linearizability::requests::put_environment;
 use crate::linearizability::subject::{Disturbance, Disturbances, Plan, RunError, Subject};
 use crate::random::Random;
-use crate::server::process::POLL;
+use crate::server::POLL;
 use crate::sync::locked;
-use crate::wire::connection::Connection;
+use crate::wire::Connection;
 
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 /// Violations that are written down; a server that breaks its promises breaks them all the time.

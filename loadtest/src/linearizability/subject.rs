@@ -12,9 +12,8 @@ use crate::linearizability::clients::{Losses, Shared};
 use crate::linearizability::history::{Interval, Moment};
 use crate::linearizability::takeovers::{Takeovers, Unreadable};
 use crate::random::Random;
-use crate::server::cluster::{Cluster, ClusterLaunch, LONGEST_TAKEOVER, READY_POLL, name_of};
-use crate::server::process::{Launch, Process, ProcessError};
-use crate::wire::token::Token;
+use crate::server::{Cluster, ClusterLaunch, LONGEST_TAKEOVER, Launch, Process, ProcessError, READY_POLL, name_of};
+use crate::wire::Token;
 
 /// Between two disturbances of a server alone, in milliseconds.
 const QUIET: Range<u64> = 150..1_200;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use crate::linearizability::history::{Interval, Moment};
-use crate::server::etcd_client::{EtcdClient, ShardRecord, shard_records};
+use crate::server::{EtcdClient, ShardRecord, shard_records};
 use crate::sync::locked;
 
 /// That of the sample organization: the CRC-32C of `acme` modulo the number of shards.

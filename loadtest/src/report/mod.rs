@@ -9,5 +9,8 @@ mod sample;
 mod text;
 
 pub use html::html;
-pub use model::{Verdict, json, now, quotient, read, why_not_judged};
+pub use model::{
+    Check, FORMAT, Figure, Goal, Latency, Phase, Run, Slice, SliceOperation, Verdict, Violation, goal, json, now,
+    quotient, read, why_not_judged,
+};
 pub use text::{outcome, text};

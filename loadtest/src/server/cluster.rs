@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::server::etcd::Members;
 use crate::server::process::{Launch, Process, ProcessError, free_address};
 use crate::server::proxy::{From, Network, Proxy};
-use crate::wire::token::Token;
+use crate::wire::Token;
 
 /// In the file of an organization: the directory of the cluster.
 pub const HOME: &str = "{home}";

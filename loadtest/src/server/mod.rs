@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use cluster::{Cluster, ClusterLaunch};
-use process::{Launch, Process, ProcessError};
+use crate::wire::Token;
 
-use crate::wire::token::Token;
+pub use cluster::{Cluster, ClusterLaunch, HOME, LONGEST_TAKEOVER, READY_POLL, member_name, name_of};
+pub use etcd_client::{EtcdClient, EtcdError, ShardRecord, shard_records};
+pub use process::{Launch, POLL, Process, ProcessError, Running, kill_all};
+pub use target::{Target, TargetError};
 
 /// Where the server under test comes from.
 pub enum Source {

@@ -15,8 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::sync::locked;
-use crate::wire::connection::Connection;
-use crate::wire::token::Token;
+use crate::wire::{Connection, Token};
 
 /// A million environments take a few seconds; a debug build on a busy machine some more.
 pub const START_TIMEOUT: Duration = Duration::from_secs(120);

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, clients};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::engine::threads::Work;
+use crate::engine::{Client, Fault, LoadTest, Operation, Work, clients};
 use crate::settings::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::wire::{ClaimTemplate, Terms};
 use crate::workloads::kind::{Kind, only_closed};
 
 const WAIT_SECONDS: u32 = 60;

@@ -3,16 +3,10 @@
 
 use serde::Deserialize;
 
-use crate::engine::client::clients;
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::schedule::Share;
-use crate::engine::segment::Observation;
-use crate::engine::tally::Operation;
-use crate::engine::threads::Work;
-use crate::report::model::Goal;
-use crate::report::quotient;
+use crate::engine::{Fault, LoadTest, Observation, Operation, Share, Work, clients};
+use crate::report::{Goal, quotient};
 use crate::settings::Common;
-use crate::wire::request::Terms;
+use crate::wire::Terms;
 use crate::workloads::kind::{Kind, one_environment_each};
 
 const CPU: &str = "server CPU per cycle";

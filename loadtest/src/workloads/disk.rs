@@ -3,8 +3,7 @@
 
 use serde::Deserialize;
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
+use crate::engine::{Fault, LoadTest, Operation};
 use crate::report::quotient;
 use crate::settings::Common;
 use crate::workloads::cycle::{cycling, report_cycles};

@@ -3,9 +3,7 @@
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, Failure, clients};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
+use crate::engine::{Client, Failure, Fault, LoadTest, Operation, clients};
 use crate::history::SessionStatus;
 use crate::report::quotient;
 use crate::settings::{Common, within};

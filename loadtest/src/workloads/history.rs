@@ -7,13 +7,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, clients};
-use crate::engine::load_test::{Fault, LoadTest, PREPARATION_LIMIT};
-use crate::engine::segment::Segment;
-use crate::engine::tally::Operation;
-use crate::engine::threads::Work;
-use crate::report::model::Goal;
-use crate::report::quotient;
+use crate::engine::{Client, Fault, LoadTest, Operation, PREPARATION_LIMIT, Segment, Work, clients};
+use crate::report::{Goal, quotient};
 use crate::settings::{Common, within};
 use crate::workloads::kind::{Kind, sizes};
 

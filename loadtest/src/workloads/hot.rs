@@ -3,12 +3,10 @@
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, clients};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
+use crate::engine::{Client, Fault, LoadTest, Operation, clients};
 use crate::report::quotient;
 use crate::settings::Common;
-use crate::wire::request::{LONGEST_WAIT_SECONDS, Terms};
+use crate::wire::{LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, only_closed, sizes};
 
 #[derive(Debug, Deserialize)]

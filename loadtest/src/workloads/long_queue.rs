@@ -9,15 +9,11 @@ use std::time::Instant;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use crate::engine::client::{Client, Failure};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{ClientThread, Work, work};
-use crate::report::model::Goal;
-use crate::report::quotient;
+use crate::engine::{Client, ClientThread, Failure, Fault, LoadTest, Operation, Work, work};
+use crate::report::{Goal, quotient};
 use crate::server::Meter;
 use crate::settings::{Common, within};
-use crate::wire::request::{ClaimTemplate, LONGEST_WAIT_SECONDS, Terms};
+use crate::wire::{ClaimTemplate, LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, only_closed, sizes};
 
 const ENVIRONMENT: u32 = 1;

@@ -4,14 +4,10 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, clients};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::schedule::share_of;
-use crate::engine::tally::Operation;
-use crate::engine::threads::Work;
+use crate::engine::{Client, Fault, LoadTest, Operation, Work, clients, share_of};
 use crate::report::quotient;
 use crate::settings::{Common, within};
-use crate::wire::request::Terms;
+use crate::wire::Terms;
 use crate::workloads::kind::Kind;
 
 #[derive(Debug, Deserialize)]

@@ -5,12 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, Failure, clients};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::schedule::Share;
-use crate::engine::threads::Work;
+use crate::engine::{Client, Failure, Fault, LoadTest, Share, Work, clients};
 use crate::settings::{Common, within};
-use crate::wire::request::Terms;
+use crate::wire::Terms;
 use crate::workloads::cycle::report_cycles;
 use crate::workloads::kind::{Kind, one_environment_each, only_closed};
 

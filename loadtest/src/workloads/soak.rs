@@ -3,13 +3,9 @@
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, Failure, clients};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::schedule::Share;
-use crate::engine::tally::Operation;
-use crate::engine::threads::Work;
+use crate::engine::{Client, Failure, Fault, LoadTest, Operation, Share, Work, clients};
 use crate::settings::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::wire::{ClaimTemplate, Terms};
 use crate::workloads::hot::contend;
 use crate::workloads::kind::{Kind, one_environment_each};
 use crate::workloads::readers::read;

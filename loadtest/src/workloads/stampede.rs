@@ -3,12 +3,9 @@
 
 use serde::Deserialize;
 
-use crate::engine::client::clients;
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::engine::threads::Work;
+use crate::engine::{Fault, LoadTest, Operation, Work, clients};
 use crate::settings::{Common, within};
-use crate::wire::request::{LONGEST_WAIT_SECONDS, Terms};
+use crate::wire::{LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, only_closed};
 
 const POOL: &str = "stampede";

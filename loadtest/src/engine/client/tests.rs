@@ -6,8 +6,7 @@ use tokio::net::TcpListener;
 use crate::engine::client::*;
 use crate::engine::recorder::Recorder;
 use crate::history::SessionName;
-use crate::wire::request::{ClaimTemplate, Scope, Terms};
-use crate::wire::token::Token;
+use crate::wire::{ClaimTemplate, Scope, Terms, Token};
 
 /// What the server does with a request.
 enum Does {

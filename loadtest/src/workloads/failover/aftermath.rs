@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::tally::Operation;
+use crate::engine::Operation;
 use crate::history::{Answer, Moment, Record, Request, SessionName};
-use crate::report::model::{Check, Violation};
-use crate::wire::answer::SessionView;
+use crate::report::{Check, Violation};
+use crate::wire::SessionView;
 use crate::workloads::failover::clients::{refused, shown};
 use crate::workloads::failover::fault_run::{Asker, FaultRun, ORGANIZATIONS};
 

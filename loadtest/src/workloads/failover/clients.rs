@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::tally::Operation;
+use crate::engine::Operation;
 use crate::history::{Answer, Record, Request, SessionName};
-use crate::report::model::{Check, Violation};
-use crate::server::cluster::HOME;
-use crate::wire::answer::{EnvironmentView, Grant, made_id, problem_code};
+use crate::report::{Check, Violation};
+use crate::server::HOME;
+use crate::wire::{EnvironmentView, Grant, made_id, problem_code};
 use crate::workloads::failover::fault_run::{Asker, Attempt, FaultRun, ORGANIZATIONS};
 
 /// Longer than any fault, so that no lock ends by itself.

@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
+use crate::engine::{Fault, LoadTest, Operation};
 use crate::history::{Moment, Record};
 use crate::sync::locked;
-use crate::wire::answer::problem_code;
-use crate::wire::connection::Connection;
-use crate::wire::request::Api;
+use crate::wire::{Api, Connection, problem_code};
 
 /// One in each shard, by its number: the CRC-32C of its name modulo the number of shards.
 pub const ORGANIZATIONS: [&str; 4] = ["a", "initech", "acme", "team-1"];

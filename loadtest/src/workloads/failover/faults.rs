@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::engine::load_test::Fault;
+use crate::engine::Fault;
 use crate::history::Moment;
-use crate::server::cluster::{Cluster, member_name, name_of};
-use crate::server::etcd_client;
-use crate::server::etcd_client::{EtcdClient, EtcdError, ShardRecord};
+use crate::server::{Cluster, EtcdClient, EtcdError, ShardRecord, etcd_client, member_name, name_of};
 use crate::wire::etcd::GrpcError;
 use crate::workloads::failover::fault_run::FaultRun;
 

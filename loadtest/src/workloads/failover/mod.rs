@@ -14,12 +14,12 @@ use faults::{ClusterFault, Impact, Lengths, inject};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use crate::engine::load_test::{Fault, LoadTest};
+use crate::engine::{Fault, LoadTest};
 use crate::history::History;
-use crate::report::model::{Check, Goal};
-use crate::server::cluster::ClusterLaunch;
+use crate::report::{Check, Goal};
+use crate::server::ClusterLaunch;
 use crate::settings::{Common, within};
-use crate::wire::token::Token;
+use crate::wire::Token;
 use crate::workloads::kind::Kind;
 
 mod aftermath;

@@ -11,10 +11,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::engine::load_test::Fault;
+use crate::engine::Fault;
 use crate::sync::locked;
-use crate::wire::answer::problem_code;
-use crate::wire::connection::Connection;
+use crate::wire::{Connection, problem_code};
 use crate::workloads::neighbour::tenant::Tenant;
 
 /// After an answer. The load generator shares the machine's processors with the server: without a pause, what the neighbour

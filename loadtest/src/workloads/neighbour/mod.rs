@@ -9,16 +9,10 @@ use serde::Deserialize;
 use stream::Stream;
 use tenant::Tenant;
 
-use crate::engine::client::{Client, Failure, clients};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::schedule::Share;
-use crate::engine::segment::Observation;
-use crate::engine::tally::Operation;
-use crate::engine::threads::Work;
-use crate::report::model::Goal;
-use crate::report::quotient;
+use crate::engine::{Client, Failure, Fault, LoadTest, Observation, Operation, Share, Work, clients};
+use crate::report::{Goal, quotient};
 use crate::settings::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::wire::{ClaimTemplate, Terms};
 use crate::workloads::kind::{Kind, one_environment_each};
 
 mod attacks;

@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::wire::answer::Grant;
-use crate::wire::connection::Connection;
-use crate::wire::request::{Requests, Terms};
+use crate::engine::{Fault, LoadTest};
+use crate::wire::{Connection, Grant, Requests, Terms};
 
 /// From one claim to the next.
 const PAUSE: Duration = Duration::from_millis(20);

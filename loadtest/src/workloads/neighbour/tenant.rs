@@ -7,12 +7,9 @@ use std::time::Duration;
 
 use memchr::memmem;
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::server::process::ProcessError;
-use crate::wire::answer::made_id;
-use crate::wire::connection::Connection;
-use crate::wire::request::Api;
-use crate::wire::token::Token;
+use crate::engine::{Fault, LoadTest};
+use crate::server::ProcessError;
+use crate::wire::{Api, Connection, Token, made_id};
 
 const NAME: &str = "neighbour";
 /// `loud` prints 4 MB, `filling` writes to the disk without end, and `bomb` fails in a way that a change of a file in its repository
