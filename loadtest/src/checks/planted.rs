@@ -1,6 +1,8 @@
 //! Owns the faults that are planted into a history that had none: each where clients can tell for certain that a
 //! promise was broken.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
 use std::collections::HashSet;
 
 use crate::history::{Answer, History, Moment, Record, Request, SessionName, SessionStatus};

@@ -67,8 +67,7 @@ pub fn observed_history(seed: u64) -> observed::History {
     let mut world = World::new(random, server, environments, Clients::Jobs(clients), None);
     world.run();
     let ended = world.ended.iter().map(|index| &world.flights[*index]);
-    let records: Vec<_> =
-        ended.filter(|flight| flight.client > 0 || !has_stranger).map(|flight| observed_record(flight)).collect();
+    let records: Vec<_> = ended.filter(|flight| flight.client > 0 || !has_stranger).map(observed_record).collect();
     let audit = audit(&world, environments, &records);
     let environments = (0..environments).map(|number| format!("load-{number}")).collect();
     observed::History { records, environments, audit, alone: !has_stranger, retention }
