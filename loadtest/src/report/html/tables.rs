@@ -51,36 +51,28 @@ fn setting_rows(runs: &[Run]) -> Vec<(&str, Vec<String>)> {
 
 /// Each phase's figures: its row for each name, its column for each run.
 pub fn figures(runs: &[Run]) -> Markup {
-    let phases: Vec<(&str, Vec<&str>)> = phase_names(runs)
-        .into_iter()
-        .map(|name| (name, in_order(of_phase(runs, name).flat_map(|phase| &phase.figures).map(|it| it.name.as_str()))))
-        .filter(|(_, figures)| !figures.is_empty())
-        .collect();
+    let phases = by_phase(runs, |phase| phase.figures.iter().map(|figure| figure.name.as_str()).collect());
     let several = runs.len() > 1;
     let any_goal = runs.iter().flat_map(|run| &run.phases).flat_map(|it| &it.figures).any(|it| it.goal.is_some());
-    markup! {
-        @if !phases.is_empty() {
-            section {
-                h2 { "Figures" }
-                div.scroll { table.figures {
-                    thead { tr {
-                        th { @if several { "median, min – max over the rounds" } }
-                        @if several {
-                            @for index in 0..runs.len() { th.number { (run_name(index)) } @if index > 0 { th.change { "against A" } } }
-                        } @else { th.number { "median" } th { "min – max" } th.number { "rounds" } }
-                        th { @if any_goal { "goal" } }
-                    } }
-                    @for (phase, names) in phases {
-                        tbody {
-                            tr.group { th colspan=(2 * runs.len() + 4) { (phase) } }
-                            @for name in names { (figure_row(runs, phase, name)) }
-                        }
-                    }
-                } }
-                @if several { p.note { "A change in grey is within the spread of the rounds." } }
+    let table = markup! {
+        div.scroll { table.figures {
+            thead { tr {
+                th { @if several { "median, min – max over the rounds" } }
+                @if several {
+                    @for index in 0..runs.len() { th.number { (run_name(index)) } @if index > 0 { th.change { "against A" } } }
+                } @else { th.number { "median" } th { "min – max" } th.number { "rounds" } }
+                th { @if any_goal { "goal" } }
+            } }
+            @for (phase, names) in &phases {
+                tbody {
+                    tr.group { th colspan=(2 * runs.len() + 4) { (phase) } }
+                    @for name in names { (figure_row(runs, phase, name)) }
+                }
             }
-        }
-    }
+        } }
+        @if several { p.note { "A change in grey is within the spread of the rounds." } }
+    };
+    section("Figures", !phases.is_empty(), &table)
 }
 
 fn figure_row(runs: &[Run], phase: &str, name: &str) -> Markup {
@@ -136,33 +128,39 @@ fn change_cell(first: Option<&Figure>, figure: Option<&Figure>) -> Markup {
 
 pub fn statuses(runs: &[Run]) -> Markup {
     let any = runs.iter().flat_map(|run| &run.phases).any(|phase| !phase.statuses.is_empty());
-    markup! {
-        @if any {
-            section {
-                h2 { "Statuses" }
-                div.scroll { table.narrow {
-                    @for (index, run) in runs.iter().enumerate() {
-                        @for phase in run.phases.iter().filter(|phase| !phase.statuses.is_empty()) {
-                            tbody {
-                                tr.group { th colspan="3" { @if runs.len() > 1 { (run_name(index)) " " } (phase.name) } }
-                                @for seen in &phase.statuses {
-                                    tr { td { (seen.operation) } td.number { (seen.status) } td.number { (count(seen.count)) } }
-                                }
-                            }
+    let table = markup! {
+        div.scroll { table.narrow {
+            @for (index, run) in runs.iter().enumerate() {
+                @for phase in run.phases.iter().filter(|phase| !phase.statuses.is_empty()) {
+                    tbody {
+                        tr.group { th colspan="3" { @if runs.len() > 1 { (run_name(index)) " " } (phase.name) } }
+                        @for seen in &phase.statuses {
+                            tr { td { (seen.operation) } td.number { (seen.status) } td.number { (count(seen.count)) } }
                         }
                     }
-                } }
+                }
             }
-        }
-    }
+        } }
+    };
+    section("Statuses", any, &table)
 }
 
-pub fn phase_names(runs: &[Run]) -> Vec<&str> {
-    in_order(runs.iter().flat_map(|run| run.phases.iter().map(|phase| phase.name.as_str())))
+/// With its heading, if there is anything in it.
+fn section(heading: &str, is_shown: bool, content: &Markup) -> Markup {
+    markup! { @if is_shown { section { h2 { (heading) } (content) } } }
 }
 
-pub fn of_phase<'a>(runs: &'a [Run], name: &str) -> impl Iterator<Item = &'a Phase> {
-    runs.iter().flat_map(|run| &run.phases).filter(move |phase| phase.name == name)
+/// What is to be found in the runs, each with its run's number.
+fn in_runs<'a, T>(runs: &'a [Run], find: impl Fn(&'a Run) -> Option<&'a T>) -> Vec<(usize, &'a T)> {
+    runs.iter().enumerate().filter_map(|(index, run)| Some((index, find(run)?))).collect()
+}
+
+/// Each phase that has any of these, with their names.
+fn by_phase<'a>(runs: &'a [Run], names: impl Fn(&'a Phase) -> Vec<&'a str>) -> Vec<(&'a str, Vec<&'a str>)> {
+    let phases = || runs.iter().flat_map(|run| &run.phases);
+    let of = |name: &str| in_order(phases().filter(|phase| phase.name == name).flat_map(&names));
+    let all = in_order(phases().map(|phase| phase.name.as_str())).into_iter();
+    all.map(|name| (name, of(name))).filter(|(_, names)| !names.is_empty()).collect()
 }
 
 /// Each once, where it first came up.
@@ -177,46 +175,33 @@ pub fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 pub fn latencies(runs: &[Run]) -> Markup {
-    let phases: Vec<(&str, Vec<&str>)> = phase_names(runs)
-        .into_iter()
-        .map(|phase| (phase, in_order(measured(runs, phase).map(|operation| operation.name.as_str()))))
-        .filter(|(_, operations)| !operations.is_empty())
-        .collect();
-    markup! {
-        @if !phases.is_empty() {
-            section {
-                h2 { "Latencies" }
-                div.scroll { table.latencies {
-                    thead { tr {
-                        th {} @if runs.len() > 1 { th {} }
-                        @for name in ["count", "p50", "p90", "p99", "p99.9", "max"] { th.number { (name) } }
-                    } }
-                    @for (phase, operations) in phases {
-                        tbody {
-                            tr.group { th colspan="8" { (phase) } }
-                            @for name in operations { (latency_rows(runs, phase, name)) }
-                        }
-                    }
-                } }
+    let phases = by_phase(runs, |phase| measured(phase).map(|operation| operation.name.as_str()).collect());
+    let table = markup! {
+        div.scroll { table.latencies {
+            thead { tr {
+                th {} @if runs.len() > 1 { th {} }
+                @for name in ["count", "p50", "p90", "p99", "p99.9", "max"] { th.number { (name) } }
+            } }
+            @for (phase, operations) in &phases {
+                tbody {
+                    tr.group { th colspan="8" { (phase) } }
+                    @for name in operations { (latency_rows(runs, phase, name)) }
+                }
             }
-        }
-    }
+        } }
+    };
+    section("Latencies", !phases.is_empty(), &table)
 }
 
-fn measured<'a>(runs: &'a [Run], phase: &str) -> impl Iterator<Item = &'a Operation> {
-    of_phase(runs, phase).flat_map(|phase| &phase.operations).filter(|operation| operation.count > 0)
+fn measured(phase: &Phase) -> impl Iterator<Item = &Operation> {
+    phase.operations.iter().filter(|operation| operation.count > 0)
 }
 
 fn latency_rows(runs: &[Run], phase: &str, name: &str) -> Markup {
-    let found: Vec<(usize, &Operation)> = runs
-        .iter()
-        .enumerate()
-        .filter_map(|(index, run)| {
-            let phase = run.phases.iter().find(|found| found.name == phase)?;
-            let mut operations = phase.operations.iter();
-            Some((index, operations.find(|operation| operation.name == name && operation.count > 0)?))
-        })
-        .collect();
+    let found = in_runs(runs, |run| {
+        let phase = run.phases.iter().find(|found| found.name == phase)?;
+        measured(phase).find(|operation| operation.name == name)
+    });
     let first = found.first().filter(|(index, _)| *index == 0).map(|(_, operation)| quantiles(operation));
     markup! {
         @for (place, (index, operation)) in found.iter().enumerate() {
@@ -244,23 +229,15 @@ fn quantiles(operation: &Operation) -> [u64; 5] {
 
 pub fn ratios(runs: &[Run]) -> Markup {
     let names = in_order(runs.iter().flat_map(|run| run.ratios.iter().map(|ratio| ratio.name.as_str())));
-    markup! {
-        @if !names.is_empty() {
-            section {
-                h2 { "Ratios" }
-                div.ratios { @for name in names { (ratio(runs, name)) } }
-                p.note { "Bar: median. Thin line: lowest to highest round. Dashed: goal." }
-            }
-        }
-    }
+    let bars = markup! {
+        div.ratios { @for name in &names { (ratio(runs, name)) } }
+        p.note { "Bar: median. Thin line: lowest to highest round. Dashed: goal." }
+    };
+    section("Ratios", !names.is_empty(), &bars)
 }
 
 fn ratio(runs: &[Run], name: &str) -> Markup {
-    let found: Vec<(usize, &Figure)> = runs
-        .iter()
-        .enumerate()
-        .filter_map(|(index, run)| Some((index, run.ratios.iter().find(|ratio| ratio.name == name)?)))
-        .collect();
+    let found = in_runs(runs, |run| run.ratios.iter().find(|ratio| ratio.name == name));
     let wanted = found.iter().find_map(|(_, figure)| figure.goal);
     let bound = wanted.map(bound).filter(|bound| bound.is_finite());
     let values = found.iter().flat_map(|(_, figure)| [figure.median, figure.max]).filter(|value| value.is_finite());
