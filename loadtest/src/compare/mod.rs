@@ -1,6 +1,9 @@
 //! Owns the comparison with the peers: the same locks, made durable, in Lockkeeper and in what people use instead,
 //! taking turns on one machine. It starts what it compares, checks that all of them really lock, and leaves nothing
 //! behind. A figure is worth something only beside another of the same run, so it prints ratios and judges goals by them.
+//!
+//! From top to bottom: `tables`, `goals`, `rounds`, `systems`, `work`, `turn`, the clients (`http_lock`, `etcd`, `postgres`,
+//! `redis` with `resp`), `peer_script`, `peer`.
 
 pub use peer::{Plan, System};
 pub use rounds::is_in_memory;

@@ -1,5 +1,7 @@
 //! Owns the making of load: threads, clients, the two loops, what is counted and recorded while it runs. Knows the API,
 //! but no scenario.
+//!
+//! From top to bottom: `segment`, `load_test`, `client`, `threads`, `phase`, `recorder`, `schedule`, `tally`, `progress`.
 
 pub mod client;
 pub mod load_test;

@@ -1,4 +1,6 @@
 //! Owns the server under test: one that runs already, or one that is started, killed, restarted and measured here.
+//!
+//! From top to bottom: `cluster`, `etcd`, `etcd_client`, `process`, `proxy`, `target`, `usage`.
 
 pub mod cluster;
 pub mod etcd;

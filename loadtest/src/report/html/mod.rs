@@ -3,7 +3,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use crate::report::html::tables::{in_order, run_name};
+use crate::report::html::tables::{in_order, run_name, section};
 use crate::report::model::{Check, Run, Verdict};
 use crate::report::number::{NOTHING, count, counted};
 
@@ -133,20 +133,16 @@ fn verdict_class(run: &Run) -> &'static str {
 
 fn errors(runs: &[Run]) -> Markup {
     let failed: Vec<(usize, &Run)> = runs.iter().enumerate().filter(|(_, run)| !run.errors.is_empty()).collect();
-    markup! {
-        @if !failed.is_empty() {
-            section {
-                h2 { "Errors" }
-                @for (index, run) in failed {
-                    @if runs.len() > 1 { h3 { (run_name(index)) } }
-                    table.narrow {
-                        @for (what, times) in &run.errors { tr { td.number { (count(*times)) } td { (what) } } }
-                        tr.total { td.number { (count(run.error_count())) } td { "in " (counted(run.errors.len() as u64, "kind")) } }
-                    }
-                }
+    let tables = markup! {
+        @for (index, run) in &failed {
+            @if runs.len() > 1 { h3 { (run_name(*index)) } }
+            table.narrow {
+                @for (what, times) in &run.errors { tr { td.number { (count(*times)) } td { (what) } } }
+                tr.total { td.number { (count(run.error_count())) } td { "in " (counted(run.errors.len() as u64, "kind")) } }
             }
         }
-    }
+    };
+    section("Errors", !failed.is_empty(), &tables)
 }
 
 #[cfg(test)]

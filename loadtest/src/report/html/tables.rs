@@ -146,7 +146,7 @@ pub fn statuses(runs: &[Run]) -> Markup {
 }
 
 /// With its heading, if there is anything in it.
-fn section(heading: &str, is_shown: bool, content: &Markup) -> Markup {
+pub fn section(heading: &str, is_shown: bool, content: &Markup) -> Markup {
     markup! { @if is_shown { section { h2 { (heading) } (content) } } }
 }
 
