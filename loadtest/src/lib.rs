@@ -1,15 +1,20 @@
 //! Drives a Lockkeeper over HTTP as a black box, checks what it saw, draws it, and sets it beside the peers.
 
-pub mod checks;
+mod checks;
 mod cli;
 mod compare;
 mod engine;
-pub mod history;
+mod history;
 mod interruption;
 mod linearizability;
-pub mod report;
+mod random;
+mod report;
 mod scenario;
 mod server;
+mod settings;
+#[cfg(test)]
+mod simulator;
+mod sync;
 mod wire;
 mod workloads;
 

@@ -1,12 +1,10 @@
-//! Owns what follows from a history before any rule is asked: who was granted what, and from when until when each one
-//! certainly held its lock.
+//! Owns what follows from a history before any rule is asked: who was granted what, since when at the earliest, until when
+//! each one certainly held its lock, and which claims nobody was told of.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::unanswered_claims::UnansweredClaims;
-use super::{holding, retries};
 use crate::history::{Answer, History, Moment, Record, Request, SessionName};
 
 pub struct Evidence<'h> {
@@ -47,9 +45,9 @@ impl<'h> Evidence<'h> {
         for (place, grant) in evidence.grants.iter().enumerate() {
             evidence.by_session.insert(grant.session, place);
         }
-        retries::set_back(&mut evidence.grants, &evidence.unanswered);
+        set_back(&mut evidence.grants, &evidence.unanswered);
         evidence.learn_releases();
-        holding::settle(&mut evidence);
+        settle(&mut evidence);
         evidence
     }
 
@@ -147,4 +145,226 @@ impl Grant<'_> {
 pub fn name(history: &History, environment: u32) -> String {
     let known = usize::try_from(environment).ok().and_then(|number| history.environments.get(number));
     known.cloned().unwrap_or_else(|| format!("environment {environment}"))
+}
+
+pub struct UnansweredClaims<'h> {
+    by_environment: HashMap<u32, Vec<&'h Record>>,
+    /// Claims for any environment: each may have got any of them.
+    anywhere: Vec<&'h Record>,
+}
+
+impl<'h> UnansweredClaims<'h> {
+    pub fn of(history: &'h History) -> Self {
+        let mut unanswered = Self { by_environment: HashMap::new(), anywhere: Vec::new() };
+        for record in &history.records {
+            let any = matches!(record.request, Request::Claim { any: true, .. });
+            if !matches!(record.request, Request::Claim { .. } | Request::ForceClaim) {
+                continue;
+            }
+            if matches!(record.answer, Answer::Granted { .. } | Answer::Refused { .. }) {
+                continue;
+            }
+            match record.environment {
+                Some(environment) if !any => unanswered.by_environment.entry(environment).or_default().push(record),
+                Some(_) | None => unanswered.anywhere.push(record),
+            }
+        }
+        unanswered
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &'h Record> {
+        self.by_environment.values().flatten().chain(&self.anywhere).copied()
+    }
+
+    /// How many grants of this environment there may have been of which nobody was told.
+    pub fn count(&self, environment: u32) -> usize {
+        self.named(environment).len() + self.anywhere.len()
+    }
+
+    pub fn about(&self, environment: u32) -> impl Iterator<Item = &'h Record> {
+        self.named(environment).iter().chain(&self.anywhere).copied()
+    }
+
+    /// From when on a holder may have been displaced without anybody having been told.
+    pub fn first_force_claim(&self, environment: u32) -> Option<Moment> {
+        let forced = self.named(environment).iter().filter(|record| record.request == Request::ForceClaim);
+        forced.map(|record| record.sent).min()
+    }
+
+    fn named(&self, environment: u32) -> &[&'h Record] {
+        self.by_environment.get(&environment).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What a client sends again when it gets no answer.
+#[derive(PartialEq, Eq, Hash)]
+enum Target {
+    Any,
+    Named(Option<u32>),
+    Force(Option<u32>),
+}
+
+/// When it was sent, and the place of its grant if it was told of one.
+type Try = (Moment, Option<usize>);
+
+/// The history does not say which requests had a key. So a grant may be the answer to any of the same client's claims
+/// for the same thing that got none, back to the grant before: a client does one thing after the other.
+pub fn set_back(grants: &mut [Grant<'_>], unanswered: &UnansweredClaims<'_>) {
+    let mut tries: HashMap<(u32, Target), Vec<Try>> = HashMap::new();
+    for record in unanswered.all() {
+        tries.entry((record.client, target(record))).or_default().push((record.sent, None));
+    }
+    for (place, grant) in grants.iter().enumerate() {
+        if let Some(tries) = tries.get_mut(&(grant.record.client, target(grant.record))) {
+            tries.push((grant.record.sent, Some(place)));
+        }
+    }
+    for mut tries in tries.into_values() {
+        tries.sort_unstable();
+        let mut first_unanswered = None;
+        for (sent, granted) in tries {
+            match granted {
+                None => _ = first_unanswered.get_or_insert(sent),
+                Some(place) => {
+                    let grant = &mut grants[place];
+                    grant.earliest = first_unanswered.take().map_or(grant.earliest, |first| grant.earliest.min(first));
+                }
+            }
+        }
+    }
+}
+
+fn target(record: &Record) -> Target {
+    if matches!(record.request, Request::Claim { any: true, .. }) {
+        Target::Any
+    } else if record.request == Request::ForceClaim {
+        Target::Force(record.environment)
+    } else {
+        Target::Named(record.environment)
+    }
+}
+
+/// A lock that nothing ends.
+pub const NEVER: Moment = Moment(u64::MAX);
+
+/// The server counts a lease in whole milliseconds.
+const LEASE_ROUNDING: Duration = Duration::from_millis(10);
+/// Its clock and ours may run apart by one part in this many: twice what time synchronisation makes of them.
+const CLOCK_DRIFT: u32 = 1_000;
+/// How long the server certainly keeps a lock for a client that went before it could be told and may come back with its
+/// key; half of what it says. The answer it gets later is still the same, but the lock may be another's.
+const KEPT_UNTOLD: Duration = Duration::from_secs(30);
+
+pub fn settle(evidence: &mut Evidence<'_>) {
+    let active = last_active(evidence);
+    let displaced = displaced(evidence);
+    for ((grant, active), displaced) in evidence.grants.iter_mut().zip(active).zip(displaced) {
+        let released = grant.release.map_or(NEVER, |release| release.sent);
+        let expired = grant.ttl().map_or(NEVER, |ttl| lease_end(active, ttl));
+        let lost = if came_back_late(grant) { grant.told() } else { NEVER };
+        grant.held_until = released.min(expired).min(displaced).min(lost).max(active);
+    }
+}
+
+fn came_back_late(grant: &Grant<'_>) -> bool {
+    grant.earliest < grant.record.sent && grant.told() > after(grant.earliest, KEPT_UNTOLD)
+}
+
+/// After a time, without going round.
+pub fn after(moment: Moment, time: Duration) -> Moment {
+    Moment(moment.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// A lease that was begun at this moment or later has not run out before.
+fn lease_end(begun: Moment, ttl: Duration) -> Moment {
+    after(begun, ttl.saturating_sub(LEASE_ROUNDING + ttl / CLOCK_DRIFT))
+}
+
+/// When each session was last known to be alive: its claim, or a heartbeat or deployment that was acknowledged, as only
+/// the holder's are. Such an answer may be an older one's, repeated for an idempotency key, if one got none.
+fn last_active(evidence: &Evidence<'_>) -> Vec<Moment> {
+    let mut unanswered: HashMap<usize, Moment> = HashMap::new();
+    let activities = || {
+        let records = evidence.history.records.iter().filter(|record| is_activity(record));
+        records.filter_map(|record| Some((evidence.place_of(session(record)?)?, record)))
+    };
+    for (place, record) in activities().filter(|(_, record)| record.answer == Answer::Unknown) {
+        let first = unanswered.entry(place).or_insert(record.sent);
+        *first = record.sent.min(*first);
+    }
+    let mut last: Vec<Moment> = evidence.grants.iter().map(|grant| grant.earliest).collect();
+    for (place, record) in activities().filter(|(_, record)| record.answer == Answer::Done) {
+        let first = unanswered.get(&place).map_or(record.sent, |first| record.sent.min(*first));
+        last[place] = last[place].max(first);
+    }
+    last
+}
+
+/// From when on each one may have been displaced. Every grant takes the token after the one before it, so only the
+/// session with the next token can have displaced it.
+fn displaced(evidence: &Evidence<'_>) -> Vec<Moment> {
+    let mut moments = Vec::with_capacity(evidence.grants.len());
+    for (environment, grants) in evidence.by_environment() {
+        let mut by_token: Vec<&Grant> = grants.iter().collect();
+        by_token.sort_unstable_by_key(|grant| grant.token);
+        let unseen = if evidence.history.alone {
+            evidence.unanswered.first_force_claim(environment).unwrap_or(NEVER)
+        } else {
+            // Others may force-claim here, and nobody tells us.
+            Moment(0)
+        };
+        moments.extend(grants.iter().map(|grant| {
+            let next = grant.token.saturating_add(1);
+            let start = by_token.partition_point(|other| other.token < next);
+            let successors: Vec<_> = by_token[start..].iter().take_while(|other| other.token == next).collect();
+            if successors.is_empty() {
+                return unseen;
+            }
+            let forced = successors.into_iter().filter(|successor| successor.by_force());
+            forced.map(|successor| successor.earliest).min().unwrap_or(NEVER)
+        }));
+    }
+    moments
+}
+
+pub fn session(record: &Record) -> Option<&SessionName> {
+    if let Request::Release { session }
+    | Request::Heartbeat { session }
+    | Request::Deploy { session }
+    | Request::ReadSession { session } = &record.request
+    {
+        Some(session)
+    } else {
+        None
+    }
+}
+
+/// Whether it is what only the holder may do, and what begins its lease anew.
+pub fn is_activity(record: &Record) -> bool {
+    matches!(record.request, Request::Heartbeat { .. } | Request::Deploy { .. })
+}
+
+pub struct Rising<'h> {
+    /// Only where it rises, so that it is as short as it can be.
+    steps: Vec<(Moment, u64, &'h Record)>,
+}
+
+impl<'h> Rising<'h> {
+    pub fn of(told: impl Iterator<Item = (Moment, u64, &'h Record)>) -> Self {
+        let mut steps: Vec<_> = told.collect();
+        steps.sort_unstable_by_key(|(at, token, _)| (*at, *token));
+        let mut highest = None;
+        steps.retain(|(_, token, _)| {
+            let rises = highest.is_none_or(|highest| *token > highest);
+            highest = if rises { Some(*token) } else { highest };
+            rises
+        });
+        Self { steps }
+    }
+
+    /// The highest that had been told then, and what told it.
+    pub fn by(&self, moment: Moment) -> Option<(u64, &'h Record)> {
+        let told = self.steps.partition_point(|(at, _, _)| *at <= moment);
+        self.steps[..told].last().map(|(_, token, record)| (*token, *record))
+    }
 }

@@ -5,11 +5,10 @@
 //! the lock from when it was told, and the other was told before: with one holder at a time, the other had its turn
 //! before.
 
-use super::evidence::{Evidence, Grant};
-use super::findings::Findings;
-use super::rising::Rising;
+use crate::checks::evidence::{Evidence, Grant, Rising};
+use crate::checks::findings::Findings;
 use crate::history::Moment;
-use crate::report::model::Check;
+use crate::report::Check;
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use super::all;
+use crate::checks::all;
 use crate::history::{Answer, History, Moment, Record, Request, SessionName, SessionStatus};
-use crate::report::model::Check;
+use crate::report::Check;
 
 /// One who claims, by what it sends.
 pub const CLAIM: Request = Request::Claim { any: false, in_line_at: None, ttl: None };

@@ -1,31 +1,28 @@
 //! Owns the rules that a history must keep, and what is said when it does not: one file a rule. A rule looks at nothing
 //! but the history, and speaks up only where a server that keeps its promises could not have given these answers,
 //! however its clients were delayed. What nobody was told (a lost answer) is taken in the server's favour.
+//!
+//! From top to bottom: the rules (`one_holder`, `fencing`, `queue_order`, `visibility`, `leaks`), `evidence`, `findings`.
 
-mod about;
+use evidence::Evidence;
+
+use crate::history::History;
+use crate::report::Check;
+
 mod evidence;
 mod fencing;
 mod findings;
-mod holding;
-mod left_behind;
-mod line;
+mod leaks;
 mod one_holder;
 mod queue_order;
-mod retries;
-mod rising;
-mod seen_later;
-mod unanswered_claims;
+mod visibility;
 
 #[cfg(test)]
 mod history_builder;
 #[cfg(test)]
-mod model;
+mod planted;
 #[cfg(test)]
 mod properties;
-
-use crate::history::History;
-use crate::report::model::Check;
-use evidence::Evidence;
 
 /// Every rule, on everything that was seen.
 pub fn all(history: &History) -> Vec<Check> {
@@ -34,7 +31,7 @@ pub fn all(history: &History) -> Vec<Check> {
         one_holder::check(&evidence),
         fencing::check(&evidence),
         queue_order::check(&evidence),
-        seen_later::check(&evidence),
-        left_behind::check(&evidence),
+        visibility::check(&evidence),
+        leaks::check(&evidence),
     ]
 }

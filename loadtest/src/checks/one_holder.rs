@@ -1,11 +1,9 @@
 //! One holder at a time: no two sessions of one environment have times in which both certainly held its lock. What
 //! "certainly" means is in [`super::holding`].
 
-use super::evidence::{Evidence, Grant};
-use super::findings::Findings;
-use super::holding::NEVER;
-use super::line::seconds;
-use crate::report::model::Check;
+use crate::checks::evidence::{Evidence, Grant, NEVER};
+use crate::checks::findings::{Findings, seconds};
+use crate::report::Check;
 
 #[cfg(test)]
 mod tests;

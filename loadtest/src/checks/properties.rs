@@ -3,19 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
-use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use super::model::planted::{self, Plant};
-use super::{all, fencing, left_behind, model, one_holder, queue_order, seen_later};
+use super::planted::{self, Plant};
+use super::{all, fencing, leaks, one_holder, queue_order, visibility};
 use crate::history::{Answer, History, Request, SessionStatus};
+use crate::simulator::observed_history;
 
 const CASES: u32 = 400;
 
-fn histories() -> impl Strategy<Value = Vec<u16>> {
-    vec(any::<u16>(), 100..1_500)
+fn seeds() -> impl Strategy<Value = u64> {
+    any::<u64>()
 }
 
 fn config() -> ProptestConfig {
@@ -36,8 +36,8 @@ fn is_clean(history: &History) -> Result<(), TestCaseError> {
 
 /// Planted wherever it can be, it is found by the rule that is there for it.
 fn is_found(plant: Plant, rule: &str) {
-    let found = TestRunner::new(config()).run(&(histories(), any::<usize>()), |(tape, choice)| {
-        let mut history = model::history(tape);
+    let found = TestRunner::new(config()).run(&(seeds(), any::<usize>()), |(seed, choice)| {
+        let mut history = observed_history(seed);
         prop_assume!(plant(&mut history, choice));
         let check = all(&history).into_iter().find(|check| check.name == rule).unwrap();
         prop_assert!(check.violation_count > 0 && check.examined > 0, "{} found nothing", rule);
@@ -50,14 +50,14 @@ fn is_found(plant: Plant, rule: &str) {
 #[test]
 fn no_rule_finds_anything_in_what_a_correct_service_did() {
     let config = ProptestConfig { cases: 10 * CASES, ..config() };
-    TestRunner::new(config).run(&histories(), |tape| is_clean(&model::history(tape))).unwrap();
+    TestRunner::new(config).run(&seeds(), |seed| is_clean(&observed_history(seed))).unwrap();
 }
 
 /// The order in which records were written down says nothing.
 #[test]
 fn no_rule_depends_on_the_order_of_the_records() {
-    let found = TestRunner::new(config()).run(&(histories(), any::<usize>()), |(tape, turn)| {
-        let mut history = model::history(tape);
+    let found = TestRunner::new(config()).run(&(seeds(), any::<usize>()), |(seed, turn)| {
+        let mut history = observed_history(seed);
         history.records.reverse();
         let middle = turn.checked_rem(history.records.len()).unwrap_or_default();
         history.records.rotate_left(middle);
@@ -72,7 +72,7 @@ fn what_the_service_did_has_something_to_show_to_every_rule() {
     let mut examined = [0; 5];
     let (mut unknown, mut overridden, mut forgotten, mut in_line) = (0, 0, 0, 0);
     for _ in 0..CASES {
-        let history = model::history(histories().new_tree(&mut runner).unwrap().current());
+        let history = observed_history(seeds().new_tree(&mut runner).unwrap().current());
         for (sum, check) in examined.iter_mut().zip(all(&history)) {
             *sum += check.examined;
         }
@@ -117,36 +117,36 @@ fn one_that_is_passed_is_found() {
 
 #[test]
 fn an_old_token_that_is_shown_is_found() {
-    is_found(planted::an_old_token_that_is_shown, seen_later::NAME);
+    is_found(planted::an_old_token_that_is_shown, visibility::NAME);
 }
 
 #[test]
 fn a_holder_that_gave_its_lock_back_is_found() {
-    is_found(planted::a_holder_that_gave_its_lock_back, seen_later::NAME);
-    is_found(planted::a_holder_that_gave_its_lock_back, left_behind::NAME);
+    is_found(planted::a_holder_that_gave_its_lock_back, visibility::NAME);
+    is_found(planted::a_holder_that_gave_its_lock_back, leaks::NAME);
 }
 
 #[test]
 fn a_session_that_comes_back_is_found() {
-    is_found(planted::a_session_that_comes_back, seen_later::NAME);
+    is_found(planted::a_session_that_comes_back, visibility::NAME);
 }
 
 #[test]
 fn a_deployment_that_is_missing_is_found() {
-    is_found(planted::a_deployment_that_is_missing, seen_later::NAME);
+    is_found(planted::a_deployment_that_is_missing, visibility::NAME);
 }
 
 #[test]
 fn a_session_that_is_forgotten_is_found() {
-    is_found(planted::a_session_that_is_forgotten, seen_later::NAME);
+    is_found(planted::a_session_that_is_forgotten, visibility::NAME);
 }
 
 #[test]
 fn a_lock_that_nobody_has_is_found() {
-    is_found(planted::a_lock_that_nobody_has, left_behind::NAME);
+    is_found(planted::a_lock_that_nobody_has, leaks::NAME);
 }
 
 #[test]
 fn one_that_still_waits_is_found() {
-    is_found(planted::one_that_still_waits, left_behind::NAME);
+    is_found(planted::one_that_still_waits, leaks::NAME);
 }

@@ -9,10 +9,10 @@
 
 use std::collections::BTreeSet;
 
-use super::evidence::{Evidence, Grant};
-use super::findings::Findings;
+use crate::checks::evidence::{Evidence, Grant};
+use crate::checks::findings::Findings;
 use crate::history::{Moment, Request};
-use crate::report::model::Check;
+use crate::report::Check;
 
 #[cfg(test)]
 mod tests;

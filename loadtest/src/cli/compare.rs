@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 
-use crate::cli::against::Against;
-use crate::cli::exit::{EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, failed, reported, said};
-use crate::cli::files::{FileOptions, Files};
-use crate::cli::refusal::{Refusal, enough_files};
-use crate::compare::{self, Ended, Plan, System};
+use crate::cli::options::{
+    Against, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, FileOptions, Files, Refusal, enough_files, failed, reported,
+    said,
+};
+use crate::compare;
+use crate::compare::{Ended, Plan, System};
 use crate::server::Source;
 
 /// A full comparison: goals are for this, and for more.
@@ -147,7 +148,7 @@ fn beside_this_program() -> PathBuf {
 }
 
 fn with_lockkeeper(systems: &[System]) -> Vec<System> {
-    System::ALL.into_iter().filter(|system| *system == System::Lockkeeper || systems.contains(system)).collect()
+    System::all().filter(|system| *system == System::Lockkeeper || systems.contains(system)).collect()
 }
 
 fn in_order(numbers: &[u32]) -> Vec<u32> {

@@ -7,11 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, value_parser};
 use tokio::sync::watch;
 
-use crate::cli::exit::{EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, failed, said};
-use crate::cli::refusal::{Refusal, enough_files, has_etcd};
+use crate::cli::options::{
+    EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, Refusal, end_early, enough_files, failed, has_etcd, said,
+};
 use crate::interruption::Interruption;
-use crate::linearizability::{self, Disturbances, Plan, RunError, Summary};
-use crate::server::running;
+use crate::linearizability;
+use crate::linearizability::{Disturbance, Disturbances, Plan, RunError, Summary};
 
 #[derive(Args)]
 #[command(
@@ -124,16 +125,9 @@ fn accept(options: &Options) -> Result<Plan, Refusal> {
 }
 
 async fn perform(plan: Plan) -> std::io::Result<Result<Summary, RunError>> {
-    let mut interruption = Interruption::new()?;
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(async move {
-        interruption.comes().await;
-        eprintln!("ending early, the histories under way are checked first; Ctrl-C again quits at once");
-        stop.send_replace(true);
-        interruption.comes().await;
-        running::kill_all();
-        std::process::exit(EXIT_INTERRUPTED.into());
-    });
+    let told = "ending early, the histories under way are checked first";
+    tokio::spawn(end_early(Interruption::new()?, stop, told));
     Ok(linearizability::run(plan, stopped).await)
 }
 
@@ -161,10 +155,14 @@ fn reported(summary: &Summary, wanted: u32, of_clusters: bool, seed: u64) -> u8 
 }
 
 fn told(disturbances: &Disturbances, of_clusters: bool) -> String {
-    let Disturbances { kills, pauses, stops, deposed, member_kills, member_pauses, takeovers } = disturbances;
+    let times = |what| disturbances.get(&what).copied().unwrap_or(0);
+    let (kills, pauses) = (times(Disturbance::Kill), times(Disturbance::Pause));
     if !of_clusters {
         return format!("{kills} kills, {pauses} pauses");
     }
+    let (stops, deposed) = (times(Disturbance::Stop), times(Disturbance::Deposed));
+    let (member_kills, member_pauses) = (times(Disturbance::MemberKill), times(Disturbance::MemberPause));
+    let takeovers = times(Disturbance::Takeover);
     format!(
         "{kills} kills, {pauses} pauses and {stops} stops of nodes ({deposed} deposed), {member_kills} kills and \
          {member_pauses} pauses of members, {takeovers} take-overs"

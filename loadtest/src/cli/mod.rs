@@ -1,21 +1,17 @@
 //! Owns the command line: every command with its options and help, and the exit codes.
 
-mod against;
-mod compare;
-mod exit;
-mod files;
-mod linearizability;
-mod refusal;
-mod run;
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::cli::exit::{EXIT_CLEAN, EXIT_REFUSED, EXIT_WRONG, failed, said};
-use crate::report;
-use crate::scenario;
+use crate::cli::options::{EXIT_CLEAN, EXIT_REFUSED, EXIT_WRONG, failed, said};
+use crate::{report, scenario};
+
+mod compare;
+mod linearizability;
+mod options;
+mod run;
 
 #[derive(Parser)]
 #[command(

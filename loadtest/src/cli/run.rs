@@ -5,18 +5,17 @@ use std::path::PathBuf;
 use clap::{Args, value_parser};
 use tokio::sync::watch;
 
-use crate::cli::against::Against;
-use crate::cli::exit::{EXIT_INTERRUPTED, EXIT_REFUSED, failed, reported, said};
-use crate::cli::files::FileOptions;
-use crate::cli::refusal::{MAX_IDENTIFIER, Refusal, enough_files, has_etcd, identifier};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::progress::Progress;
+use crate::cli::options::{
+    Against, EXIT_REFUSED, FileOptions, MAX_IDENTIFIER, Refusal, end_early, enough_files, failed, has_etcd, identifier,
+    reported, said,
+};
+use crate::engine::{Fault, LoadTest, Progress};
 use crate::interruption::Interruption;
-use crate::report::{self, model::Run};
-use crate::scenario::{self, Scenario};
-use crate::server::cluster::ClusterLaunch;
-use crate::server::{Extras, Server, Source, running};
-use crate::wire::request::Place;
+use crate::report::Run;
+use crate::scenario::Scenario;
+use crate::server::{ClusterLaunch, Extras, Server, Source};
+use crate::wire::Scope;
+use crate::{report, scenario};
 
 const DEFAULT_TARGET: &str = "http://127.0.0.1:8080";
 /// Leaves room for the number behind the prefix.
@@ -131,7 +130,7 @@ async fn perform(options: &Options, scenario: Scenario, source: Source) -> Resul
         }
         (_, source) => Server::open(source, extras).await?,
     };
-    let place = Place {
+    let scope = Scope {
         authority: server.authority.clone(),
         organization: options.against.organization.clone(),
         pipeline: options.against.pipeline.clone(),
@@ -139,25 +138,16 @@ async fn perform(options: &Options, scenario: Scenario, source: Source) -> Resul
         token,
     };
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(stop_on(interruption, stop));
+    tokio::spawn(end_early(interruption, stop, "ending early, the report follows"));
     let started_at = report::now();
     let progress = Progress::new(options.quiet);
-    let mut test = match LoadTest::start(scenario.common, server, place, progress, stopped) {
+    let mut test = match LoadTest::start(scenario.common, server, scope, progress, stopped) {
         Ok(test) => test,
         Err(Fault::NoThreads(error)) => return Err(Refusal::Start(error)),
         Err(fault) => return Err(Refusal::Start(std::io::Error::other(fault.to_string()))),
     };
     let fault = scenario.workload.run(&mut test).await.err();
     Ok(test.finish(fault, &scenario.name, started_at).await)
-}
-
-async fn stop_on(mut interruption: Interruption, stop: watch::Sender<bool>) {
-    interruption.comes().await;
-    eprintln!("ending early, the report follows; Ctrl-C again quits at once");
-    stop.send_replace(true);
-    interruption.comes().await;
-    running::kill_all();
-    std::process::exit(EXIT_INTERRUPTED.into());
 }
 
 fn key_and_value(text: &str) -> Result<(String, String), String> {
@@ -167,7 +157,7 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::exit::{EXIT_CLEAN, EXIT_REFUSED};
+    use crate::cli::options::{EXIT_CLEAN, EXIT_REFUSED};
 
     #[test]
     fn what_is_refused_before_the_first_request_exits_with_2() {

@@ -5,12 +5,11 @@
 use std::net::SocketAddr;
 
 use crate::compare::peer::{Claim, Client, Fault, Peer, name_of};
-use crate::wire::etcd_messages::{
-    COMPARE_CREATE_REVISION, Compare, CompareWith, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse,
-    LockRequest, LockResponse, Op, PutRequest, RequestOp, ResponseHeader, TxnRequest, TxnResponse, UnlockRequest,
-    UnlockResponse,
+use crate::wire::etcd::{
+    COMPARE_CREATE_REVISION, Channel, Compare, CompareWith, DeleteRangeRequest, GrpcError, LeaseGrantRequest,
+    LeaseGrantResponse, LockRequest, LockResponse, Method, Op, PutRequest, RequestOp, ResponseHeader, TxnRequest,
+    TxnResponse, UnlockRequest, UnlockResponse,
 };
-use crate::wire::grpc::{Channel, GrpcError, Method};
 
 /// Longer than any turn, so that no lock expires within one.
 const LEASE_SECONDS: i64 = 3600;

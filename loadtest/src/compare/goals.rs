@@ -1,14 +1,12 @@
 //! Owns the goals: what Lockkeeper should reach beside each peer, and whether it did. A ratio is taken within a round,
 //! where both sides were measured one after the other, and only then the median over the rounds.
 
-use crate::compare::peer::{System, counted};
-use crate::compare::plan::Plan;
+use crate::compare::peer::{Plan, System, counted};
 use crate::compare::rounds::{Key, Round};
 use crate::compare::turn::Turn;
 use crate::compare::work::Work;
-use crate::engine::tally::Operation;
-use crate::report::model::{Figure, Goal};
-use crate::report::quotient;
+use crate::engine::Operation;
+use crate::report::{Figure, Goal, quotient};
 
 /// What was left out is there, too, and not measured.
 pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {

@@ -4,12 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::compare::peer::{Claim, Client, Fault, Peer};
-use crate::wire::answer::{Grant, problem_code};
-use crate::wire::connection::Connection;
-use crate::wire::request::{ClaimTemplate, Place, Requests, Template, Terms};
+use crate::wire::{
+    ClaimTemplate, Connection, Grant, LONGEST_WAIT_SECONDS, Requests, Scope, Template, Terms, problem_code,
+};
 
-/// The longest that the server allows; a turn is over long before.
-const WAIT_SECONDS: u32 = 300;
 /// Counts one `fdatasync` each.
 const SYNC_COUNTER: &[u8] = b"\nlockkeeper_log_groups_total ";
 
@@ -39,18 +37,10 @@ pub struct HttpClient {
 }
 
 impl HttpLock {
-    pub fn lockkeeper(addresses: Vec<SocketAddr>, place: &Place) -> Self {
-        Self::new(addresses, place, true)
-    }
-
-    pub fn bare(address: SocketAddr, place: &Place) -> Self {
-        Self::new(vec![address], place, false)
-    }
-
-    fn new(addresses: Vec<SocketAddr>, place: &Place, fenced: bool) -> Self {
-        let requests = Requests::new(place);
+    pub fn new(addresses: Vec<SocketAddr>, scope: &Scope, fenced: bool) -> Self {
+        let requests = Requests::new(scope);
         let claim = requests.claim(Terms::default());
-        let claim_waiting = requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() });
+        let claim_waiting = requests.claim(Terms::waiting(LONGEST_WAIT_SECONDS));
         Self { addresses, script: Arc::new(Script { requests, claim, claim_waiting }), fenced }
     }
 

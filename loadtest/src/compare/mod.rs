@@ -1,15 +1,30 @@
 //! Owns the comparison with the peers: the same locks, made durable, in Lockkeeper and in what people use instead,
 //! taking turns on one machine. It starts what it compares, checks that all of them really lock, and leaves nothing
 //! behind. A figure is worth something only beside another of the same run, so it prints ratios and judges goals by them.
+//!
+//! From top to bottom: `tables`, `goals`, `rounds`, `systems`, `work`, `turn`, the clients (`http_lock`, `etcd`, `postgres`,
+//! `redis` with `resp`), `peer_script`, `peer`.
 
-mod disk;
+pub use peer::{Plan, System};
+pub use rounds::is_in_memory;
+pub use systems::HOW_TO_BUILD_BARE;
+
+use std::time::Instant;
+
+use peer::Fault;
+use rounds::{Outcome, take_turns};
+use systems::{Servers, StartError, Systems};
+use tables::Results;
+
+use crate::interruption::Interruption;
+use crate::report::{Run, now, outcome, why_not_judged};
+use crate::server::Source;
+
 mod etcd;
 mod goals;
 mod http_lock;
-mod ledger;
 mod peer;
-mod peers;
-mod plan;
+mod peer_script;
 mod postgres;
 mod redis;
 mod resp;
@@ -19,22 +34,6 @@ mod systems;
 mod tables;
 mod turn;
 mod work;
-mod written;
-
-use std::time::Instant;
-
-pub use disk::is_in_memory;
-use peer::Fault;
-pub use peer::System;
-pub use plan::Plan;
-use rounds::{Outcome, take_turns};
-pub use systems::HOW_TO_BUILD_BARE;
-use systems::{Servers, StartError, Systems};
-use written::Seen;
-
-use crate::interruption::Interruption;
-use crate::report::{model::Run, now, outcome, why_not_judged};
-use crate::server::Source;
 
 /// Why there is nothing to show.
 pub enum Ended {
@@ -50,14 +49,13 @@ pub async fn run(plan: &Plan, source: Source) -> Result<(String, Run), Ended> {
     let goals = goals::goals(plan, &seen.outcome.rounds);
     let unjudged = why_not_judged(plan.is_full, interrupted);
     let tables = tables::text(plan, &seen, &goals, unjudged);
-    let run =
-        Run { started_at, seconds: start.elapsed().as_secs_f64(), interrupted, ..written::run(plan, seen, goals) };
+    let run = Run { started_at, seconds: start.elapsed().as_secs_f64(), interrupted, ..tables::run(plan, seen, goals) };
     let run = run.judged_unless(unjudged);
     Ok((tables + &outcome(&run), run))
 }
 
 /// The servers live as long as this does, and end with it in every case.
-async fn compare(plan: &Plan, source: Source) -> Result<(Seen, bool), Ended> {
+async fn compare(plan: &Plan, source: Source) -> Result<(Results, bool), Ended> {
     // Before the first server, so that from there on no signal ends this process without its clean-up.
     let mut interruption = Interruption::new().map_err(|error| Ended::NotStarted(StartError::Signals(error)))?;
     eprintln!("starting the servers");
@@ -76,5 +74,5 @@ async fn compare(plan: &Plan, source: Source) -> Result<(Seen, bool), Ended> {
     };
     eprintln!("{}", if interrupted { "interrupted: the results so far follow" } else { "stopping the servers" });
     let left_out = std::mem::take(&mut servers.left_out);
-    Ok((Seen { outcome, checks: field.checks(), left_out }, interrupted))
+    Ok((Results { outcome, checks: field.checks(), left_out }, interrupted))
 }

@@ -1,8 +1,12 @@
-//! Owns what every system set side by side must be able to do, so that all of them do the same work.
+//! Owns what a comparison is to do, and what every system set side by side must be able to do, so that all of them do the
+//! same work.
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::compare::resp::RespError;
-use crate::wire::connection::ExchangeError;
-use crate::wire::grpc::GrpcError;
+use crate::wire::etcd::GrpcError;
+use crate::wire::{ExchangeError, Scope, Token};
 
 /// In the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -20,28 +24,29 @@ pub enum System {
 }
 
 impl System {
-    pub const ALL: [Self; 7] =
-        [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare, Self::Cluster, Self::EtcdCluster];
+    /// In the order of their declaration.
+    const TITLES: [(Self, &'static str); 7] = [
+        (Self::Lockkeeper, "Lockkeeper"),
+        (Self::Redis, "Redis, appendfsync always"),
+        (Self::Postgres, "PostgreSQL"),
+        (Self::Etcd, "etcd"),
+        (Self::Bare, "bare actix-web"),
+        (Self::Cluster, "Lockkeeper, three nodes"),
+        (Self::EtcdCluster, "etcd, three members"),
+    ];
     /// Unless others are asked for.
     pub const USUAL: [Self; 5] = [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare];
 
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::TITLES.into_iter().map(|(system, _)| system)
+    }
+
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Lockkeeper => "Lockkeeper",
-            Self::Redis => "Redis, appendfsync always",
-            Self::Postgres => "PostgreSQL",
-            Self::Etcd => "etcd",
-            Self::Bare => "bare actix-web",
-            Self::Cluster => "Lockkeeper, three nodes",
-            Self::EtcdCluster => "etcd, three members",
-        }
+        Self::TITLES[self as usize].1
     }
 
     pub fn locks(self) -> bool {
-        match self {
-            Self::Lockkeeper | Self::Redis | Self::Postgres | Self::Etcd | Self::Cluster | Self::EtcdCluster => true,
-            Self::Bare => false,
-        }
+        self != Self::Bare
     }
 
     /// Whether it runs on the members of a cluster.
@@ -123,4 +128,31 @@ pub const PREFIX: &str = "compare-";
 /// How a name is called in the peers; in Lockkeeper it is the same, in a path.
 pub fn name_of(number: u32) -> String {
     format!("{PREFIX}{number:06}")
+}
+
+pub struct Plan {
+    /// What is compared, for the report.
+    pub target: String,
+    pub organization: String,
+    pub pipeline: String,
+    pub bare: PathBuf,
+    pub systems: Vec<System>,
+    /// Where the servers keep their data while this runs.
+    pub directory: PathBuf,
+    pub rounds: u32,
+    pub length: Duration,
+    pub names: u32,
+    pub clients: Vec<u32>,
+    pub hot_clients: Vec<u32>,
+    pub read_clients: u32,
+    pub workers: u32,
+    /// Whether it is as long and has as many clients as by default: goals are for that.
+    pub is_full: bool,
+}
+
+impl Plan {
+    pub fn scope(&self, authority: String, token: Token) -> Scope {
+        let (organization, pipeline) = (self.organization.clone(), self.pipeline.clone());
+        Scope { authority, organization, pipeline, prefix: PREFIX.to_owned(), token }
+    }
 }

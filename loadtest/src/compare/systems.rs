@@ -5,26 +5,22 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
-use crate::compare::disk;
 use crate::compare::etcd::Etcd;
 use crate::compare::http_lock::HttpLock;
-use crate::compare::ledger::Ledger;
-use crate::compare::peer::{Fault, System};
-use crate::compare::peers::{Peers, PeersError, Started};
-use crate::compare::plan::Plan;
+use crate::compare::peer::{Fault, Plan, System};
+use crate::compare::peer_script::{Peers, PeersError, Started};
 use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
-use crate::compare::turn::{CostSource, Turn};
-use crate::compare::work::{self, Work, WorkSize};
-use crate::report::model::Check;
-use crate::server::cluster::{Cluster, ClusterLaunch};
-use crate::server::running::{ProcessError, Running};
-use crate::server::token::Token;
-use crate::server::{Extras, Server, Source};
+use crate::compare::turn::{CostSource, Ledger, Turn};
+use crate::compare::work::{Contest, Work, WorkSize};
+use crate::report::Check;
+use crate::server::{Cluster, ClusterLaunch, Extras, ProcessError, Running, Server, Source};
+use crate::sync::locked;
+use crate::wire::Token;
 
 pub const HOW_TO_BUILD_BARE: &str = "`cargo build --profile dist -p bare-actix` makes it";
 
@@ -106,11 +102,6 @@ impl Servers {
         left_out.extend(peers.left_out.iter().cloned());
         Ok(Self { lockkeeper, token, cluster, bare, peers, directory, left_out })
     }
-
-    /// Of the disk on which all of them write.
-    pub fn fdatasync_microseconds(&self) -> io::Result<f64> {
-        disk::fdatasync_microseconds(self.directory.path())
-    }
 }
 
 /// Three nodes on three members, with the settings of the server alone.
@@ -119,15 +110,8 @@ async fn start_cluster(plan: &Plan, program: Option<PathBuf>, token: &Token) -> 
         return Ok(None);
     }
     let program = program.ok_or("a cluster is started only with --server")?;
-    let launch = ClusterLaunch {
-        program,
-        nodes: 3,
-        members: 3,
-        organizations: Vec::new(),
-        proxied: false,
-        variables: vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())],
-        token: token.clone(),
-    };
+    let variables = vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())];
+    let launch = ClusterLaunch { variables, ..ClusterLaunch::new(program, token.clone()) };
     Cluster::start(launch).await.map(Some).map_err(|error| error.to_string())
 }
 
@@ -149,17 +133,17 @@ impl Systems {
     pub async fn prepare(plan: &Plan, servers: &mut Servers) -> Result<Self, Fault> {
         let mut systems = BTreeMap::new();
         let lockkeeper = &servers.lockkeeper;
-        let place = plan.place(lockkeeper.authority.clone(), servers.token.clone());
-        let http = HttpLock::lockkeeper(vec![lockkeeper.address], &place);
+        let scope = plan.scope(lockkeeper.authority.clone(), servers.token.clone());
+        let http = HttpLock::new(vec![lockkeeper.address], &scope, true);
         // One more than is walked over: the hot one.
         http.prepare(plan.names + 1).await?;
         let cost = CostSource { pids: lockkeeper.meter().pid().into_iter().collect(), syncs: Some(http.clone()) };
         systems.insert(System::Lockkeeper, Entry::new(System::Lockkeeper, Reach::Http(http), cost));
         if let Some(bare) = &servers.bare {
             // Sent what Lockkeeper's clients send, so that both have as much to read.
-            let place = plan.place(bare.address().to_string(), Token::random());
+            let scope = plan.scope(bare.address().to_string(), Token::random());
             let cost = CostSource { pids: bare.pid().into_iter().collect(), syncs: None };
-            let reach = Reach::Http(HttpLock::bare(bare.address(), &place));
+            let reach = Reach::Http(HttpLock::new(vec![bare.address()], &scope, false));
             systems.insert(System::Bare, Entry::new(System::Bare, reach, cost));
         }
         if let Some(cluster) = &servers.cluster {
@@ -181,7 +165,7 @@ impl Systems {
 
     pub fn checks(&self) -> Vec<Check> {
         let locks = self.systems.iter().filter(|(system, _)| system.locks());
-        locks.flat_map(|(_, entry)| entry.ledger.lock().unwrap_or_else(PoisonError::into_inner).checks()).collect()
+        locks.flat_map(|(_, entry)| locked(&entry.ledger).checks()).collect()
     }
 }
 
@@ -190,7 +174,7 @@ async fn of_cluster(plan: &Plan, cluster: &Cluster, token: &Token) -> Result<Vec
     let addresses = cluster.addresses();
     let mut entries = Vec::new();
     if plan.systems.contains(&System::Cluster) {
-        let http = HttpLock::lockkeeper(addresses.clone(), &plan.place(addresses[0].to_string(), token.clone()));
+        let http = HttpLock::new(addresses.clone(), &plan.scope(addresses[0].to_string(), token.clone()), true);
         http.prepare(plan.names + 1).await?;
         let cost = CostSource { pids: cluster.pids(), syncs: None };
         entries.push((System::Cluster, Entry::new(System::Cluster, Reach::Http(http), cost)));
@@ -228,19 +212,17 @@ impl Entry {
 
     /// None if this system cannot do such work.
     pub async fn take_turn(&self, work: Work, size: WorkSize) -> Option<Result<Turn, Fault>> {
-        let (ledger, cost) = (&self.ledger, &self.cost);
+        let contest = Contest::new(size, &self.ledger, &self.cost);
         let turn = match (work, &self.reach) {
-            (Work::Cycle, Reach::Http(peer)) => work::cycle(peer, size, ledger, cost).await,
-            (Work::Cycle, Reach::Redis(peer)) => work::cycle(peer, size, ledger, cost).await,
-            (Work::Cycle, Reach::Postgres(peer)) => work::cycle(peer, size, ledger, cost).await,
-            (Work::Cycle, Reach::Etcd(peer)) => work::cycle(peer, size, ledger, cost).await,
-            (Work::Hot, Reach::Http(peer)) => work::hot(peer, size, ledger, cost).await,
-            (Work::Hot, Reach::Redis(peer)) => work::hot(peer, size, ledger, cost).await,
-            (Work::Hot, Reach::Postgres(peer)) => work::hot(peer, size, ledger, cost).await,
-            (Work::Hot, Reach::Etcd(peer)) => work::hot(peer, size, ledger, cost).await,
-            (Work::ReadEnvironment | Work::ReadSession, Reach::Http(peer)) => {
-                work::read(peer, work, size, ledger, cost).await
-            }
+            (Work::Cycle, Reach::Http(peer)) => contest.cycle(peer).await,
+            (Work::Cycle, Reach::Redis(peer)) => contest.cycle(peer).await,
+            (Work::Cycle, Reach::Postgres(peer)) => contest.cycle(peer).await,
+            (Work::Cycle, Reach::Etcd(peer)) => contest.cycle(peer).await,
+            (Work::Hot, Reach::Http(peer)) => contest.hot(peer).await,
+            (Work::Hot, Reach::Redis(peer)) => contest.hot(peer).await,
+            (Work::Hot, Reach::Postgres(peer)) => contest.hot(peer).await,
+            (Work::Hot, Reach::Etcd(peer)) => contest.hot(peer).await,
+            (Work::ReadEnvironment | Work::ReadSession, Reach::Http(peer)) => contest.read(peer, work).await,
             (Work::ReadEnvironment | Work::ReadSession, Reach::Redis(_) | Reach::Postgres(_) | Reach::Etcd(_)) => {
                 return None;
             }

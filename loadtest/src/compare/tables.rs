@@ -1,21 +1,21 @@
-//! Owns how a comparison is shown as text: tables that can be pasted into a page, with medians over the rounds.
+//! Owns how a comparison is shown: as text with tables that can be pasted into a page, and as a run that the report draws
+//! like any other; medians over the rounds.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::compare::goals::reference_clients;
-use crate::compare::peer::{System, counted};
-use crate::compare::plan::Plan;
-use crate::compare::rounds::Round;
+use crate::compare::peer::{Plan, System, counted};
+use crate::compare::rounds::{Key, Outcome, Round};
 use crate::compare::turn::Turn;
 use crate::compare::work::Work;
-use crate::compare::written::Seen;
-use crate::engine::tally::Operation;
-use crate::report::model::Figure;
-use crate::report::number::{NOTHING, goal, with_unit};
+use crate::engine::{Operation, Precise};
+use crate::report::number::{NOTHING, with_unit};
+use crate::report::{Check, FORMAT, Figure, Phase, Run, goal};
 
 /// With `unjudged`, the reason why, no goal is told.
-pub fn text(plan: &Plan, seen: &Seen, goals: &[Figure], unjudged: Option<&str>) -> String {
-    let shown = Shown { plan, rounds: &seen.outcome.rounds };
+pub fn text(plan: &Plan, seen: &Results, goals: &[Figure], unjudged: Option<&str>) -> String {
+    let shown = Tables { plan, rounds: &seen.outcome.rounds };
     let (seconds, rounds) = (plan.length.as_secs(), shown.rounds.len());
     let over = if rounds == 1 { "one round".to_owned() } else { format!("medians of {rounds} rounds") };
     let mut out = format!(
@@ -40,14 +40,14 @@ pub fn text(plan: &Plan, seen: &Seen, goals: &[Figure], unjudged: Option<&str>) 
     out
 }
 
-struct Shown<'a> {
+struct Tables<'a> {
     plan: &'a Plan,
     rounds: &'a [Round],
 }
 
 type Row = Vec<String>;
 
-impl Shown<'_> {
+impl Tables<'_> {
     fn cycles(&self) -> Vec<Row> {
         let reference = reference_clients(&self.plan.clients);
         let numbers = self.plan.clients.iter().map(u32::to_string).collect::<Vec<_>>().join(" / ");
@@ -58,16 +58,13 @@ impl Shown<'_> {
             format!("server CPU µs/cycle at {reference}"),
         ]];
         for system in self.systems(Work::Cycle) {
-            let rates = self.plan.clients.iter().map(|clients| {
-                self.of(Work::Cycle, *clients, system, |turn| turn.per_second(Operation::Release)).map(thousands)
-            });
-            let at = |value: &dyn Fn(&Turn) -> Option<f64>| self.of(Work::Cycle, reference, system, value);
-            let quantile = |quantile: f64| at(&|turn| turn.quantile(Operation::Claim, quantile)).map(whole);
+            let rate = |clients: &u32| self.cell(Work::Cycle, *clients, system).per_second(thousands);
+            let cell = self.cell(Work::Cycle, reference, system);
             rows.push(vec![
                 system.title().to_owned(),
-                rates.map(or_absent).collect::<Vec<_>>().join(" / "),
-                format!("{}/{}", or_absent(quantile(0.5)), or_absent(quantile(0.99))),
-                or_absent(at(&|turn| turn.cpu_per(Operation::Release)).map(|cpu| format!("{cpu:.1}"))),
+                self.plan.clients.iter().map(rate).collect::<Vec<_>>().join(" / "),
+                cell.quantiles(Operation::Claim),
+                cell.cpu(),
             ]);
         }
         rows
@@ -88,10 +85,8 @@ impl Shown<'_> {
             };
             let mut row = vec![format!("{}, {way}", system.title())];
             for clients in &self.plan.hot_clients {
-                let at = |value: &dyn Fn(&Turn) -> Option<f64>| self.of(Work::Hot, *clients, system, value);
-                let quantile = |quantile: f64| at(&|turn| turn.quantile(Operation::Handoff, quantile)).map(whole);
-                row.push(or_absent(at(&|turn| turn.per_second(Operation::Handoff)).map(whole)));
-                row.push(format!("{}/{}", or_absent(quantile(0.5)), or_absent(quantile(0.99))));
+                let cell = self.cell(Work::Hot, *clients, system);
+                row.extend([cell.per_second(whole), cell.quantiles(Operation::Handoff)]);
             }
             rows.push(row);
         }
@@ -103,15 +98,9 @@ impl Shown<'_> {
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for work in [Work::ReadEnvironment, Work::ReadSession] {
             for system in self.systems(work) {
-                let clients = self.plan.read_clients;
-                let at = |value: &dyn Fn(&Turn) -> Option<f64>| self.of(work, clients, system, value);
-                let quantile = |quantile: f64| at(&|turn| turn.quantile(Operation::Read, quantile)).map(whole);
-                rows.push(vec![
-                    format!("{}, {}", system.title(), work.name()),
-                    or_absent(at(&|turn| turn.per_second(Operation::Read)).map(whole)),
-                    format!("{}/{}", or_absent(quantile(0.5)), or_absent(quantile(0.99))),
-                    or_absent(at(&|turn| turn.cpu_per(Operation::Read)).map(|cpu| format!("{cpu:.1}"))),
-                ]);
+                let cell = self.cell(work, self.plan.read_clients, system);
+                let title = format!("{}, {}", system.title(), work.name());
+                rows.push(vec![title, cell.per_second(whole), cell.quantiles(Operation::Read), cell.cpu()]);
             }
         }
         rows
@@ -121,16 +110,43 @@ impl Shown<'_> {
         let measured = move |system: &System| {
             self.rounds.iter().any(|round| round.turns.keys().any(|key| key.work == work && key.system == *system))
         };
-        System::ALL.into_iter().filter(measured)
+        System::all().filter(measured)
     }
 
-    fn of(&self, work: Work, clients: u32, system: System, value: impl Fn(&Turn) -> Option<f64>) -> Option<f64> {
-        self.median(|round| value(round.turn(work, clients, system)?))
+    fn cell(&self, work: Work, clients: u32, system: System) -> Cell<'_> {
+        Cell { tables: self, work, clients, system }
     }
 
     fn median(&self, value: impl Fn(&Round) -> Option<f64>) -> Option<f64> {
         let figure = Figure::of("", "", self.rounds.iter().filter_map(value));
         figure.is_measured().then_some(figure.median)
+    }
+}
+
+/// What one system has shown at one kind of work with so many clients.
+struct Cell<'a> {
+    tables: &'a Tables<'a>,
+    work: Work,
+    clients: u32,
+    system: System,
+}
+
+impl Cell<'_> {
+    fn per_second(&self, shown: fn(f64) -> String) -> String {
+        or_absent(self.median(|turn| turn.per_second(self.work.unit())).map(shown))
+    }
+
+    fn quantiles(&self, operation: Operation) -> String {
+        let [half, most] = [0.5, 0.99].map(|at| or_absent(self.median(|turn| turn.quantile(operation, at)).map(whole)));
+        format!("{half}/{most}")
+    }
+
+    fn cpu(&self) -> String {
+        or_absent(self.median(|turn| turn.cpu_per(self.work.unit())).map(|cpu| format!("{cpu:.1}")))
+    }
+
+    fn median(&self, value: impl Fn(&Turn) -> Option<f64>) -> Option<f64> {
+        self.tables.median(|round| value(round.turn(self.work, self.clients, self.system)?))
     }
 }
 
@@ -199,6 +215,85 @@ fn table(out: &mut String, rows: &[Row]) {
             }
             *out += "|\n";
         }
+    }
+}
+
+/// What is left of a comparison when its servers are gone.
+pub struct Results {
+    pub outcome: Outcome,
+    pub checks: Vec<Check>,
+    /// With the reason.
+    pub left_out: Vec<(System, String)>,
+}
+
+/// But for its times, and whether it was ended early.
+pub fn run(plan: &Plan, seen: Results, goals: Vec<Figure>) -> Run {
+    let rounds = &seen.outcome.rounds;
+    let syncs = rounds.iter().filter_map(|round| round.fdatasync_microseconds);
+    let disk = Figure::of("one fdatasync of the disk, p50", "µs", syncs);
+    Run {
+        format: FORMAT,
+        scenario: "compare".to_owned(),
+        description: "The same locks, durable, in Lockkeeper and in its peers, taking turns on one machine".to_owned(),
+        started_at: String::new(),
+        seconds: 0.0,
+        interrupted: false,
+        target: plan.target.clone(),
+        settings: settings(plan, &seen.left_out),
+        phases: phases(rounds),
+        ratios: goals.into_iter().chain([disk]).filter(Figure::is_measured).collect(),
+        checks: seen.checks,
+        errors: seen.outcome.errors,
+    }
+}
+
+fn settings(plan: &Plan, left_out: &[(System, String)]) -> BTreeMap<String, String> {
+    let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let systems = plan.systems.iter().map(|system| system.title()).collect::<Vec<_>>().join("; ");
+    let asked = [
+        ("systems", systems),
+        ("clients", list(&plan.clients)),
+        ("clients at one hot lock", list(&plan.hot_clients)),
+        ("clients that read", plan.read_clients.to_string()),
+        ("names", plan.names.to_string()),
+        ("rounds", plan.rounds.to_string()),
+        ("seconds per turn", plan.length.as_secs().to_string()),
+    ];
+    let left_out = left_out.iter().map(|(system, why)| (format!("left out: {}", system.title()), why.clone()));
+    asked.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(left_out).collect()
+}
+
+/// One for each system, work and number of clients.
+fn phases(rounds: &[Round]) -> Vec<Phase> {
+    let mut turns: BTreeMap<Key, Vec<&Turn>> = BTreeMap::new();
+    for (key, turn) in rounds.iter().flat_map(|round| &round.turns) {
+        turns.entry(*key).or_default().push(turn);
+    }
+    turns.into_iter().map(|(key, turns)| phase(key, &turns)).collect()
+}
+
+fn phase(key: Key, turns: &[&Turn]) -> Phase {
+    let (per_second, each) = match key.work {
+        Work::Cycle => ("cycles per second", "server CPU per cycle"),
+        Work::Hot => ("handoffs per second", "server CPU per handoff"),
+        Work::ReadEnvironment | Work::ReadSession => ("requests per second", "server CPU per request"),
+    };
+    let unit = key.work.unit();
+    let of = |name, unit, value: &dyn Fn(&Turn) -> Option<f64>| {
+        Figure::of(name, unit, turns.iter().filter_map(|turn| value(turn)))
+    };
+    let figures = [
+        of(per_second, "/s", &|turn| turn.per_second(unit)),
+        of(each, "µs", &|turn| turn.cpu_per(unit)),
+        of("fsyncs per handoff", "", &Turn::syncs_per_handoff),
+    ];
+    let mut latencies = Precise::default();
+    turns.iter().for_each(|turn| latencies.merge(&turn.latencies));
+    Phase {
+        name: key.to_string(),
+        operations: latencies.into_model(),
+        figures: figures.into_iter().filter(Figure::is_measured).collect(),
+        ..Phase::default()
     }
 }
 

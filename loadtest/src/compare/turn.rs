@@ -1,18 +1,19 @@
 //! Owns one turn: the clients of one system do one kind of work for a fixed time, after a short warm-up that does not
 //! count. What was seen in that time, and what it cost the server, is the turn's result.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
 use crate::compare::http_lock::HttpLock;
-use crate::compare::ledger::Ledger;
-use crate::compare::peer::Fault;
-use crate::engine::tally::{Operation, Precise};
-use crate::report::quotient;
-use crate::server::cpu;
+use crate::compare::peer::{Fault, System};
+use crate::engine::{Operation, Precise};
+use crate::report::{Check, Violation, quotient};
+use crate::server::usage;
+use crate::sync::locked;
 
 /// The waiters in a queue still have to get their turn, and the slowest system hands over a few hundred times per second.
 const END_SECONDS: u64 = 30;
@@ -115,14 +116,9 @@ fn warm_up(length: Duration) -> Duration {
     (length / 10).clamp(Duration::from_millis(100), Duration::from_millis(500))
 }
 
-/// The data is plain counters, which a panic elsewhere leaves usable.
-fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl CostSource {
     fn cpu(&self) -> Option<u64> {
-        let read = self.pids.iter().map(|pid| cpu::read_tree(*pid)).sum::<std::io::Result<u64>>();
+        let read = self.pids.iter().map(|pid| usage::tree_cpu_time(*pid)).sum::<std::io::Result<u64>>();
         read.ok().filter(|_| !self.pids.is_empty())
     }
 
@@ -150,5 +146,106 @@ impl Turn {
 
     pub fn syncs_per_handoff(&self) -> Option<f64> {
         quotient(self.syncs? as f64, self.count(Operation::Handoff) as f64)
+    }
+}
+
+/// Nobody reads more of them.
+const MAX_LISTED: usize = 10;
+
+pub struct Ledger {
+    last_tokens: HashMap<u32, u64>,
+    holder: Option<u32>,
+    tokens: Check,
+    exclusion: Check,
+}
+
+impl Ledger {
+    pub fn new(system: System) -> Self {
+        let check = |name: &str| Check::new(format!("{}: {name}", system.title()));
+        let (tokens, exclusion) = (check("fencing tokens rise"), check("one holder at a time"));
+        Self { last_tokens: HashMap::new(), holder: None, tokens, exclusion }
+    }
+
+    /// Grants are told in the order in which their answers came. A right lock grants a name again only after its release
+    /// was sent, so this is also the order of the grants.
+    pub fn granted(&mut self, name: u32, token: Option<u64>) {
+        let Some(token) = token else { return };
+        self.tokens.examined += 1;
+        if let Some(before) = self.last_tokens.insert(name, token).filter(|before| token <= *before) {
+            self.tokens.broken(MAX_LISTED, || {
+                Violation::of(format!("name {name}: fencing token {token} came after {before}"))
+            });
+        }
+    }
+
+    /// A client has the hot lock from here until it says that it is about to release it.
+    pub fn holds(&mut self, client: u32) {
+        self.exclusion.examined += 1;
+        if let Some(other) = self.holder.replace(client) {
+            self.exclusion.broken(MAX_LISTED, || {
+                Violation::of(format!("client {client} got the lock while client {other} held it"))
+            });
+        }
+    }
+
+    pub fn releases(&mut self, client: u32) {
+        // Unless it was overrun, which has been told.
+        if self.holder == Some(client) {
+            self.holder = None;
+        }
+    }
+
+    /// Clients that were cut off do not release.
+    pub fn turn_ended(&mut self) {
+        self.holder = None;
+    }
+
+    pub fn checks(&self) -> Vec<Check> {
+        vec![self.tokens.clone(), self.exclusion.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn violations(ledger: &Ledger) -> u64 {
+        ledger.checks().iter().map(|check| check.violation_count).sum()
+    }
+
+    #[test]
+    fn a_token_that_does_not_rise_is_a_violation_of_its_name_alone() {
+        let mut ledger = Ledger::new(System::Redis);
+        for (name, token) in [(1, 5), (2, 1), (1, 7), (2, 2)] {
+            ledger.granted(name, Some(token));
+        }
+        assert_eq!(violations(&ledger), 0);
+        ledger.granted(1, Some(7));
+        ledger.granted(2, Some(1));
+        assert_eq!(violations(&ledger), 2);
+    }
+
+    #[test]
+    fn two_holders_at_once_are_a_violation() {
+        let mut ledger = Ledger::new(System::Etcd);
+        ledger.holds(1);
+        ledger.releases(1);
+        ledger.holds(2);
+        assert_eq!(violations(&ledger), 0);
+        ledger.holds(3);
+        ledger.releases(2);
+        ledger.holds(4);
+        assert_eq!(violations(&ledger), 2);
+        ledger.turn_ended();
+        ledger.holds(5);
+        assert_eq!(violations(&ledger), 2);
+    }
+
+    #[test]
+    fn the_list_of_violations_is_bounded_and_their_count_is_not() {
+        let mut ledger = Ledger::new(System::Postgres);
+        (0..100).for_each(|_| ledger.granted(1, Some(1)));
+        let check = &ledger.checks()[0];
+        assert_eq!((check.examined, check.violation_count, check.violations.len()), (100, 99, MAX_LISTED));
     }
 }

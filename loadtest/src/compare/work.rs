@@ -1,17 +1,17 @@
 //! Owns what the clients do in a turn: claim and release their own names, fight for one hot lock, or read.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
 use crate::compare::http_lock::{HttpClient, HttpLock};
-use crate::compare::ledger::Ledger;
 use crate::compare::peer::{Claim, Client, Fault, Peer};
-use crate::compare::turn::{CostSource, Turn, TurnState, measure};
-use crate::engine::share::share_of;
-use crate::engine::tally::Operation;
+use crate::compare::turn::{CostSource, Ledger, Turn, TurnState, measure};
+use crate::engine::{Operation, share_of};
+use crate::random::Random;
+use crate::sync::locked;
 
 /// A poller asks again after this long, then after twice as long, and so on up to the longest; each pause is stretched or
 /// shortened at random by up to half, as those who poll do it to not ask all at once.
@@ -55,19 +55,65 @@ impl Work {
     }
 }
 
-/// Each client has names of its own, so that no claim is ever refused.
-pub async fn cycle(
-    peer: &impl Peer,
+/// What the clients of one turn need, whatever they do.
+pub struct Contest<'a> {
     size: WorkSize,
-    ledger: &Arc<Mutex<Ledger>>,
-    cost: &CostSource,
-) -> Result<Turn, Fault> {
-    let state = TurnState::new(ledger);
-    let mut running = JoinSet::new();
-    for (number, client) in connect(peer, size.clients).await? {
-        running.spawn(keep_cycling(client, share_of(number, size.clients, size.names), Arc::clone(&state)));
+    state: Arc<TurnState>,
+    cost: &'a CostSource,
+}
+
+impl<'a> Contest<'a> {
+    pub fn new(size: WorkSize, ledger: &Arc<Mutex<Ledger>>, cost: &'a CostSource) -> Self {
+        Self { size, state: TurnState::new(ledger), cost }
     }
-    Ok(measure(state, running, size.length, cost).await)
+
+    /// Each client has names of its own, so that no claim is ever refused.
+    pub async fn cycle(self, peer: &impl Peer) -> Result<Turn, Fault> {
+        let mut running = JoinSet::new();
+        for (number, client) in connect(peer, self.size.clients).await? {
+            running.spawn(keep_cycling(
+                client,
+                share_of(number, self.size.clients, self.size.names),
+                self.state.clone(),
+            ));
+        }
+        Ok(measure(self.state, running, self.size.length, self.cost).await)
+    }
+
+    /// All of them want the one name behind the others.
+    pub async fn hot(self, peer: &impl Peer) -> Result<Turn, Fault> {
+        let last_release = Arc::new(Mutex::new(None));
+        let mut running = JoinSet::new();
+        for (number, client) in connect(peer, self.size.clients).await? {
+            let contender = Contender { number, name: self.size.names + 1, last_release: Arc::clone(&last_release) };
+            running.spawn(keep_fighting(client, contender, self.state.clone()));
+        }
+        Ok(measure(self.state, running, self.size.length, self.cost).await)
+    }
+
+    /// Over HTTP only: the peers' own reads are of another kind.
+    pub async fn read(self, peer: &HttpLock, work: Work) -> Result<Turn, Fault> {
+        let mut preparing = JoinSet::new();
+        for (number, mut client) in connect(peer, self.size.clients).await? {
+            let (peer, names) = (peer.clone(), share_of(number, self.size.clients, self.size.names));
+            // All at once: a server rightly hangs up on a connection that is silent while others prepare.
+            preparing.spawn(async move {
+                let mut requests = Vec::new();
+                for name in names {
+                    requests.push(match work {
+                        Work::ReadSession => peer.read_session(&mut client, name).await?,
+                        Work::ReadEnvironment | Work::Cycle | Work::Hot => peer.read_environment(name),
+                    });
+                }
+                Ok((client, requests))
+            });
+        }
+        let mut running = JoinSet::new();
+        for (client, requests) in all(preparing).await? {
+            running.spawn(keep_reading(client, requests, self.state.clone()));
+        }
+        Ok(measure(self.state, running, self.size.length, self.cost).await)
+    }
 }
 
 async fn keep_cycling(mut client: impl Client, names: Range<u32>, state: Arc<TurnState>) -> Result<(), Fault> {
@@ -86,23 +132,6 @@ async fn keep_cycling(mut client: impl Client, names: Range<u32>, state: Arc<Tur
     Ok(())
 }
 
-/// All of them want the one name behind the others.
-pub async fn hot(
-    peer: &impl Peer,
-    size: WorkSize,
-    ledger: &Arc<Mutex<Ledger>>,
-    cost: &CostSource,
-) -> Result<Turn, Fault> {
-    let state = TurnState::new(ledger);
-    let last_release = Arc::new(Mutex::new(None));
-    let mut running = JoinSet::new();
-    for (number, client) in connect(peer, size.clients).await? {
-        let contender = Contender { number, name: size.names + 1, last_release: Arc::clone(&last_release) };
-        running.spawn(keep_fighting(client, contender, Arc::clone(&state)));
-    }
-    Ok(measure(state, running, size.length, cost).await)
-}
-
 /// One of those who want the hot lock.
 struct Contender {
     number: u32,
@@ -111,13 +140,13 @@ struct Contender {
 }
 
 async fn keep_fighting(mut client: impl Client, contender: Contender, state: Arc<TurnState>) -> Result<(), Fault> {
-    let mut jitter = Jitter::new(contender.number);
+    let mut random = Random::branch(contender.number.into(), 0);
     let mut pause = FIRST_PAUSE;
     let mut asked = Instant::now();
     while !state.closing() {
         match client.claim_waiting(contender.name).await? {
             Claim::Busy => {
-                tokio::time::sleep(jitter.around(pause)).await;
+                tokio::time::sleep(around(&mut random, pause)).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
             Claim::Granted(token) => {
@@ -136,7 +165,7 @@ async fn keep_fighting(mut client: impl Client, contender: Contender, state: Arc
 
 impl Contender {
     async fn hold(&self, token: Option<u64>, state: &TurnState) {
-        let released = self.last_release.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let released = locked(&self.last_release).take();
         if let Some(released) = released {
             state.took(Operation::Handoff, released.elapsed());
         }
@@ -145,39 +174,8 @@ impl Contender {
         // Lets a second grant be seen while this one is held; otherwise the release would always be first.
         tokio::task::yield_now().await;
         state.ledger().releases(self.number);
-        *self.last_release.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *locked(&self.last_release) = Some(Instant::now());
     }
-}
-
-/// Over HTTP only: the peers' own reads are of another kind.
-pub async fn read(
-    peer: &HttpLock,
-    work: Work,
-    size: WorkSize,
-    ledger: &Arc<Mutex<Ledger>>,
-    cost: &CostSource,
-) -> Result<Turn, Fault> {
-    let state = TurnState::new(ledger);
-    let mut preparing = JoinSet::new();
-    for (number, mut client) in connect(peer, size.clients).await? {
-        let (peer, names) = (peer.clone(), share_of(number, size.clients, size.names));
-        // All at once: a server rightly hangs up on a connection that is silent while others prepare.
-        preparing.spawn(async move {
-            let mut requests = Vec::new();
-            for name in names {
-                requests.push(match work {
-                    Work::ReadSession => peer.read_session(&mut client, name).await?,
-                    Work::ReadEnvironment | Work::Cycle | Work::Hot => peer.read_environment(name),
-                });
-            }
-            Ok((client, requests))
-        });
-    }
-    let mut running = JoinSet::new();
-    for (client, requests) in all(preparing).await? {
-        running.spawn(keep_reading(client, requests, Arc::clone(&state)));
-    }
-    Ok(measure(state, running, size.length, cost).await)
 }
 
 async fn keep_reading(mut client: HttpClient, requests: Vec<Vec<u8>>, state: Arc<TurnState>) -> Result<(), Fault> {
@@ -214,21 +212,9 @@ async fn all<T: Send + 'static>(mut tasks: JoinSet<Result<T, Fault>>) -> Result<
     Ok(made)
 }
 
-/// Numbers that need not be good, only different.
-struct Jitter(u64);
-
-impl Jitter {
-    fn new(number: u32) -> Self {
-        Self(u64::from(number) + 1)
-    }
-
-    /// Between half of it and one and a half.
-    fn around(&mut self, pause: Duration) -> Duration {
-        // Knuth's constants for 64 bits; the upper bits are the better ones.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let part = f64::from((self.0 >> 33) as u32) / f64::from(1_u32 << 31);
-        pause.mul_f64(0.5 + part)
-    }
+/// Between half of it and one and a half.
+fn around(random: &mut Random, pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + random.below(1_000_000) as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -237,8 +223,8 @@ mod tests {
 
     #[test]
     fn pauses_differ_and_stay_within_half_of_what_was_asked() {
-        let mut jitter = Jitter::new(3);
-        let pauses: Vec<Duration> = (0..100).map(|_| jitter.around(Duration::from_millis(10))).collect();
+        let mut random = Random::branch(3, 0);
+        let pauses: Vec<Duration> = (0..100).map(|_| around(&mut random, Duration::from_millis(10))).collect();
         assert!(pauses.iter().all(|pause| (5..=15).contains(&pause.as_millis())));
         assert!(pauses.iter().any(|pause| *pause != pauses[0]));
     }

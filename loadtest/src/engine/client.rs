@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::engine::arrivals::Arrivals;
-use crate::engine::client_thread::ClientThread;
+use tokio::task::JoinSet;
+
+use crate::engine::schedule::{Arrivals, Share};
 use crate::engine::tally::Operation;
-use crate::history::{Answer, Moment, Record, Request};
-use crate::wire::answer::problem_code;
-use crate::wire::connection::Connection;
+use crate::engine::threads::{ClientThread, Work, work};
+use crate::history::{Answer, Moment, Record, Request, SessionName};
+use crate::wire::{
+    ClaimTemplate, Connection, EnvironmentView, Grant, SessionView, Template, problem_code, queued_session, total_pages,
+};
 
 /// A client that cannot connect this often in a row ends its work instead of hammering a dead server.
 const MAX_FAILURES_IN_A_ROW: u32 = 20;
@@ -99,6 +102,18 @@ impl Client {
             }
         }
         self.goes_on()
+    }
+
+    /// The next environment of its share, when it is this client's turn. None once there is nothing left to do.
+    pub async fn next(&mut self, share: &mut Share) -> Option<u32> {
+        if !self.turn().await {
+            return None;
+        }
+        let next = share.advance();
+        if next.is_none() {
+            self.error("a client has no environment left whose state it knows".to_owned());
+        }
+        next
     }
 
     /// False once the load is to end, or the server is not to be reached.
@@ -273,6 +288,16 @@ impl Client {
     }
 }
 
+impl Share {
+    /// Leaves the environment out if it may be held now, since then the next claim would rightly be refused.
+    pub fn settle(&mut self, environment: u32, outcome: Result<(), Failure>) {
+        match outcome {
+            Ok(()) | Err(Failure::NotSent) => {}
+            Err(Failure::Refused { .. } | Failure::Unknown) => self.leave_out(environment),
+        }
+    }
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
         if self.pending.is_some() {
@@ -286,5 +311,195 @@ impl Drop for Client {
     }
 }
 
+/// Work of so many clients, each thread its share of them.
+pub fn clients<F>(count: u32, each: impl Fn(Client) -> F + Send + Sync + 'static) -> Work
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let each = Arc::new(each);
+    work(move |thread| {
+        let each = each.clone();
+        async move { run_share(&thread, count, &*each).await }
+    })
+}
+
+/// Lets one thread's share of so many clients do the same, until all are done.
+pub async fn run_share<F>(thread: &Arc<ClientThread>, count: u32, each: impl Fn(Client) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let numbers = (thread.thread..count).step_by(thread.threads as usize);
+    let mut running: JoinSet<()> = numbers.map(|number| each(Client::new(thread.clone(), number))).collect();
+    while let Some(ended) = running.join_next().await {
+        ended.expect("a client neither panics nor is aborted");
+    }
+}
+
 #[cfg(test)]
 mod tests;
+
+/// What a claim gave.
+#[derive(Debug)]
+pub struct Granted {
+    pub environment: u32,
+    pub session: SessionName,
+}
+
+/// An environment as it was read.
+#[derive(Debug)]
+pub struct EnvironmentSeen {
+    pub holder: Option<SessionName>,
+    pub queue_length: u64,
+}
+
+impl Client {
+    pub async fn healthz(&mut self) -> Result<(), Failure> {
+        let template = &self.thread.requests.health;
+        template.write(0, "", &mut self.request);
+        self.ask(plain(Operation::Health, &[200]), done).await
+    }
+
+    pub async fn put(&mut self, environment: u32, template: &Template) -> Result<(), Failure> {
+        template.write(environment, "", &mut self.request);
+        self.ask(plain(Operation::Put, &[200, 201]), done).await
+    }
+
+    pub async fn claim(&mut self, environment: u32, claim: &ClaimTemplate) -> Result<Granted, Failure> {
+        let asked = self.write_claim(environment, claim);
+        let any = claim.terms.pool.is_some().then(|| self.thread.scope.clone());
+        self.ask(asked, |body| {
+            let grant = Grant::parse(body)?;
+            let environment = match any {
+                Some(place) => place.environment_number(grant.env_name?)?,
+                None => environment,
+            };
+            Some(granted(&grant, environment))
+        })
+        .await
+    }
+
+    fn write_claim(&mut self, environment: u32, claim: &ClaimTemplate) -> Asked {
+        claim.template.write(environment, "", &mut self.request);
+        let any = claim.terms.pool.is_some();
+        let ttl = claim.terms.ttl_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        Asked {
+            operation: Operation::Claim,
+            environment: (!any).then_some(environment),
+            request: Some(Request::Claim { any, in_line_at: None, ttl }),
+            waits: claim.terms.wait_seconds > 0,
+            accepted: &[201],
+        }
+    }
+
+    /// Goes away while the request is still being sent, after so many of its bytes.
+    pub async fn claim_cut_short(&mut self, environment: u32, claim: &ClaimTemplate, sent: usize) {
+        let asked = self.write_claim(environment, claim);
+        self.send_part(asked, sent).await;
+    }
+
+    pub async fn force_claim(&mut self, environment: u32) -> Result<Granted, Failure> {
+        self.thread.requests.force_claim.write(environment, "", &mut self.request);
+        let asked = asked(Operation::ForceClaim, environment, Request::ForceClaim, &[201]);
+        self.ask(asked, |body| Some(granted(&Grant::parse(body)?, environment))).await
+    }
+
+    pub async fn release(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
+        self.thread.requests.release.write(environment, &session.0, &mut self.request);
+        self.ask(asked(Operation::Release, environment, Request::Release { session }, &[200]), done).await
+    }
+
+    /// If only the release fails, the lock may still be held.
+    pub async fn cycle(&mut self, environment: u32, claim: &ClaimTemplate) -> Result<(), Failure> {
+        let Granted { environment, session } = self.claim(environment, claim).await?;
+        self.release(environment, session).await.map_err(|_| Failure::Unknown)
+    }
+
+    pub async fn heartbeat(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
+        self.thread.requests.heartbeat.write(environment, &session.0, &mut self.request);
+        self.ask(asked(Operation::Heartbeat, environment, Request::Heartbeat { session }, &[200]), done).await
+    }
+
+    pub async fn deploy(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
+        self.thread.requests.deploy.write(environment, &session.0, &mut self.request);
+        self.ask(asked(Operation::Deploy, environment, Request::Deploy { session }, &[200, 202]), done).await
+    }
+
+    pub async fn read(&mut self, environment: u32) -> Result<EnvironmentSeen, Failure> {
+        self.thread.requests.read.write(environment, "", &mut self.request);
+        self.ask(asked(Operation::Read, environment, Request::ReadEnvironment, &[200]), |body| {
+            let view = EnvironmentView::parse(body)?;
+            let holder = view.lock.as_ref().map(|lock| SessionName(lock.session_id.into()));
+            // Only a held environment says its token.
+            let fencing = view.lock.map_or(0, |lock| lock.fencing_token);
+            let queue_length = view.queue_length;
+            let answer = Answer::Environment { holder: holder.clone(), fencing, queue_length };
+            Some(Reading { value: EnvironmentSeen { holder, queue_length }, answer, environment: None })
+        })
+        .await
+    }
+
+    pub async fn read_session(&mut self, environment: u32, session: SessionName) -> Result<SessionView, Failure> {
+        self.thread.requests.read_session.write(environment, &session.0, &mut self.request);
+        self.ask(asked(Operation::Read, environment, Request::ReadSession { session }, &[200]), |body| {
+            let view = SessionView::parse(body)?;
+            let (status, fencing, deployments) = (view.status, view.fencing_token, view.deployments);
+            Some(Reading { value: view, answer: Answer::Session { status, fencing, deployments }, environment: None })
+        })
+        .await
+    }
+
+    /// Takes a place at the end of the queue. When that becomes a lock, nobody is told: what is remembered of it is a claim
+    /// whose outcome is not known.
+    pub async fn queue_last(&mut self, environment: u32, template: &Template) -> Result<SessionName, Failure> {
+        template.write(environment, "", &mut self.request);
+        let request = Request::Claim { any: false, in_line_at: None, ttl: None };
+        self.ask(asked(Operation::Claim, environment, request, &[202]), |body| {
+            let value = SessionName(queued_session(body)?.into());
+            Some(Reading { value, answer: Answer::Unknown, environment: None })
+        })
+        .await
+    }
+
+    /// A page of the pipeline's environments.
+    pub async fn list(&mut self) -> Result<(), Failure> {
+        self.thread.requests.list.write(0, "", &mut self.request);
+        self.ask(plain(Operation::List, &[200]), |_| unrecorded(())).await
+    }
+
+    /// A page of the history; says how many there are.
+    pub async fn page(&mut self, operation: Operation, environment: u32, page: &Template) -> Result<u64, Failure> {
+        page.write(environment, "", &mut self.request);
+        self.ask(plain(operation, &[200]), |body| unrecorded(total_pages(body)?)).await
+    }
+
+    /// One more session for the history, and no more than that: nobody waits for it, nothing is remembered of it.
+    pub async fn add_session(&mut self, environment: u32) -> Result<SessionName, Failure> {
+        self.thread.requests.force_claim.write(environment, "", &mut self.request);
+        self.ask(plain(Operation::ForceClaim, &[201]), |body| {
+            unrecorded(SessionName(Grant::parse(body)?.session_id.into()))
+        })
+        .await
+    }
+}
+
+fn asked(operation: Operation, environment: u32, request: Request, accepted: &'static [u16]) -> Asked {
+    Asked { operation, environment: Some(environment), request: Some(request), waits: false, accepted }
+}
+
+fn plain(operation: Operation, accepted: &'static [u16]) -> Asked {
+    Asked { operation, environment: None, request: None, waits: false, accepted }
+}
+
+fn granted(grant: &Grant<'_>, environment: u32) -> Reading<Granted> {
+    let (session, fencing) = (SessionName(grant.session_id.into()), grant.fencing_token);
+    let answer = Answer::Granted { session: session.clone(), fencing };
+    Reading { value: Granted { environment, session }, answer, environment: Some(environment) }
+}
+
+fn done(_body: &[u8]) -> Option<Reading<()>> {
+    Some(Reading { value: (), answer: Answer::Done, environment: None })
+}
+
+fn unrecorded<T>(value: T) -> Option<Reading<T>> {
+    Some(Reading { value, answer: Answer::Done, environment: None })
+}

@@ -1,27 +1,23 @@
 //! Owns one run: the server, the threads, and everything that is gathered until the report. Workloads use nothing else.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
 
-use crate::engine::client::Client;
-use crate::engine::client_thread::ClientThread;
+use crate::engine::client::{Client, clients, run_share};
 use crate::engine::phase::{Figures, Phase};
 use crate::engine::progress::Progress;
 use crate::engine::recorder::{MAX_RECORDS, Recorder};
-use crate::engine::share::share_of;
+use crate::engine::schedule::share_of;
 use crate::engine::tally::{Findings, Operation};
-use crate::engine::threads::{LoadThreads, ThreadLost, work};
-use crate::report::model::{Check, FORMAT, Goal, Run};
-use crate::report::why_not_judged;
-use crate::scenario::Common;
-use crate::server::Server;
-use crate::server::etcd_client::EtcdError;
-use crate::server::running::ProcessError;
-use crate::server::token::Token;
-use crate::wire::request::Place;
+use crate::engine::threads::{ClientThread, LoadThreads, ThreadLost, work};
+use crate::report::{Check, FORMAT, Goal, Run, why_not_judged};
+use crate::server::{EtcdError, ProcessError, Server};
+use crate::settings::Common;
+use crate::sync::locked;
+use crate::wire::{Scope, Token};
 
 /// Enough to make a million environments at under 2,000 a second.
 pub const PREPARATION_LIMIT: Duration = Duration::from_secs(600);
@@ -40,7 +36,7 @@ pub struct LoadTest {
     pub common: Common,
     pub server: Server,
     pub progress: Progress,
-    pub place: Arc<Place>,
+    pub scope: Arc<Scope>,
     pub(super) threads: LoadThreads,
     pub(super) recorder: Arc<Recorder>,
     pub(super) stop: watch::Receiver<bool>,
@@ -80,20 +76,26 @@ pub enum Fault {
     NotPrepared { made: u64, wanted: u32 },
 }
 
+impl Fault {
+    pub fn neighbour(why: impl ToString) -> Self {
+        Self::Neighbour(why.to_string())
+    }
+}
+
 impl LoadTest {
     pub fn start(
         common: Common,
         server: Server,
-        place: Place,
+        scope: Scope,
         progress: Progress,
         stop: watch::Receiver<bool>,
     ) -> Result<Self, Fault> {
-        let (place, origin) = (Arc::new(place), Instant::now());
+        let (scope, origin) = (Arc::new(scope), Instant::now());
         let recorder = Arc::new(Recorder::new(MAX_RECORDS));
         let threads = common.threads.min(common.connections).max(1);
         let clients = (0..threads)
             .map(|thread| {
-                Arc::new(ClientThread::new(thread, threads, server.address, place.clone(), origin, recorder.clone()))
+                Arc::new(ClientThread::new(thread, threads, server.address, scope.clone(), origin, recorder.clone()))
             })
             .collect();
         let threads = LoadThreads::start(clients, &stop).map_err(Fault::NoThreads)?;
@@ -102,7 +104,7 @@ impl LoadTest {
             common,
             server,
             progress,
-            place,
+            scope,
             threads,
             recorder,
             stop,
@@ -126,20 +128,16 @@ impl LoadTest {
         self.progress.begin(format!("making {wanted} environments"));
         let connections = PREPARING_CONNECTIONS.min(wanted);
         let put = Arc::new(self.threads.clients[0].requests.put(configuration));
-        let making = work(move |thread| {
+        let making = clients(connections, move |mut client| {
             let put = put.clone();
-            let make = move |mut client: Client| {
-                let put = put.clone();
-                async move {
-                    for number in share_of(client.number, connections, wanted) {
-                        // A run without all its environments is none, so the first failure ends it.
-                        if !client.goes_on() || client.put(first + number - 1, &put).await.is_err() {
-                            return;
-                        }
+            async move {
+                for number in share_of(client.number, connections, wanted) {
+                    // A run without all its environments is none, so the first failure ends it.
+                    if !client.goes_on() || client.put(first + number - 1, &put).await.is_err() {
+                        return;
                     }
                 }
-            };
-            async move { thread.clients(connections, make).await }
+            }
         });
         let until = tokio::time::Instant::now() + PREPARATION_LIMIT;
         self.threads.perform(&making, None, until, PREPARATION_GRACE).await?;
@@ -153,8 +151,9 @@ impl LoadTest {
     /// Opens so many connections and keeps them, so that a load that starts all at once does not begin with that.
     pub async fn connect(&mut self, connections: u32) -> Result<(), Fault> {
         self.progress.begin(format!("opening {connections} connections"));
-        let opening = work(move |thread| {
+        let opening = work(move |thread| async move {
             let permits = Arc::new(Semaphore::new(OPENING_AT_ONCE));
+            // All are held until the last is open, lest one connection be taken again and again.
             let kept = Arc::new(Mutex::new(Vec::new()));
             let open = move |mut client: Client| {
                 let (permits, kept) = (permits.clone(), kept.clone());
@@ -162,12 +161,11 @@ impl LoadTest {
                     let _permit = permits.acquire().await;
                     // With one answered request behind it, as any that is kept open: the server has its buffers for it.
                     if client.healthz().await.is_ok() {
-                        // All are held until the last is open, lest one connection be taken again and again.
-                        kept.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+                        locked(&kept).push(client);
                     }
                 }
             };
-            async move { thread.clients(connections, open).await }
+            run_share(&thread, connections, open).await;
         });
         let until = tokio::time::Instant::now() + CONNECTING_LIMIT;
         self.threads.perform(&opening, None, until, Duration::ZERO).await?;

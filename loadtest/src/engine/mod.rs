@@ -1,19 +1,22 @@
 //! Owns the making of load: threads, clients, the two loops, what is counted and recorded while it runs. Knows the API,
 //! but no scenario.
+//!
+//! From top to bottom: `segment`, `load_test`, `client`, `threads`, `phase`, `recorder`, `schedule`, `tally`, `progress`.
 
-pub mod arrivals;
-pub mod audit;
 pub mod client;
-pub mod client_thread;
-pub mod handoffs;
 pub mod load_test;
 pub mod phase;
 pub mod progress;
 pub mod recorder;
-pub mod requests;
-mod sampler;
+pub mod schedule;
 pub mod segment;
-pub mod share;
 pub mod tally;
 pub mod threads;
-pub mod timeline;
+
+pub use client::{Client, Failure, clients};
+pub use load_test::{Fault, LoadTest, PREPARATION_LIMIT};
+pub use progress::Progress;
+pub use schedule::{Share, share_of};
+pub use segment::{Observation, Segment};
+pub use tally::{Operation, Precise};
+pub use threads::{ClientThread, Work, work};

@@ -9,11 +9,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 const BETWEEN_PLAIN_LINES: Duration = Duration::from_secs(10);
 
 pub struct Progress {
-    shown: Shown,
+    shown: Display,
     what: String,
 }
 
-enum Shown {
+enum Display {
     Bar(ProgressBar),
     Lines { last: Instant },
     Nothing,
@@ -22,13 +22,13 @@ enum Shown {
 impl Progress {
     pub fn new(quiet: bool) -> Self {
         let shown = if quiet {
-            Shown::Nothing
+            Display::Nothing
         } else if std::io::stderr().is_terminal() {
             let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}");
             let bar = ProgressBar::new_spinner();
-            Shown::Bar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner())))
+            Display::Bar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner())))
         } else {
-            Shown::Lines { last: Instant::now() }
+            Display::Lines { last: Instant::now() }
         };
         Self { shown, what: String::new() }
     }
@@ -36,10 +36,10 @@ impl Progress {
     /// What is being done from now on.
     pub fn begin(&mut self, what: String) {
         self.what = what;
-        if let Shown::Lines { last } = &mut self.shown {
+        if let Display::Lines { last } = &mut self.shown {
             *last = Instant::now();
         }
-        if let Shown::Bar(bar) = &self.shown {
+        if let Display::Bar(bar) = &self.shown {
             bar.set_message(self.what.clone());
             bar.tick();
         }
@@ -48,29 +48,29 @@ impl Progress {
     /// How it goes.
     pub fn update(&mut self, how: &str) {
         match &mut self.shown {
-            Shown::Bar(bar) => {
+            Display::Bar(bar) => {
                 bar.set_message(format!("{}: {how}", self.what));
                 bar.tick();
             }
-            Shown::Lines { last } if last.elapsed() >= BETWEEN_PLAIN_LINES => {
+            Display::Lines { last } if last.elapsed() >= BETWEEN_PLAIN_LINES => {
                 *last = Instant::now();
                 eprintln!("{}: {how}", self.what);
             }
-            Shown::Lines { .. } | Shown::Nothing => {}
+            Display::Lines { .. } | Display::Nothing => {}
         }
     }
 
     /// Something that stays on the screen.
     pub fn line(&self, text: &str) {
         match &self.shown {
-            Shown::Bar(bar) => bar.println(text),
-            Shown::Lines { .. } => eprintln!("{text}"),
-            Shown::Nothing => {}
+            Display::Bar(bar) => bar.println(text),
+            Display::Lines { .. } => eprintln!("{text}"),
+            Display::Nothing => {}
         }
     }
 
     pub fn finish(&self) {
-        if let Shown::Bar(bar) = &self.shown {
+        if let Display::Bar(bar) = &self.shown {
             bar.finish_and_clear();
         }
     }

@@ -1,22 +1,22 @@
 //! Owns one segment of load: the threads work, the timeline is drawn, and when all clients have stopped, what they saw is
 //! checked and dropped. So a long run needs only the memory of one segment.
 
+use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::engine::arrivals::Arrivals;
-use crate::engine::audit;
-use crate::engine::client_thread::ClientThread;
-use crate::engine::handoffs::handoffs;
+use crate::engine::client::{Client, clients};
 use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::sampler::Sampler;
+use crate::engine::phase::Sampler;
+use crate::engine::recorder::handoffs;
+use crate::engine::schedule::Arrivals;
 use crate::engine::tally::{Operation, Tally};
-use crate::engine::threads::Work;
-use crate::history::History;
-use crate::report::model::Check;
-use crate::report::quotient;
+use crate::engine::threads::{ClientThread, Work};
+use crate::history::{Answer, History, Record, SessionName};
+use crate::report::{Check, quotient};
 use crate::server::Server;
+use crate::sync::locked;
 
 /// For requests that are under way when a segment ends; waiters are served one after the other then.
 const GRACE: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub struct Segment {
 }
 
 /// The observations of one segment.
-pub struct Seen {
+pub struct Observation {
     /// To the last accepted answer.
     pub seconds: f64,
     pub handoffs: u64,
@@ -55,11 +55,11 @@ pub struct Marks(Arc<Mutex<Vec<String>>>);
 
 impl Marks {
     fn add(&self, mark: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(mark.to_owned());
+        locked(&self.0).push(mark.to_owned());
     }
 
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut locked(&self.0))
     }
 }
 
@@ -75,7 +75,7 @@ impl Interference<'_> {
     }
 }
 
-impl Seen {
+impl Observation {
     pub fn count(&self, operation: Operation) -> u64 {
         self.tally.count(operation)
     }
@@ -106,7 +106,7 @@ impl LoadTest {
         Segment { phase: phase.to_owned(), limit, rate: self.common.open_rate(), settle: Duration::ZERO }
     }
 
-    pub async fn measure(&mut self, segment: Segment, work: Work) -> Result<Seen, Fault> {
+    pub async fn measure(&mut self, segment: Segment, work: Work) -> Result<Observation, Fault> {
         self.measure_beside(segment, work, async |_| Ok(())).await
     }
 
@@ -116,7 +116,7 @@ impl LoadTest {
         segment: Segment,
         work: Work,
         beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
-    ) -> Result<Seen, Fault> {
+    ) -> Result<Observation, Fault> {
         self.segments += 1;
         self.recorder.reset();
         self.progress.begin(segment.phase.clone());
@@ -127,11 +127,11 @@ impl LoadTest {
         let cpu = cpu_before.zip(self.server.cpu()).and_then(|(before, after)| after.since(before));
         let tally = self.threads.take_tally();
         let seconds = tally.elapsed_since(began).as_secs_f64();
-        let mut seen = Seen { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
+        let mut seen = Observation { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
         seen.handoffs = self.judge(&segment, &mut seen.tally).await?;
         self.gather(&segment, &seen, arrivals.as_deref());
         // A handoff is made of two requests that are counted already.
-        let asked = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Handoff);
+        let asked = Operation::all().filter(|operation| *operation != Operation::Handoff);
         let requests: u64 = asked.map(|operation| seen.count(operation)).sum();
         let rate = requests as f64 / seconds.max(1e-3);
         self.progress.line(&format!("{}: {requests} requests, {rate:.0}/s", segment.phase));
@@ -208,16 +208,16 @@ impl LoadTest {
             let text = format!("the first {} requests of a segment of load, without the final audit", records.len());
             self.note("recorded for the checks", text);
         }
-        let plan = if cut { Vec::new() } else { audit::plan(&records) };
-        let place = self.place.clone();
+        let plan = if cut { Vec::new() } else { audit_plan(&records) };
+        let scope = self.scope.clone();
         let (mut history, numbers) =
-            self.recorder.history(records, |number| place.environment_name(number), self.retention);
+            self.recorder.history(records, |number| scope.environment_name(number), self.retention);
         if !plan.is_empty() {
             tokio::time::sleep(segment.settle).await;
             self.progress.begin(format!("{}: looking at what was left behind", segment.phase));
             self.recorder.reset();
             let until = tokio::time::Instant::now() + AUDIT_LIMIT;
-            self.threads.perform(&audit::reads(plan), None, until, AUDIT_LIMIT).await?;
+            self.threads.perform(&audit_reads(plan), None, until, AUDIT_LIMIT).await?;
             history.audit = self.threads.take_records();
             for record in &mut history.audit {
                 record.environment = record.environment.and_then(|number| numbers.get(&number).copied());
@@ -230,7 +230,7 @@ impl LoadTest {
         Ok(handed.len() as u64)
     }
 
-    fn gather(&mut self, segment: &Segment, seen: &Seen, arrivals: Option<&Arrivals>) {
+    fn gather(&mut self, segment: &Segment, seen: &Observation, arrivals: Option<&Arrivals>) {
         let lateness = seen.tally.lateness.as_ref().map(|lateness| lateness.value_at_quantile(0.99) as f64);
         let phase = self.phase(&segment.phase);
         phase.latencies.merge(&seen.tally.latencies);
@@ -256,5 +256,80 @@ fn merge_checks(all: &mut Vec<Check>, fresh: Vec<Check>) {
             }
             None => all.push(check),
         }
+    }
+}
+
+/// More than this would take longer than the load itself.
+const MAX_ENVIRONMENTS: usize = 10_000;
+/// Enough to keep the server busy.
+const CONNECTIONS: u32 = 16;
+
+/// What is to be read: environments, with the newest session that was acknowledged.
+fn audit_plan(records: &[Record]) -> Vec<(u32, Option<SessionName>)> {
+    let mut newest: HashMap<u32, (u64, Option<&SessionName>)> = HashMap::new();
+    for record in records {
+        let Some(environment) = record.environment else { continue };
+        if newest.len() >= MAX_ENVIRONMENTS && !newest.contains_key(&environment) {
+            continue;
+        }
+        let seen = newest.entry(environment).or_insert((0, None));
+        if let Answer::Granted { session, fencing } = &record.answer
+            && (seen.1.is_none() || *fencing > seen.0)
+        {
+            *seen = (*fencing, Some(session));
+        }
+    }
+    let mut plan: Vec<_> = newest.into_iter().map(|(number, (_, session))| (number, session.cloned())).collect();
+    plan.sort_unstable_by_key(|(number, _)| *number);
+    plan
+}
+
+fn audit_reads(plan: Vec<(u32, Option<SessionName>)>) -> Work {
+    let plan = Arc::new(plan);
+    clients(CONNECTIONS, move |client| read_share(client, plan.clone()))
+}
+
+async fn read_share(mut client: Client, plan: Arc<Vec<(u32, Option<SessionName>)>>) {
+    for (environment, session) in plan.iter().skip(client.number as usize).step_by(CONNECTIONS as usize) {
+        // What fails is counted as an error, and the checkers see no answer.
+        _ = client.read(*environment).await;
+        if let Some(session) = session {
+            _ = client.read_session(*environment, session.clone()).await;
+        }
+        // Even when the run was stopped it goes on: these reads are what the report of a stopped run rests on.
+        if client.is_hopeless() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Moment, Request};
+
+    fn granted(environment: u32, session: &str, fencing: u64) -> Record {
+        Record {
+            client: 0,
+            environment: Some(environment),
+            request: Request::ForceClaim,
+            sent: Moment(0),
+            ended: Moment(1),
+            answer: Answer::Granted { session: SessionName(session.into()), fencing },
+        }
+    }
+
+    #[test]
+    fn the_newest_session_of_each_environment_is_read() {
+        let read = Record { answer: Answer::Unknown, ..granted(3, "", 0) };
+        let plan = audit_plan(&[granted(2, "b", 8), granted(1, "a", 1), granted(2, "c", 7), read]);
+        let name = |text: &str| Some(SessionName(text.into()));
+        assert_eq!(plan, [(1, name("a")), (2, name("b")), (3, None)]);
+    }
+
+    #[test]
+    fn the_number_of_environments_is_bounded() {
+        let records: Vec<_> = (0..20_000).map(|number| granted(number, "a", 1)).collect();
+        assert_eq!(audit_plan(&records).len(), MAX_ENVIRONMENTS);
     }
 }

@@ -34,43 +34,35 @@ pub enum Operation {
 }
 
 impl Operation {
-    pub const ALL: [Self; 12] = [
-        Self::Put,
-        Self::Health,
-        Self::Claim,
-        Self::Release,
-        Self::Handoff,
-        Self::Read,
-        Self::Deploy,
-        Self::ForceClaim,
-        Self::Heartbeat,
-        Self::FirstPage,
-        Self::LastPage,
-        Self::List,
+    /// In the order of their declaration.
+    const NAMES: [(Self, &'static str); 12] = [
+        (Self::Put, "put"),
+        (Self::Health, "healthz"),
+        (Self::Claim, "claim"),
+        (Self::Release, "release"),
+        (Self::Handoff, "handoff"),
+        (Self::Read, "read"),
+        (Self::Deploy, "deploy"),
+        (Self::ForceClaim, "force-claim"),
+        (Self::Heartbeat, "heartbeat"),
+        (Self::FirstPage, "first page"),
+        (Self::LastPage, "last page"),
+        (Self::List, "list"),
     ];
 
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::NAMES.into_iter().map(|(operation, _)| operation)
+    }
+
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Put => "put",
-            Self::Health => "healthz",
-            Self::Claim => "claim",
-            Self::Release => "release",
-            Self::Handoff => "handoff",
-            Self::Read => "read",
-            Self::Deploy => "deploy",
-            Self::ForceClaim => "force-claim",
-            Self::Heartbeat => "heartbeat",
-            Self::FirstPage => "first page",
-            Self::LastPage => "last page",
-            Self::List => "list",
-        }
+        Self::NAMES[self as usize].1
     }
 }
 
 /// Latencies of one span of time, by operation; those that did not occur take no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies<C: hdrhistogram::Counter> {
-    by_operation: [Option<Box<Histogram<C>>>; Operation::ALL.len()],
+    by_operation: [Option<Box<Histogram<C>>>; Operation::NAMES.len()],
 }
 
 pub type Precise = Latencies<u64>;
@@ -88,7 +80,7 @@ impl<C: hdrhistogram::Counter> Latencies<C> {
     /// Those that occurred, as the report shows them.
     pub fn into_model(self) -> Vec<model::Operation> {
         let shown = |operation: Operation| Some(model::Operation::of(operation.name(), self.of(operation)?));
-        Operation::ALL.into_iter().filter_map(shown).collect()
+        Operation::all().filter_map(shown).collect()
     }
 
     pub fn merge(&mut self, other: &Self) {

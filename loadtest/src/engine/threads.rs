@@ -2,20 +2,22 @@
 //! locked or woken across threads while load runs.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
 
-use crate::engine::arrivals::Arrivals;
-use crate::engine::client_thread::ClientThread;
+use crate::engine::recorder::Recorder;
+use crate::engine::schedule::Arrivals;
 use crate::engine::tally::Tally;
-use crate::history::Record;
+use crate::history::{Moment, Record};
+use crate::sync::locked;
+use crate::wire::{Connection, Requests, Scope};
 
 /// The work of every thread.
 pub type Work = Arc<dyn Fn(Arc<ClientThread>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -40,7 +42,7 @@ struct Thread {
 struct Order {
     work: Work,
     arrivals: Option<Arc<Arrivals>>,
-    until: Instant,
+    until: tokio::time::Instant,
     /// For what is under way when the time has come.
     grace: Duration,
     done: oneshot::Sender<()>,
@@ -72,7 +74,7 @@ impl LoadThreads {
         &self,
         work: &Work,
         arrivals: Option<Arc<Arrivals>>,
-        until: Instant,
+        until: tokio::time::Instant,
         grace: Duration,
     ) -> Result<(), ThreadLost> {
         let mut answers = Vec::with_capacity(self.threads.len());
@@ -145,5 +147,111 @@ async fn perform(thread: &Arc<ClientThread>, order: &Order, stop: &mut watch::Re
         while thread.clients.load(Ordering::Relaxed) > 0 {
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Room for this many records is there from the start; a long segment grows it, rarely.
+const FIRST_RECORDS: usize = 64 * 1024;
+
+pub struct ClientThread {
+    pub thread: u32,
+    pub threads: u32,
+    pub address: SocketAddr,
+    pub scope: Arc<Scope>,
+    pub requests: Requests,
+    /// Moments count from here.
+    pub origin: Instant,
+    pub recorder: Arc<Recorder>,
+    pub in_flight: AtomicU64,
+    pub waiting: AtomicU64,
+    pub clients: AtomicU64,
+    closing: AtomicBool,
+    /// Never contended while load runs, as nearly all who lock these are on one thread. Shared, because histograms for
+    /// each of 20,000 clients would take gigabytes.
+    tally: Mutex<Tally>,
+    records: Mutex<Vec<Record>>,
+    idle: Mutex<Vec<Connection>>,
+    arrivals: Mutex<Option<Arc<Arrivals>>>,
+}
+
+impl ClientThread {
+    pub fn new(
+        thread: u32,
+        threads: u32,
+        address: SocketAddr,
+        scope: Arc<Scope>,
+        origin: Instant,
+        recorder: Arc<Recorder>,
+    ) -> Self {
+        Self {
+            thread,
+            threads,
+            address,
+            requests: Requests::new(&scope),
+            scope,
+            origin,
+            recorder,
+            in_flight: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            clients: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            tally: Mutex::default(),
+            records: Mutex::new(Vec::with_capacity(FIRST_RECORDS)),
+            idle: Mutex::default(),
+            arrivals: Mutex::default(),
+        }
+    }
+
+    /// Finish what is begun, begin nothing.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        if let Some(arrivals) = locked(&self.arrivals).as_ref() {
+            arrivals.close();
+        }
+    }
+
+    pub fn open(&self, arrivals: Option<Arc<Arrivals>>) {
+        *locked(&self.arrivals) = arrivals;
+        self.closing.store(false, Ordering::Relaxed);
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    pub fn arrivals(&self) -> Option<Arc<Arrivals>> {
+        locked(&self.arrivals).clone()
+    }
+
+    pub fn tally(&self) -> MutexGuard<'_, Tally> {
+        locked(&self.tally)
+    }
+
+    pub fn record(&self, record: Record) {
+        if self.recorder.keeps(&record) {
+            locked(&self.records).push(record);
+        }
+    }
+
+    pub fn take_records(&self) -> Vec<Record> {
+        std::mem::replace(&mut *locked(&self.records), Vec::with_capacity(FIRST_RECORDS))
+    }
+
+    pub fn take_connection(&self) -> Option<Connection> {
+        locked(&self.idle).pop()
+    }
+
+    pub fn keep_connection(&self, connection: Connection) {
+        locked(&self.idle).push(connection);
+    }
+
+    /// The server has gone, and they with it.
+    pub fn drop_connections(&self) {
+        locked(&self.idle).clear();
+    }
+
+    pub fn moment(&self, at: Instant) -> Moment {
+        let since = at.saturating_duration_since(self.origin).as_nanos();
+        Moment(u64::try_from(since).unwrap_or(u64::MAX))
     }
 }

@@ -4,10 +4,9 @@
 
 use std::collections::HashSet;
 
-use crate::linearizability::ghosts::Takers;
 use crate::linearizability::history::{Answer, History, Moment, Record};
 use crate::linearizability::names::Names;
-use crate::linearizability::rules::{Next, Rules};
+use crate::linearizability::rules::{Next, Rules, Takers};
 use crate::linearizability::state::State;
 
 /// At one answer; a few hundred are usual. Beyond it the history is undecided.

@@ -3,19 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::linearizability::answers;
-use crate::linearizability::choices;
 use crate::linearizability::history::{Answer, Claim, History, Interval, Moment, Record, Request, Session};
-use crate::linearizability::random::Random;
-use crate::linearizability::requests;
-use crate::server::token::Token;
-use crate::wire::connection::Connection;
+use crate::linearizability::requests::{next_request, read_answer, request_bytes};
+use crate::random::Random;
+use crate::sync::locked;
+use crate::wire::{Api, Connection, Token};
 
-/// Where the environments of the sample organization are.
-const BASE: &str = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/";
 const SECOND: Moment = 1_000_000_000;
 /// Longer than any restart or pause takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,10 +26,7 @@ const READ_AT_THE_END: usize = 12;
 pub struct Shared {
     /// A server alone, or the nodes of a cluster.
     pub nodes: Vec<Node>,
-    /// Of every request: host and token.
-    pub headers: String,
-    /// Of all environments.
-    pub base: String,
+    pub api: Api,
     pub origin: Instant,
     /// Answers that no request should get.
     pub errors: Mutex<BTreeMap<String, u64>>,
@@ -60,7 +53,7 @@ pub struct Environment {
     pub seed: u64,
     /// Requests that are still to be sent.
     left: AtomicU32,
-    seen: Mutex<Seen>,
+    seen: Mutex<Observed>,
 }
 
 /// When a server or cluster lost what was not durable.
@@ -72,7 +65,7 @@ pub struct Losses {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Observed {
     records: Vec<Record>,
     /// Beside every record: the process that it was sent to.
     lives: Vec<Life>,
@@ -100,7 +93,7 @@ impl Environment {
                 tokio::time::sleep(Duration::from_micros(random.below(20_000))).await;
             }
             let newest = self.newest();
-            let request = choices::next(&mut random, &newest, SECOND);
+            let request = next_request(&mut random, &newest, SECOND);
             let patience = if random.percent(6) { Duration::from_micros(random.below(60_000)) } else { PATIENCE };
             client.ask(request, patience).await;
         }
@@ -120,7 +113,7 @@ impl Environment {
     }
 
     pub fn history(&self, losses: &Losses) -> History {
-        let Seen { mut records, lives, names, .. } = std::mem::take(&mut *self.seen());
+        let Observed { mut records, lives, names, .. } = std::mem::take(&mut *self.seen());
         for (record, life) in records.iter_mut().zip(lives).filter(|(record, _)| record.answer == Answer::Unknown) {
             let ended = self.shared.nodes[life.node].ended().get(life.number).copied();
             record.let_go = [record.let_go, ended].into_iter().flatten().min();
@@ -138,8 +131,8 @@ impl Environment {
         (known.saturating_sub(NEWEST)..known).map(|number| Session(number as u32)).collect()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, Observed> {
+        locked(&self.seen)
     }
 }
 
@@ -148,7 +141,7 @@ impl Client {
         let environment = self.environment.clone();
         let bytes = {
             let seen = environment.seen();
-            requests::bytes(&environment.shared, &environment.name, &request, |session| {
+            request_bytes(&environment.shared.api, &environment.name, &request, |session| {
                 seen.names[session.0 as usize].as_str()
             })
         };
@@ -204,10 +197,10 @@ impl Client {
     }
 }
 
-impl Seen {
+impl Observed {
     fn read(&mut self, request: &Request, status: u16, body: &[u8]) -> Result<Answer, String> {
         let Self { names, numbers, .. } = self;
-        answers::read(request, status, body, |name| {
+        read_answer(request, status, body, |name| {
             *numbers.entry(name.to_owned()).or_insert_with(|| {
                 names.push(name.to_owned());
                 Session(names.len() as u32 - 1)
@@ -231,15 +224,15 @@ impl Node {
     }
 
     fn ended(&self) -> MutexGuard<'_, Vec<Moment>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.ended)
     }
 }
 
 impl Shared {
-    pub fn new(addresses: impl IntoIterator<Item = SocketAddr>, token: &Token, origin: Instant) -> Self {
-        let nodes: Vec<Node> = addresses.into_iter().map(Node::new).collect();
-        let headers = format!("Host: {}\r\nAuthorization: Bearer {}\r\n", nodes[0].address, token.reveal());
-        Self { nodes, headers, base: BASE.to_owned(), origin, errors: Mutex::default() }
+    pub fn new(addresses: Vec<SocketAddr>, token: &Token, origin: Instant) -> Self {
+        let api = Api::new(&addresses[0], token);
+        let nodes = addresses.into_iter().map(Node::new).collect();
+        Self { nodes, api, origin, errors: Mutex::default() }
     }
 
     pub fn now(&self) -> Moment {
@@ -247,6 +240,6 @@ impl Shared {
     }
 
     fn error(&self, what: String) {
-        *self.errors.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += 1;
+        *locked(&self.errors).entry(what).or_default() += 1;
     }
 }

@@ -147,54 +147,33 @@ impl Claim {
 
 impl Request {
     pub fn key(&self) -> Option<u32> {
-        match self {
-            Self::Claim(claim) => claim.key,
-            Self::ForceClaim { key, .. } => *key,
-            Self::Release(_) | Self::Heartbeat(_) | Self::ReadEnvironment | Self::ReadSession(_) | Self::ReadQueue => {
-                None
-            }
-        }
+        if let Self::Claim(Claim { key, .. }) | Self::ForceClaim { key, .. } = self { *key } else { None }
     }
 
     pub fn is_read(&self) -> bool {
-        match self {
-            Self::ReadEnvironment | Self::ReadSession(_) | Self::ReadQueue => true,
-            Self::Claim(_) | Self::ForceClaim { .. } | Self::Release(_) | Self::Heartbeat(_) => false,
-        }
+        matches!(self, Self::ReadEnvironment | Self::ReadSession(_) | Self::ReadQueue)
     }
 }
 
 impl Answer {
     /// Every lock that it tells of.
     pub fn locks(&self) -> impl Iterator<Item = Lock> {
-        let (one, other) = match self {
-            Self::Granted { lock, overrode } => (Some(*lock), *overrode),
-            Self::Locked { holder } => (*holder, None),
-            Self::Environment { lock, .. } => (*lock, None),
-            Self::Queued { .. }
-            | Self::Session { .. }
-            | Self::NotHolding(_)
-            | Self::NoSuchSession
-            | Self::Queue(_)
-            | Self::NothingDone
-            | Self::Unknown => (None, None),
+        let (one, other) = if let Self::Granted { lock, overrode } = self {
+            (Some(*lock), *overrode)
+        } else if let Self::Locked { holder: lock } | Self::Environment { lock, .. } = self {
+            (*lock, None)
+        } else {
+            (None, None)
         };
         one.into_iter().chain(other)
     }
 
     /// The session that the request made.
     pub fn made(&self) -> Option<Session> {
-        match self {
-            Self::Granted { lock, .. } => Some(lock.session),
-            Self::Queued { session, .. } => Some(*session),
-            Self::Locked { .. }
-            | Self::Session { .. }
-            | Self::NotHolding(_)
-            | Self::NoSuchSession
-            | Self::Environment { .. }
-            | Self::Queue(_)
-            | Self::NothingDone
-            | Self::Unknown => None,
+        if let Self::Granted { lock: Lock { session, .. }, .. } | Self::Queued { session, .. } = self {
+            Some(*session)
+        } else {
+            None
         }
     }
 }

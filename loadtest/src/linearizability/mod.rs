@@ -2,38 +2,24 @@
 //! answered, in which a server that does one at a time gives exactly these answers? One history is all that was asked of
 //! one environment; environments do not depend on one another, so each is checked on its own.
 //!
-//! From top to bottom: `run` (the clients' histories), `subject` (`single` or `cluster`: what is disturbed, and how), `plan`,
-//! `disturbances`, `takeovers`, `clients` with `requests`, `answers` and `choices`, `minimise`, `shown`, `checker` (the
-//! search), `rules` (the specification) with `ghosts`, `names`, `state`, `history`.
+//! From top to bottom: `run` (the clients' histories), `subject` (the server or cluster, and what is done to it),
+//! `takeovers`, `clients` with `requests`, `shown`, `checker` (the search), `rules` (the specification), `names`, `state`,
+//! `history`.
 
-mod answers;
 mod checker;
-mod choices;
 mod clients;
-mod cluster;
-mod disturbances;
-mod ghosts;
-mod history;
-mod minimise;
+pub mod history;
 mod names;
-mod plan;
-mod random;
-mod requests;
+mod report;
+pub mod requests;
 mod rules;
 mod run;
-mod shown;
-mod single;
 mod state;
 mod subject;
 mod takeovers;
 
-pub use disturbances::Disturbances;
-pub use plan::{Plan, RunError};
 pub use run::{Summary, check_file, run};
+pub use subject::{Disturbance, Disturbances, Plan, RunError};
 
-#[cfg(test)]
-mod simulated;
-#[cfg(test)]
-mod simulated_server;
 #[cfg(test)]
 mod tests;

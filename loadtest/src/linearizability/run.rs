@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -14,15 +14,15 @@ use tokio::task::JoinSet;
 
 use crate::linearizability::checker::{Verdict, check};
 use crate::linearizability::clients::{Environment, Losses, Shared};
-use crate::linearizability::disturbances::Disturbances;
 use crate::linearizability::history::{Answer, History};
-use crate::linearizability::minimise::minimised;
-use crate::linearizability::plan::{Plan, RunError};
-use crate::linearizability::random::Random;
-use crate::linearizability::subject::Subject;
-use crate::linearizability::{requests, shown};
-use crate::server::running::POLL;
-use crate::wire::connection::Connection;
+use crate::linearizability::report;
+use crate::linearizability::report::minimised;
+use crate::linearizability::requests::put_environment;
+use crate::linearizability::subject::{Disturbance, Disturbances, Plan, RunError, Subject};
+use crate::random::Random;
+use crate::server::POLL;
+use crate::sync::locked;
+use crate::wire::Connection;
 
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 /// Violations that are written down; a server that breaks its promises breaks them all the time.
@@ -97,7 +97,7 @@ async fn one_server(run: Rc<Run>, number: u32) -> Result<(), RunError> {
             subject.keep_logs(&run.plan.directory, &format!("{}-violation-{first}", run.plan.seed))?;
         }
     }
-    let errors = std::mem::take(&mut *shared.errors.lock().unwrap_or_else(PoisonError::into_inner));
+    let errors = std::mem::take(&mut *locked(&shared.errors));
     if !errors.is_empty() {
         subject.keep_logs(&run.plan.directory, &format!("{}-unexpected", run.plan.seed))?;
     }
@@ -123,7 +123,7 @@ async fn make(shared: &Shared, environment: &str) -> Result<(), RunError> {
     let deadline = Instant::now() + LONGEST_PREPARATION;
     for node in shared.nodes.iter().cycle() {
         if let Ok(mut connection) = Connection::open(node.address).await
-            && matches!(connection.exchange(&requests::put(shared, environment)).await, Ok(200 | 201))
+            && matches!(connection.exchange(&put_environment(&shared.api, environment)).await, Ok(200 | 201))
         {
             return Ok(());
         }
@@ -149,26 +149,26 @@ async fn drive(
             clients.spawn(environment.clone().drive(number));
         }
     }
-    let (mut losses, began) = (Losses::default(), shared.now());
+    let (mut losses, mut done, began) = (Losses::default(), Disturbances::new(), shared.now());
     while !clients.is_empty() {
         let quiet = tokio::time::sleep(Duration::from_millis(random.within(subject.quiet())));
         tokio::select! {
             () = until_done(&mut clients) => break,
             () = quiet => {}
         }
-        let done = subject.disturb(shared, random, &mut losses).await?;
-        run.summary.borrow_mut().disturbances += done;
+        subject.disturb(shared, random, &mut losses, &mut done).await?;
     }
-    let done = subject.settle(shared).await?;
-    run.summary.borrow_mut().disturbances += done;
+    subject.settle(shared, &mut done).await?;
     // Read while nothing else is asked.
     for environment in environments {
         clients.spawn(environment.clone().look_at_the_end());
     }
     until_done(&mut clients).await;
     subject.complete(&mut losses).await?;
-    let takeovers = losses.takeovers.iter().filter(|takeover| takeover.by > began).count() as u64;
-    run.summary.borrow_mut().disturbances.takeovers += takeovers;
+    done.insert(Disturbance::Takeover, losses.takeovers.iter().filter(|takeover| takeover.by > began).count() as u64);
+    for (what, times) in done {
+        *run.summary.borrow_mut().disturbances.entry(what).or_default() += times;
+    }
     Ok(losses)
 }
 
@@ -228,7 +228,7 @@ impl Plan {
         let whole = self.write(history, "violation")?;
         let short = minimised(history);
         let path = self.write(&short, "violation-short")?;
-        let text = shown::verdict(&short, &check(&short));
+        let text = report::verdict(&short, &check(&short));
         let (path, whole, seed) = (path.display(), whole.display(), self.seed);
         Ok(format!("{text}    seed {seed}; the whole history: {whole}; in short: {path}\n"))
     }
@@ -246,7 +246,7 @@ pub fn check_file(path: &Path) -> Result<Option<String>, std::io::Error> {
     let history: History = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     Ok(match check(&history) {
         Verdict::Linearizable => None,
-        verdict => Some(shown::verdict(&history, &verdict)),
+        verdict => Some(report::verdict(&history, &verdict)),
     })
 }
 

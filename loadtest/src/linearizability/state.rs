@@ -60,7 +60,7 @@ pub struct Ended {
 
 /// What a read of a session shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SessionState {
     pub status: Status,
     pub fencing: Option<u64>,
     pub position: Option<usize>,
@@ -79,15 +79,15 @@ impl State {
         self.holder.as_ref().map(|holder| holder.fencing) == lock.map(|lock| lock.fencing)
     }
 
-    pub fn session(&self, session: Session) -> Option<Seen> {
+    pub fn session(&self, session: Session) -> Option<SessionState> {
         if let Some(holder) = self.holder.as_ref().filter(|holder| holder.session == Some(session)) {
-            return Some(Seen { status: Status::Active, fencing: Some(holder.fencing), position: None });
+            return Some(SessionState { status: Status::Active, fencing: Some(holder.fencing), position: None });
         }
         if let Some(index) = self.waits(session) {
-            return Some(Seen { status: Status::Queued, fencing: None, position: Some(index + 1) });
+            return Some(SessionState { status: Status::Queued, fencing: None, position: Some(index + 1) });
         }
         let ended = self.ended.iter().find(|ended| ended.session == session)?;
-        Some(Seen { status: ended.status, fencing: ended.fencing, position: None })
+        Some(SessionState { status: ended.status, fencing: ended.fencing, position: None })
     }
 
     /// Ends the holder's session. The lock is then free; who takes it next is not decided here.

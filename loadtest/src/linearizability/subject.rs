@@ -1,40 +1,124 @@
-//! Owns the choice of what histories are made on: a server alone, or a cluster.
+//! Owns what histories are made on, and what is done to it: a server alone, which is killed and started again on the same
+//! data, or paused; or a cluster, whose nodes and members of etcd are killed, stopped and started again, or stand still, for
+//! so long that others take over or not.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 use crate::linearizability::clients::{Losses, Shared};
-use crate::linearizability::cluster::{self, Cluster};
-use crate::linearizability::disturbances::Disturbances;
-use crate::linearizability::plan::{Plan, RunError};
-use crate::linearizability::random::Random;
-use crate::linearizability::single::{self, Single};
+use crate::linearizability::history::{Interval, Moment};
+use crate::linearizability::takeovers::{Takeovers, Unreadable};
+use crate::random::Random;
+use crate::server::{Cluster, ClusterLaunch, LONGEST_TAKEOVER, Launch, Process, ProcessError, READY_POLL, name_of};
+use crate::wire::Token;
+
+/// Between two disturbances of a server alone, in milliseconds.
+const QUIET: Range<u64> = 150..1_200;
+/// And of a cluster.
+const QUIET_OF_CLUSTER: Range<u64> = 200..1_500;
+/// How often a disturbance of a server alone is a kill and not a pause, in percent.
+const KILLS: u64 = 45;
+/// In milliseconds.
+const PAUSE: Range<u64> = 20..400;
+/// In milliseconds. A node that is paused for this long loses its shards.
+const LONG_PAUSE: Range<u64> = 6_000..12_000;
+/// Of a member: the others elect another leader, or there is no etcd for so long.
+const LONG_MEMBER_PAUSE: Range<u64> = 2_000..6_000;
+/// How long a node or member that was killed may be away, in milliseconds.
+const AWAY: Range<u64> = 0..3_000;
+/// An owner that hands a shard over by itself begins at most so long before with sending those away who wait.
+const LEAVING: Moment = 10_000_000_000;
+
+/// What a run is to do.
+pub struct Plan {
+    pub program: PathBuf,
+    pub histories: u32,
+    pub operations: u32,
+    pub clients: u32,
+    /// Histories at a time on each server.
+    pub together: u32,
+    pub servers: u32,
+    /// Of a cluster; none: a server alone.
+    pub nodes: Option<u32>,
+    /// Of the cluster's etcd.
+    pub members: u32,
+    pub seed: u64,
+    pub limit: Duration,
+    /// Where histories that are refused are written to.
+    pub directory: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("a member of etcd ended with {0}")]
+    EtcdEnded(ExitStatus),
+    #[error("cannot make an environment for a history")]
+    NotPrepared,
+    #[error("not all shards of the cluster had an owner {0} s after a disturbance")]
+    NotReady(u64),
+    #[error("cannot write {0}: {1}")]
+    Unwritable(PathBuf, std::io::Error),
+}
+
+/// What is counted of all that happened to servers and clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Disturbance {
+    Kill,
+    Pause,
+    Stop,
+    /// A node ended by itself, since others had taken over.
+    Deposed,
+    MemberKill,
+    MemberPause,
+    Takeover,
+}
+
+/// How often.
+pub type Disturbances = BTreeMap<Disturbance, u64>;
 
 pub enum Subject {
-    Single(Single),
-    Cluster(Cluster),
+    Single(Process),
+    Cluster(WatchedCluster),
+}
+
+pub struct WatchedCluster {
+    cluster: Cluster,
+    takeovers: Takeovers,
+    /// The next disturbance does not wait until this one is over.
+    hurries: bool,
+    /// A line for each disturbance, with its time.
+    journal: Vec<String>,
 }
 
 impl Subject {
     pub async fn start(plan: &Plan, origin: Instant) -> Result<(Self, Shared), RunError> {
-        Ok(match plan.nodes {
-            Some(nodes) => {
-                let (cluster, shared) = Cluster::start(plan, nodes, origin).await?;
-                (Self::Cluster(cluster), shared)
-            }
-            None => {
-                let (single, shared) = Single::start(plan, origin).await?;
-                (Self::Single(single), shared)
-            }
-        })
+        let (program, token) = (plan.program.clone(), Token::random());
+        let Some(nodes) = plan.nodes else {
+            let process = Process::start(Launch::new(program, Vec::new(), token.clone())).await?;
+            let shared = Shared::new(vec![process.address()], &token, origin);
+            return Ok((Self::Single(process), shared));
+        };
+        let launch = ClusterLaunch { members: plan.members, nodes, ..ClusterLaunch::new(program, token.clone()) };
+        let cluster = Cluster::start(launch).await?;
+        let takeovers = Takeovers::watch(cluster.members.addresses(), origin);
+        // From now on none is missed.
+        takeovers.until_now().await?;
+        let shared = Shared::new(cluster.addresses(), &token, origin);
+        Ok((Self::Cluster(WatchedCluster { cluster, takeovers, hurries: false, journal: Vec::new() }), shared))
     }
 
     /// Between two disturbances, in milliseconds.
     pub fn quiet(&self) -> Range<u64> {
         match self {
-            Self::Single(_) => single::QUIET,
-            Self::Cluster(_) => cluster::QUIET,
+            Self::Single(_) => QUIET,
+            Self::Cluster(_) => QUIET_OF_CLUSTER,
         }
     }
 
@@ -43,45 +127,192 @@ impl Subject {
         shared: &Shared,
         random: &mut Random,
         losses: &mut Losses,
-    ) -> Result<Disturbances, RunError> {
-        match self {
-            Self::Single(single) => single.disturb(shared, random, losses).await,
-            Self::Cluster(cluster) => cluster.disturb(shared, random, losses).await,
+        done: &mut Disturbances,
+    ) -> Result<(), RunError> {
+        let process = match self {
+            Self::Cluster(cluster) => return cluster.disturb(shared, random, losses, done).await,
+            Self::Single(process) => process,
+        };
+        if random.percent(KILLS) {
+            process.running.kill()?;
+            let killed = shared.now();
+            losses.kills.push(killed);
+            shared.nodes[0].end(killed);
+            process.start_again().await?;
+            count(done, Disturbance::Kill);
+        } else {
+            process.running.pause()?;
+            sleep(random, PAUSE).await;
+            process.running.resume()?;
+            count(done, Disturbance::Pause);
         }
+        Ok(())
     }
 
     /// Until it answers again.
-    pub async fn settle(&mut self, shared: &Shared) -> Result<Disturbances, RunError> {
+    pub async fn settle(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
         match self {
-            Self::Single(_) => Ok(Disturbances::default()),
-            Self::Cluster(cluster) => {
-                let deposed = cluster.until_ready(shared).await?;
-                Ok(Disturbances { deposed, ..Disturbances::default() })
-            }
+            Self::Single(_) => Ok(()),
+            Self::Cluster(cluster) => cluster.until_ready(shared, done).await,
         }
     }
 
     /// When the clients are done: what was seen only from outside.
     pub async fn complete(&self, losses: &mut Losses) -> Result<(), RunError> {
-        match self {
-            Self::Single(_) => Ok(()),
-            Self::Cluster(cluster) => cluster.complete(losses).await,
-        }
+        let Self::Cluster(cluster) = self else { return Ok(()) };
+        losses.takeovers = cluster.takeovers.until_now().await?;
+        // Each may have been a planned one.
+        let before = |takeover: &Interval| Interval { since: takeover.since.saturating_sub(LEAVING), ..*takeover };
+        losses.stops.extend(losses.takeovers.iter().map(before));
+        Ok(())
     }
 
-    /// Writes what helps to understand a violation.
+    /// The logs of all nodes and members of a cluster, and what was done to them, as evidence.
     pub fn keep_logs(&self, directory: &Path, prefix: &str) -> Result<(), RunError> {
-        match self {
-            Self::Single(_) => Ok(()),
-            Self::Cluster(cluster) => cluster.keep_logs(directory, prefix),
-        }
+        let Self::Cluster(WatchedCluster { cluster, journal, .. }) = self else { return Ok(()) };
+        let kept = cluster.keep_logs(directory, &format!("{prefix}-"));
+        kept.map_err(|error| RunError::Unwritable(directory.to_owned(), error))?;
+        let path = directory.join(format!("{prefix}-disturbances.txt"));
+        std::fs::write(&path, journal.concat()).map_err(|error| RunError::Unwritable(path, error))
     }
 
+    /// Every node of a cluster has been stopped before now and then; here the last ones would have nobody to hand over to.
     pub async fn stop(self) -> Result<(), RunError> {
-        match self {
-            Self::Single(single) => single.stop().await,
-            // Every node has been stopped before now and then; here the last ones would have nobody to hand over to.
-            Self::Cluster(_) => Ok(()),
+        if let Self::Single(mut process) = self {
+            process.running.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    KillNode,
+    PauseNode,
+    PauseNodeLong,
+    StopNode,
+    KillMember,
+    PauseMember,
+    PauseMemberLong,
+}
+
+impl Step {
+    fn choose(random: &mut Random) -> Self {
+        match random.below(100) {
+            0..=24 => Self::KillNode,
+            25..=44 => Self::PauseNode,
+            45..=59 => Self::PauseNodeLong,
+            60..=74 => Self::StopNode,
+            75..=84 => Self::KillMember,
+            85..=92 => Self::PauseMember,
+            _ => Self::PauseMemberLong,
         }
     }
+}
+
+impl WatchedCluster {
+    async fn disturb(
+        &mut self,
+        shared: &Shared,
+        random: &mut Random,
+        losses: &mut Losses,
+        done: &mut Disturbances,
+    ) -> Result<(), RunError> {
+        self.replace_deposed(shared, done).await?;
+        // More often than the others, the owner of the histories' shard.
+        let owner = self.takeovers.owner().and_then(|name| self.cluster.named(&name));
+        let any = random.below(self.cluster.count() as u64) as usize;
+        let node = owner.filter(|_| random.percent(60)).unwrap_or(any);
+        let member = random.below(self.cluster.members.count() as u64) as usize;
+        let step = Step::choose(random);
+        let is_owner = if owner == Some(node) { ", the owner," } else { "" };
+        self.note(shared, &format!("{step:?}: {}{is_owner} or m{member}", name_of(node as u32 + 1)));
+        let cluster = &mut self.cluster;
+        match step {
+            Step::KillNode => {
+                cluster.kill(node)?;
+                shared.nodes[node].end(shared.now());
+                if random.percent(50) {
+                    sleep(random, AWAY).await;
+                }
+                cluster.serve_again(node).await?;
+                count(done, Disturbance::Kill);
+            }
+            Step::PauseNode | Step::PauseNodeLong => {
+                cluster.pause(node)?;
+                sleep(random, if matches!(step, Step::PauseNode) { PAUSE } else { LONG_PAUSE }).await;
+                cluster.resume(node)?;
+                count(done, Disturbance::Pause);
+            }
+            Step::StopNode => {
+                let since = shared.now();
+                let stopped = cluster.stop(node).await;
+                let by = shared.now();
+                losses.stops.push(Interval { since, by });
+                shared.nodes[node].end(by);
+                count(done, Disturbance::Stop);
+                if stopped? {
+                    count(done, Disturbance::Deposed);
+                }
+                cluster.serve_again(node).await?;
+            }
+            Step::KillMember => {
+                cluster.members.kill(member)?;
+                sleep(random, AWAY).await;
+                cluster.members.start_again(member)?;
+                count(done, Disturbance::MemberKill);
+            }
+            Step::PauseMember | Step::PauseMemberLong => {
+                cluster.members.pause(member)?;
+                sleep(random, if matches!(step, Step::PauseMember) { PAUSE } else { LONG_MEMBER_PAUSE }).await;
+                cluster.members.resume(member)?;
+                count(done, Disturbance::MemberPause);
+            }
+        }
+        self.note(shared, "done");
+        // Otherwise the next one may come in the middle of a take-over; not always, or nothing would ever be answered.
+        self.hurries = !self.hurries && random.percent(40);
+        if self.hurries { Ok(()) } else { self.until_ready(shared, done).await }
+    }
+
+    /// Until every shard has an owner.
+    async fn until_ready(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
+        let deadline = Instant::now() + LONGEST_TAKEOVER;
+        while Instant::now() < deadline {
+            self.replace_deposed(shared, done).await?;
+            if self.cluster.is_ready().await {
+                self.note(shared, "ready");
+                return Ok(());
+            }
+            tokio::time::sleep(READY_POLL).await;
+        }
+        Err(RunError::NotReady(LONGEST_TAKEOVER.as_secs()))
+    }
+
+    /// Starts nodes again that have ended because others had taken their shards. Any other end is a fault.
+    async fn replace_deposed(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
+        for member in 0..self.cluster.members.count() {
+            if let Some(status) = self.cluster.members.ended(member)? {
+                return Err(RunError::EtcdEnded(status));
+            }
+        }
+        for node in self.cluster.deposed()? {
+            shared.nodes[node].end(shared.now());
+            self.cluster.serve_again(node).await?;
+            count(done, Disturbance::Deposed);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, shared: &Shared, what: &str) {
+        self.journal.push(format!("{:.3} s  {what}\n", shared.now() as f64 / 1e9));
+    }
+}
+
+fn count(done: &mut Disturbances, what: Disturbance) {
+    *done.entry(what).or_default() += 1;
+}
+
+async fn sleep(random: &mut Random, milliseconds: Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(random.within(milliseconds))).await;
 }

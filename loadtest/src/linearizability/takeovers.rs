@@ -3,15 +3,14 @@
 //! and the end of the first that did. Unlike the nodes' logs, that needs no trust in the server, and no second clock.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
 use crate::linearizability::history::{Interval, Moment};
-use crate::server::shard_records::{self, ShardRecord, key_of};
-use crate::wire::etcd_messages::{RangeRequest, RangeResponse};
-use crate::wire::grpc::{Channel, Method};
+use crate::server::{EtcdClient, ShardRecord, shard_records};
+use crate::sync::locked;
 
 /// That of the sample organization: the CRC-32C of `acme` modulo the number of shards.
 const SHARD: u16 = 2;
@@ -23,13 +22,13 @@ const PATIENCE: Duration = Duration::from_millis(700);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 pub struct Takeovers {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<EpochLog>>,
     origin: Instant,
     reading: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct EpochLog {
     newest: Option<Reading>,
     takeovers: Vec<Interval>,
 }
@@ -49,7 +48,7 @@ pub struct Unreadable;
 
 impl Takeovers {
     pub fn watch(members: Vec<SocketAddr>, origin: Instant) -> Self {
-        let seen = Arc::<Mutex<Seen>>::default();
+        let seen = Arc::<Mutex<EpochLog>>::default();
         let reading = tokio::spawn(read_for_ever(members, origin, seen.clone()));
         Self { seen, origin, reading }
     }
@@ -72,8 +71,8 @@ impl Takeovers {
         Err(Unreadable)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, EpochLog> {
+        locked(&self.seen)
     }
 }
 
@@ -83,35 +82,30 @@ impl Drop for Takeovers {
     }
 }
 
-async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mutex<Seen>>) {
-    let mut channel = None;
+async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mutex<EpochLog>>) {
+    let mut etcd = None;
     for member in members.iter().cycle() {
         loop {
             let sent = moment(origin);
-            let record = tokio::time::timeout(PATIENCE, read(&mut channel, *member)).await;
+            let record = tokio::time::timeout(PATIENCE, read(&mut etcd, *member)).await;
             let Some(ShardRecord { epoch, owner }) = record.ok().flatten() else { break };
-            seen.lock().unwrap_or_else(PoisonError::into_inner).note(Reading { sent, epoch, owner }, moment(origin));
+            locked(&seen).note(Reading { sent, epoch, owner }, moment(origin));
             tokio::time::sleep(EVERY).await;
         }
-        channel = None;
+        etcd = None;
         tokio::time::sleep(EVERY).await;
     }
 }
 
 /// None: this member does not answer, or there is no such record yet.
-async fn read(channel: &mut Option<(Channel, Method)>, member: SocketAddr) -> Option<ShardRecord> {
-    if channel.is_none() {
-        let opened = Channel::open(member).await.ok()?;
-        let range = opened.method("/etcdserverpb.KV/Range").ok()?;
-        *channel = Some((opened, range));
+async fn read(etcd: &mut Option<EtcdClient>, member: SocketAddr) -> Option<ShardRecord> {
+    if etcd.is_none() {
+        *etcd = Some(EtcdClient::connect(member).await.ok()?);
     }
-    let (channel, range) = channel.as_mut()?;
-    let question = RangeRequest { key: key_of(SHARD), range_end: Vec::new() };
-    let read: RangeResponse = channel.call(range, &question).await.ok()?;
-    shard_records::decode(&read.pairs.first()?.value)
+    shard_records(etcd.as_mut()?).await.ok()?.remove(&SHARD)
 }
 
-impl Seen {
+impl EpochLog {
     fn note(&mut self, reading: Reading, ended: Moment) {
         if let Some(before) = &self.newest {
             let takeover = Interval { since: before.sent, by: ended };
@@ -135,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_take_over_lies_between_two_reads_that_differ() {
-        let mut seen = Seen::default();
+        let mut seen = EpochLog::default();
         for (sent, epoch) in [(10, 3), (20, 3), (30, 4), (40, 6)] {
             seen.note(reading(sent, epoch), sent + 5);
         }

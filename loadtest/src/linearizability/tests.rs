@@ -5,9 +5,9 @@ use crate::linearizability::checker::{Verdict, check};
 use crate::linearizability::history::{
     Answer, Claim, History, Interval, Lock, Moment, Record, Request, Session, Status,
 };
-use crate::linearizability::minimise::minimised;
-use crate::linearizability::shown;
-use crate::linearizability::simulated::{self, Fault};
+use crate::linearizability::report;
+use crate::linearizability::report::minimised;
+use crate::simulator::{self, Fault};
 
 const HISTORIES: u64 = 100;
 const OPERATIONS: usize = 200;
@@ -214,9 +214,9 @@ fn a_place_on_a_connection_is_gone_after_a_kill_and_one_with_a_session_is_not() 
 #[test]
 fn every_history_of_a_server_that_keeps_its_promises_is_accepted() {
     for seed in 0..HISTORIES {
-        let (history, _) = simulated::history(seed, OPERATIONS, None);
+        let (history, _) = simulator::history(seed, OPERATIONS, None, false);
         let verdict = check(&history);
-        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", shown::verdict(&history, &verdict));
+        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", report::verdict(&history, &verdict));
     }
 }
 
@@ -224,7 +224,7 @@ fn every_history_of_a_server_that_keeps_its_promises_is_accepted() {
 fn the_simulated_histories_have_something_of_everything() {
     let mut seen = [0; 9];
     for seed in 0..HISTORIES {
-        let (history, _) = simulated::history(seed, OPERATIONS, None);
+        let (history, _) = simulator::history(seed, OPERATIONS, None, false);
         seen[0] += history.kills.len();
         for Record { request, answer, .. } in &history.records {
             seen[1] += usize::from(*answer == Answer::Unknown);
@@ -245,18 +245,18 @@ fn the_simulated_histories_have_something_of_everything() {
 }
 
 fn is_found(fault: Fault) {
-    is_found_in(simulated::history, fault);
+    is_found_in(false, fault);
 }
 
 fn is_found_in_a_cluster(fault: Fault) {
-    is_found_in(simulated::history_of_cluster, fault);
+    is_found_in(true, fault);
 }
 
-fn is_found_in(simulated: impl Fn(u64, usize, Option<Fault>) -> (History, bool), fault: Fault) {
+fn is_found_in(in_cluster: bool, fault: Fault) {
     let (mut planted, mut found) = (0, 0);
     let mut first = None;
     for seed in 0..HISTORIES {
-        let (history, was_planted) = simulated(seed, OPERATIONS, Some(fault));
+        let (history, was_planted) = simulator::history(seed, OPERATIONS, Some(fault), in_cluster);
         match (check(&history), was_planted) {
             (Verdict::Linearizable, _) => {}
             (Verdict::Violation(_), true) => {
@@ -414,11 +414,11 @@ fn a_place_in_the_queue_is_given_early_only_by_a_node_that_is_being_stopped() {
 fn every_history_of_a_cluster_that_keeps_its_promises_is_accepted() {
     let (mut takeovers, mut let_go) = (0, 0);
     for seed in 0..HISTORIES {
-        let (history, _) = simulated::history_of_cluster(seed, OPERATIONS, None);
+        let (history, _) = simulator::history(seed, OPERATIONS, None, true);
         takeovers += history.takeovers.len();
         let_go += history.records.iter().filter(|record| record.let_go.is_some()).count();
         let verdict = check(&history);
-        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", shown::verdict(&history, &verdict));
+        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", report::verdict(&history, &verdict));
     }
     assert!(takeovers as u64 > HISTORIES / 3 && let_go as u64 > HISTORIES, "{takeovers} {let_go}");
 }

@@ -2,18 +2,15 @@
 //! measures nothing and decides nothing but whether a run was clean and a goal met.
 
 mod html;
-mod json;
-mod measured;
 pub mod model;
 pub(crate) mod number;
 #[cfg(test)]
 mod sample;
-mod table;
 mod text;
-mod verdict;
 
 pub use html::html;
-pub use json::{ReadError, json, read};
-pub use measured::{now, quotient};
+pub use model::{
+    Check, FORMAT, Figure, Goal, Latency, Phase, Run, Slice, SliceOperation, Verdict, Violation, goal, json, now,
+    quotient, read, why_not_judged,
+};
 pub use text::{outcome, text};
-pub use verdict::{Verdict, why_not_judged};

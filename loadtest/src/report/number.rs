@@ -1,8 +1,6 @@
 //! Owns how numbers are written for people: thousands apart, three digits that matter, units that fit. What is not a
 //! number is a dash.
 
-use super::model::{Figure, Goal};
-
 pub const NOTHING: &str = "–";
 
 pub fn count(value: u64) -> String {
@@ -57,31 +55,6 @@ pub fn with_unit(value: f64, unit: &str) -> String {
         "" => plain(value),
         unit => format!("{} {unit}", plain(value)),
     }
-}
-
-impl Figure {
-    /// From the lowest to the highest round, with the unit once; empty where there is no such range.
-    pub fn spread(&self) -> String {
-        if self.rounds < 2 || !self.min.is_finite() || !self.max.is_finite() {
-            return String::new();
-        }
-        let [min, max] = [self.min, self.max].map(|value| with_unit(value, &self.unit));
-        match (min.split_once(' '), max.split_once(' ')) {
-            (Some((digits, unit)), Some((_, same))) if unit == same => format!("{digits} – {max}"),
-            (_, _) => format!("{min} – {max}"),
-        }
-    }
-}
-
-/// A goal is a round number: zeros behind its point say nothing.
-pub fn goal(goal: Goal, unit: &str) -> String {
-    let (sign, bound) = match goal {
-        Goal::AtLeast(bound) => ("≥", bound),
-        Goal::AtMost(bound) => ("≤", bound),
-    };
-    let text = with_unit(bound, unit);
-    let (digits, rest) = text.split_once(' ').map_or((text.as_str(), ""), |(digits, unit)| (digits, unit));
-    format!("{sign} {} {rest}", without_zeros(digits)).trim_end().to_owned()
 }
 
 /// Behind the point.
@@ -142,6 +115,7 @@ fn bytes(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::model::{Figure, Goal, goal};
 
     #[test]
     fn values_keep_three_digits_and_their_thousands_apart() {

@@ -3,10 +3,9 @@
 
 use std::fmt::Write;
 
-use super::model::{Check, Figure, Phase, Run, Violation};
-use super::number::{NOTHING, count, goal, latency, seconds, with_unit};
-use super::table::Align::{Left, Right};
-use super::table::Table;
+use crate::report::model::{Check, Figure, Phase, Run, Violation, goal};
+use crate::report::number::{NOTHING, count, latency, seconds, with_unit};
+use crate::report::text::Align::{Left, Right};
 
 /// From so many on they are also shown side by side.
 const MANY_PHASES: usize = 4;
@@ -194,8 +193,73 @@ fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '·' } else { character }).collect()
 }
 
+const GAP: usize = 3;
+/// A first cell that is longer stands on a line of its own, so that one long name does not push all values out of sight.
+const WIDEST_NAME: usize = 40;
+
+/// The first column is flush left, the others as asked for.
+pub struct Table {
+    columns: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Align {
+    Left,
+    Right,
+}
+
+impl Table {
+    pub fn new(columns: &[Align]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// The first cell's leading spaces are its indentation.
+    pub fn row<const CELLS: usize>(&mut self, cells: [String; CELLS]) {
+        debug_assert_eq!(CELLS, self.columns.len() + 1);
+        self.rows.push(cells.into());
+    }
+
+    pub fn row_of(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.columns.len() + 1);
+        self.rows.push(cells);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub fn render(&self, out: &mut String) {
+        let widths = self.widths();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (index, cell) in row.iter().enumerate() {
+                let padding = " ".repeat(widths[index].saturating_sub(cell.chars().count()));
+                let left = index == 0 || matches!(self.columns[index - 1], Left);
+                line.push_str(if left { cell } else { &padding });
+                if index == 0 && cell.chars().count() > widths[0] {
+                    line.push('\n');
+                    line.push_str(&" ".repeat(widths[0]));
+                }
+                line.push_str(if left { &padding } else { cell });
+                line.push_str(&" ".repeat(GAP));
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let widest = |index: usize, limit: usize| {
+            let widths = self.rows.iter().map(|row| row[index].chars().count());
+            widths.filter(|width| *width <= limit).max().unwrap_or(0)
+        };
+        (0..=self.columns.len()).map(|index| widest(index, if index == 0 { WIDEST_NAME } else { usize::MAX })).collect()
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod text_tests {
     use super::super::sample;
     use super::*;
 
@@ -291,5 +355,25 @@ clean: all 3 checks held, no errors
     fn a_run_without_anything_still_ends_with_its_verdict() {
         assert!(text(&sample::empty()).ends_with("\nclean: nothing was checked, no errors\n"));
         assert!(text(&sample::without_numbers()).contains('–'));
+    }
+}
+
+#[cfg(test)]
+mod table_tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_a_long_name_has_its_own_line() {
+        let mut table = Table::new(&[Right, Left]);
+        table.row(["".into(), "median".into(), "min – max".into()]);
+        table.row(["  cycles".into(), "29,812".into(), "1 – 2".into()]);
+        let long = "n".repeat(WIDEST_NAME + 1);
+        table.row([long.clone(), "7".into(), "".into()]);
+        let mut text = String::new();
+        table.render(&mut text);
+        assert_eq!(
+            text,
+            format!("           median   min – max\n  cycles   29,812   1 – 2\n{long}\n                7\n")
+        );
     }
 }

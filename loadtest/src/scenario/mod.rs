@@ -1,20 +1,13 @@
 //! Owns the form of a scenario: a TOML file with what every workload has (rounds, seconds, connections, the loop), what
 //! its kind of workload has, and in `[short]` what differs when it only has to be seen to work.
 
-mod embedded;
-
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Deserialize;
 use toml::{Table, Value};
 
-pub use embedded::{embedded, names};
-
+use crate::settings::{Common, fault, shown};
 use crate::workloads::Workload;
 
-/// What the server keeps unless it is told otherwise.
-const DEFAULT_RETENTION: u64 = 1_000;
 const SHORT: &str = "short";
 
 #[derive(Debug)]
@@ -22,48 +15,6 @@ pub struct Scenario {
     pub name: String,
     pub common: Common,
     pub workload: Workload,
-}
-
-/// What every scenario has.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Common {
-    /// One sentence: what it does.
-    pub description: String,
-    pub kind: String,
-    /// `closed`: the next request when the last is answered. `open`: `rate` requests per second, whatever the server does.
-    #[serde(default)]
-    pub r#loop: Loop,
-    pub rate: Option<f64>,
-    #[serde(default = "one")]
-    pub rounds: u32,
-    /// The length, or for work that ends by itself the bound, of each stretch of load.
-    pub seconds: u64,
-    #[serde(default = "one")]
-    pub connections: u32,
-    /// Threads that generate load, each with its share of the connections.
-    #[serde(default = "one")]
-    pub threads: u32,
-    /// Checks that must have something to look at.
-    #[serde(default)]
-    pub examines: Vec<String>,
-    /// Settings of the server, by their names in its settings file; for a server that we start.
-    #[serde(default)]
-    pub server: Table,
-    /// Whether nothing in it is smaller than in the scenario's file: goals are for that.
-    #[serde(skip)]
-    pub is_full: bool,
-    /// Everything as it was written, for the report.
-    #[serde(skip)]
-    written: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Loop {
-    #[default]
-    Closed,
-    Open,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -158,55 +109,6 @@ fn interpret(name: &str, mut table: Table) -> Result<Scenario, String> {
     Ok(Scenario { name: name.to_owned(), common, workload })
 }
 
-impl Common {
-    pub fn open_rate(&self) -> Option<f64> {
-        self.rate.filter(|_| self.r#loop == Loop::Open)
-    }
-
-    /// Sessions of each environment that the server keeps.
-    pub fn retention(&self) -> u64 {
-        let storage = self.server.get("storage").and_then(Value::as_table);
-        let kept = storage.and_then(|storage| storage.get("history_retention")).and_then(Value::as_integer);
-        kept.and_then(|kept| u64::try_from(kept).ok()).unwrap_or(DEFAULT_RETENTION)
-    }
-
-    /// The server's settings as its environment variables.
-    pub fn server_variables(&self) -> Vec<(String, String)> {
-        let mut variables = Vec::new();
-        variables_of("LOCKKEEPER", &self.server, &mut variables);
-        variables
-    }
-
-    pub fn shown(&self) -> BTreeMap<String, String> {
-        self.written.clone()
-    }
-
-    fn check(&self) -> Result<(), String> {
-        within("rounds", self.rounds.into(), 1, 1_000)?;
-        within("seconds", self.seconds, 1, 3_600)?;
-        within("connections", self.connections.into(), 1, 20_000)?;
-        within("threads", self.threads.into(), 1, 64)?;
-        match (self.r#loop, self.rate) {
-            (Loop::Open, None) => Err("`loop` = \"open\" needs a `rate`, in requests per second".to_owned()),
-            (Loop::Open, Some(rate)) if !(0.1..=1_000_000.0).contains(&rate) => {
-                Err(format!("`rate` must be from 0.1 to 1000000 requests per second, got {rate}"))
-            }
-            (Loop::Closed, Some(_)) => Err("`rate` belongs to `loop` = \"open\"".to_owned()),
-            (Loop::Open, Some(_)) | (Loop::Closed, None) => Ok(()),
-        }
-    }
-}
-
-pub fn within(key: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
-    let fits = (least..=most).contains(&value);
-    if fits { Ok(()) } else { Err(format!("`{key}` must be from {least} to {most}, got {value}")) }
-}
-
-/// In one line, and in the words of the file.
-pub fn fault(error: &toml::de::Error) -> String {
-    error.message().replace("unknown field", "unknown key").replace("missing field", "missing key")
-}
-
 fn merge(into: &mut Table, overrides: Table) {
     for (key, value) in overrides {
         match (into.get_mut(&key), value) {
@@ -233,34 +135,38 @@ fn set(table: &mut Table, key: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn variables_of(prefix: &str, table: &Table, into: &mut Vec<(String, String)>) {
-    for (key, value) in table {
-        let name = format!("{prefix}_{}", key.to_uppercase());
-        match value {
-            Value::Table(deeper) => variables_of(&name, deeper, into),
-            value => into.push((name, shown(value))),
-        }
-    }
-}
-
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(values) => values.iter().map(shown).collect::<Vec<_>>().join(", "),
-        Value::Table(table) => {
-            let one = |(key, value): (&String, &Value)| match value {
-                Value::Table(_) => format!("{key}.{}", shown(value)),
-                value => format!("{key} = {}", shown(value)),
-            };
-            table.iter().map(one).collect::<Vec<_>>().join(", ")
-        }
-        value => value.to_string(),
-    }
-}
-
-fn one() -> u32 {
-    1
-}
-
 #[cfg(test)]
 mod tests;
+
+macro_rules! scenarios {
+    ($($name:literal),* $(,)?) => {
+        const ALL: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*];
+    };
+}
+
+scenarios!(
+    "cycle",
+    "hot",
+    "stampede",
+    "deploy-storm",
+    "force-claim-race",
+    "readers",
+    "many-environments",
+    "long-queue",
+    "neighbour",
+    "restart",
+    "churn",
+    "soak",
+    "history",
+    "disk",
+    "failover",
+);
+
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, _)| *name)
+}
+
+/// Its text.
+pub fn embedded(name: &str) -> Option<&'static str> {
+    ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}

@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::server::etcd::Members;
-use crate::server::ports::free_address;
-use crate::server::process::{Launch, Process};
+use crate::server::process::{Launch, Process, ProcessError, free_address};
 use crate::server::proxy::{From, Network, Proxy};
-use crate::server::running::ProcessError;
-use crate::server::token::Token;
+use crate::wire::Token;
 
 /// In the file of an organization: the directory of the cluster.
 pub const HOME: &str = "{home}";
@@ -21,7 +19,7 @@ pub const HOME: &str = "{home}";
 pub const SHARDS: u16 = 4;
 /// A node that was killed or that stood still is replaced in about six seconds.
 pub const LONGEST_TAKEOVER: Duration = Duration::from_secs(60);
-const READY_POLL: Duration = Duration::from_millis(50);
+pub const READY_POLL: Duration = Duration::from_millis(50);
 /// For the answer of one node, which may stand still.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
 /// A node ends with this when another one has taken a shard from it.
@@ -41,6 +39,13 @@ pub struct ClusterLaunch {
     pub variables: Vec<(String, String)>,
     /// Of an admin of every organization.
     pub token: Token,
+}
+
+impl ClusterLaunch {
+    /// Three nodes on three members, with the sample organization.
+    pub fn new(program: PathBuf, token: Token) -> Self {
+        Self { program, nodes: 3, members: 3, organizations: Vec::new(), proxied: false, variables: Vec::new(), token }
+    }
 }
 
 pub struct Cluster {
@@ -97,26 +102,26 @@ impl Cluster {
     }
 
     pub fn pids(&self) -> Vec<u32> {
-        self.nodes.iter().filter_map(Process::pid).chain(self.members.pids()).collect()
+        self.nodes.iter().filter_map(|node| node.running.pid()).chain(self.members.pids()).collect()
     }
 
     pub fn kill(&mut self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].kill()
+        self.nodes[node].running.kill()
     }
 
     pub fn pause(&self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].pause()
+        self.nodes[node].running.pause()
     }
 
     pub fn resume(&self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].resume()
+        self.nodes[node].running.resume()
     }
 
-    /// Lets it end by itself. It may find that it had lost its shards before.
-    pub async fn stop(&mut self, node: usize) -> Result<(), ProcessError> {
-        match self.nodes[node].stop().await {
-            Err(ProcessError::EndedBadly(status)) if is_deposed(status) => Ok(()),
-            stopped => stopped,
+    /// Lets it end by itself; says whether it found that it had lost its shards before.
+    pub async fn stop(&mut self, node: usize) -> Result<bool, ProcessError> {
+        match self.nodes[node].running.stop().await {
+            Err(ProcessError::EndedBadly(status)) if is_deposed(status) => Ok(true),
+            stopped => stopped.map(|()| false),
         }
     }
 
@@ -132,12 +137,12 @@ impl Cluster {
     }
 
     /// Copies the logs of all nodes and members, as evidence.
-    pub fn keep_logs(&self, directory: &Path) -> std::io::Result<()> {
+    pub fn keep_logs(&self, directory: &Path, prefix: &str) -> std::io::Result<()> {
         std::fs::create_dir_all(directory)?;
         let nodes = (1..).zip(&self.nodes).map(|(number, node)| (name_of(number), node.log()));
         let members = (0..self.members.count()).map(|member| (member_name(member), self.members.log(member)));
         for (name, log) in nodes.chain(members) {
-            std::fs::copy(log, directory.join(format!("{name}.log")))?;
+            std::fs::copy(log, directory.join(format!("{prefix}{name}.log")))?;
         }
         Ok(())
     }
@@ -151,13 +156,24 @@ impl Cluster {
     pub fn deposed(&mut self) -> Result<Vec<usize>, ProcessError> {
         let mut deposed = Vec::new();
         for (place, process) in self.nodes.iter_mut().enumerate() {
-            let Some(status) = process.ended()? else { continue };
+            let Some(status) = process.running.ended()? else { continue };
             if !is_deposed(status) {
                 return Err(ProcessError::EndedBadly(status));
             }
             deposed.push(place);
         }
         Ok(deposed)
+    }
+
+    /// Whether all nodes say that every shard has an owner.
+    pub async fn is_ready(&self) -> bool {
+        for node in &self.nodes {
+            let ready = tokio::time::timeout(READY_PATIENCE, node.running.is_answering("/readyz")).await;
+            if !matches!(ready, Ok(true)) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Until all nodes say that every shard has an owner; starts again those that were deposed.
@@ -168,11 +184,7 @@ impl Cluster {
                 self.serve_again(node).await?;
                 deposed += 1;
             }
-            let mut ready = 0;
-            for node in &self.nodes {
-                ready += usize::from(matches!(tokio::time::timeout(READY_PATIENCE, node.is_ready()).await, Ok(true)));
-            }
-            if ready == self.nodes.len() {
+            if self.is_ready().await {
                 return Ok(deposed);
             }
             tokio::time::sleep(READY_POLL).await;
@@ -222,7 +234,7 @@ async fn make_admins(
     for count in 1..=files.len() {
         let variables = settings.iter().cloned().chain(organizations_variable(files[..count].iter().rev())).collect();
         let mut process = Process::start_on(address, of_node(launch, variables)).await?;
-        process.stop().await?;
+        process.running.stop().await?;
     }
     Ok(())
 }
@@ -233,12 +245,11 @@ fn organizations_variable<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Optio
 }
 
 fn of_node(launch: &ClusterLaunch, variables: Vec<(String, String)>) -> Launch {
-    let (program, token) = (launch.program.clone(), launch.token.clone());
-    Launch { program, arguments: Vec::new(), variables, data_dir: None, token }
+    Launch::new(launch.program.clone(), variables, launch.token.clone())
 }
 
 /// The settings of a node, from 1.
-pub fn node_variables(etcd: &str, number: u32) -> Vec<(String, String)> {
+fn node_variables(etcd: &str, number: u32) -> Vec<(String, String)> {
     let settings = [
         ("LOCKKEEPER_MASTER_KEY", MASTER_KEY.to_owned()),
         ("LOCKKEEPER_CLUSTER_ENGINE", "etcd".to_owned()),
@@ -259,6 +270,6 @@ pub fn member_name(number: usize) -> String {
     format!("m{number}")
 }
 
-pub fn is_deposed(status: ExitStatus) -> bool {
+fn is_deposed(status: ExitStatus) -> bool {
     status.code() == Some(EXIT_DEPOSED)
 }

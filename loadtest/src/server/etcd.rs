@@ -8,9 +8,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::server::etcd_client::{EtcdClient, EtcdError};
-use crate::server::ports::free_address;
-use crate::server::running::{POLL, ProcessError, Running, START_TIMEOUT, last_words};
-use crate::wire::connection::Connection;
+use crate::server::process::{POLL, ProcessError, Running, START_TIMEOUT, free_address, last_words};
 
 /// The limits that a node of a cluster requires, and a leader elected soon.
 const FLAGS: [&str; 6] = [
@@ -24,7 +22,7 @@ const FLAGS: [&str; 6] = [
 
 pub struct Members {
     /// Before their directory: fields are dropped in this order.
-    running: Vec<Option<Running>>,
+    running: Vec<Running>,
     ports: Vec<Ports>,
     home: TempDir,
     /// Beyond those that all have.
@@ -43,9 +41,10 @@ impl Members {
         let home = tempfile::Builder::new().prefix("lockkeeper-etcd-").tempdir().map_err(ProcessError::Home)?;
         let ports = (0..count).map(|_| Ok(Ports { client: free_address()?, peer: free_address()? }));
         let ports = ports.collect::<Result<Vec<_>, std::io::Error>>().map_err(ProcessError::Home)?;
-        let mut members = Self { running: (0..count).map(|_| None).collect(), ports, home, flags: Vec::new() };
+        let mut members = Self { running: Vec::new(), ports, home, flags: Vec::new() };
         for member in 0..count {
-            members.start_again(member)?;
+            let running = members.spawn(member)?;
+            members.running.push(running);
         }
         for member in 0..count {
             members.until_ready(member).await?;
@@ -68,21 +67,20 @@ impl Members {
 
     /// `kill -9`.
     pub fn kill(&mut self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].take().map_or(Ok(()), |mut running| running.kill())
+        self.running[member].kill()
     }
 
     pub fn pause(&self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].as_ref().map_or(Ok(()), Running::pause)
+        self.running[member].pause()
     }
 
     pub fn resume(&self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].as_ref().map_or(Ok(()), Running::resume)
+        self.running[member].resume()
     }
 
     /// On the same data, without waiting until it is ready.
     pub fn start_again(&mut self, member: usize) -> Result<(), ProcessError> {
-        let running = Running::spawn(self.command(member), self.ports[member].client, &self.log(member))?;
-        self.running[member] = Some(running);
+        self.running[member] = self.spawn(member)?;
         Ok(())
     }
 
@@ -108,21 +106,18 @@ impl Members {
     }
 
     pub fn pids(&self) -> Vec<u32> {
-        self.running.iter().flatten().filter_map(Running::pid).collect()
+        self.running.iter().filter_map(Running::pid).collect()
     }
 
     /// How it has ended by itself, if it has.
     pub fn ended(&mut self, member: usize) -> Result<Option<ExitStatus>, ProcessError> {
-        self.running[member].as_mut().map_or(Ok(None), Running::ended)
+        self.running[member].ended()
     }
 
     pub async fn until_ready(&self, member: usize) -> Result<(), ProcessError> {
-        let (began, address) = (Instant::now(), self.ports[member].client);
-        let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        let began = Instant::now();
         while began.elapsed() < START_TIMEOUT {
-            if let Ok(mut connection) = Connection::open(address).await
-                && matches!(connection.exchange(request.as_bytes()).await, Ok(200))
-            {
+            if self.running[member].is_answering("/health").await {
                 return Ok(());
             }
             tokio::time::sleep(POLL).await;
@@ -130,7 +125,7 @@ impl Members {
         Err(ProcessError::EtcdNotReady(last_words(&self.log(member), 0)))
     }
 
-    fn command(&self, member: usize) -> Command {
+    fn spawn(&self, member: usize) -> Result<Running, ProcessError> {
         let named = |(member, ports): (usize, &Ports)| format!("m{member}={}", url(ports.peer));
         let all: Vec<_> = self.ports.iter().enumerate().map(named).collect();
         let Ports { client, peer } = self.ports[member];
@@ -142,7 +137,7 @@ impl Members {
         command.args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")]);
         command.arg(format!("--initial-cluster={}", all.join(","))).args(FLAGS).args(&self.flags);
         command.stdout(Stdio::null());
-        command
+        Running::spawn(command, self.ports[member].client, &self.log(member))
     }
 
     /// The log of a member, over all its restarts.

@@ -1,15 +1,16 @@
-//! Owns what an operator asks of a member of etcd: who leads, how much room there is, and to forget, to tidy up, to go on.
+//! Owns what an operator asks of a member of etcd: who leads, how much room there is, to forget, to tidy up, to go on; and
+//! the records that the nodes of a cluster keep there of their shards.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use prost::Message;
 
-use crate::wire::etcd_messages::{
-    ALARM_DEACTIVATE, ALARM_GET, ALARM_NOSPACE, AlarmMember, AlarmRequest, AlarmResponse, CompactionRequest,
-    DeleteRangeRequest, KeyValue, Nothing, PutRequest, RangeRequest, RangeResponse, StatusResponse,
+use crate::wire::etcd::{
+    ALARM_DEACTIVATE, ALARM_GET, ALARM_NOSPACE, AlarmMember, AlarmRequest, AlarmResponse, Channel, CompactionRequest,
+    DeleteRangeRequest, GrpcError, KeyValue, Nothing, PutRequest, RangeRequest, RangeResponse, StatusResponse,
 };
-use crate::wire::grpc::{Channel, GrpcError};
 
 /// Its disk may be busy with other things; without a leader it says so itself, much sooner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -112,4 +113,60 @@ fn end_of(prefix: &[u8]) -> Vec<u8> {
         *last = last.saturating_add(1);
     }
     end
+}
+
+const PREFIX: &[u8] = b"lk/shard/";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardRecord {
+    pub epoch: u64,
+    /// The name of the node; none if its last owner has left it.
+    pub owner: Option<String>,
+}
+
+/// Where the record of a shard lies.
+pub fn shard_key(shard: u16) -> Vec<u8> {
+    [PREFIX, format!("{shard:05}").as_bytes()].concat()
+}
+
+/// All that there are, by their numbers.
+pub async fn shard_records(etcd: &mut EtcdClient) -> Result<BTreeMap<u16, ShardRecord>, EtcdError> {
+    let pairs = etcd.range(PREFIX).await?;
+    let number = |key: &[u8]| std::str::from_utf8(key.strip_prefix(PREFIX)?).ok()?.parse().ok();
+    Ok(pairs.iter().filter_map(|pair| Some((number(&pair.key)?, decode_shard_record(&pair.value)?))).collect())
+}
+
+/// A record begins with its version, the epoch, and the owner with its name first; in postcard's form.
+pub fn decode_shard_record(record: &[u8]) -> Option<ShardRecord> {
+    let (1, rest) = record.split_first().map(|(version, rest)| (*version, rest))? else { return None };
+    let (epoch, rest) = varint(rest)?;
+    let (has_owner, rest) = rest.split_first()?;
+    if *has_owner == 0 {
+        return Some(ShardRecord { epoch, owner: None });
+    }
+    let (length, rest) = varint(rest)?;
+    let name = rest.get(..usize::try_from(length).ok()?)?;
+    Some(ShardRecord { epoch, owner: Some(String::from_utf8(name.to_vec()).ok()?) })
+}
+
+/// Seven bits in each byte, the lowest first.
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let last = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
+    let number = bytes[..=last].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f));
+    Some((number, &bytes[last + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epoch_and_owner_are_read_from_a_record() {
+        let owned = ShardRecord { epoch: 300, owner: Some("n1".to_owned()) };
+        assert_eq!(decode_shard_record(&[1, 0xac, 0x02, 1, 2, b'n', b'1', 9, 9]), Some(owned));
+        assert_eq!(decode_shard_record(&[1, 7, 0, 9]), Some(ShardRecord { epoch: 7, owner: None }));
+        assert_eq!(decode_shard_record(&[2, 7, 0]), None);
+        assert_eq!(decode_shard_record(&[1, 7, 1, 9, b'n']), None);
+        assert_eq!(decode_shard_record(b""), None);
+    }
 }

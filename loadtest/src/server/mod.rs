@@ -1,18 +1,14 @@
 //! Owns the server under test: one that runs already, or one that is started, killed, restarted and measured here.
+//!
+//! From top to bottom: `cluster`, `etcd`, `etcd_client`, `process`, `proxy`, `target`, `usage`.
 
 pub mod cluster;
-pub mod cpu;
-pub mod disk;
 pub mod etcd;
 pub mod etcd_client;
-pub mod memory;
-pub mod ports;
 pub mod process;
 pub mod proxy;
-pub mod running;
-pub mod shard_records;
 pub mod target;
-pub mod token;
+pub mod usage;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,10 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use cluster::{Cluster, ClusterLaunch};
-use process::{Launch, Process};
-use running::ProcessError;
-use token::Token;
+use crate::wire::Token;
+
+pub use cluster::{Cluster, ClusterLaunch, HOME, LONGEST_TAKEOVER, READY_POLL, member_name, name_of};
+pub use etcd_client::{EtcdClient, EtcdError, ShardRecord, shard_records};
+pub use process::{Launch, POLL, Process, ProcessError, Running, kill_all};
+pub use target::{Target, TargetError};
 
 /// Where the server under test comes from.
 pub enum Source {
@@ -80,12 +78,12 @@ impl Meter {
     /// None if its process is not known, or gone; the errors then tell the story.
     pub fn cpu(&self) -> Option<CpuTime> {
         let pid = self.pid()?;
-        Some(CpuTime { pid, microseconds: cpu::read(pid).ok()? })
+        Some(CpuTime { pid, microseconds: usage::cpu_time(pid).ok()? })
     }
 
     /// Resident memory in bytes.
     pub fn memory(&self) -> Option<u64> {
-        self.pid().and_then(|pid| memory::read(pid).ok())
+        self.pid().and_then(|pid| usage::resident_memory(pid).ok())
     }
 
     pub fn pid(&self) -> Option<u32> {
@@ -111,7 +109,7 @@ impl Server {
                 let Extras { arguments, variables, data_dir } = extras;
                 let launch = Launch { program, arguments, variables, data_dir, token: token.clone() };
                 let process = Process::start(launch).await?;
-                meter.set(process.pid());
+                meter.set(process.running.pid());
                 let address = process.address();
                 let authority = address.to_string();
                 Ok((Self { address, authority, meter, process: Some(process), cluster: None }, token))
@@ -150,7 +148,7 @@ impl Server {
 
     /// Bytes that its data takes on the disk.
     pub fn data_bytes(&self) -> Option<u64> {
-        disk::bytes(self.process.as_ref()?.data_dir()).ok()
+        usage::disk_bytes(self.process.as_ref()?.data_dir()).ok()
     }
 
     /// A directory that lives as long as the server, if it is ours.
@@ -167,14 +165,14 @@ impl Server {
     /// `kill -9`.
     pub fn kill(&mut self) -> Result<(), ProcessError> {
         self.meter.set(None);
-        self.process.as_mut().ok_or(ProcessError::NotOurs)?.kill()
+        self.process.as_mut().ok_or(ProcessError::NotOurs)?.running.kill()
     }
 
     /// Starts it again on the same address and data; says how long it took until it was ready.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let process = self.process.as_mut().ok_or(ProcessError::NotOurs)?;
         let took = process.start_again().await?;
-        self.meter.set(process.pid());
+        self.meter.set(process.running.pid());
         Ok(took)
     }
 
@@ -183,7 +181,7 @@ impl Server {
         // The last nodes of a cluster would have nobody to hand over to.
         self.cluster = None;
         match &mut self.process {
-            Some(process) => process.stop().await,
+            Some(process) => process.running.stop().await,
             None => Ok(()),
         }
     }

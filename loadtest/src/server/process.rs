@@ -1,18 +1,209 @@
-//! Owns a Lockkeeper that the load test runs itself: on a free port of this machine, with a data directory and a token of
-//! its own, killed and started again as a scenario wants it.
+//! Owns a program of ours that serves, such as a Lockkeeper on a free port of this machine with a data directory and a token
+//! of its own: started in a process group of its own, killed and started again as a scenario wants it. It ends with us,
+//! whatever happens short of our own `kill -9`.
 
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::server::running::{POLL, ProcessError, Running, START_TIMEOUT};
-use crate::server::token::Token;
-use crate::wire::connection::Connection;
+use crate::sync::locked;
+use crate::wire::{Connection, Token};
 
-/// How it is started.
+/// A million environments take a few seconds; a debug build on a busy machine some more.
+pub const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// It drains for 20 s at most by default.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+pub const POLL: Duration = Duration::from_millis(2);
+/// How much of its log is shown when it does not start.
+const SHOWN_LOG_BYTES: usize = 4_096;
+
+/// The processes that run now, for whoever quits at once.
+static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+pub struct Running {
+    address: SocketAddr,
+    child: Option<Child>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("this scenario starts its own server: give --server PATH")]
+    NotOurs,
+    #[error("cannot start {0}: {1}")]
+    Spawn(PathBuf, std::io::Error),
+    #[error("cannot make a directory for the server: {0}")]
+    Home(std::io::Error),
+    #[error("the server did not start: {0}")]
+    NotStarted(String),
+    #[error("the server did not become ready in {} s", START_TIMEOUT.as_secs())]
+    NotReady,
+    #[error("cannot signal the server: {0}")]
+    Signal(std::io::Error),
+    #[error("the server did not end in {} s and was killed", STOP_TIMEOUT.as_secs())]
+    NotEnded,
+    #[error("the server ended with {0}")]
+    EndedBadly(ExitStatus),
+    #[error("etcd did not become ready: {0}")]
+    EtcdNotReady(String),
+}
+
+impl Running {
+    /// Waits until it says where it serves. What it says on stderr is appended to the log.
+    pub async fn start(mut command: Command, log: &Path) -> Result<Self, ProcessError> {
+        let said_before = std::fs::metadata(log).map_or(0, |log| log.len() as usize);
+        command.stdout(Stdio::piped());
+        let mut started = Self::spawn(command, SocketAddr::from(([127, 0, 0, 1], 0)), log)?;
+        let stdout = started.child.as_mut().and_then(|child| child.stdout.take());
+        // Its first lines come when it serves; reading them blocks.
+        let greeted =
+            tokio::task::spawn_blocking(move || stdout.and_then(|stdout| served_address(BufReader::new(stdout))));
+        match tokio::time::timeout(START_TIMEOUT, greeted).await.ok().and_then(Result::ok).flatten() {
+            Some(address) => started.address = address,
+            None => {
+                started.kill()?;
+                return Err(ProcessError::NotStarted(last_words(log, said_before)));
+            }
+        }
+        Ok(started)
+    }
+
+    /// Of a program that was told where to serve. It may not do so yet.
+    pub fn spawn(mut command: Command, address: SocketAddr, log: &Path) -> Result<Self, ProcessError> {
+        let stderr = std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(ProcessError::Home)?;
+        // In a group of its own, a Ctrl-C is for us alone, and the server is still there for the last reads.
+        command.stdin(Stdio::null()).stderr(stderr).process_group(0);
+        let program = PathBuf::from(command.get_program());
+        let child = command.spawn().map_err(|error| ProcessError::Spawn(program, error))?;
+        running().push(child.id());
+        Ok(Self { address, child: Some(child) })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// None when it has ended.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Whether it has ended by itself since it was last asked, and how.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
+        let Some(child) = &mut self.child else { return Ok(None) };
+        let ended = child.try_wait().map_err(ProcessError::Signal)?;
+        if ended.is_some() {
+            forget(child.id());
+            self.child = None;
+        }
+        Ok(ended)
+    }
+
+    pub fn kill(&mut self) -> Result<(), ProcessError> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        forget(child.id());
+        child.kill().and_then(|()| child.wait()).map_err(ProcessError::Signal)?;
+        Ok(())
+    }
+
+    /// Whether a GET of this path gives 200.
+    pub async fn is_answering(&self, path: &str) -> bool {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        let Ok(mut connection) = Connection::open(self.address).await else { return false };
+        matches!(connection.exchange(request.as_bytes()).await, Ok(200))
+    }
+
+    /// Stands still until it is resumed, like a process on a machine that is out of breath.
+    pub fn pause(&self) -> Result<(), ProcessError> {
+        self.send(Signal::STOP)
+    }
+
+    pub fn resume(&self) -> Result<(), ProcessError> {
+        self.send(Signal::CONT)
+    }
+
+    fn send(&self, sent: Signal) -> Result<(), ProcessError> {
+        self.pid().map_or(Ok(()), |pid| signal(pid, sent).map_err(ProcessError::Signal))
+    }
+
+    pub async fn stop(&mut self) -> Result<(), ProcessError> {
+        if self.child.is_none() {
+            return Ok(());
+        }
+        self.send(Signal::TERM)?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        loop {
+            if let Some(status) = self.ended()? {
+                return if status.success() { Ok(()) } else { Err(ProcessError::EndedBadly(status)) };
+            }
+            if Instant::now() >= deadline {
+                self.kill()?;
+                return Err(ProcessError::NotEnded);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has gone already, or there is nobody left to tell.
+        _ = self.kill();
+    }
+}
+
+/// For whoever quits without unwinding.
+pub fn kill_all() {
+    for pid in running().iter() {
+        _ = signal(*pid, Signal::KILL);
+    }
+}
+
+fn forget(pid: u32) {
+    running().retain(|known| *known != pid);
+}
+
+fn running() -> MutexGuard<'static, Vec<u32>> {
+    locked(&RUNNING)
+}
+
+fn signal(pid: u32, signal: Signal) -> std::io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidInput, "no such process"))?;
+    Ok(kill_process(pid, signal)?)
+}
+
+pub fn last_words(log: &Path, start: usize) -> String {
+    let log = std::fs::read(log).unwrap_or_default();
+    let start = start.max(log.len().saturating_sub(SHOWN_LOG_BYTES)).min(log.len());
+    String::from_utf8_lossy(&log[start..]).trim().to_owned()
+}
+
+/// From the line that says where it serves; none if it ends before. The rest is read to its end, so that the server never
+/// finds its stdout closed or full.
+fn served_address(mut stdout: impl BufRead + Send + 'static) -> Option<SocketAddr> {
+    let mut line = String::new();
+    let address = loop {
+        line.clear();
+        if stdout.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if let Some((_, url)) = line.split_once("serves on http://") {
+            break url.trim().parse().ok()?;
+        }
+    };
+    std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
+    Some(address)
+}
+
+/// How a Lockkeeper is started.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub program: PathBuf,
@@ -24,13 +215,19 @@ pub struct Launch {
     pub token: Token,
 }
 
+impl Launch {
+    pub fn new(program: PathBuf, variables: Vec<(String, String)>, token: Token) -> Self {
+        Self { program, arguments: Vec::new(), variables, data_dir: None, token }
+    }
+}
+
+/// A Lockkeeper that the load test runs itself.
 pub struct Process {
     /// Before its directory: fields are dropped in this order.
-    running: Option<Running>,
+    pub running: Running,
     launch: Launch,
     home: TempDir,
     data_dir: PathBuf,
-    address: SocketAddr,
 }
 
 impl Process {
@@ -42,13 +239,13 @@ impl Process {
     pub async fn start_on(address: SocketAddr, launch: Launch) -> Result<Self, ProcessError> {
         let home = tempfile::Builder::new().prefix("lockkeeper-load-").tempdir().map_err(ProcessError::Home)?;
         let data_dir = launch.data_dir.clone().unwrap_or_else(|| home.path().join("data"));
-        let mut process = Self { launch, home, data_dir, address, running: None };
+        let mut process = Self { running: Running { address, child: None }, launch, home, data_dir };
         process.start_again().await?;
         Ok(process)
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.running.address
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -70,37 +267,23 @@ impl Process {
         self.launch.variables = variables;
     }
 
-    pub fn pid(&self) -> Option<u32> {
-        self.running.as_ref().and_then(Running::pid)
-    }
-
-    pub fn kill(&mut self) -> Result<(), ProcessError> {
-        self.running.take().map_or(Ok(()), |mut running| running.kill())
-    }
-
-    /// `SIGSTOP`.
-    pub fn pause(&self) -> Result<(), ProcessError> {
-        self.running.as_ref().map_or(Ok(()), Running::pause)
-    }
-
-    /// `SIGCONT`.
-    pub fn resume(&self) -> Result<(), ProcessError> {
-        self.running.as_ref().map_or(Ok(()), Running::resume)
-    }
-
     /// On the same port each time, so that clients find it again.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let began = Instant::now();
         self.serve_again().await?;
-        self.until_ready(began).await?;
-        Ok(began.elapsed())
+        while began.elapsed() < START_TIMEOUT {
+            if self.running.is_answering("/readyz").await {
+                return Ok(began.elapsed());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        self.running.kill()?;
+        Err(ProcessError::NotReady)
     }
 
     /// The same without waiting until it is ready, which a node of a cluster is only when all shards have owners.
     pub async fn serve_again(&mut self) -> Result<(), ProcessError> {
-        let running = Running::start(self.command(), &self.log()).await?;
-        self.address = running.address();
-        self.running = Some(running);
+        self.running = Running::start(self.command(), &self.log()).await?;
         Ok(())
     }
 
@@ -109,21 +292,9 @@ impl Process {
         self.home.path().join("server.log")
     }
 
-    /// Whether it has ended by itself since it was last asked, and how.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
-        self.running.as_mut().map_or(Ok(None), Running::ended)
-    }
-
-    pub async fn stop(&mut self) -> Result<(), ProcessError> {
-        match &mut self.running {
-            Some(running) => running.stop().await,
-            None => Ok(()),
-        }
-    }
-
     fn command(&self) -> Command {
         let mut command = Command::new(&self.launch.program);
-        command.arg("serve").arg("--listen").arg(self.address.to_string());
+        command.arg("serve").arg("--listen").arg(self.running.address.to_string());
         command.arg("--data-dir").arg(&self.data_dir).args(&self.launch.arguments);
         // Ours, such as LOCKKEEPER_TOKEN, are none of its settings.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LOCKKEEPER_")) {
@@ -134,38 +305,49 @@ impl Process {
         command.envs(self.launch.variables.iter().map(|(name, value)| (name, value)));
         command
     }
+}
 
-    pub async fn is_ready(&self) -> bool {
-        let request = format!("GET /readyz HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
-        let Ok(mut connection) = Connection::open(self.address).await else { return false };
-        matches!(connection.exchange(request.as_bytes()).await, Ok(200))
-    }
+/// Below Linux's `ip_local_port_range`.
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 12_000;
+/// More than one of them uses. Neighbours in time have neighbouring process ids.
+const PORTS_EACH: u32 = 101;
 
-    async fn until_ready(&mut self, began: Instant) -> Result<(), ProcessError> {
-        while began.elapsed() < START_TIMEOUT {
-            if self.is_ready().await {
-                return Ok(());
-            }
-            tokio::time::sleep(POLL).await;
+/// On loopback.
+pub fn free_address() -> std::io::Result<SocketAddr> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Two load tests at a time begin far from each other.
+    let start = (std::process::id().wrapping_mul(PORTS_EACH) % u32::from(COUNT)) as u16;
+    let mut last = Err(std::io::ErrorKind::AddrInUse.into());
+    for _ in 0..COUNT {
+        let port = FIRST + (start + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;
+        last = TcpListener::bind(("127.0.0.1", port)).and_then(|listener| listener.local_addr());
+        if last.is_ok() {
+            break;
         }
-        self.kill()?;
-        Err(ProcessError::NotReady)
+    }
+    last
+}
+
+#[cfg(test)]
+mod running_tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_read_from_the_greeting() {
+        let greeting = b"\nLockkeeper 0.1.0 serves on http://127.0.0.1:4711\nAPI explorer: ...\n";
+        assert_eq!(served_address(&greeting[..]), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
+        assert_eq!(served_address(&b"something else\n"[..]), None);
     }
 }
 
 #[cfg(test)]
-mod tests {
+mod process_tests {
     use super::*;
 
     #[tokio::test]
     async fn a_program_that_does_not_serve_is_told_with_its_own_words() {
-        let launch = Launch {
-            program: "/bin/sh".into(),
-            arguments: Vec::new(),
-            variables: Vec::new(),
-            data_dir: None,
-            token: Token::random(),
-        };
+        let launch = Launch::new("/bin/sh".into(), Vec::new(), Token::random());
         let error = Process::start(launch).await.err().expect("sh knows no `serve`");
         assert!(matches!(&error, ProcessError::NotStarted(why) if why.contains("serve")), "{error}");
     }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,6 +12,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use crate::sync::locked;
 
 const BUFFER_BYTES: usize = 16 * 1024;
 /// A request of one node to another says in this header who it is from.
@@ -76,9 +78,9 @@ impl Proxy {
         let (kept, served_at) = (connections.clone(), target.clone());
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let target = *served_at.lock().unwrap_or_else(PoisonError::into_inner);
+                let target = *locked(&served_at);
                 let passing = tokio::spawn(pass(network.clone(), from.clone(), (to.clone(), target), stream));
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = locked(&kept);
                 kept.retain(|connection| !connection.is_finished());
                 kept.push(passing);
             }
@@ -88,7 +90,7 @@ impl Proxy {
 
     /// Its host serves there from now on.
     pub fn set_target(&self, target: SocketAddr) {
-        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        *locked(&self.target) = target;
     }
 
     pub fn url(&self) -> String {
@@ -99,7 +101,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(JoinHandle::abort);
+        locked(&self.connections).iter().for_each(JoinHandle::abort);
     }
 }
 

@@ -11,9 +11,38 @@ struct Wrapped<T> {
     data: T,
 }
 
-/// What a claim gave.
+/// What a good answer holds.
+pub fn data<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
+    serde_json::from_slice::<Wrapped<T>>(body).ok().map(|wrapped| wrapped.data)
+}
+
+/// A session, as every request that is about one shows it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+pub struct SessionBody<'a> {
+    #[serde(default)]
+    pub session_id: &'a str,
+    pub env_name: Option<&'a str>,
+    pub lock_status: Option<&'a str>,
+    pub fencing_token: Option<u64>,
+    pub queue_position: Option<usize>,
+    #[serde(borrow)]
+    pub overrode: Option<Lock<'a>>,
+    #[serde(default)]
+    deployments: Vec<IgnoredAny>,
+    /// All of them, where the list is cut short.
+    #[serde(default)]
+    deployment_count: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lock<'a> {
+    pub session_id: &'a str,
+    pub fencing_token: u64,
+}
+
+/// What a claim gave.
 pub struct Grant<'a> {
     pub session_id: &'a str,
     pub fencing_token: u64,
@@ -22,8 +51,9 @@ pub struct Grant<'a> {
 
 impl<'a> Grant<'a> {
     pub fn parse(body: &'a [u8]) -> Option<Self> {
-        let grant = serde_json::from_slice::<Wrapped<Self>>(body).ok()?.data;
-        usable_in_a_path(grant.session_id).then_some(grant)
+        let SessionBody { session_id, fencing_token, env_name, .. } = data(body)?;
+        let fencing_token = fencing_token.filter(|_| usable_in_a_path(session_id))?;
+        Some(Self { session_id, fencing_token, env_name })
     }
 }
 
@@ -36,16 +66,9 @@ pub struct EnvironmentView<'a> {
     pub queue_length: u64,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Lock<'a> {
-    pub session_id: &'a str,
-    pub fencing_token: u64,
-}
-
 impl<'a> EnvironmentView<'a> {
     pub fn parse(body: &'a [u8]) -> Option<Self> {
-        let view = serde_json::from_slice::<Wrapped<Self>>(body).ok()?.data;
+        let view: Self = data(body)?;
         view.lock.as_ref().is_none_or(|lock| usable_in_a_path(lock.session_id)).then_some(view)
     }
 }
@@ -61,19 +84,8 @@ pub struct SessionView {
 
 impl SessionView {
     pub fn parse(body: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Session<'a> {
-            lock_status: &'a str,
-            fencing_token: Option<u64>,
-            #[serde(default)]
-            deployments: Vec<IgnoredAny>,
-            /// All of them, where the list is cut short.
-            #[serde(default)]
-            deployment_count: u64,
-        }
-        let session = serde_json::from_slice::<Wrapped<Session>>(body).ok()?.data;
-        let status = match session.lock_status {
+        let session: SessionBody = data(body)?;
+        let status = match session.lock_status? {
             "queued" => SessionStatus::Queued,
             "active" => SessionStatus::Active,
             "released" | "expired" => SessionStatus::Ended,
@@ -87,18 +99,12 @@ impl SessionView {
 
 /// The id of a session that is only queued.
 pub fn queued_session(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Queued {
-        session_id: String,
-    }
-    let id = serde_json::from_slice::<Wrapped<Queued>>(body).ok()?.data.session_id;
-    usable_in_a_path(&id).then_some(id)
+    made_id(body, "sessionId")
 }
 
 /// The id of something that was made.
 pub fn made_id(body: &[u8], member: &str) -> Option<String> {
-    let id = serde_json::from_slice::<Wrapped<serde_json::Value>>(body).ok()?.data.get(member)?.as_str()?.to_owned();
+    let id = data::<serde_json::Value>(body)?.get(member)?.as_str()?.to_owned();
     usable_in_a_path(&id).then_some(id)
 }
 

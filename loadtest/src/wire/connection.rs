@@ -8,8 +8,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::response::{ResponseError, parse_head};
-
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Takes the usual answer in one read; small, because there may be 20,000 of them.
 const BUFFER_BYTES: usize = 2 * 1024;
@@ -122,8 +120,92 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
+/// More than any sane head, little enough that a server gone wild cannot fill our memory.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// The server sends about ten.
+const MAX_HEADERS: usize = 64;
+/// No answer that we ask for comes near it.
+const MAX_BODY_BYTES: usize = 1024 * 1024;
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Head {
+    pub status: u16,
+    pub body_start: usize,
+    pub body_length: usize,
+    pub closes: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResponseError {
+    #[error("the answer does not begin with an HTTP/1.1 status line")]
+    StatusLine,
+    #[error("the answer has a header line without a colon")]
+    HeaderLine,
+    #[error("the answer's head is longer than {MAX_HEAD_BYTES} bytes")]
+    HeadTooLong,
+    #[error("the answer has no Content-Length")]
+    MissingLength,
+    #[error("the answer's Content-Length is not one number")]
+    BadLength,
+    #[error("the answer's body is longer than {MAX_BODY_BYTES} bytes")]
+    BodyTooLong,
+    #[error("the answer has a Transfer-Encoding, which this client does not read")]
+    TransferEncoding,
+    #[error("the answer is an interim {0}, which nobody asked for")]
+    Interim(u16),
+}
+
+/// None while the head is still incomplete. A head that came in pieces is read from its start again: that is rare.
+pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    let parsed = response.parse(received);
+    if response.version.is_some_and(|version| version != 1) {
+        return Err(ResponseError::StatusLine);
+    }
+    let body_start = match parsed {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if received.len() <= MAX_HEAD_BYTES => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::HeadTooLong),
+        Err(httparse::Error::Version | httparse::Error::Status) => return Err(ResponseError::StatusLine),
+        Err(_) => return Err(ResponseError::HeaderLine),
+    };
+    let (mut length, mut closes) = (None, false);
+    for httparse::Header { name, value } in response.headers {
+        if name.eq_ignore_ascii_case("content-length") {
+            let number = parse_length(value.trim_ascii())?;
+            if length.is_some_and(|earlier| earlier != number) {
+                return Err(ResponseError::BadLength);
+            }
+            length = Some(number);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err(ResponseError::TransferEncoding);
+        } else if name.eq_ignore_ascii_case("connection") {
+            closes = value.trim_ascii().eq_ignore_ascii_case(b"close");
+        }
+    }
+    let status = response.code.ok_or(ResponseError::StatusLine)?;
+    let body_length = match (status, length) {
+        // These two have no body, even where they say how long it would have been.
+        (204 | 304, _) => 0,
+        (100..200, _) => return Err(ResponseError::Interim(status)),
+        (_, Some(length)) => length,
+        (_, None) => return Err(ResponseError::MissingLength),
+    };
+    Ok(Some(Head { status, body_start, body_length, closes }))
+}
+
+/// `str::parse` would let a sign through.
+fn parse_length(value: &[u8]) -> Result<usize, ResponseError> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(ResponseError::BadLength);
+    }
+    let length = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+    length.filter(|length| *length <= MAX_BODY_BYTES).ok_or(ResponseError::BodyTooLong)
+}
+
 #[cfg(test)]
-mod tests {
+mod connection_tests {
     use tokio::io::DuplexStream;
 
     use super::*;
@@ -180,5 +262,68 @@ mod tests {
     async fn bytes_behind_the_answer_are_an_error() {
         let result = exchange(vec![[ANSWER, b"HTTP"].concat()]).await;
         assert!(matches!(result, Err(ExchangeError::Surplus)));
+    }
+}
+
+#[cfg(test)]
+mod response_tests {
+    use super::*;
+
+    #[test]
+    fn a_head_gives_status_and_place_of_the_body() {
+        let answer = b"HTTP/1.1 201 Created\r\nX-A: b:c\r\ncontent-LENGTH:  5 \r\n\r\nhello";
+        let head = Head { status: 201, body_start: answer.len() - 5, body_length: 5, closes: false };
+        assert_eq!(parse_head(answer), Ok(Some(head)));
+    }
+
+    #[test]
+    fn every_cut_off_head_is_incomplete_and_never_wrong() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: keep-alive\r\n\r\n";
+        for cut in 0..head.len() {
+            assert_eq!(parse_head(&head[..cut]), Ok(None), "cut at {cut}");
+        }
+        assert!(matches!(parse_head(head), Ok(Some(Head { body_length: 12, .. }))));
+    }
+
+    #[test]
+    fn a_closing_connection_is_noticed() {
+        let answer = b"HTTP/1.1 503 Service Unavailable\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n";
+        assert!(matches!(parse_head(answer), Ok(Some(Head { status: 503, closes: true, .. }))));
+    }
+
+    #[test]
+    fn an_answer_without_content_needs_no_length() {
+        assert!(matches!(parse_head(b"HTTP/1.1 204 \r\n\r\n"), Ok(Some(Head { body_length: 0, .. }))));
+        assert!(matches!(
+            parse_head(b"HTTP/1.1 304\r\nContent-Length: 9\r\n\r\n"),
+            Ok(Some(Head { body_length: 0, .. }))
+        ));
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_says_why() {
+        for (answer, error) in [
+            ("HTTP/1.1 200 OK\r\n\r\n", ResponseError::MissingLength),
+            ("HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", ResponseError::BadLength),
+            ("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n", ResponseError::BadLength),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", ResponseError::BadLength),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", ResponseError::BodyTooLong),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n", ResponseError::BodyTooLong),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", ResponseError::TransferEncoding),
+            ("HTTP/1.1 100 Continue\r\n\r\n", ResponseError::Interim(100)),
+            ("HTTP/1.1 200 OK\r\nno colon\r\n\r\n", ResponseError::HeaderLine),
+            ("HTTP/1.0 200 OK\r\n", ResponseError::StatusLine),
+            ("HTTP/1.1 2000\r\n", ResponseError::StatusLine),
+            ("SSH-2.0-x", ResponseError::StatusLine),
+        ] {
+            assert_eq!(parse_head(answer.as_bytes()), Err(error), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_without_end_is_given_up() {
+        let mut endless = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
+        endless.resize(MAX_HEAD_BYTES + 1, b'a');
+        assert_eq!(parse_head(&endless), Err(ResponseError::HeadTooLong));
     }
 }

@@ -1,9 +1,15 @@
 //! Owns the wire: one keep-alive connection, the bytes of every request, the reading of every answer; gRPC, for etcd. Knows
 //! nothing of load or of rules.
+//!
+//! From top to bottom: `request`, `token`; `answer`, `connection` and `etcd` stand alone.
 
 pub mod answer;
 pub mod connection;
-pub mod etcd_messages;
-pub mod grpc;
+pub mod etcd;
 pub mod request;
-mod response;
+pub mod token;
+
+pub use answer::{EnvironmentView, Grant, SessionView, made_id, problem_code, queued_session, total_pages};
+pub use connection::{Connection, ExchangeError};
+pub use request::{Api, ClaimTemplate, LONGEST_WAIT_SECONDS, Requests, Scope, Template, Terms};
+pub use token::{Token, TokenError};

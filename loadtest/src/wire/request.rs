@@ -1,13 +1,14 @@
 //! Owns the bytes of every request. What is the same for all environments is built once; an environment's request is
 //! put together from those parts in a reused buffer, since a million prebuilt ones would not fit in memory.
 
+use std::fmt;
 use std::io::Write;
 
-use crate::server::token::Token;
+use crate::wire::token::Token;
 
 /// Where in the API the environments of a run are.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Scope {
     pub authority: String,
     pub organization: String,
     pub pipeline: String,
@@ -16,7 +17,7 @@ pub struct Place {
     pub token: Token,
 }
 
-impl Place {
+impl Scope {
     pub fn environment_name(&self, number: u32) -> String {
         format!("{}{number:06}", self.prefix)
     }
@@ -27,6 +28,31 @@ impl Place {
     }
 }
 
+/// Host and token of every request to one server, for those who put each request together anew.
+#[derive(Clone, Debug)]
+pub struct Api {
+    headers: String,
+}
+
+impl Api {
+    pub fn new(authority: &impl fmt::Display, token: &Token) -> Self {
+        Self { headers: format!("Host: {authority}\r\nAuthorization: Bearer {}\r\n", token.reveal()) }
+    }
+
+    /// `path` is within the API, `extra` are further headers, each with its line end; reads and deletions have no body.
+    pub fn request(&self, method: &str, path: &str, extra: &str, body: &str) -> Vec<u8> {
+        let (headers, length) = (&self.headers, body.len());
+        let content = match method {
+            "GET" | "DELETE" => String::new(),
+            _ => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
+        };
+        format!("{method} /api/v1{path} HTTP/1.1\r\n{headers}{extra}{content}\r\n{body}").into_bytes()
+    }
+}
+
+/// As long as the server lets anybody wait.
+pub const LONGEST_WAIT_SECONDS: u32 = 300;
+
 /// How a lock is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
@@ -34,6 +60,12 @@ pub struct Terms {
     pub ttl_seconds: Option<u32>,
     /// Any environment with this value of the label `pool`, instead of one by its name.
     pub pool: Option<String>,
+}
+
+impl Terms {
+    pub fn waiting(wait_seconds: u32) -> Self {
+        Self { wait_seconds, ..Self::default() }
+    }
 }
 
 /// A claim, ready to be sent.
@@ -54,133 +86,21 @@ pub struct Template {
     tail: Vec<u8>,
 }
 
-/// Those that every workload uses, prebuilt, and the means to build the others.
-#[derive(Clone, Debug)]
-pub struct Requests {
-    pub health: Template,
-    pub release: Template,
-    pub read: Template,
-    pub read_session: Template,
-    pub deploy: Template,
-    pub heartbeat: Template,
-    pub force_claim: Template,
-    pub list: Template,
-    base: String,
-    prefix: String,
-    authorized: String,
-}
-
-impl Requests {
-    pub fn new(place: &Place) -> Self {
-        let host = format!(" HTTP/1.1\r\nHost: {}\r\n", place.authority);
-        let authorized = format!("{host}Authorization: Bearer {}\r\n", place.token.reveal());
-        let base = format!(
-            "/api/v1/organizations/{}/pipelines/{}/ephemeral-environments/",
-            place.organization, place.pipeline
-        );
-        let build = Builder { base: &base, prefix: &place.prefix, authorized: &authorized };
-        Self {
-            health: Template {
-                head: format!("GET /healthz{host}\r\n").into_bytes(),
-                numbered: false,
-                middle: Vec::new(),
-                tail: Vec::new(),
-            },
-            release: build.without_body("DELETE", "/sessions/", ""),
-            read: build.without_body("GET", "", ""),
-            read_session: build.without_body("GET", "/sessions/", ""),
-            deploy: build.with_body("POST", "/sessions/", "/deploy", r#"{"commitId":"c0ffee1"}"#),
-            heartbeat: build.with_body("POST", "/sessions/", "/heartbeat", "{}"),
-            list: build.list(),
-            force_claim: build.with_body("POST", "/force-claim", "", "{}"),
-            prefix: place.prefix.clone(),
-            base,
-            authorized,
-        }
-    }
-
-    /// `configuration` is the JSON that the environment gets.
-    pub fn put(&self, configuration: &str) -> Template {
-        self.builder().with_body("PUT", "", "", configuration)
-    }
-
-    pub fn claim(&self, terms: Terms) -> ClaimTemplate {
-        let mut members = Vec::new();
-        if let Some(pool) = &terms.pool {
-            members.push(format!(r#""labels":{{"pool":"{pool}"}}"#));
-        }
-        if terms.wait_seconds > 0 {
-            members.push(format!(r#""waitSeconds":{}"#, terms.wait_seconds));
-        }
-        if let Some(ttl_seconds) = terms.ttl_seconds {
-            members.push(format!(r#""ttlSeconds":{ttl_seconds}"#));
-        }
-        let body = format!("{{{}}}", members.join(","));
-        let template = match &terms.pool {
-            Some(_) => self.builder().of_no_environment("POST", "sessions", &body),
-            None => self.builder().with_body("POST", "/sessions", "", &body),
-        };
-        ClaimTemplate { template, terms }
-    }
-
-    /// A claim that only takes a place at the end of the queue, behind all who wait.
-    pub fn queue_last(&self) -> Template {
-        self.builder().with_body("POST", "/sessions", "", r#"{"queue":true,"priority":-1}"#)
-    }
-
-    pub fn history_page(&self, page: u64, limit: u32) -> Template {
-        self.builder().without_body("GET", &format!("/history?page={page}&limit={limit}"), "")
-    }
-
-    fn builder(&self) -> Builder<'_> {
-        Builder { base: &self.base, prefix: &self.prefix, authorized: &self.authorized }
-    }
-}
-
-struct Builder<'a> {
-    base: &'a str,
-    prefix: &'a str,
-    authorized: &'a str,
-}
-
-impl Builder<'_> {
-    fn without_body(&self, method: &str, middle: &str, after_session: &str) -> Template {
-        self.template(method, middle, &format!("{after_session}{}\r\n", self.authorized))
-    }
-
-    fn with_body(&self, method: &str, middle: &str, after_session: &str, body: &str) -> Template {
-        self.template(method, middle, &format!("{after_session}{}", self.body(body)))
-    }
-
-    fn of_no_environment(&self, method: &str, path: &str, body: &str) -> Template {
-        let head = format!("{method} {}{path}{}", self.base, self.body(body)).into_bytes();
-        Template { head, numbered: false, middle: Vec::new(), tail: Vec::new() }
-    }
-
-    /// A page of the pipeline's environments.
-    fn list(&self) -> Template {
-        // The path without the slash that an environment's name would follow.
-        let base = self.base.trim_end_matches('/');
-        let head = format!("GET {base}?limit=50{}\r\n", self.authorized).into_bytes();
-        Template { head, numbered: false, middle: Vec::new(), tail: Vec::new() }
-    }
-
-    fn body(&self, body: &str) -> String {
-        let (authorized, length) = (self.authorized, body.len());
-        format!("{authorized}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
-    }
-
-    fn template(&self, method: &str, middle: &str, tail: &str) -> Template {
-        Template {
-            head: format!("{method} {}{}", self.base, self.prefix).into_bytes(),
-            numbered: true,
-            middle: middle.as_bytes().to_vec(),
-            tail: tail.as_bytes().to_vec(),
-        }
-    }
-}
+/// In the path of a template: the environment's number, and the session's id.
+const NUMBER: &str = "{number}";
+const SESSION: &str = "{session}";
 
 impl Template {
+    fn of(request: Vec<u8>) -> Self {
+        let text = String::from_utf8(request).expect("requests are put together from text");
+        let (head, numbered, rest) = match text.split_once(NUMBER) {
+            Some((head, rest)) => (head, true, rest),
+            None => (text.as_str(), false, ""),
+        };
+        let (middle, tail) = rest.split_once(SESSION).unwrap_or((rest, ""));
+        Self { head: head.into(), numbered, middle: middle.into(), tail: tail.into() }
+    }
+
     /// The whole request, in place of what was in the buffer.
     pub fn write(&self, environment: u32, session_id: &str, into: &mut Vec<u8>) {
         into.clear();
@@ -194,12 +114,87 @@ impl Template {
     }
 }
 
+/// Those that every workload uses, prebuilt, and the means to build the others.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    pub health: Template,
+    pub release: Template,
+    pub read: Template,
+    pub read_session: Template,
+    pub deploy: Template,
+    pub heartbeat: Template,
+    pub force_claim: Template,
+    pub list: Template,
+    api: Api,
+    /// The path of all environments of the pipeline.
+    environments: String,
+    /// And of one of them.
+    environment: String,
+}
+
+impl Requests {
+    pub fn new(scope: &Scope) -> Self {
+        let Scope { authority, organization, pipeline, prefix, token } = scope;
+        let api = Api::new(authority, token);
+        let environments = format!("/organizations/{organization}/pipelines/{pipeline}/ephemeral-environments");
+        let environment = format!("{environments}/{prefix}{NUMBER}");
+        let session = format!("{environment}/sessions/{SESSION}");
+        let build = |method, path: &str, body| Template::of(api.request(method, path, "", body));
+        Self {
+            health: Template::of(format!("GET /healthz HTTP/1.1\r\nHost: {authority}\r\n\r\n").into_bytes()),
+            release: build("DELETE", &session, ""),
+            read: build("GET", &environment, ""),
+            read_session: build("GET", &session, ""),
+            deploy: build("POST", &format!("{session}/deploy"), r#"{"commitId":"c0ffee1"}"#),
+            heartbeat: build("POST", &format!("{session}/heartbeat"), "{}"),
+            list: build("GET", &format!("{environments}?limit=50"), ""),
+            force_claim: build("POST", &format!("{environment}/force-claim"), "{}"),
+            api,
+            environments,
+            environment,
+        }
+    }
+
+    /// `configuration` is the JSON that the environment gets.
+    pub fn put(&self, configuration: &str) -> Template {
+        Template::of(self.api.request("PUT", &self.environment, "", configuration))
+    }
+
+    pub fn claim(&self, terms: Terms) -> ClaimTemplate {
+        let mut members = Vec::new();
+        if let Some(pool) = &terms.pool {
+            members.push(format!(r#""labels":{{"pool":"{pool}"}}"#));
+        }
+        if terms.wait_seconds > 0 {
+            members.push(format!(r#""waitSeconds":{}"#, terms.wait_seconds));
+        }
+        if let Some(ttl_seconds) = terms.ttl_seconds {
+            members.push(format!(r#""ttlSeconds":{ttl_seconds}"#));
+        }
+        let of = if terms.pool.is_some() { &self.environments } else { &self.environment };
+        let body = format!("{{{}}}", members.join(","));
+        let template = Template::of(self.api.request("POST", &format!("{of}/sessions"), "", &body));
+        ClaimTemplate { template, terms }
+    }
+
+    /// A claim that only takes a place at the end of the queue, behind all who wait.
+    pub fn queue_last(&self) -> Template {
+        let path = format!("{}/sessions", self.environment);
+        Template::of(self.api.request("POST", &path, "", r#"{"queue":true,"priority":-1}"#))
+    }
+
+    pub fn history_page(&self, page: u64, limit: u32) -> Template {
+        let path = format!("{}/history?page={page}&limit={limit}", self.environment);
+        Template::of(self.api.request("GET", &path, "", ""))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place {
+    fn scope() -> Scope {
+        Scope {
             authority: "127.0.0.1:8080".to_owned(),
             organization: "acme".to_owned(),
             pipeline: "web".to_owned(),
@@ -216,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_claim_names_its_environment_and_carries_token_and_body() {
-        let claim = Requests::new(&place()).claim(Terms { wait_seconds: 5, ttl_seconds: Some(9), pool: None });
+        let claim = Requests::new(&scope()).claim(Terms { wait_seconds: 5, ttl_seconds: Some(9), pool: None });
         assert_eq!(
             written(&claim.template, 7, ""),
             "POST /api/v1/organizations/acme/pipelines/web/ephemeral-environments/load-000007/sessions HTTP/1.1\r\n\
@@ -228,7 +223,7 @@ mod tests {
     #[test]
     fn a_claim_of_any_names_a_pool_and_no_environment() {
         let terms = Terms { pool: Some("a".to_owned()), ..Terms::default() };
-        let claim = written(&Requests::new(&place()).claim(terms).template, 7, "");
+        let claim = written(&Requests::new(&scope()).claim(terms).template, 7, "");
         assert!(claim.contains("/ephemeral-environments/sessions HTTP/1.1"), "{claim}");
         assert!(claim.ends_with("\r\n\r\n{\"labels\":{\"pool\":\"a\"}}"), "{claim}");
     }
@@ -236,7 +231,7 @@ mod tests {
     #[test]
     fn a_release_names_its_session_and_has_no_body() {
         assert_eq!(
-            written(&Requests::new(&place()).release, 1_000_000, "ses_1"),
+            written(&Requests::new(&scope()).release, 1_000_000, "ses_1"),
             "DELETE /api/v1/organizations/acme/pipelines/web/ephemeral-environments/load-1000000/sessions/ses_1 \
              HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAuthorization: Bearer lk_x\r\n\r\n"
         );
@@ -245,8 +240,8 @@ mod tests {
     #[test]
     fn an_environment_is_known_by_its_name() {
         for number in [1, 999_999, 1_000_000] {
-            assert_eq!(place().environment_number(&place().environment_name(number)), Some(number));
+            assert_eq!(scope().environment_number(&scope().environment_name(number)), Some(number));
         }
-        assert_eq!(place().environment_number("review-1"), None);
+        assert_eq!(scope().environment_number("review-1"), None);
     }
 }

@@ -1,17 +1,13 @@
 //! Owns `churn`: clients that vanish. Their connection is cut while they wait, while they hold the lock, or in the middle
 //! of a request; others go on using the same environments all the while.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::engine::client::Client;
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
-use crate::scenario::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::engine::{Client, Fault, LoadTest, Operation, Work, clients};
+use crate::settings::{Common, within};
+use crate::wire::{ClaimTemplate, Terms};
 use crate::workloads::kind::{Kind, only_closed};
 
 const WAIT_SECONDS: u32 = 60;
@@ -57,16 +53,15 @@ impl Kind for Settings {
 impl Settings {
     fn load(&self, connections: u32) -> Work {
         let (environments, ttl_seconds) = (self.environments, self.ttl_seconds);
-        work(move |thread| {
-            let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: Some(ttl_seconds), pool: None };
-            let claim = Arc::new(thread.requests.claim(terms));
-            let load = move |client: Client| come_and_go(client, environments, claim.clone());
-            async move { thread.clients(connections, load).await }
+        clients(connections, move |client| {
+            let terms = Terms { ttl_seconds: Some(ttl_seconds), ..Terms::waiting(WAIT_SECONDS) };
+            let claim = client.thread.requests.claim(terms);
+            come_and_go(client, environments, claim)
         })
     }
 }
 
-async fn come_and_go(mut client: Client, environments: u32, claim: Arc<ClaimTemplate>) {
+async fn come_and_go(mut client: Client, environments: u32, claim: ClaimTemplate) {
     // A client whose turn comes too late for its patience is told so, and that is no error.
     client.tolerates = &["environment_locked"];
     let mut turns = client.number;
@@ -78,17 +73,11 @@ async fn come_and_go(mut client: Client, environments: u32, claim: Arc<ClaimTemp
             1 => vanish_holding(&mut client, environment, &claim).await,
             2 => vanish_within_request(&mut client, environment, &claim, turns).await,
             _ => {
-                cycle(&mut client, environment, &claim).await;
+                _ = client.cycle(environment, &claim).await;
                 continue;
             }
         }
         tokio::time::sleep(PAUSE).await;
-    }
-}
-
-async fn cycle(client: &mut Client, environment: u32, claim: &ClaimTemplate) {
-    if let Ok(granted) = client.claim(environment, claim).await {
-        _ = client.release(environment, granted.session).await;
     }
 }
 

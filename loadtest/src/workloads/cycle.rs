@@ -3,16 +3,10 @@
 
 use serde::Deserialize;
 
-use crate::engine::client::Client;
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::segment::Seen;
-use crate::engine::share::{Share, share_of};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
-use crate::report::model::Goal;
-use crate::report::quotient;
-use crate::scenario::Common;
-use crate::workloads::cycling::cycling;
+use crate::engine::{Fault, LoadTest, Observation, Operation, Share, Work, clients};
+use crate::report::{Goal, quotient};
+use crate::settings::Common;
+use crate::wire::Terms;
 use crate::workloads::kind::{Kind, one_environment_each};
 
 const CPU: &str = "server CPU per cycle";
@@ -37,7 +31,7 @@ impl Kind for Settings {
             let health = test.measure(test.segment("healthz"), healthz(connections)).await?;
             let cycle = test.measure(test.segment("cycle"), cycling(connections, self.environments)).await?;
             let read = test.measure(test.segment("read"), reading(connections, self.environments)).await?;
-            let rate = |seen: &Seen, operation| seen.rate(operation);
+            let rate = |seen: &Observation, operation| seen.rate(operation);
             let health_rate = rate(&health, Operation::Health);
             test.figure("healthz", "requests per second", "/s", health_rate);
             let health_cpu = health.cpu_per(health.count(Operation::Health));
@@ -57,7 +51,7 @@ impl Kind for Settings {
 }
 
 /// The figures of a segment of cycles; gives the rate of requests, two for each cycle.
-pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Seen) -> Option<f64> {
+pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Observation) -> Option<f64> {
     // A cycle is complete when its release is answered.
     let cycles = seen.count(Operation::Release);
     let requests = quotient((seen.count(Operation::Claim) + cycles) as f64, seen.seconds);
@@ -68,25 +62,29 @@ pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Seen) -> Option<f6
 }
 
 fn healthz(connections: u32) -> Work {
-    work(move |thread| async move {
-        let ask = |mut client: Client| async move {
-            while client.turn().await {
-                _ = client.healthz().await;
-            }
-        };
-        thread.clients(connections, ask).await;
+    clients(connections, |mut client| async move {
+        while client.turn().await {
+            _ = client.healthz().await;
+        }
     })
 }
 
 fn reading(connections: u32, environments: u32) -> Work {
-    work(move |thread| async move {
-        let read = |mut client: Client| async move {
-            let mut share = Share::new(share_of(client.number, connections, environments));
-            while client.turn().await {
-                let Some(environment) = share.advance() else { return };
-                _ = client.read(environment).await;
-            }
-        };
-        thread.clients(connections, read).await;
+    clients(connections, move |mut client| async move {
+        let mut share = Share::of(client.number, connections, environments);
+        while let Some(environment) = client.next(&mut share).await {
+            _ = client.read(environment).await;
+        }
+    })
+}
+
+/// Claim and release, round and round over environments that are each client's own.
+pub fn cycling(connections: u32, environments: u32) -> Work {
+    clients(connections, move |mut client| async move {
+        let mut share = Share::of(client.number, connections, environments);
+        let claim = client.thread.requests.claim(Terms::default());
+        while let Some(environment) = client.next(&mut share).await {
+            share.settle(environment, client.cycle(environment, &claim).await);
+        }
     })
 }

@@ -1,16 +1,10 @@
 //! Owns `deploy-storm`: claim, many deployments, release; what is read afterwards shows all of them.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use crate::engine::client::{Client, Failure};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::share::{Share, share_of};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
-use crate::scenario::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::engine::{Client, Failure, Fault, LoadTest, Operation, Share, Work, clients};
+use crate::settings::{Common, within};
+use crate::wire::{ClaimTemplate, Terms};
 use crate::workloads::kind::{Kind, one_environment_each};
 
 #[derive(Debug, Deserialize)]
@@ -43,22 +37,12 @@ impl Kind for Settings {
 impl Settings {
     fn storm(&self, connections: u32) -> Work {
         let (environments, deploys) = (self.environments, self.deploys);
-        work(move |thread| {
-            let claim = Arc::new(thread.requests.claim(Terms::default()));
-            let storm = move |mut client: Client| {
-                let (claim, mut share) =
-                    (claim.clone(), Share::new(share_of(client.number, connections, environments)));
-                async move {
-                    while client.turn().await {
-                        let Some(environment) = share.advance() else { return };
-                        match one_session(&mut client, environment, deploys, &claim).await {
-                            Ok(()) | Err(Failure::NotSent) => {}
-                            Err(Failure::Refused { .. } | Failure::Unknown) => share.leave_out(environment),
-                        }
-                    }
-                }
-            };
-            async move { thread.clients(connections, storm).await }
+        clients(connections, move |mut client| async move {
+            let mut share = Share::of(client.number, connections, environments);
+            let claim = client.thread.requests.claim(Terms::default());
+            while let Some(environment) = client.next(&mut share).await {
+                share.settle(environment, one_session(&mut client, environment, deploys, &claim).await);
+            }
         })
     }
 }

@@ -3,12 +3,10 @@
 
 use serde::Deserialize;
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
+use crate::engine::{Fault, LoadTest, Operation};
 use crate::report::quotient;
-use crate::scenario::Common;
-use crate::workloads::cycle::report_cycles;
-use crate::workloads::cycling::cycling;
+use crate::settings::Common;
+use crate::workloads::cycle::{cycling, report_cycles};
 use crate::workloads::kind::{Kind, one_environment_each};
 
 const PHASE: &str = "cycles";

@@ -3,13 +3,10 @@
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, Failure};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
+use crate::engine::{Client, Failure, Fault, LoadTest, Operation, clients};
 use crate::history::SessionStatus;
 use crate::report::quotient;
-use crate::scenario::{Common, within};
+use crate::settings::{Common, within};
 use crate::workloads::kind::{Kind, only_closed};
 
 const DISPLACED: &str = "sessions displaced";
@@ -30,7 +27,9 @@ impl Kind for Settings {
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         test.environments(1..=self.environments, "{}").await?;
         for _ in 0..test.common.rounds {
-            let seen = test.measure(test.segment("race"), race(test.common.connections, self.environments)).await?;
+            let environments = self.environments;
+            let race = clients(test.common.connections, move |client| race_one(client, environments));
+            let seen = test.measure(test.segment("race"), race).await?;
             let force_claims = seen.count(Operation::ForceClaim);
             test.figure("race", "force-claims per second", "/s", seen.rate(Operation::ForceClaim));
             let displaced = quotient(seen.counted(DISPLACED) as f64, force_claims as f64);
@@ -38,10 +37,6 @@ impl Kind for Settings {
         }
         Ok(())
     }
-}
-
-fn race(connections: u32, environments: u32) -> Work {
-    work(move |thread| async move { thread.clients(connections, |client| race_one(client, environments)).await })
 }
 
 async fn race_one(mut client: Client, environments: u32) {

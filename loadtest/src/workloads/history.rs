@@ -7,14 +7,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::engine::client::Client;
-use crate::engine::load_test::{Fault, LoadTest, PREPARATION_LIMIT};
-use crate::engine::segment::Segment;
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
-use crate::report::model::Goal;
-use crate::report::quotient;
-use crate::scenario::{Common, within};
+use crate::engine::{Client, Fault, LoadTest, Operation, PREPARATION_LIMIT, Segment, Work, clients};
+use crate::report::{Goal, quotient};
+use crate::settings::{Common, within};
 use crate::workloads::kind::{Kind, sizes};
 
 /// Of a page.
@@ -72,46 +67,42 @@ impl Kind for Settings {
 
 /// Each takes the lock from the one before: one request for a session, and many can be under way.
 fn filling(environment: u32, sessions: u64) -> Work {
-    let begun = Arc::new(AtomicU64::new(0));
-    work(move |thread| {
-        let begun = begun.clone();
-        let fill = move |mut client: Client| {
-            let begun = begun.clone();
-            async move {
-                while begun.fetch_add(1, Ordering::Relaxed) < sessions && client.goes_on() {
-                    if client.add_session(environment).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        };
+    let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    clients(FILLING_CONNECTIONS, move |mut client| {
+        let counts = counts.clone();
         async move {
-            thread.clients(FILLING_CONNECTIONS, fill).await;
-            // The last one still holds the lock.
-            let mut client = Client::new(thread.clone(), 0);
-            if let Ok(Some(holder)) = client.read(environment).await.map(|seen| seen.holder) {
-                _ = client.release(environment, holder).await;
+            let [begun, ended] = &*counts;
+            while begun.fetch_add(1, Ordering::Relaxed) < sessions && client.goes_on() {
+                if client.add_session(environment).await.is_err() {
+                    return;
+                }
+                if ended.fetch_add(1, Ordering::Relaxed) + 1 == sessions {
+                    free(&mut client, environment).await;
+                }
             }
         }
     })
 }
 
+/// The last one still holds the lock.
+async fn free(client: &mut Client, environment: u32) {
+    if let Ok(Some(holder)) = client.read(environment).await.map(|seen| seen.holder) {
+        _ = client.release(environment, holder).await;
+    }
+}
+
 /// The last page is where it must be: a shorter history would be read faster, and prove nothing.
 fn paging(connections: u32, environment: u32, sessions: u32) -> Work {
     let expected = u64::from(sessions.div_ceil(LIMIT));
-    work(move |thread| async move {
-        let page = |mut client: Client| async move {
-            let first = client.thread.requests.history_page(1, LIMIT);
-            let last = client.thread.requests.history_page(expected, LIMIT);
-            while client.turn().await {
-                let Ok(pages) = client.page(Operation::FirstPage, environment, &first).await else { continue };
-                if pages != expected {
-                    client.error(format!("the history has {pages} pages, not the {expected} that were made"));
-                    return;
-                }
-                _ = client.page(Operation::LastPage, environment, &last).await;
+    clients(connections, move |mut client| async move {
+        let [first, last] = [1, expected].map(|page| client.thread.requests.history_page(page, LIMIT));
+        while client.turn().await {
+            let Ok(pages) = client.page(Operation::FirstPage, environment, &first).await else { continue };
+            if pages != expected {
+                client.error(format!("the history has {pages} pages, not the {expected} that were made"));
+                return;
             }
-        };
-        thread.clients(connections, page).await;
+            _ = client.page(Operation::LastPage, environment, &last).await;
+        }
     })
 }

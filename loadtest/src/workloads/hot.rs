@@ -1,21 +1,13 @@
 //! Owns `hot`: one environment, and all clients want it all the time. It never rests, so what is measured is how fast a
 //! lock goes from hand to hand.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use crate::engine::client::Client;
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
+use crate::engine::{Client, Fault, LoadTest, Operation, clients};
 use crate::report::quotient;
-use crate::scenario::Common;
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::settings::Common;
+use crate::wire::{LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, only_closed, sizes};
-
-/// As long as the server lets anybody wait.
-const WAIT_SECONDS: u32 = 300;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +32,7 @@ impl Kind for Settings {
         for _ in 0..test.common.rounds {
             for &waiters in &self.waiters {
                 let phase = format!("{waiters} waiters");
-                let seen = test.measure(test.segment(&phase), contending(waiters)).await?;
+                let seen = test.measure(test.segment(&phase), clients(waiters, |client| contend(client, 1))).await?;
                 test.figure(&phase, "handoffs per second", "/s", quotient(seen.handoffs as f64, seen.seconds));
                 let cpu = seen.cpu_per(seen.count(Operation::Release));
                 test.figure(&phase, "server CPU per cycle", "µs", cpu);
@@ -52,19 +44,10 @@ impl Kind for Settings {
     }
 }
 
-fn contending(waiters: u32) -> Work {
-    work(move |thread| {
-        let terms = Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() };
-        let claim = Arc::new(thread.requests.claim(terms));
-        async move { thread.clients(waiters, |client| contend(client, 1, claim.clone())).await }
-    })
-}
-
 /// Claims, waits and releases the one environment as often as it can.
-pub async fn contend(mut client: Client, environment: u32, claim: Arc<ClaimTemplate>) {
+pub async fn contend(mut client: Client, environment: u32) {
+    let claim = client.thread.requests.claim(Terms::waiting(LONGEST_WAIT_SECONDS));
     while client.turn().await {
-        if let Ok(granted) = client.claim(environment, &claim).await {
-            _ = client.release(environment, granted.session).await;
-        }
+        _ = client.cycle(environment, &claim).await;
     }
 }

@@ -2,9 +2,9 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::scenario::{Common, within};
-use crate::server::cluster::ClusterLaunch;
+use crate::engine::{Fault, LoadTest};
+use crate::server::ClusterLaunch;
+use crate::settings::{Common, within};
 
 /// One kind of workload: its settings, and the load they describe.
 pub trait Kind: DeserializeOwned {

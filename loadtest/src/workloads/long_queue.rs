@@ -9,21 +9,14 @@ use std::time::Instant;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use crate::engine::client::{Client, Failure};
-use crate::engine::client_thread::ClientThread;
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
-use crate::report::model::Goal;
-use crate::report::quotient;
-use crate::scenario::{Common, within};
+use crate::engine::{Client, ClientThread, Failure, Fault, LoadTest, Operation, Work, work};
+use crate::report::{Goal, quotient};
 use crate::server::Meter;
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::settings::{Common, within};
+use crate::wire::{ClaimTemplate, LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, only_closed, sizes};
 
 const ENVIRONMENT: u32 = 1;
-/// As long as the server lets anybody wait.
-const WAIT_SECONDS: u32 = 300;
 /// A short queue is run through several times in a row, so that its p99 is more than its slowest.
 const FEWEST_HANDOFFS: u32 = 1_000;
 /// With fewer waiters, what they take is lost in what the allocator keeps and gives back.
@@ -106,7 +99,7 @@ impl Settings {
         work(move |thread| {
             let (meter, all_waiting) = (meter.clone(), all_waiting.clone());
             async move {
-                let mut line = Line::new(&thread, waiters);
+                let mut line = QueueRun::new(&thread, waiters);
                 let mut handed = 0;
                 while handed < FEWEST_HANDOFFS && line.own.goes_on() {
                     if let Err(failure) = line.run_through(queued, &meter, &all_waiting).await {
@@ -121,20 +114,20 @@ impl Settings {
 }
 
 /// Those who wait, and the one that holds the lock until all do.
-struct Line {
+struct QueueRun {
     own: Client,
     waiters: Vec<Client>,
     claim_at_once: ClaimTemplate,
     claim_waiting: Arc<ClaimTemplate>,
 }
 
-impl Line {
+impl QueueRun {
     fn new(thread: &Arc<ClientThread>, waiters: u32) -> Self {
         Self {
             own: Client::new(thread.clone(), 0),
             waiters: (1..=waiters).map(|number| Client::new(thread.clone(), number)).collect(),
             claim_at_once: thread.requests.claim(Terms::default()),
-            claim_waiting: Arc::new(thread.requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() })),
+            claim_waiting: Arc::new(thread.requests.claim(Terms::waiting(LONGEST_WAIT_SECONDS))),
         }
     }
 
@@ -185,8 +178,6 @@ impl Line {
 }
 
 async fn wait_and_release(mut client: Client, claim: Arc<ClaimTemplate>) -> Client {
-    if let Ok(granted) = client.claim(ENVIRONMENT, &claim).await {
-        _ = client.release(ENVIRONMENT, granted.session).await;
-    }
+    _ = client.cycle(ENVIRONMENT, &claim).await;
     client
 }

@@ -3,13 +3,10 @@
 
 use serde::Deserialize;
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::report::model::Goal;
-use crate::report::quotient;
-use crate::scenario::{Common, within};
-use crate::workloads::cycle::report_cycles;
-use crate::workloads::cycling::cycling;
+use crate::engine::{Fault, LoadTest, Operation};
+use crate::report::{Goal, quotient};
+use crate::settings::{Common, within};
+use crate::workloads::cycle::{cycling, report_cycles};
 use crate::workloads::kind::{Kind, MAX_ENVIRONMENTS, sizes};
 
 const READY: &str = "killed, restarted, ready after";

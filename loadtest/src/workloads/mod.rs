@@ -1,8 +1,14 @@
 //! Owns the kinds of workload, one file each: their settings, what their clients do, and which figures come of it.
 
+use toml::Table;
+
+use crate::engine::{Fault, LoadTest};
+use crate::server::ClusterLaunch;
+use crate::settings::{Common, fault};
+use crate::workloads::kind::Kind;
+
 mod churn;
 mod cycle;
-mod cycling;
 mod deploy_storm;
 mod disk;
 mod failover;
@@ -17,13 +23,6 @@ mod readers;
 mod restart;
 mod soak;
 mod stampede;
-
-use toml::Table;
-
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::scenario::{Common, fault};
-use crate::server::cluster::ClusterLaunch;
-use crate::workloads::kind::Kind;
 
 macro_rules! kinds {
     ($($name:literal => $variant:ident($settings:ty)),* $(,)?) => {

@@ -1,17 +1,13 @@
 //! Owns `readers`: many read, alone and beside a few who claim and release what is read.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use serde::Deserialize;
 
-use crate::engine::client::Client;
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::share::share_of;
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
+use crate::engine::{Client, Fault, LoadTest, Operation, Work, clients, share_of};
 use crate::report::quotient;
-use crate::scenario::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::settings::{Common, within};
+use crate::wire::Terms;
 use crate::workloads::kind::Kind;
 
 #[derive(Debug, Deserialize)]
@@ -54,24 +50,19 @@ impl Kind for Settings {
 impl Settings {
     fn load(&self, writers: u32) -> Work {
         let (readers, environments) = (self.readers, self.environments);
-        work(move |thread| {
-            let claim = Arc::new(thread.requests.claim(Terms::default()));
-            let load = move |client: Client| {
-                let claim = claim.clone();
-                async move {
-                    if client.number < readers {
-                        read(client, environments).await;
-                    } else {
-                        write(client, readers, writers, environments, &claim).await;
-                    }
-                }
-            };
-            async move { thread.clients(readers + writers, load).await }
+        clients(readers + writers, move |client| async move {
+            if client.number < readers {
+                read(client, environments).await;
+            } else {
+                let share = share_of(client.number - readers, writers, environments);
+                write(client, share).await;
+            }
         })
     }
 }
 
-async fn read(mut client: Client, environments: u32) {
+/// Reads one environment after the other.
+pub async fn read(mut client: Client, environments: u32) {
     let mut environment = client.number % environments + 1;
     while client.turn().await {
         environment = environment % environments + 1;
@@ -80,14 +71,12 @@ async fn read(mut client: Client, environments: u32) {
 }
 
 /// Whatever the readers' loop is, those who write do it as fast as they can.
-async fn write(mut client: Client, readers: u32, writers: u32, environments: u32, claim: &ClaimTemplate) {
-    let share = share_of(client.number - readers, writers, environments);
+async fn write(mut client: Client, share: Range<u32>) {
+    let claim = client.thread.requests.claim(Terms::default());
     for environment in share.cycle() {
         if !client.goes_on() {
             return;
         }
-        if let Ok(granted) = client.claim(environment, claim).await {
-            _ = client.release(environment, granted.session).await;
-        }
+        _ = client.cycle(environment, &claim).await;
     }
 }

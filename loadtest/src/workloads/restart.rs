@@ -1,17 +1,13 @@
 //! Owns `restart`: the server is killed with `kill -9` under load and started again, several times. What it acknowledged
 //! must be there; what it was asked and never answered may be there or not.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::engine::client::{Client, Failure};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::share::{Share, share_of};
-use crate::engine::threads::{Work, work};
-use crate::scenario::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::engine::{Client, Failure, Fault, LoadTest, Share, Work, clients};
+use crate::settings::{Common, within};
+use crate::wire::Terms;
 use crate::workloads::cycle::report_cycles;
 use crate::workloads::kind::{Kind, one_environment_each, only_closed};
 
@@ -80,35 +76,23 @@ impl Kind for Settings {
 
 impl Settings {
     fn load(&self, connections: u32) -> Work {
-        let (environments, waiters) = (self.environments, self.waiters);
-        work(move |thread| {
-            let at_once = Arc::new(thread.requests.claim(Terms::default()));
-            let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: Some(TTL_SECONDS), pool: None };
-            let waiting = Arc::new(thread.requests.claim(terms));
-            let load = move |mut client: Client| {
-                let (at_once, waiting) = (at_once.clone(), waiting.clone());
-                client.expects_breaks = true;
-                async move {
-                    if client.number < connections {
-                        let share = Share::new(share_of(client.number, connections, environments));
-                        cycle(client, share, &at_once).await;
-                    } else {
-                        wait(client, environments + 1, &waiting).await;
-                    }
-                }
-            };
-            async move { thread.clients(connections + waiters, load).await }
+        let environments = self.environments;
+        clients(connections + self.waiters, move |mut client| async move {
+            client.expects_breaks = true;
+            if client.number < connections {
+                let share = Share::of(client.number, connections, environments);
+                cycle(client, share).await;
+            } else {
+                wait(client, environments + 1).await;
+            }
         })
     }
 }
 
-async fn cycle(mut client: Client, mut share: Share, claim: &ClaimTemplate) {
-    while client.turn().await {
-        let Some(environment) = share.advance() else { return };
-        let outcome = match client.claim(environment, claim).await {
-            Ok(granted) => client.release(environment, granted.session).await,
-            Err(failure) => Err(failure),
-        };
+async fn cycle(mut client: Client, mut share: Share) {
+    let claim = client.thread.requests.claim(Terms::default());
+    while let Some(environment) = client.next(&mut share).await {
+        let outcome = client.cycle(environment, &claim).await;
         if outcome.is_err() && recover(&mut client, environment).await.is_err() {
             client.error("an environment could not be read and released after a restart".to_owned());
             share.leave_out(environment);
@@ -135,11 +119,11 @@ async fn recover(client: &mut Client, environment: u32) -> Result<(), Failure> {
     Err(last)
 }
 
-async fn wait(mut client: Client, environment: u32, claim: &ClaimTemplate) {
+async fn wait(mut client: Client, environment: u32) {
     client.tolerates = &["environment_locked"];
+    let terms = Terms { ttl_seconds: Some(TTL_SECONDS), ..Terms::waiting(WAIT_SECONDS) };
+    let claim = client.thread.requests.claim(terms);
     while client.turn().await {
-        if let Ok(granted) = client.claim(environment, claim).await {
-            _ = client.release(environment, granted.session).await;
-        }
+        _ = client.cycle(environment, &claim).await;
     }
 }

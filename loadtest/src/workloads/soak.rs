@@ -1,22 +1,15 @@
 //! Owns `soak`: everything at once for a long time: cycles with deployments and heartbeats, a contended environment,
 //! readers. The server's memory is looked at after every round, and must stay within a bound.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use crate::engine::client::{Client, Failure};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::share::{Share, share_of};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
-use crate::scenario::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::engine::{Client, Failure, Fault, LoadTest, Operation, Share, Work, clients};
+use crate::settings::{Common, within};
+use crate::wire::{ClaimTemplate, Terms};
 use crate::workloads::hot::contend;
 use crate::workloads::kind::{Kind, one_environment_each};
+use crate::workloads::readers::read;
 
-/// Of those who contend.
-const WAIT_SECONDS: u32 = 300;
 const PHASE: &str = "mixed";
 
 #[derive(Debug, Deserialize)]
@@ -60,43 +53,23 @@ impl Kind for Settings {
 impl Settings {
     fn load(&self, connections: u32) -> Work {
         let environments = self.environments;
-        work(move |thread| {
-            let at_once = Arc::new(thread.requests.claim(Terms::default()));
-            let waiting = Arc::new(thread.requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() }));
-            let load = move |client: Client| {
-                let (at_once, waiting) = (at_once.clone(), waiting.clone());
-                let share = Share::new(share_of(client.number, connections, environments));
-                async move {
-                    match client.number % 5 {
-                        0 => contend(client, environments + 1, waiting).await,
-                        1 => read(client, environments).await,
-                        _ => use_fully(client, share, &at_once).await,
-                    }
+        clients(connections, move |client| async move {
+            match client.number % 5 {
+                0 => contend(client, environments + 1).await,
+                1 => read(client, environments).await,
+                _ => {
+                    let share = Share::of(client.number, connections, environments);
+                    use_fully(client, share).await;
                 }
-            };
-            async move { thread.clients(connections, load).await }
+            }
         })
     }
 }
 
-async fn read(mut client: Client, environments: u32) {
-    let mut environment = client.number % environments + 1;
-    while client.turn().await {
-        environment = environment % environments + 1;
-        _ = client.read(environment).await;
-    }
-}
-
-async fn use_fully(mut client: Client, mut share: Share, claim: &ClaimTemplate) {
-    while client.turn().await {
-        let Some(environment) = share.advance() else {
-            client.error("a client has no environment left whose state it knows".to_owned());
-            return;
-        };
-        match one_session(&mut client, environment, claim).await {
-            Ok(()) | Err(Failure::NotSent) => {}
-            Err(Failure::Refused { .. } | Failure::Unknown) => share.leave_out(environment),
-        }
+async fn use_fully(mut client: Client, mut share: Share) {
+    let claim = client.thread.requests.claim(Terms::default());
+    while let Some(environment) = client.next(&mut share).await {
+        share.settle(environment, one_session(&mut client, environment, &claim).await);
     }
 }
 

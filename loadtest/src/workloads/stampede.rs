@@ -1,21 +1,14 @@
 //! Owns `stampede`: many jobs want few environments, all at once, and wait until each has had one: by name, and by label,
 //! where any environment of a pool will do.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use crate::engine::client::Client;
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
-use crate::scenario::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
+use crate::engine::{Fault, LoadTest, Operation, Work, clients};
+use crate::settings::{Common, within};
+use crate::wire::{LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, only_closed};
 
 const POOL: &str = "stampede";
-/// As long as the server lets anybody wait.
-const WAIT_SECONDS: u32 = 300;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,7 +34,7 @@ impl Kind for Settings {
         test.connect(self.jobs).await?;
         for _ in 0..test.common.rounds {
             for (phase, pool) in [("by name", None), ("by label", Some(POOL.to_owned()))] {
-                let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: None, pool };
+                let terms = Terms { pool, ..Terms::waiting(LONGEST_WAIT_SECONDS) };
                 let seen = test.measure(test.segment(phase), self.stampede(terms)).await?;
                 test.figure(phase, "time until all were served", "s", Some(seen.seconds));
                 test.figure(phase, "jobs served per second", "/s", seen.rate(Operation::Release));
@@ -58,20 +51,10 @@ impl Kind for Settings {
 
 impl Settings {
     fn stampede(&self, terms: Terms) -> Work {
-        let (jobs, environments) = (self.jobs, self.environments);
-        work(move |thread| {
-            let claim = Arc::new(thread.requests.claim(terms.clone()));
-            let job = move |client: Client| {
-                let environment = client.number % environments + 1;
-                one_job(client, environment, claim.clone())
-            };
-            async move { thread.clients(jobs, job).await }
+        let environments = self.environments;
+        clients(self.jobs, move |mut client| {
+            let claim = client.thread.requests.claim(terms.clone());
+            async move { _ = client.cycle(client.number % environments + 1, &claim).await }
         })
-    }
-}
-
-async fn one_job(mut client: Client, environment: u32, claim: Arc<ClaimTemplate>) {
-    if let Ok(granted) = client.claim(environment, &claim).await {
-        _ = client.release(granted.environment, granted.session).await;
     }
 }

@@ -3,11 +3,10 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::*;
+use crate::engine::client::*;
 use crate::engine::recorder::Recorder;
 use crate::history::SessionName;
-use crate::server::token::Token;
-use crate::wire::request::{ClaimTemplate, Place, Terms};
+use crate::wire::{ClaimTemplate, Scope, Terms, Token};
 
 /// What the server does with a request.
 enum Does {
@@ -56,7 +55,7 @@ async fn server(script: Vec<Does>) -> SocketAddr {
 }
 
 fn thread(address: SocketAddr) -> Arc<ClientThread> {
-    let place = Place {
+    let scope = Scope {
         authority: address.to_string(),
         organization: "acme".to_owned(),
         pipeline: "web".to_owned(),
@@ -64,7 +63,7 @@ fn thread(address: SocketAddr) -> Arc<ClientThread> {
         token: Token::parse("lk_x").expect("usable"),
     };
     let recorder = Arc::new(Recorder::new(1_000));
-    Arc::new(ClientThread::new(0, 1, address, Arc::new(place), Instant::now(), recorder))
+    Arc::new(ClientThread::new(0, 1, address, Arc::new(scope), Instant::now(), recorder))
 }
 
 async fn client(script: Vec<Does>) -> (Client, ClaimTemplate) {

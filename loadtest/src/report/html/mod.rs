@@ -1,18 +1,14 @@
 //! Owns the page: one file with everything in it that asks for nothing from anywhere. Tables, ratios and checks are
 //! plain HTML; the plots are drawn by the page's own script from the data that it carries, to fit the window.
 
-mod checks;
-mod data;
-mod latencies;
-mod ratios;
-mod tables;
-mod thin;
-
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::model::Run;
-use super::number::{count, counted};
-use super::verdict::Verdict;
+use crate::report::html::tables::{in_order, run_name, section};
+use crate::report::model::{Check, Run, Verdict};
+use crate::report::number::{NOTHING, count, counted};
+
+mod data;
+mod tables;
 
 const STYLE: &str = include_str!("page.css");
 /// In this order: each uses the ones before it.
@@ -54,10 +50,10 @@ fn sections(runs: &[Run]) -> Markup {
         return markup! { p.none { "There is no run to show." } };
     }
     markup! {
-        div.pair { (checks::section(runs)) (ratios::section(runs)) }
-        (checks::broken(runs))
+        div.pair { (checks(runs)) (tables::ratios(runs)) }
+        (broken(runs))
         // Beside each other only while each has but a few columns.
-        div.pair[runs.len() == 1] { (tables::figures(runs)) (latencies::section(runs)) }
+        div.pair[runs.len() == 1] { (tables::figures(runs)) (tables::latencies(runs)) }
         section {
             h2 { "Latency by percentile" }
             @if data::has_distributions(runs) {
@@ -87,7 +83,7 @@ fn without_script() -> Markup {
 }
 
 fn thin_note(runs: &[Run]) -> Markup {
-    let merged: Vec<usize> = runs.iter().map(thin::most_merged).collect();
+    let merged: Vec<usize> = runs.iter().map(data::most_merged).collect();
     let most = merged.into_iter().max().unwrap_or(1);
     markup! {
         @if most > 1 {
@@ -118,7 +114,7 @@ fn header(runs: &[Run], title: &str) -> Markup {
             @for description in descriptions { p.description { (description) } }
             @for (index, run) in runs.iter().enumerate() {
                 p.verdict.(verdict_class(run)) {
-                    @if runs.len() > 1 { (tables::run_name(index)) " " }
+                    @if runs.len() > 1 { (run_name(index)) " " }
                     (run.verdict_sentence())
                 }
             }
@@ -137,21 +133,91 @@ fn verdict_class(run: &Run) -> &'static str {
 
 fn errors(runs: &[Run]) -> Markup {
     let failed: Vec<(usize, &Run)> = runs.iter().enumerate().filter(|(_, run)| !run.errors.is_empty()).collect();
+    let tables = markup! {
+        @for (index, run) in &failed {
+            @if runs.len() > 1 { h3 { (run_name(*index)) } }
+            table.narrow {
+                @for (what, times) in &run.errors { tr { td.number { (count(*times)) } td { (what) } } }
+                tr.total { td.number { (count(run.error_count())) } td { "in " (counted(run.errors.len() as u64, "kind")) } }
+            }
+        }
+    };
+    section("Errors", !failed.is_empty(), &tables)
+}
+
+#[cfg(test)]
+mod tests;
+
+/// As many violations as anybody reads; the JSON has the rest.
+const MOST_VIOLATIONS: usize = 20;
+const MOST_REQUESTS: usize = 50;
+
+fn checks(runs: &[Run]) -> Markup {
+    let names = in_order(runs.iter().flat_map(|run| run.checks.iter().map(|check| check.name.as_str())));
+    let several = runs.len() > 1;
     markup! {
-        @if !failed.is_empty() {
-            section {
-                h2 { "Errors" }
-                @for (index, run) in failed {
-                    @if runs.len() > 1 { h3 { (tables::run_name(index)) } }
-                    table.narrow {
-                        @for (what, times) in &run.errors { tr { td.number { (count(*times)) } td { (what) } } }
-                        tr.total { td.number { (count(run.error_count())) } td { "in " (counted(run.errors.len() as u64, "kind")) } }
+        section {
+            h2 { "Checks" }
+            @if names.is_empty() { p.none { "Nothing was checked." } } @else {
+                div.scroll { table.checks {
+                    thead { tr {
+                        th {} @for index in 0..runs.len() { th { @if several { (run_name(index)) } @else { "examined" } } }
+                    } }
+                    @for name in &names {
+                        tr { th { (name) } @for run in runs { (cell(find_check(run, name))) } }
                     }
-                }
+                } }
             }
         }
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Whatever broke a rule, over the whole width: requests are compared line by line.
+fn broken(runs: &[Run]) -> Markup {
+    markup! {
+        @for (index, run) in runs.iter().enumerate() {
+            @for check in run.checks.iter().filter(|check| check.found() > 0) {
+                (violations(check, (runs.len() > 1).then_some(index)))
+            }
+        }
+    }
+}
+
+fn find_check<'a>(run: &'a Run, name: &str) -> Option<&'a Check> {
+    run.checks.iter().find(|check| check.name == name)
+}
+
+fn cell(check: Option<&Check>) -> Markup {
+    let Some(check) = check else {
+        return markup! { td.check { (NOTHING) } };
+    };
+    match (check.found(), check.examined) {
+        (0, 0) => markup! { td.check.nothing { "nothing to examine" } },
+        (0, examined) => markup! { td.check.good { (count(examined)) " held" } },
+        (found, examined) => {
+            markup! { td.check.bad { (counted(found, "violation")) span { " of " (count(examined)) } } }
+        }
+    }
+}
+
+fn violations(check: &Check, run: Option<usize>) -> Markup {
+    let shown = check.violations.len().min(MOST_VIOLATIONS);
+    let more = check.found().saturating_sub(shown as u64);
+    markup! {
+        details.violations open {
+            summary { @if let Some(index) = run { (run_name(index)) " " } "broken: " (check.name) }
+            @for violation in &check.violations[..shown] {
+                div.violation {
+                    p { (violation.what) }
+                    @if !violation.requests.is_empty() {
+                        ol { @for request in violation.requests.iter().take(MOST_REQUESTS) { li { (request) } } }
+                    }
+                    @if violation.requests.len() > MOST_REQUESTS {
+                        p.note { "and " (counted((violation.requests.len() - MOST_REQUESTS) as u64, "request")) " more" }
+                    }
+                }
+            }
+            @if more > 0 { p.note { "and " (count(more)) " more" } }
+        }
+    }
+}

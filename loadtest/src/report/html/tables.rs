@@ -1,9 +1,10 @@
-//! Owns the page's tables: what was asked for, the figures with their spread and their change from run to run, statuses.
+//! Owns the page's tables and bars: settings, figures with their spread and their change from run to run, latencies,
+//! ratios, statuses.
 
 use maud::{Markup, html as markup};
 
-use crate::report::model::{Figure, Phase, Run};
-use crate::report::number::{NOTHING, change, count, goal, seconds, with_unit};
+use crate::report::model::{Figure, Goal, Operation, Phase, Run, goal};
+use crate::report::number::{NOTHING, change, count, latency, plain, seconds, with_unit, without_zeros};
 
 /// "A", "B", … with the run's colour, as in the plots.
 pub fn run_name(index: usize) -> Markup {
@@ -50,36 +51,28 @@ fn setting_rows(runs: &[Run]) -> Vec<(&str, Vec<String>)> {
 
 /// Each phase's figures: its row for each name, its column for each run.
 pub fn figures(runs: &[Run]) -> Markup {
-    let phases: Vec<(&str, Vec<&str>)> = phase_names(runs)
-        .into_iter()
-        .map(|name| (name, in_order(of_phase(runs, name).flat_map(|phase| &phase.figures).map(|it| it.name.as_str()))))
-        .filter(|(_, figures)| !figures.is_empty())
-        .collect();
+    let phases = by_phase(runs, |phase| phase.figures.iter().map(|figure| figure.name.as_str()).collect());
     let several = runs.len() > 1;
     let any_goal = runs.iter().flat_map(|run| &run.phases).flat_map(|it| &it.figures).any(|it| it.goal.is_some());
-    markup! {
-        @if !phases.is_empty() {
-            section {
-                h2 { "Figures" }
-                div.scroll { table.figures {
-                    thead { tr {
-                        th { @if several { "median, min – max over the rounds" } }
-                        @if several {
-                            @for index in 0..runs.len() { th.number { (run_name(index)) } @if index > 0 { th.change { "against A" } } }
-                        } @else { th.number { "median" } th { "min – max" } th.number { "rounds" } }
-                        th { @if any_goal { "goal" } }
-                    } }
-                    @for (phase, names) in phases {
-                        tbody {
-                            tr.group { th colspan=(2 * runs.len() + 4) { (phase) } }
-                            @for name in names { (figure_row(runs, phase, name)) }
-                        }
-                    }
-                } }
-                @if several { p.note { "A change in grey is within the spread of the rounds." } }
+    let table = markup! {
+        div.scroll { table.figures {
+            thead { tr {
+                th { @if several { "median, min – max over the rounds" } }
+                @if several {
+                    @for index in 0..runs.len() { th.number { (run_name(index)) } @if index > 0 { th.change { "against A" } } }
+                } @else { th.number { "median" } th { "min – max" } th.number { "rounds" } }
+                th { @if any_goal { "goal" } }
+            } }
+            @for (phase, names) in &phases {
+                tbody {
+                    tr.group { th colspan=(2 * runs.len() + 4) { (phase) } }
+                    @for name in names { (figure_row(runs, phase, name)) }
+                }
             }
-        }
-    }
+        } }
+        @if several { p.note { "A change in grey is within the spread of the rounds." } }
+    };
+    section("Figures", !phases.is_empty(), &table)
 }
 
 fn figure_row(runs: &[Run], phase: &str, name: &str) -> Markup {
@@ -135,33 +128,39 @@ fn change_cell(first: Option<&Figure>, figure: Option<&Figure>) -> Markup {
 
 pub fn statuses(runs: &[Run]) -> Markup {
     let any = runs.iter().flat_map(|run| &run.phases).any(|phase| !phase.statuses.is_empty());
-    markup! {
-        @if any {
-            section {
-                h2 { "Statuses" }
-                div.scroll { table.narrow {
-                    @for (index, run) in runs.iter().enumerate() {
-                        @for phase in run.phases.iter().filter(|phase| !phase.statuses.is_empty()) {
-                            tbody {
-                                tr.group { th colspan="3" { @if runs.len() > 1 { (run_name(index)) " " } (phase.name) } }
-                                @for seen in &phase.statuses {
-                                    tr { td { (seen.operation) } td.number { (seen.status) } td.number { (count(seen.count)) } }
-                                }
-                            }
+    let table = markup! {
+        div.scroll { table.narrow {
+            @for (index, run) in runs.iter().enumerate() {
+                @for phase in run.phases.iter().filter(|phase| !phase.statuses.is_empty()) {
+                    tbody {
+                        tr.group { th colspan="3" { @if runs.len() > 1 { (run_name(index)) " " } (phase.name) } }
+                        @for seen in &phase.statuses {
+                            tr { td { (seen.operation) } td.number { (seen.status) } td.number { (count(seen.count)) } }
                         }
                     }
-                } }
+                }
             }
-        }
-    }
+        } }
+    };
+    section("Statuses", any, &table)
 }
 
-pub fn phase_names(runs: &[Run]) -> Vec<&str> {
-    in_order(runs.iter().flat_map(|run| run.phases.iter().map(|phase| phase.name.as_str())))
+/// With its heading, if there is anything in it.
+pub fn section(heading: &str, is_shown: bool, content: &Markup) -> Markup {
+    markup! { @if is_shown { section { h2 { (heading) } (content) } } }
 }
 
-pub fn of_phase<'a>(runs: &'a [Run], name: &str) -> impl Iterator<Item = &'a Phase> {
-    runs.iter().flat_map(|run| &run.phases).filter(move |phase| phase.name == name)
+/// What is to be found in the runs, each with its run's number.
+fn in_runs<'a, T>(runs: &'a [Run], find: impl Fn(&'a Run) -> Option<&'a T>) -> Vec<(usize, &'a T)> {
+    runs.iter().enumerate().filter_map(|(index, run)| Some((index, find(run)?))).collect()
+}
+
+/// Each phase that has any of these, with their names.
+fn by_phase<'a>(runs: &'a [Run], names: impl Fn(&'a Phase) -> Vec<&'a str>) -> Vec<(&'a str, Vec<&'a str>)> {
+    let phases = || runs.iter().flat_map(|run| &run.phases);
+    let of = |name: &str| in_order(phases().filter(|phase| phase.name == name).flat_map(&names));
+    let all = in_order(phases().map(|phase| phase.name.as_str())).into_iter();
+    all.map(|name| (name, of(name))).filter(|(_, names)| !names.is_empty()).collect()
 }
 
 /// Each once, where it first came up.
@@ -173,4 +172,150 @@ pub fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     found
+}
+
+pub fn latencies(runs: &[Run]) -> Markup {
+    let phases = by_phase(runs, |phase| measured(phase).map(|operation| operation.name.as_str()).collect());
+    let table = markup! {
+        div.scroll { table.latencies {
+            thead { tr {
+                th {} @if runs.len() > 1 { th {} }
+                @for name in ["count", "p50", "p90", "p99", "p99.9", "max"] { th.number { (name) } }
+            } }
+            @for (phase, operations) in &phases {
+                tbody {
+                    tr.group { th colspan="8" { (phase) } }
+                    @for name in operations { (latency_rows(runs, phase, name)) }
+                }
+            }
+        } }
+    };
+    section("Latencies", !phases.is_empty(), &table)
+}
+
+fn measured(phase: &Phase) -> impl Iterator<Item = &Operation> {
+    phase.operations.iter().filter(|operation| operation.count > 0)
+}
+
+fn latency_rows(runs: &[Run], phase: &str, name: &str) -> Markup {
+    let found = in_runs(runs, |run| {
+        let phase = run.phases.iter().find(|found| found.name == phase)?;
+        measured(phase).find(|operation| operation.name == name)
+    });
+    let first = found.first().filter(|(index, _)| *index == 0).map(|(_, operation)| quantiles(operation));
+    markup! {
+        @for (place, (index, operation)) in found.iter().enumerate() {
+            tr {
+                @if place == 0 { th rowspan=(found.len()) { (name) } }
+                @if runs.len() > 1 { td { (run_name(*index)) } }
+                td.number { (count(operation.count)) }
+                @for (at, value) in quantiles(operation).into_iter().enumerate() {
+                    td.number {
+                        (latency(value))
+                        @if let Some(first) = first.filter(|_| *index > 0) {
+                            span.change { (change(first[at] as f64, value as f64).unwrap_or_default()) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn quantiles(operation: &Operation) -> [u64; 5] {
+    let at = operation.latency;
+    [at.p50_us, at.p90_us, at.p99_us, at.p999_us, at.max_us]
+}
+
+pub fn ratios(runs: &[Run]) -> Markup {
+    let names = in_order(runs.iter().flat_map(|run| run.ratios.iter().map(|ratio| ratio.name.as_str())));
+    let bars = markup! {
+        div.ratios { @for name in &names { (ratio(runs, name)) } }
+        p.note { "Bar: median. Thin line: lowest to highest round. Dashed: goal." }
+    };
+    section("Ratios", !names.is_empty(), &bars)
+}
+
+fn ratio(runs: &[Run], name: &str) -> Markup {
+    let found = in_runs(runs, |run| run.ratios.iter().find(|ratio| ratio.name == name));
+    let wanted = found.iter().find_map(|(_, figure)| figure.goal);
+    let bound = wanted.map(bound).filter(|bound| bound.is_finite());
+    let values = found.iter().flat_map(|(_, figure)| [figure.median, figure.max]).filter(|value| value.is_finite());
+    let end = rounded_up(values.chain(bound.map(|bound| bound * 1.1)).fold(0.0, f64::max));
+    markup! {
+        div.ratio {
+            div.name { (name) @if let Some(wanted) = wanted { span.goal { "goal " (goal(wanted, unit(&found))) } } }
+            div.bars {
+                @for (index, figure) in &found { (bar(*index, figure, end)) }
+                @if let Some(bound) = bound { span.line style={ "left:" (share(bound, end)) "%" } {} }
+                div.ends { span { "0" } span { (without_zeros(&plain(end))) } }
+            }
+            div.values {
+                @for (index, figure) in &found {
+                    div {
+                        @if runs.len() > 1 { (run_name(*index)) " " }
+                        b { (with_unit(figure.median, &figure.unit)) } (met(figure)) span.spread { (figure.spread()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn bar(index: usize, figure: &Figure, end: f64) -> Markup {
+    let (from, to) = (share(figure.min, end), share(figure.max, end));
+    markup! {
+        div.bar title={ (with_unit(figure.median, &figure.unit)) " " (figure.spread()) } {
+            @if figure.median.is_finite() {
+                span.{ "fill s" (index % 8 + 1) } style={ "width:" (share(figure.median, end)) "%" } {}
+            }
+            @if figure.rounds > 1 && figure.min.is_finite() && figure.max.is_finite() {
+                span.whisker style={ "left:" (from) "%;width:" (format!("{:.2}", (to - from).max(0.0))) "%" } {}
+            }
+        }
+    }
+}
+
+fn unit<'a>(found: &[(usize, &'a Figure)]) -> &'a str {
+    found.first().map_or("", |(_, figure)| figure.unit.as_str())
+}
+
+fn bound(goal: Goal) -> f64 {
+    match goal {
+        Goal::AtLeast(bound) | Goal::AtMost(bound) => bound,
+    }
+}
+
+/// Percent of the bar's whole length.
+fn share(value: f64, end: f64) -> f64 {
+    if !value.is_finite() {
+        return 0.0;
+    }
+    ((value / end).clamp(0.0, 1.0) * 10_000.0).round() / 100.0
+}
+
+/// An end of the scale that reads well, and never zero.
+fn rounded_up(value: f64) -> f64 {
+    if value <= 0.0 || !value.is_finite() {
+        return 1.0;
+    }
+    let decade = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
+    steps.into_iter().map(|step| step * decade).find(|end| *end >= value).unwrap_or(10.0 * decade)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_ends_at_a_round_number_that_holds_all() {
+        for (value, end) in
+            [(0.0, 1.0), (f64::INFINITY, 1.0), (0.83, 1.0), (1.1, 1.2), (13.0, 15.0), (0.42, 0.5), (81.0, 100.0)]
+        {
+            assert!((rounded_up(value) - end).abs() < 1e-9, "{value}");
+        }
+        assert_eq!(share(f64::NAN, 1.0), 0.0);
+        assert_eq!(share(5.0, 1.0), 100.0);
+    }
 }

@@ -1,8 +1,17 @@
-//! Owns the list of faults: what each is called, what it needs, and how soon somebody should be granted something again.
+//! Owns the faults: what each is called, what it needs, how soon somebody should be granted something again, and what is done
+//! to the cluster for it, until the cluster is whole again.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+
+use crate::engine::Fault;
+use crate::history::Moment;
+use crate::server::{Cluster, EtcdClient, EtcdError, ShardRecord, etcd_client, member_name, name_of};
+use crate::wire::etcd::GrpcError;
+use crate::workloads::failover::fault_run::FaultRun;
 
 /// Where Debian puts it, below a directory that is named after the machine.
 const LIBRARIES: &str = "/usr/lib";
@@ -57,54 +66,32 @@ impl ClusterFault {
     }
 
     pub fn members_needed(self) -> u32 {
-        match self {
-            Self::KillLeader | Self::PauseLeader | Self::KillBoth | Self::PauseBoth | Self::TwoMembersDead => 3,
-            Self::KillOwner
-            | Self::PauseOwner
-            | Self::CutOwnerFromEtcd
-            | Self::CutOwnerFromNodes
-            | Self::OwnerCannotSend
-            | Self::OwnerCannotReceive
-            | Self::EtcdFull
-            | Self::ClocksOff
-            | Self::Compaction
-            | Self::RollingRestart => 1,
-        }
+        let hits_leader = matches!(self, Self::KillLeader | Self::PauseLeader | Self::KillBoth | Self::PauseBoth);
+        if hits_leader || self == Self::TwoMembersDead { 3 } else { 1 }
     }
 
     /// The goal: from the last grant before it to the next, in the shards that it hits.
     pub fn granted_within_seconds(self) -> Option<f64> {
-        match self {
-            Self::KillOwner | Self::KillLeader => Some(10.0),
-            Self::RollingRestart => Some(2.0),
-            Self::PauseOwner
-            | Self::PauseLeader
-            | Self::KillBoth
-            | Self::PauseBoth
-            | Self::CutOwnerFromEtcd
-            | Self::CutOwnerFromNodes
-            | Self::OwnerCannotSend
-            | Self::OwnerCannotReceive
-            | Self::TwoMembersDead
-            | Self::EtcdFull
-            | Self::ClocksOff
-            | Self::Compaction => None,
-        }
+        let is_killed = matches!(self, Self::KillOwner | Self::KillLeader);
+        if is_killed { Some(10.0) } else { (self == Self::RollingRestart).then_some(2.0) }
+    }
+
+    /// Whether it hits only the shards of one owner.
+    fn hits_owner(self) -> bool {
+        matches!(self, Self::KillOwner | Self::PauseOwner | Self::KillBoth | Self::PauseBoth) || self.cuts()
+    }
+
+    fn cuts(self) -> bool {
+        matches!(
+            self,
+            Self::CutOwnerFromEtcd | Self::CutOwnerFromNodes | Self::OwnerCannotSend | Self::OwnerCannotReceive
+        )
     }
 
     /// Whether steps run meanwhile, which must not overlap with those of the next owner. A node that is stopped waits for
     /// its steps, so there are none where that is measured.
     pub fn has_steps(self) -> bool {
-        matches!(
-            self,
-            Self::KillOwner
-                | Self::PauseOwner
-                | Self::KillBoth
-                | Self::PauseBoth
-                | Self::CutOwnerFromEtcd
-                | Self::OwnerCannotSend
-                | Self::OwnerCannotReceive
-        )
+        self.hits_owner() && self != Self::CutOwnerFromNodes
     }
 
     /// Why it cannot be played here.
@@ -117,4 +104,265 @@ impl ClusterFault {
 pub fn faketime() -> Option<PathBuf> {
     let entries = std::fs::read_dir(LIBRARIES).ok()?;
     entries.filter_map(Result::ok).map(|entry| entry.path().join(FAKETIME)).find(|path| path.exists())
+}
+
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const ETCD_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// A member may be frozen: the next one is asked.
+const MEMBER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// Left for the cluster before etcd is filled.
+const ROOM_BYTES: i64 = 24 * 1024 * 1024;
+const JUNK: &[u8] = b"junk/";
+const JUNK_BYTES: usize = 1024 * 1024;
+/// Twice what the room takes.
+const MAX_JUNK: u32 = 64;
+const COMPACTED_EVERY: Duration = Duration::from_millis(100);
+
+/// How long each part of a fault lasts.
+pub struct Lengths {
+    pub paused: Duration,
+    pub away: Duration,
+    pub recovered_within: Duration,
+}
+
+/// The target of a fault.
+pub struct Impact {
+    pub began: Moment,
+    pub shards: Vec<u16>,
+    /// Shards that have another owner than before, each as often as it was taken.
+    pub takeovers: u64,
+}
+
+/// Returns when every shard has an owner again.
+pub async fn inject(
+    fault: ClusterFault,
+    cluster: &mut Cluster,
+    field: &FaultRun,
+    lengths: &Lengths,
+) -> Result<Impact, Fault> {
+    let before = owners(cluster).await?;
+    let (victim, owned) = busiest(cluster, &before)?;
+    let began = field.now();
+    let shards = if fault.hits_owner() { owned } else { before.keys().copied().collect() };
+    match fault {
+        ClusterFault::KillOwner => kill(cluster, victim, lengths).await?,
+        ClusterFault::PauseOwner => {
+            cluster.pause(victim)?;
+            tokio::time::sleep(lengths.paused).await;
+            cluster.resume(victim)?;
+        }
+        ClusterFault::KillLeader => {
+            let leader = cluster.members.leader().await?;
+            kill_members(cluster, &[leader], lengths).await?;
+        }
+        ClusterFault::PauseLeader => {
+            let leader = cluster.members.leader().await?;
+            cluster.members.pause(leader)?;
+            tokio::time::sleep(lengths.paused).await;
+            cluster.members.resume(leader)?;
+        }
+        ClusterFault::KillBoth => {
+            let leader = cluster.members.leader().await?;
+            cluster.kill(victim)?;
+            kill_members(cluster, &[leader], lengths).await?;
+            cluster.serve_again(victim).await?;
+        }
+        ClusterFault::PauseBoth => {
+            let leader = cluster.members.leader().await?;
+            cluster.pause(victim)?;
+            cluster.members.pause(leader)?;
+            tokio::time::sleep(lengths.paused).await;
+            cluster.members.resume(leader)?;
+            cluster.resume(victim)?;
+        }
+        ClusterFault::CutOwnerFromEtcd
+        | ClusterFault::CutOwnerFromNodes
+        | ClusterFault::OwnerCannotSend
+        | ClusterFault::OwnerCannotReceive => {
+            cut(cluster, victim, fault);
+            tokio::time::sleep(lengths.away).await;
+            cluster.network.heal();
+        }
+        ClusterFault::TwoMembersDead => kill_members(cluster, &[0, 1], lengths).await?,
+        ClusterFault::EtcdFull => fill(cluster, lengths).await?,
+        ClusterFault::ClocksOff => clocks_off(cluster, lengths).await?,
+        ClusterFault::Compaction => compact(cluster, victim, lengths).await?,
+        ClusterFault::RollingRestart => restart_all(cluster, lengths, |_| Vec::new()).await?,
+    }
+    cluster.until_ready(lengths.recovered_within).await?;
+    let after = owners(cluster).await?;
+    let taken = |(shard, now): (&u16, &ShardRecord)| Some(now.epoch.saturating_sub(before.get(shard)?.epoch));
+    Ok(Impact { began, shards, takeovers: after.iter().filter_map(taken).sum() })
+}
+
+/// As etcd has them; waits while it has no leader.
+async fn owners(cluster: &Cluster) -> Result<BTreeMap<u16, ShardRecord>, Fault> {
+    let deadline = Instant::now() + ETCD_ANSWERS_WITHIN;
+    loop {
+        let mut failed = None;
+        for address in cluster.members.addresses() {
+            let read = async { etcd_client::shard_records(&mut EtcdClient::connect(address).await?).await };
+            match tokio::time::timeout(MEMBER_ANSWERS_WITHIN, read).await {
+                Ok(Ok(records)) => return Ok(records),
+                Ok(Err(error)) => failed = Some(error),
+                Err(_) => failed = Some(EtcdError::Silent(address)),
+            }
+        }
+        if let Some(error) = failed.filter(|_| Instant::now() >= deadline) {
+            return Err(error.into());
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// The node that owns most shards, and these.
+fn busiest(cluster: &Cluster, owners: &BTreeMap<u16, ShardRecord>) -> Result<(usize, Vec<u16>), Fault> {
+    let mut by_node: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
+    for (shard, record) in owners {
+        by_node.entry(record.owner.as_deref().unwrap_or_default()).or_default().push(*shard);
+    }
+    let most = by_node.into_iter().max_by_key(|(_, shards)| shards.len());
+    let found = most.and_then(|(name, shards)| Some((cluster.named(name)?, shards)));
+    found.ok_or_else(|| Fault::Cluster("no node owns a shard".to_owned()))
+}
+
+async fn kill(cluster: &mut Cluster, node: usize, lengths: &Lengths) -> Result<(), Fault> {
+    cluster.kill(node)?;
+    tokio::time::sleep(lengths.away).await;
+    Ok(cluster.serve_again(node).await?)
+}
+
+async fn kill_members(cluster: &mut Cluster, members: &[usize], lengths: &Lengths) -> Result<(), Fault> {
+    members.iter().try_for_each(|member| cluster.members.kill(*member))?;
+    tokio::time::sleep(lengths.away).await;
+    members.iter().try_for_each(|member| cluster.members.start_again(*member))?;
+    for member in members {
+        cluster.members.until_ready(*member).await?;
+    }
+    Ok(())
+}
+
+fn cut(cluster: &Cluster, victim: usize, fault: ClusterFault) {
+    let name = |node: usize| name_of(node as u32 + 1);
+    let nodes = (0..cluster.count()).filter(|node| *node != victim).map(name);
+    let members = (0..cluster.members.count()).map(member_name);
+    let (owner, network) = (name(victim), &cluster.network);
+    let others: Vec<_> = match fault {
+        ClusterFault::CutOwnerFromEtcd => members.collect(),
+        ClusterFault::CutOwnerFromNodes => nodes.collect(),
+        _ => nodes.chain(members).collect(),
+    };
+    for other in &others {
+        if fault != ClusterFault::OwnerCannotReceive {
+            network.cut(&owner, other);
+        }
+        if fault != ClusterFault::OwnerCannotSend {
+            network.cut(other, &owner);
+        }
+    }
+}
+
+/// With a quota a little above what is there, something else fills etcd until it takes no more. The way back is that of
+/// an operator: delete, forget, tidy up, and tell it to go on.
+async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
+    let addresses = cluster.members.addresses();
+    let mut used = 0;
+    for address in &addresses {
+        used = EtcdClient::connect(*address).await?.status().await?.db_size.max(used);
+    }
+    cluster.members.set_flags(vec![format!("--quota-backend-bytes={}", used + ROOM_BYTES)]);
+    restart_members(cluster).await?;
+    let mut etcd = EtcdClient::connect(addresses[0]).await?;
+    for number in 0..MAX_JUNK {
+        let key = [JUNK, number.to_string().as_bytes()].concat();
+        match etcd.put(&key, vec![1; JUNK_BYTES]).await {
+            Err(error) if error.is_out_of_room() => break,
+            // There may be an election.
+            Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    tokio::time::sleep(lengths.away).await;
+    etcd.delete(JUNK).await?;
+    let newest = etcd.newest_revision().await?;
+    etcd.compact(newest).await?;
+    for address in &addresses {
+        EtcdClient::connect(*address).await?.defragment().await?;
+    }
+    etcd.disarm().await?;
+    cluster.members.set_flags(Vec::new());
+    restart_members(cluster).await
+}
+
+async fn restart_members(cluster: &mut Cluster) -> Result<(), Fault> {
+    for member in 0..cluster.members.count() {
+        cluster.members.kill(member)?;
+        cluster.members.start_again(member)?;
+        cluster.members.until_ready(member).await?;
+    }
+    Ok(())
+}
+
+/// One node is an hour ahead and one an hour behind; the shards go from one to the other.
+async fn clocks_off(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
+    let library = faketime().map(|path| path.display().to_string()).unwrap_or_default();
+    let shifted = |node: usize| {
+        let offset = ["+3600", "-3600"].get(node).copied().unwrap_or("+0");
+        // Only the time of day: the steady clocks of a machine cannot be set.
+        let variables = [
+            ("LD_PRELOAD", library.as_str()),
+            ("FAKETIME", offset),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ("DONT_FAKE_MONOTONIC", "1"),
+        ];
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    };
+    restart_all(cluster, lengths, shifted).await?;
+    for _ in 0..2 {
+        let (owner, _) = busiest(cluster, &owners(cluster).await?)?;
+        kill(cluster, owner, lengths).await?;
+        cluster.until_ready(lengths.recovered_within).await?;
+    }
+    restart_all(cluster, lengths, |_| Vec::new()).await
+}
+
+async fn compact(cluster: &mut Cluster, victim: usize, lengths: &Lengths) -> Result<(), Fault> {
+    let address = cluster.members.addresses()[0];
+    let forgetting = tokio::spawn(async move {
+        let mut etcd = EtcdClient::connect(address).await?;
+        loop {
+            let forgotten = match etcd.newest_revision().await {
+                Ok(newest) => etcd.compact(newest).await,
+                Err(error) => Err(error),
+            };
+            match forgotten {
+                // Nothing was written since, or there is an election.
+                Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
+                Err(error) => return Err::<(), _>(error),
+            }
+        }
+    });
+    tokio::time::sleep(lengths.away).await;
+    kill(cluster, victim, lengths).await?;
+    cluster.until_ready(lengths.recovered_within).await?;
+    if forgetting.is_finished() {
+        return Err(Fault::Cluster("etcd could not be compacted all the time".to_owned()));
+    }
+    forgetting.abort();
+    Ok(())
+}
+
+/// One node after the other, each with these settings more.
+async fn restart_all(
+    cluster: &mut Cluster,
+    lengths: &Lengths,
+    more: impl Fn(usize) -> Vec<(String, String)>,
+) -> Result<(), Fault> {
+    for node in 0..cluster.count() {
+        cluster.set_variables(node, more(node));
+        cluster.stop(node).await?;
+        cluster.serve_again(node).await?;
+        cluster.until_ready(lengths.recovered_within).await?;
+    }
+    Ok(())
 }

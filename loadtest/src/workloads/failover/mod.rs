@@ -1,38 +1,31 @@
 //! Owns `failover`: a cluster under a steady load of keyed claims and releases, and one fault after the other in it. For each
 //! fault: how long nobody was granted anything, what clients noticed, and that nothing was broken.
 //!
-//! From top to bottom: `mod` (a fault from its beginning to its row in the report), `injecting` (what is done to the cluster),
-//! `looking` (what is left afterwards), `preparing`, `clients` and `steps` (the load), `asking` (requests that are sent again),
-//! `field` (what they share), `pauses` and `faults`, which are pure.
-
-mod asking;
-mod clients;
-mod faults;
-mod field;
-mod injecting;
-mod looking;
-mod pauses;
-mod preparing;
-mod steps;
+//! From top to bottom: `mod` (a fault from its beginning to its row in the report), `faults` (what is done to the cluster),
+//! `aftermath` (what is left afterwards), `clients` (the load), `field` (what they share, and how they ask).
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use aftermath::{AUDIT, audits, longest_pauses, read_again, sentence};
+use clients::{STEPS, Steps, cycle, deploy, organizations};
+use fault_run::{FaultRun, ORGANIZATIONS, prepare};
+use faults::{ClusterFault, Impact, Lengths, inject};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use crate::engine::load_test::{Fault, LoadTest};
+use crate::engine::{Fault, LoadTest};
 use crate::history::History;
-use crate::report::model::{Check, Goal};
-use crate::scenario::{Common, within};
-use crate::server::cluster::ClusterLaunch;
-use crate::server::token::Token;
+use crate::report::{Check, Goal};
+use crate::server::ClusterLaunch;
+use crate::settings::{Common, within};
+use crate::wire::Token;
 use crate::workloads::kind::Kind;
-use faults::ClusterFault;
-use field::{Field, ORGANIZATIONS};
-use injecting::{Lengths, Suffered};
-use pauses::longest_pauses;
-use steps::Steps;
+
+mod aftermath;
+mod clients;
+mod fault_run;
+mod faults;
 
 /// Clients that are still sent from one node to the next when a fault is over have so long.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(90);
@@ -78,7 +71,7 @@ impl Kind for Settings {
             program: std::path::PathBuf::new(),
             nodes: self.nodes,
             members: self.members,
-            organizations: steps::organizations(),
+            organizations: organizations(),
             proxied: true,
             variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             token: Token::random(),
@@ -86,7 +79,7 @@ impl Kind for Settings {
     }
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
-        preparing::prepare(Field::new(test, self.environments, String::new())?).await?;
+        prepare(FaultRun::new(test, self.environments, String::new())?).await?;
         for round in 0..test.common.rounds {
             for fault in &self.faults {
                 self.suffer(test, *fault, round).await?;
@@ -114,17 +107,17 @@ impl Settings {
         }
         test.interrupted()?;
         test.progress.begin(name.to_owned());
-        let field = Arc::new(Field::new(test, self.environments, format!("{name}-{round}"))?);
+        let field = Arc::new(FaultRun::new(test, self.environments, format!("{name}-{round}"))?);
         let steps = Steps::watch(test.server.cluster()?.home());
         let suffered = self.under_load(test, fault, &field).await?;
         let records = field.take_records();
-        let audit = looking::read_again(&field, &records, suffered.began).await;
-        let intact = looking::audits(&field).await;
+        let audit = read_again(&field, &records, suffered.began).await;
+        let intact = audits(&field).await;
         let (environments, retention) = (field.names(), test.common.retention());
         let history = History { records, audit, environments, alone: true, retention };
         let mut checks = test.check(&history);
         checks.extend([intact, steps.check()].map(|check| test.add_check(check)));
-        report(test, fault, &field, &Seen { suffered, history, checks })
+        report(test, fault, &field, &FaultResult { suffered, history, checks })
     }
 
     /// The load, with the fault in its middle.
@@ -132,19 +125,19 @@ impl Settings {
         &self,
         test: &mut LoadTest,
         fault: ClusterFault,
-        field: &Arc<Field>,
-    ) -> Result<Suffered, Fault> {
+        field: &Arc<FaultRun>,
+    ) -> Result<Impact, Fault> {
         let mut running = JoinSet::new();
         for number in 0..test.common.connections {
-            running.spawn(clients::cycle(field.clone(), number));
+            running.spawn(cycle(field.clone(), number));
         }
         if fault.has_steps() {
-            (0..ORGANIZATIONS.len()).for_each(|number| _ = running.spawn(steps::deploy(field.clone(), number)));
+            (0..ORGANIZATIONS.len()).for_each(|number| _ = running.spawn(deploy(field.clone(), number)));
         }
         let calm = Duration::from_secs(self.calm_seconds);
         tokio::time::sleep(calm).await;
         let lengths = self.lengths(&test.common);
-        let suffered = injecting::inject(fault, test.server.cluster()?, field, &lengths).await;
+        let suffered = inject(fault, test.server.cluster()?, field, &lengths).await;
         tokio::time::sleep(calm).await;
         field.close();
         let ending = async { while running.join_next().await.is_some() {} };
@@ -156,13 +149,13 @@ impl Settings {
 }
 
 /// The observations of one fault.
-struct Seen {
-    suffered: Suffered,
+struct FaultResult {
+    suffered: Impact,
     history: History,
     checks: Vec<Check>,
 }
 
-fn report(test: &mut LoadTest, fault: ClusterFault, field: &Field, seen: &Seen) -> Result<(), Fault> {
+fn report(test: &mut LoadTest, fault: ClusterFault, field: &FaultRun, seen: &FaultResult) -> Result<(), Fault> {
     let (name, told) = (fault.name(), field.told());
     let pauses = longest_pauses(&seen.history.records, seen.suffered.began, |number| field.shard_of(number));
     let is_hit = |(shard, _): &(u16, Duration)| seen.suffered.shards.contains(shard);
@@ -186,7 +179,7 @@ fn report(test: &mut LoadTest, fault: ClusterFault, field: &Field, seen: &Seen) 
         test.aim(name, NO_GRANT, Goal::AtMost(bound));
     }
     test.aim(name, CLIENT_ERRORS, Goal::AtMost(0.0));
-    test.progress.line(&format!("{name}: {grants} grants, {}", pauses::sentence(&hit)));
+    test.progress.line(&format!("{name}: {grants} grants, {}", sentence(&hit)));
     if !told.errors.is_empty() || seen.checks.iter().any(|check| check.found() > 0) {
         keep_logs(test, &field.name)?;
     }
@@ -196,7 +189,7 @@ fn report(test: &mut LoadTest, fault: ClusterFault, field: &Field, seen: &Seen) 
 
 fn keep_logs(test: &mut LoadTest, name: &str) -> Result<(), Fault> {
     let directory = std::env::temp_dir().join(format!("lockkeeper-failover-{}", std::process::id())).join(name);
-    let kept = test.server.cluster()?.keep_logs(&directory);
+    let kept = test.server.cluster()?.keep_logs(&directory, "");
     let told = kept.map_or_else(|error| format!("could not be kept: {error}"), |()| directory.display().to_string());
     test.note(&format!("logs of {name}"), told);
     Ok(())
@@ -210,8 +203,8 @@ fn short_name(check: &Check) -> &'static str {
         "the queue keeps its order" => "overtaken",
         "what was acknowledged is seen later" => "lost",
         "no lock is left behind" => "left locked",
-        looking::AUDIT => "audits broken",
-        steps::NAME => "steps at once",
+        AUDIT => "audits broken",
+        STEPS => "steps at once",
         _ => "other",
     }
 }

@@ -1,7 +1,7 @@
 //! Owns what the neighbour does: each attack is for something of which the server has only so much.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::tenant::Tenant;
-use crate::engine::load_test::Fault;
-use crate::wire::answer::problem_code;
-use crate::wire::connection::Connection;
+use crate::engine::Fault;
+use crate::sync::locked;
+use crate::wire::{Connection, problem_code};
+use crate::workloads::neighbour::tenant::Tenant;
 
 /// After an answer. The load generator shares the machine's processors with the server: without a pause, what the neighbour
 /// takes of those would hide what it takes of everything else.
@@ -60,38 +60,29 @@ pub enum Attack {
 }
 
 impl Attack {
-    pub const ALL: [Self; 13] = [
-        Self::Keys,
-        Self::Lists,
-        Self::Waits,
-        Self::Streams,
-        Self::Followers,
-        Self::Deployments,
-        Self::Syncs,
-        Self::Webhooks,
-        Self::Disk,
-        Self::Leases,
-        Self::Bombs,
-        Self::Tokens,
-        Self::Queues,
+    /// In the order of their declaration.
+    const NAMES: [(Self, &'static str); 13] = [
+        (Self::Keys, "keyed heartbeats"),
+        (Self::Lists, "lists"),
+        (Self::Waits, "waiting claims"),
+        (Self::Streams, "event streams"),
+        (Self::Followers, "followed logs"),
+        (Self::Deployments, "deployments"),
+        (Self::Syncs, "registries in git"),
+        (Self::Webhooks, "webhook tests"),
+        (Self::Disk, "steps that fill the disk"),
+        (Self::Leases, "leases of a second"),
+        (Self::Bombs, "analyses of a git bomb"),
+        (Self::Tokens, "tokens"),
+        (Self::Queues, "queued sessions"),
     ];
 
+    pub fn all() -> Vec<Self> {
+        Self::NAMES.into_iter().map(|(attack, _)| attack).collect()
+    }
+
     fn name(self) -> &'static str {
-        match self {
-            Self::Keys => "keyed heartbeats",
-            Self::Lists => "lists",
-            Self::Waits => "waiting claims",
-            Self::Streams => "event streams",
-            Self::Followers => "followed logs",
-            Self::Deployments => "deployments",
-            Self::Syncs => "registries in git",
-            Self::Webhooks => "webhook tests",
-            Self::Disk => "steps that fill the disk",
-            Self::Leases => "leases of a second",
-            Self::Bombs => "analyses of a git bomb",
-            Self::Tokens => "tokens",
-            Self::Queues => "queued sessions",
-        }
+        Self::NAMES[self as usize].1
     }
 }
 
@@ -111,13 +102,13 @@ pub fn begin(tenant: &Arc<Tenant>, attacks: &[Attack], each: u32) -> Result<Atta
     let attackers = attacks.iter().map(|&attack| Attacker { tenant: tenant.clone(), seen: seen.clone(), attack });
     let attackers: Vec<_> = attackers.collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Fault::Neighbour(error.to_string()))?;
+    let runtime = runtime.map_err(Fault::neighbour)?;
     let ((stop, stopped), (tell, faults)) = (oneshot::channel(), mpsc::unbounded_channel());
     let thread = std::thread::Builder::new().name("neighbour".to_owned()).spawn(move || {
         nice(LOWEST_PRIORITY).ok();
         runtime.block_on(until(stopped, attackers, each, tell));
     });
-    let thread = thread.map_err(|error| Fault::Neighbour(error.to_string()))?;
+    let thread = thread.map_err(Fault::neighbour)?;
     Ok(Attacking { attacks: attacks.to_vec(), thread, stop, faults, seen, tenant: tenant.clone() })
 }
 
@@ -158,7 +149,7 @@ impl Attacking {
     }
 
     fn missing(&self) -> Option<&'static str> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = locked(&self.seen);
         let mut names = self.attacks.iter().copied().map(Attack::name);
         names.find(|name| !seen.keys().any(|what| what.starts_with(name)))
     }
@@ -172,7 +163,7 @@ impl Attacking {
         let ended = tokio::task::spawn_blocking(|| self.thread.join()).await;
         ended.expect("joining a thread does not panic").expect("the neighbour does not panic");
         self.tenant.rest().await?;
-        Ok(std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut *locked(&self.seen)))
     }
 }
 
@@ -186,8 +177,8 @@ impl Attacker {
     async fn all(self, each: u32) -> Result<(), Fault> {
         let attacker = Arc::new(self);
         let mut tasks = JoinSet::new();
-        let hole = TcpListener::bind("127.0.0.1:0").await.map_err(|error| Fault::Neighbour(error.to_string()))?;
-        let silent = hole.local_addr().map_err(|error| Fault::Neighbour(error.to_string()))?.to_string();
+        let hole = TcpListener::bind("127.0.0.1:0").await.map_err(Fault::neighbour)?;
+        let silent = hole.local_addr().map_err(Fault::neighbour)?.to_string();
         tasks.spawn(take_and_never_answer(hole));
         for number in 0..each {
             let (attacker, silent) = (attacker.clone(), silent.clone());
@@ -349,7 +340,7 @@ impl Attacker {
     }
 
     fn count(&self, told: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = locked(&self.seen);
         *seen.entry(format!("{}: {told}", self.attack.name())).or_default() += 1;
     }
 }
@@ -358,7 +349,7 @@ impl Attacker {
 async fn take_and_never_answer(hole: TcpListener) -> Result<(), Fault> {
     let mut held = std::collections::VecDeque::new();
     loop {
-        let (connection, _) = hole.accept().await.map_err(|error| Fault::Neighbour(error.to_string()))?;
+        let (connection, _) = hole.accept().await.map_err(Fault::neighbour)?;
         held.push_back(connection);
         if held.len() > 500 {
             held.pop_front();

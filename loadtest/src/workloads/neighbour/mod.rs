@@ -1,29 +1,23 @@
 //! Owns `neighbour`: one organization claims, deploys, lists and follows its events, alone and beside another one that
 //! does its worst: it takes everything of which there is only so much.
 
-mod attacks;
-mod stream;
-mod tenant;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
-
-use crate::engine::client::{Client, Failure};
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::engine::segment::Seen;
-use crate::engine::share::{Share, share_of};
-use crate::engine::tally::Operation;
-use crate::engine::threads::{Work, work};
-use crate::report::model::Goal;
-use crate::report::quotient;
-use crate::scenario::{Common, within};
-use crate::wire::request::{ClaimTemplate, Terms};
-use crate::workloads::kind::{Kind, one_environment_each};
 use attacks::Attack;
+use serde::Deserialize;
 use stream::Stream;
 use tenant::Tenant;
+
+use crate::engine::{Client, Failure, Fault, LoadTest, Observation, Operation, Share, Work, clients};
+use crate::report::{Goal, quotient};
+use crate::settings::{Common, within};
+use crate::wire::{ClaimTemplate, Terms};
+use crate::workloads::kind::{Kind, one_environment_each};
+
+mod attacks;
+mod stream;
+mod tenant;
 
 const ALONE: &str = "alone";
 const BESIDE: &str = "beside a neighbour";
@@ -40,12 +34,8 @@ pub struct Settings {
     /// The neighbour's connections for each kind of attack.
     each: u32,
     /// The kinds of attack; all of them by default.
-    #[serde(default = "all")]
+    #[serde(default = "Attack::all")]
     attacks: Vec<Attack>,
-}
-
-fn all() -> Vec<Attack> {
-    Attack::ALL.to_vec()
 }
 
 impl Kind for Settings {
@@ -115,22 +105,12 @@ impl Settings {
 
     fn load(&self, connections: u32) -> Work {
         let environments = self.environments;
-        work(move |thread| {
-            let claim = Arc::new(thread.requests.claim(Terms::default()));
-            let load = move |mut client: Client| {
-                let claim = claim.clone();
-                let mut share = Share::new(share_of(client.number, connections, environments));
-                async move {
-                    while client.turn().await {
-                        let Some(environment) = share.advance() else { return };
-                        match one_session(&mut client, environment, &claim).await {
-                            Ok(()) | Err(Failure::NotSent) => {}
-                            Err(Failure::Refused { .. } | Failure::Unknown) => share.leave_out(environment),
-                        }
-                    }
-                }
-            };
-            async move { thread.clients(connections, load).await }
+        clients(connections, move |mut client| async move {
+            let mut share = Share::of(client.number, connections, environments);
+            let claim = client.thread.requests.claim(Terms::default());
+            while let Some(environment) = client.next(&mut share).await {
+                share.settle(environment, one_session(&mut client, environment, &claim).await);
+            }
         })
     }
 }
@@ -145,7 +125,7 @@ async fn one_session(client: &mut Client, environment: u32, claim: &ClaimTemplat
     held.await.map_err(|_| Failure::Unknown)
 }
 
-fn p99s(seen: &Seen, shown: &mut [Duration]) -> Vec<(&'static str, f64)> {
+fn p99s(seen: &Observation, shown: &mut [Duration]) -> Vec<(&'static str, f64)> {
     let asked = MEASURED.into_iter().filter_map(|operation| Some((operation.name(), seen.quantile(operation, 0.99)?)));
     shown.sort_unstable();
     let last = shown.len().saturating_sub(1);

@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::wire::answer::Grant;
-use crate::wire::connection::Connection;
-use crate::wire::request::{Requests, Terms};
+use crate::engine::{Fault, LoadTest};
+use crate::wire::{Connection, Grant, Requests, Terms};
 
 /// From one claim to the next.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -27,15 +25,15 @@ pub struct Stream {
 
 impl Stream {
     pub async fn open(test: &LoadTest, environment: u32) -> Result<Self, Fault> {
-        let place = &test.place;
+        let scope = &test.scope;
         let mut events = TcpStream::connect(test.server.address).await.map_err(lost)?;
         let request = format!(
             "GET /api/v1/organizations/{}/events/stream?type=session.claimed&envName={} HTTP/1.1\r\nHost: {}\r\n\
              Authorization: Bearer {}\r\n\r\n",
-            place.organization,
-            place.environment_name(environment),
-            place.authority,
-            place.token.reveal()
+            scope.organization,
+            scope.environment_name(environment),
+            scope.authority,
+            scope.token.reveal()
         );
         events.write_all(request.as_bytes()).await.map_err(lost)?;
         let mut received = Vec::new();
@@ -43,9 +41,8 @@ impl Stream {
         tokio::time::timeout(LOST, until_shown(&mut events, b"\r\n\r\n", &mut received))
             .await
             .map_err(|_| Fault::Neighbour("an event stream did not begin".to_owned()))??;
-        let claiming =
-            Connection::open(test.server.address).await.map_err(|error| Fault::Neighbour(error.to_string()))?;
-        Ok(Self { events, claiming, requests: Requests::new(place), environment })
+        let claiming = Connection::open(test.server.address).await.map_err(Fault::neighbour)?;
+        Ok(Self { events, claiming, requests: Requests::new(scope), environment })
     }
 
     /// Claims and releases until the time is up; says how long each event took.

@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use memchr::memmem;
 
-use crate::engine::load_test::{Fault, LoadTest};
-use crate::server::running::ProcessError;
-use crate::server::token::Token;
-use crate::wire::answer::made_id;
-use crate::wire::connection::Connection;
+use crate::engine::{Fault, LoadTest};
+use crate::server::ProcessError;
+use crate::wire::{Api, Connection, Token, made_id};
 
 const NAME: &str = "neighbour";
 /// `loud` prints 4 MB, `filling` writes to the disk without end, and `bomb` fails in a way that a change of a file in its repository
@@ -58,8 +56,7 @@ const SAMPLE: &str = include_str!("../../../../config/acme.toml");
 
 pub struct Tenant {
     pub address: SocketAddr,
-    /// Of every request: host and token.
-    headers: String,
+    api: Api,
 }
 
 impl Tenant {
@@ -77,14 +74,13 @@ impl Tenant {
         restart(test, [&neighbour, &sample], first.clone()).await?;
         let tenant = Self::at(test.server.address, &first);
         let made = tenant.make(&mut tenant.connect().await?, "/tokens", r#"{"name":"load"}"#, "token").await?;
-        restart(test, [&sample, &neighbour], test.place.token.clone()).await?;
-        let own = Token::parse(&made).map_err(|error| Fault::Neighbour(error.to_string()))?;
+        restart(test, [&sample, &neighbour], test.scope.token.clone()).await?;
+        let own = Token::parse(&made).map_err(Fault::neighbour)?;
         Ok(Self::at(test.server.address, &own))
     }
 
     fn at(address: SocketAddr, token: &Token) -> Self {
-        let headers = format!("Host: {address}\r\nAuthorization: Bearer {}\r\n", token.reveal());
-        Self { address, headers }
+        Self { address, api: Api::new(&address, token) }
     }
 
     pub async fn prepare(&self, crowd: u32) -> Result<(), Fault> {
@@ -112,7 +108,7 @@ impl Tenant {
     }
 
     pub async fn connect(&self) -> Result<Connection, Fault> {
-        Connection::open(self.address).await.map_err(|error| Fault::Neighbour(error.to_string()))
+        Connection::open(self.address).await.map_err(Fault::neighbour)
     }
 
     /// Puts an environment of the neighbour where it can be claimed.
@@ -151,13 +147,7 @@ impl Tenant {
 
     /// A request within the neighbour's organization; `extra` are further headers, each with its line end.
     pub fn request(&self, method: &str, path: &str, extra: &str, body: &str) -> Vec<u8> {
-        let (headers, length) = (&self.headers, body.len());
-        let content = match method {
-            "GET" | "DELETE" => String::new(),
-            _ => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
-        };
-        format!("{method} /api/v1/organizations/{NAME}{path} HTTP/1.1\r\n{headers}{extra}{content}\r\n{body}")
-            .into_bytes()
+        self.api.request(method, &format!("/organizations/{NAME}{path}"), extra, body)
     }
 }
 

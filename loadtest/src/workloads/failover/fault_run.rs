@@ -1,0 +1,262 @@
+//! Owns what all clients of one fault share: the nodes, the environments, and what was seen; and how each of them asks: a
+//! request is sent again, to one node after the other, until one of them says what came of it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::engine::{Fault, LoadTest, Operation};
+use crate::history::{Moment, Record};
+use crate::sync::locked;
+use crate::wire::{Api, Connection, problem_code};
+
+/// One in each shard, by its number: the CRC-32C of its name modulo the number of shards.
+pub const ORGANIZATIONS: [&str; 4] = ["a", "initech", "acme", "team-1"];
+
+pub struct FaultRun {
+    pub nodes: Vec<SocketAddr>,
+    api: Api,
+    /// In each organization.
+    pub environments: u32,
+    /// Begins every key, so that no two faults share one.
+    pub name: String,
+    origin: Instant,
+    closing: AtomicBool,
+    records: Mutex<Vec<Record>>,
+    told: Mutex<Outcomes>,
+}
+
+/// The answers that the clients got.
+#[derive(Clone, Default)]
+pub struct Outcomes {
+    pub statuses: BTreeMap<(Operation, u16), u64>,
+    /// Attempts that were sent again, as a client with a key may.
+    pub sent_again: u64,
+    /// Errors that clients got after all their retries.
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl FaultRun {
+    pub fn new(test: &mut LoadTest, environments: u32, name: String) -> Result<Self, Fault> {
+        let nodes = test.server.cluster()?.addresses();
+        let api = Api::new(&nodes[0], &test.scope.token);
+        Ok(Self {
+            nodes,
+            api,
+            environments,
+            name: name.replace(|character: char| !character.is_ascii_alphanumeric(), "-"),
+            origin: Instant::now(),
+            closing: AtomicBool::new(false),
+            records: Mutex::default(),
+            told: Mutex::default(),
+        })
+    }
+
+    /// Of all organizations.
+    pub fn count(&self) -> u32 {
+        self.environments * ORGANIZATIONS.len() as u32
+    }
+
+    pub fn shard_of(&self, environment: u32) -> Option<u16> {
+        u16::try_from(environment / self.environments).ok()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        (0..self.count()).map(|number| self.path(number)).collect()
+    }
+
+    /// The path of an environment.
+    pub fn path(&self, number: u32) -> String {
+        let organization = ORGANIZATIONS[(number / self.environments) as usize % ORGANIZATIONS.len()];
+        let place = number % self.environments;
+        format!("/organizations/{organization}/pipelines/web/ephemeral-environments/load-{place:04}")
+    }
+
+    /// With a key, if there is one.
+    pub fn request(&self, method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
+        let key = if key.is_empty() { String::new() } else { format!("Idempotency-Key: {}-{key}\r\n", self.name) };
+        self.api.request(method, path, &key, body)
+    }
+
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    pub fn now(&self) -> Moment {
+        Moment(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub fn record(&self, record: Record) {
+        locked(&self.records).push(record);
+    }
+
+    pub fn take_records(&self) -> Vec<Record> {
+        std::mem::take(&mut *locked(&self.records))
+    }
+
+    pub fn count_status(&self, operation: Operation, status: u16) {
+        *locked(&self.told).statuses.entry((operation, status)).or_default() += 1;
+    }
+
+    pub fn count_again(&self) {
+        locked(&self.told).sent_again += 1;
+    }
+
+    pub fn error(&self, what: String) {
+        *locked(&self.told).errors.entry(what).or_default() += 1;
+    }
+
+    pub fn told(&self) -> Outcomes {
+        locked(&self.told).clone()
+    }
+}
+
+/// A node that says nothing for so long may stand still; the next one is asked.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// A client that was told nothing for so long gives up. No fault here lasts as long.
+const GIVES_UP_AFTER: Duration = Duration::from_secs(60);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+/// After this time, a client that switched to another node returns to its own.
+const COMES_BACK_AFTER: Duration = Duration::from_secs(5);
+/// Refusals that say that the same request may be sent again.
+const AGAIN: [&str; 6] = [
+    "engine_unavailable",
+    "outcome_unknown",
+    "shutting_down",
+    "storage_full",
+    "idempotency_key_in_flight",
+    "overloaded",
+];
+
+/// One client with one connection.
+pub struct Asker {
+    pub field: Arc<FaultRun>,
+    /// Its own node.
+    home: usize,
+    node: usize,
+    left_home: Instant,
+    connection: Option<Connection>,
+}
+
+/// The answer to one attempt.
+pub enum Attempt<'a> {
+    /// Nothing, or that it may be sent again.
+    Again,
+    Answered(u16, &'a [u8]),
+}
+
+impl Asker {
+    pub fn new(field: Arc<FaultRun>, home: usize) -> Self {
+        Self { field, home, node: home, left_home: Instant::now(), connection: None }
+    }
+
+    /// Status and body; none, and an error, if it gave up.
+    pub async fn until_answered(&mut self, operation: Operation, request: &[u8]) -> Option<(u16, Vec<u8>)> {
+        self.ask(operation, request, |_, _| {}).await
+    }
+
+    /// The same; each attempt is told with the moment at which it was sent.
+    pub async fn ask(
+        &mut self,
+        operation: Operation,
+        request: &[u8],
+        mut attempted: impl FnMut(Moment, &Attempt<'_>),
+    ) -> Option<(u16, Vec<u8>)> {
+        let field = self.field.clone();
+        let began = Instant::now();
+        let mut last = String::new();
+        while began.elapsed() < GIVES_UP_AFTER {
+            let sent = field.now();
+            let answered = tokio::time::timeout(ATTEMPT, self.exchange(request)).await;
+            match answered {
+                Ok(Ok((status, connection))) => {
+                    field.count_status(operation, status);
+                    match why_again(status, connection.body()) {
+                        Some(why) => last = why,
+                        None => {
+                            attempted(sent, &Attempt::Answered(status, connection.body()));
+                            let body = connection.body().to_vec();
+                            self.connection = Some(connection).filter(|connection| !connection.closes());
+                            return Some((status, body));
+                        }
+                    }
+                }
+                Ok(Err(error)) => last = error,
+                Err(_) => "no answer".clone_into(&mut last),
+            }
+            attempted(sent, &Attempt::Again);
+            field.count_again();
+            self.go_on();
+            tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+        }
+        field.error(format!("{}: gave up after {} s: {last}", operation.name(), GIVES_UP_AFTER.as_secs()));
+        None
+    }
+
+    async fn exchange(&mut self, request: &[u8]) -> Result<(u16, Connection), String> {
+        if self.node != self.home && self.left_home.elapsed() >= COMES_BACK_AFTER {
+            self.node = self.home;
+            self.connection = None;
+        }
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(self.field.nodes[self.node]).await.map_err(|error| error.to_string())?,
+        };
+        let status = connection.exchange(request).await.map_err(|error| error.to_string())?;
+        Ok((status, connection))
+    }
+
+    fn go_on(&mut self) {
+        if self.node == self.home {
+            self.left_home = Instant::now();
+        }
+        self.node = (self.node + 1) % self.field.nodes.len();
+        self.connection = None;
+    }
+}
+
+/// Whether an answer says that the same request may be sent again, and which one.
+fn why_again(status: u16, body: &[u8]) -> Option<String> {
+    // A node that stood still may take a request for too slow.
+    if status == 408 {
+        return Some("too slow".to_owned());
+    }
+    problem_code(body).filter(|code| status >= 400 && AGAIN.contains(code)).map(str::to_owned)
+}
+
+/// Makes all of them, in the first pipeline of each organization for locks, in the second for steps.
+pub async fn prepare(field: FaultRun) -> Result<(), Fault> {
+    let field = Arc::new(field);
+    let mut asker = Asker::new(field.clone(), 0);
+    let steps = ORGANIZATIONS.map(|id| format!("/organizations/{id}/pipelines/steps/ephemeral-environments/steps-1"));
+    let of_load = (0..field.count()).map(|number| field.path(number));
+    for path in of_load.chain(steps) {
+        let request = field.request("PUT", &path, "", "{}");
+        if !matches!(asker.until_answered(Operation::Put, &request).await, Some((200 | 201, _))) {
+            return Err(Fault::Cluster(format!("cannot make an environment: {:?}", field.told().errors)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_be_sent_again_is() {
+        let body = |code: &str| format!(r#"{{"code": "{code}"}}"#).into_bytes();
+        assert_eq!(why_again(503, &body("engine_unavailable")), Some("engine_unavailable".to_owned()));
+        assert_eq!(why_again(409, &body("idempotency_key_in_flight")), Some("idempotency_key_in_flight".to_owned()));
+        assert_eq!(why_again(408, b""), Some("too slow".to_owned()));
+        assert_eq!(why_again(409, &body("environment_locked")), None);
+        assert_eq!(why_again(503, &body("rate_limited")), None);
+        assert_eq!(why_again(201, b"{}"), None);
+    }
+}
