@@ -157,7 +157,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("dashmap", &["actors", "auth", "idempotency"]),
     ("utoipa", &["http"]),
     ("clap", &["cli", "client"]),
-    ("toml", &["client", "config"]),
+    ("toml", &["analysis", "client", "config"]),
     (
         "tokio",
         &[
