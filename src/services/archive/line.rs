@@ -324,7 +324,7 @@ mod tests {
         }
         line.failed(&again, now);
         assert!(!line.has_finished());
-        assert_eq!(started(&mut line, now), [last.clone()]);
+        assert_eq!(started(&mut line, now), std::slice::from_ref(&last));
         assert!(!line.has_finished());
         line.failed(&last, now);
         assert!(line.has_finished());
