@@ -4,8 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dashmap::DashMap;
-use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
 use super::attempts::{AttemptLimits, Attempts};
@@ -21,6 +19,7 @@ use super::revocations::Revocations;
 use super::root::{Root, Trusted};
 use super::token::{SignInLimits, Token};
 use super::token_text::{TextKind, TokenHash, TokenText};
+use super::tokens_by_hash::TokensByHash;
 use crate::domain::{Holder, IdSeed, Identifier, Malformed, NoShare, Person, Role, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Committer, Ordered, Store, StoreError};
@@ -29,7 +28,7 @@ pub struct Accounts {
     /// Of the organizations that files declare. Those of others stay in the store, and their tokens are refused.
     pub(super) members: RwLock<MembersById>,
     pub(super) credentials: RwLock<HashMap<UserId, Arc<Credentials>>>,
-    pub(super) tokens: DashMap<TokenHash, Arc<Token>, RandomState>,
+    pub(super) tokens: TokensByHash,
     /// The order of changes. The maps are outside its lock: every request reads them, and sees a change at once, durable
     /// or not; what a caller does because of it is later in the log.
     pub(super) changes: Ordered<()>,
@@ -136,11 +135,10 @@ impl Accounts {
         tokens: Vec<Token>,
         identities: HashMap<IdentityKey, IdentityUse>,
     ) -> Self {
-        let tokens = tokens.into_iter().map(|token| (token.hash, Arc::new(token))).collect();
         Self {
             members: RwLock::new(members),
             credentials: RwLock::new(credentials),
-            tokens,
+            tokens: tokens.into_iter().collect(),
             changes: Ordered::new(store, ()),
             revocations: Revocations::default(),
             hashing: Hashing::among(1),
@@ -193,7 +191,7 @@ impl Accounts {
     fn identify(&self, hash: TokenHash, now: Timestamp) -> Result<Caller, Unauthenticated> {
         // Before the maps are read: what is revoked from here on is noticed later.
         let revocations = self.revocations.count();
-        let token = self.tokens.get(&hash).ok_or(Unauthenticated::Unknown)?.clone();
+        let token = self.tokens.get(&hash).ok_or(Unauthenticated::Unknown)?;
         if token.has_ended(now, self.limits) {
             return Err(Unauthenticated::Expired);
         }
@@ -219,7 +217,7 @@ impl Accounts {
     /// Who the caller is, once what is shown is durable. Refused if the token or the member is gone by now.
     pub async fn identity(&self, caller: &Caller) -> Result<Identity, Unauthenticated> {
         let found = self.changes.read(|()| {
-            let token = self.tokens.get(&caller.hash)?.clone();
+            let token = self.tokens.get(&caller.hash)?;
             let member = self.member(&token.organization, token.user)?;
             Some(Identity { member, token })
         });
@@ -258,17 +256,11 @@ impl Accounts {
     }
 
     pub(super) fn token_of(&self, id: TokenId) -> Option<Arc<Token>> {
-        self.tokens.iter().find(|token| token.id == id).map(|token| token.clone())
+        self.tokens.with_id(id)
     }
 
     pub(super) fn tokens_where(&self, wanted: impl Fn(&Token) -> bool) -> Vec<Arc<Token>> {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
-    }
-
-    /// How many tokens are `wanted`, and how many of those are the `own` ones of somebody.
-    pub(super) fn count_tokens(&self, wanted: impl Fn(&Token) -> bool, own: impl Fn(&Token) -> bool) -> (usize, usize) {
-        let wanted = self.tokens.iter().filter(|token| wanted(token));
-        wanted.fold((0, 0), |(all, owned), token| (all + 1, owned + usize::from(own(&token))))
     }
 
     /// A caller who has been demoted, disabled or removed since the request arrived changes nothing any more, nor does one whose
@@ -330,7 +322,7 @@ impl Accounts {
             weakened.insert(token.organization.clone());
         }
         for token in made.into_iter().chain(replaced) {
-            self.tokens.insert(token.hash, token);
+            self.tokens.insert(token);
         }
         let mut known = self.identities.write();
         for (key, used) in identities {

@@ -71,7 +71,7 @@ impl Accounts {
             return ended;
         }
         let mut made: HashMap<TokenId, Vec<Arc<Token>>> = HashMap::new();
-        for token in &self.tokens {
+        for token in self.tokens.iter() {
             if let Root::Token(root) = token.root {
                 made.entry(root).or_default().push(token.clone());
             }

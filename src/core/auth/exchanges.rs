@@ -12,6 +12,7 @@ use super::sign_ins::initiator_of;
 use super::stored;
 use super::token::{NewToken, OpenToken, Token, TokenKind};
 use super::token_text::TokenText;
+use super::tokens_by_hash::Counted;
 use crate::domain::{Identifier, MemberShare, Role, Timestamp};
 use crate::events::Cause;
 use crate::store::StoreError;
@@ -71,11 +72,12 @@ impl Accounts {
     /// share, and one rule's jobs to those of other rules, however many subjects they have.
     fn next_use(&self, key: &IdentityKey, job: &TrustedJob) -> Result<IdentityUse, AccountsError> {
         let share = |used| MemberShare { total: EXCHANGED_MAX, used, is_admin: job.role == Role::Admin };
-        let is_of_same = |token: &Token| token.is_exchanged() && token.organization == key.organization;
-        let (tokens, own) = self.count_tokens(is_of_same, |token| token.name == job.subject);
-        share(tokens).check(|| own).map_err(AccountsError::TooManyExchanged)?;
+        let organization = key.organization.clone();
+        let tokens = self.tokens.count(&Counted::Exchanged(organization.clone()));
+        let own = || self.tokens.count(&Counted::ExchangedBy(organization, job.subject.clone()));
+        share(tokens).check(own).map_err(AccountsError::TooManyExchanged)?;
         let member = self.member_named(&job.organization, job.name.as_str());
-        let of_member = || member.map_or(0, |member| self.count_tokens(is_of_same, |token| token.user == member.id).1);
+        let of_member = || member.map_or(0, |member| self.tokens.count(&Counted::ExchangedOf(member.id)));
         share(tokens).check(|| of_member() / SUBJECTS_OF_MEMBER).map_err(AccountsError::TooManyExchanged)?;
         let subject = hash_of(&job.subject);
         let identities = self.identities.read();

@@ -1,6 +1,5 @@
 //! Adding, listing, changing and removing members.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
@@ -8,6 +7,7 @@ use super::change::{Change, RevocationReason};
 use super::credentials::Credentials;
 use super::member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember};
 use super::permission::Permission;
+use super::tokens_by_hash::Counted;
 use crate::domain::{Identifier, Timestamp, UserId};
 use crate::entropy;
 use crate::events::Cause;
@@ -16,17 +16,9 @@ use crate::store::{Batch, Committer, StoreError};
 impl Accounts {
     /// The organization's members, oldest first, once what is shown is durable.
     pub async fn members(&self, organization: &Identifier) -> Vec<MemberEntry> {
-        let entries = self.changes.read(|()| {
-            let mut tokens: HashMap<UserId, usize> = HashMap::new();
-            for token in self.tokens.iter().filter(|token| token.is_api() && token.organization == *organization) {
-                *tokens.entry(token.user).or_default() += 1;
-            }
-            let entry = |member: Arc<Member>| {
-                let tokens = tokens.get(&member.id).copied().unwrap_or_default();
-                self.entry(member, tokens)
-            };
-            self.members_of(organization).into_iter().map(entry).collect::<Vec<_>>()
-        });
+        let entries = self
+            .changes
+            .read(|()| self.members_of(organization).into_iter().map(|member| self.entry(member)).collect::<Vec<_>>());
         let mut entries = entries.await;
         entries.sort_unstable_by_key(|entry| entry.member.id);
         entries
@@ -72,9 +64,8 @@ impl Accounts {
                 self.refuse_last_admin(&before)?;
             }
             self.check_still_permitted(cause, Permission::ManageMembers)?;
-            let tokens = self.tokens.iter().filter(|token| token.is_api() && token.user == user).count();
             if after == before {
-                return Ok(self.entry(before, tokens));
+                return Ok(self.entry(before));
             }
             let mut change = Change::default();
             change.update_member(&before, &after, cause);
@@ -86,7 +77,7 @@ impl Accounts {
                 }
             }
             self.hand_in(committer, change)?;
-            Ok(self.entry(after, tokens))
+            Ok(self.entry(after))
         });
         changed.await
     }
@@ -108,7 +99,8 @@ impl Accounts {
         removed.await
     }
 
-    fn entry(&self, member: Arc<Member>, tokens: usize) -> MemberEntry {
+    fn entry(&self, member: Arc<Member>) -> MemberEntry {
+        let tokens = self.tokens.count(&Counted::ApiOf(member.id));
         let credentials = self.credentials_of(member.id);
         let has_password = credentials.password.is_some();
         MemberEntry { member, tokens, has_password, last_sign_in_at: credentials.last_sign_in_at }

@@ -36,6 +36,7 @@ mod stored;
 mod token;
 mod token_text;
 mod tokens;
+mod tokens_by_hash;
 mod trust;
 
 #[cfg(test)]

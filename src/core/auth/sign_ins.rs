@@ -82,7 +82,7 @@ impl Accounts {
     pub fn prove_token(&self, text: &str, now: Timestamp) -> Result<(Arc<Member>, Proof), AccountsError> {
         let refused = AccountsError::InvalidCredentials;
         let Ok(caller) = self.authenticate(text, now) else { return Err(refused) };
-        let token = self.tokens.get(&caller.hash()).map(|token| token.clone());
+        let token = self.tokens.get(&caller.hash());
         let member = self.member(&caller.organization, caller.person.id);
         let (member, token) = member.zip(token).ok_or(refused)?;
         if member.for_jobs || token.is_exchanged() {
@@ -105,7 +105,7 @@ impl Accounts {
             let credentials = self.credentials_of(member.id);
             let (holds, method) = match &new.proof {
                 Proof::Password(hash) => (credentials.password.as_ref() == Some(hash), SignInMethod::Password),
-                Proof::Token(token) => (self.tokens.contains_key(&token.hash), SignInMethod::Token),
+                Proof::Token(token) => (self.tokens.get(&token.hash).is_some(), SignInMethod::Token),
                 Proof::SingleSignOn(source) => {
                     self.check_trusted(&member.organization, *source)?;
                     (true, SignInMethod::SingleSignOn)
@@ -190,7 +190,7 @@ impl Accounts {
         cause: Cause<'_>,
     ) {
         let replaced = new.replaces.as_deref().and_then(|text| TokenText::parse_for(TextKind::SignIn, text).ok());
-        let replaced = replaced.and_then(|text| self.tokens.get(&text.hash()).map(|token| token.clone()));
+        let replaced = replaced.and_then(|text| self.tokens.get(&text.hash()));
         if let Some(replaced) = &replaced {
             change.drop_token(replaced);
         }

@@ -349,12 +349,12 @@ impl Inner {
         let unmeasured = std::mem::take(&mut self.state.lock().unmeasured);
         for directories in unmeasured {
             let mut usage = Usage::default();
-            for directory in &directories {
-                let _ = measure(directory, &mut usage, |_| true);
-            }
+            // Left when the disk becomes low, as in `measure`: then it is at least this much.
+            let goes_on = |_: &Usage| !self.is_low(self.free());
+            let measured = directories.iter().try_for_each(|directory| measure(directory, &mut usage, goes_on));
             let mut state = self.state.lock();
             if let Some((_, bytes)) = directories.first().and_then(|first| state.kept.get_mut(first)) {
-                *bytes = usage.bytes;
+                *bytes = if measured.is_ok() { usage.bytes } else { usage.bytes.max(*bytes) };
             }
         }
     }

@@ -405,6 +405,11 @@ fn runner_options(
         step_lease: settings.cluster.as_ref().map(|cluster| cluster.step_lease),
         disk: Some(node.disk.clone()),
         max_disk_bytes: settings.runner.max_disk_bytes,
+        write_pace: settings
+            .runner
+            .max_write_bytes
+            .filter(|_| settings.organizations.len() > 1)
+            .map(runner::WritePace::new),
     }
 }
 

@@ -98,6 +98,7 @@ impl Draft {
                 max_disk_bytes: None,
                 max_organization_disk_bytes: None,
                 min_free_bytes: None,
+                max_write_bytes: None,
             },
             outbound: Outbound { allow: Vec::new() },
             webhooks: Webhooks {
@@ -317,6 +318,7 @@ pub(super) const KEYS: &[Key] = &[
         d.settings.runner.max_organization_disk_bytes = n.map(mebibytes);
     })),
     key("runner.min_free_mb", Kind::NumberOrOff(1, 1_048_576, |d, n| d.settings.runner.min_free_bytes = n.map(mebibytes))),
+    key("runner.max_write_mb_per_second", Kind::NumberOrOff(1, 1_048_576, |d, n| d.settings.runner.max_write_bytes = n.map(mebibytes))),
     key("outbound.allow", Kind::Destinations(|d, allow| d.settings.outbound.allow = allow)),
     key("webhooks.allow_private", Kind::Flag(|d, allowed| d.settings.webhooks.allow_private = allowed)),
     key("webhooks.timeout_seconds", Kind::Number(1, 60, |d, n| d.settings.webhooks.timeout = seconds(n))),

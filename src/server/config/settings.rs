@@ -298,6 +298,8 @@ pub struct Runner {
     pub max_organization_disk_bytes: Option<u64>,
     /// Steps are ended, and none starts, below this.
     pub min_free_bytes: Option<u64>,
+    /// Per second, by the steps of all organizations; `None`: off.
+    pub max_write_bytes: Option<u64>,
 }
 
 /// What the programs of steps can connect to.

@@ -30,6 +30,8 @@ const PROCESSES_MAX: usize = 8;
 const WAITING_MAX: usize = 1_024;
 /// The output of most commands is a line or two.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// Read from git at once: what a pipe holds.
+const PIECE_BYTES: usize = 64 * 1024;
 /// The end of git's standard error, which has the reason of a failure.
 const STDERR_BYTES_MAX: usize = 16 * 1024;
 /// Git gives up by itself after this long below one byte per second, even if the server that started it is gone.
@@ -132,7 +134,11 @@ pub(super) struct GitCommand<'a> {
     author: Option<&'a Author>,
     input: &'a [u8],
     output_max: usize,
+    check: Check<'a>,
 }
+
+/// Sees all of the output so far, again and again; its error ends the command.
+type Check<'a> = Box<dyn FnMut(&[u8]) -> Result<(), GitError> + Send + 'a>;
 
 impl<'a> GitCommand<'a> {
     pub fn new(words: &[&'a str]) -> Self {
@@ -143,6 +149,7 @@ impl<'a> GitCommand<'a> {
             author: None,
             input: &[],
             output_max: OUTPUT_BYTES_MAX,
+            check: Box::new(|_| Ok(())),
         }
     }
 
@@ -173,8 +180,13 @@ impl<'a> GitCommand<'a> {
         Self { output_max: bytes, ..self }
     }
 
+    /// Looks at the output while git writes it, so that a command whose output shows a reason to refuse does no more work.
+    pub fn check(self, check: impl FnMut(&[u8]) -> Result<(), GitError> + Send + 'a) -> Self {
+        Self { check: Box::new(check), ..self }
+    }
+
     /// Runs it and returns its standard output.
-    pub async fn run(self, git: &Program) -> Result<Vec<u8>, GitError> {
+    pub async fn run(mut self, git: &Program) -> Result<Vec<u8>, GitError> {
         let (git, organization) = (&git.installed, &git.organization);
         let timeout = git.settings.timeout;
         let place = tokio::time::timeout(timeout, git.places.acquire(organization)).await;
@@ -316,7 +328,7 @@ impl<'a> GitCommand<'a> {
 
     /// Its status, standard output and the end of its standard error. After an error it may still be running.
     async fn finish(
-        &self,
+        &mut self,
         child: &mut Child,
         timeout: Duration,
     ) -> Result<(ExitStatus, Vec<u8>, Zeroizing<Vec<u8>>), GitError> {
@@ -329,25 +341,31 @@ impl<'a> GitCommand<'a> {
     }
 
     /// Ends at once if there is too much output.
-    async fn exchange(&self, child: &mut Child) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), GitError> {
+    async fn exchange(&mut self, child: &mut Child) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), GitError> {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+        let (Some(mut stdin), Some(mut stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(GitError::Io("its pipes are gone".to_owned()));
         };
+        let Self { input, output_max, check, .. } = self;
         let writing = async move {
             // If git does not read it, it gives the reason on its standard error.
-            stdin.write_all(self.input).await.ok();
+            stdin.write_all(input).await.ok();
             drop(stdin);
             Ok(())
         };
         let reading = async {
             let mut output = Vec::new();
-            stdout.take(self.output_max as u64 + 1).read_to_end(&mut output).await?;
-            if output.len() > self.output_max {
-                let why = format!("git wrote more than the {} bytes expected of it", self.output_max);
-                return Err(GitError::TooLarge(why));
+            loop {
+                output.reserve(PIECE_BYTES);
+                if stdout.read_buf(&mut output).await? == 0 {
+                    return Ok(output);
+                }
+                if output.len() > *output_max {
+                    let why = format!("git wrote more than the {output_max} bytes expected of it");
+                    return Err(GitError::TooLarge(why));
+                }
+                check(&output)?;
             }
-            Ok(output)
         };
         // At the same time, or a full pipe would block the process.
         let ((), stdout, stderr) = tokio::try_join!(writing, reading, async { Ok(read_end(stderr).await?) })?;

@@ -43,22 +43,27 @@ impl WorkTree {
     /// A pack of some kilobytes can have any number of files of any size.
     async fn check_size(&self, commit: &Commit) -> Result<(), GitError> {
         let words = ["ls-tree", "-r", "-z", "--long", "--full-tree", commit.as_str()];
-        let listed = match self.here(&words).output_max(LISTED_BYTES_MAX).run(&self.program).await {
+        let most = self.program.installed.settings.max_bytes;
+        let (mut seen, mut bytes, mut is_larger) = (0, 0_u64, false);
+        let adding_up = |listed: &[u8]| {
+            let end = listed.iter().rposition(|byte| *byte == 0).map_or(seen, |last| last + 1);
+            bytes = bytes.saturating_add(snapshot::tree_bytes(&listed[seen..end]));
+            seen = end;
+            is_larger = bytes > most;
+            if is_larger { Err(GitError::TooLarge(String::new())) } else { Ok(()) }
+        };
+        let listed = self.here(&words).output_max(LISTED_BYTES_MAX).check(adding_up).run(&self.program).await;
+        match listed {
+            Err(GitError::TooLarge(_)) if is_larger => Err(GitError::TooLarge(format!(
+                "the repository's files have more than the {} MiB of git.max_repository_mb",
+                most / MIB
+            ))),
             Err(GitError::TooLarge(_)) => {
                 let most = LISTED_BYTES_MAX / MIB as usize;
-                return Err(GitError::TooLarge(format!("the list of the repository's files is over {most} MiB")));
+                Err(GitError::TooLarge(format!("the list of the repository's files is over {most} MiB")))
             }
-            listed => listed?,
-        };
-        let (bytes, most) = (snapshot::tree_bytes(&listed), self.program.installed.settings.max_bytes);
-        if bytes > most {
-            return Err(GitError::TooLarge(format!(
-                "the repository's files have {} MiB, more than the {} MiB of git.max_repository_mb",
-                bytes / MIB,
-                most / MIB
-            )));
+            listed => listed.map(drop),
         }
-        Ok(())
     }
 
     /// The paths of all files: no links and no submodules.

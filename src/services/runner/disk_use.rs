@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep};
 
 use super::host::Options;
 use super::work_dirs;
+use super::write_pace::{Paced, WritePace, written};
 use crate::domain::Identifier;
-use crate::processes::{file, read_proc, tree};
+use crate::processes::{file, tree};
 use crate::shares::{Disk, DiskWriter, Look, Unlisted};
 
 /// A step that finds the disk full fails after this long. Most of the time, the step that filled it has been ended by then.
@@ -29,6 +30,7 @@ pub(super) struct DiskUse {
     organization: Identifier,
     work_dir: PathBuf,
     pub writer: DiskWriter,
+    write_pace: Option<WritePace>,
 }
 
 impl DiskUse {
@@ -37,7 +39,13 @@ impl DiskUse {
         let disk = options.disk.clone()?;
         let directories = vec![work_dir.to_owned(), work_dirs::temporary(work_dir)];
         let writer = disk.watch(organization, directories, options.max_disk_bytes, "runner.max_disk_mb");
-        Some(Self { disk, organization: organization.clone(), work_dir: work_dir.to_owned(), writer })
+        Some(Self {
+            disk,
+            organization: organization.clone(),
+            work_dir: work_dir.to_owned(),
+            writer,
+            write_pace: options.write_pace.clone(),
+        })
     }
 
     /// Until the next call, what this process and its descendants have written counts, too, as far as no directory shows it.
@@ -45,6 +53,11 @@ impl DiskUse {
         let work_dir = self.work_dir.clone();
         let look = supervisor.map(|supervisor| Arc::new(move || unlisted(supervisor, &work_dir)) as Look);
         self.writer.look_with(look);
+    }
+
+    /// Until this is dropped, the processes below this supervisor are stopped while they write too fast, but the first `own` ones.
+    pub fn pace(&self, supervisor: Pid, own: usize) -> Option<Paced> {
+        Some(self.write_pace.as_ref()?.look_at(&self.organization, supervisor, own))
     }
 
     /// The error is the end of a sentence.
@@ -83,18 +96,6 @@ fn unlisted(supervisor: Pid, work_dir: &Path) -> Unlisted {
         }
     }
     found
-}
-
-/// What a process, with its children that have ended, has written to disks and not removed before it got there.
-fn written(process: Pid) -> u64 {
-    let Ok(Some(text)) = read_proc(process, "io") else { return 0 };
-    let text = String::from_utf8_lossy(&text);
-    let number = |name: &str| {
-        let mut values =
-            text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.trim().parse().ok());
-        values.next().unwrap_or(0_u64)
-    };
-    number("write_bytes").saturating_sub(number("cancelled_write_bytes"))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::control_groups::ControlGroups;
 use super::mask::Mask;
 use super::protocol::Confinement;
 use super::work_dirs;
+use super::write_pace::WritePace;
 use crate::domain::{DeploymentId, EnvironmentKey, Identifier, StageEnd, StageOrder, StepRun, Timestamp};
 use crate::outbound::Policy;
 use crate::shares::Disk;
@@ -44,6 +45,8 @@ pub struct Options {
     pub disk: Option<Disk>,
     /// For the directories of a deployment; `None`: no limit of its own.
     pub max_disk_bytes: Option<u64>,
+    /// `None`: each writes as fast as it can.
+    pub write_pace: Option<WritePace>,
 }
 
 /// How steps are confined, as soon as that was tried. Until then none runs: what a full disk hinders must not count as missing.

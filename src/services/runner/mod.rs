@@ -10,7 +10,7 @@
 //! still owns the environment. `confine` keeps a step from everything that is not its own.
 //!
 //! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step`, `lifeline` → `supervise` → `supervision`
-//! → `confine` → `chain`, `process_tree`, `mask`, `ownership`, `disk_use` → `host` → `message_reader`, `protocol`, `substitute`,
+//! → `confine` → `chain`, `process_tree`, `mask`, `ownership`, `disk_use` → `write_pace` → `host` → `message_reader`, `protocol`, `substitute`,
 //! `fair_queue`, `work_dirs`, `control_groups` → `step_lease`.
 
 mod chain;
@@ -36,6 +36,7 @@ mod substitute;
 mod supervise;
 mod supervision;
 mod work_dirs;
+mod write_pace;
 
 pub use confine::{Layer, Layers, Untried, confine, is_of_system, probe};
 pub use control_groups::ControlGroups;
@@ -44,3 +45,4 @@ pub use jobs::Runner;
 pub use mask::{Mask, SharedMasks};
 pub use protocol::{CONFINE_COMMAND, Confinement, SUPERVISE_COMMAND, StepLimits, StepNetwork};
 pub use supervise::supervise;
+pub use write_pace::WritePace;

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, ChildStderr, Command};
@@ -24,6 +25,8 @@ use crate::shares::stand_back;
 /// For whoever wonders why a step fails that works elsewhere.
 const CONFINED: &str = "the step was confined: it may use its working directory, temporary files and the programs of the \
                         system; for anything else, an operator can set runner.read_only_paths or runner.writable_paths";
+/// Less than this explains nothing.
+const HELD_NOTICEABLY: Duration = Duration::from_secs(1);
 /// What shells exit with if a program cannot be executed or is not found.
 const NO_PROGRAM: [i32; 2] = [126, 127];
 
@@ -50,13 +53,22 @@ pub(super) async fn run(
             return (StepEnd::of(Outcome::Failed(reason)), output);
         }
     };
+    let mut paced = None;
     if let Some(disk) = &limits.disk {
         disk.look_at(supervisor.pid());
+        // The init of a confined step is ours, too.
+        let own = 1 + usize::from(context.confinement.is_some());
+        paced = supervisor.pid().and_then(|pid| disk.pace(pid, own));
     }
     let reader = OutputReader::start(source, output);
     let mut report = supervisor.watch(&context.confinement, order, limits).await;
     if let Some(disk) = &limits.disk {
         disk.look_at(None);
+    }
+    let held = paced.map(|paced| paced.held()).unwrap_or_default();
+    if held >= HELD_NOTICEABLY {
+        let seconds = held.as_secs_f64();
+        report.remarks.push(format!("was held for {seconds:.1} s, since steps of its organization wrote much to the disk (runner.max_write_mb_per_second)"));
     }
     if !report.gone {
         // Somebody killed the supervisor, so its processes may still run: find and kill them.

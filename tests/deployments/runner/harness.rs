@@ -159,6 +159,7 @@ impl Harness {
             step_lease,
             disk: None,
             max_disk_bytes: None,
+            write_pace: None,
         };
         let runner = Runner::new(options, logs.clone(), host.clone());
         Self { runner, logs, host, reports, work_dir, _dir: dir }

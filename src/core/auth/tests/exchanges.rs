@@ -80,7 +80,7 @@ async fn one_subject_has_half_of_the_tokens_of_jobs_and_leaves_the_others_to_oth
     let first = exchange(&accounts, numbered(0), NOW).await.unwrap().token;
     for number in 1..EXCHANGED_MAX / 2 {
         let token = Token { id: TokenId(crate::entropy::id_seed()), ..copy(&first, number) };
-        accounts.tokens.insert(token.hash, Arc::new(token));
+        accounts.tokens.insert(Arc::new(token));
     }
     let refused = exchange(&accounts, numbered(1), NOW).await.map(drop);
     assert!(matches!(refused, Err(AccountsError::TooManyExchanged(NoShare::Own { .. }))), "{refused:?}");
@@ -101,7 +101,7 @@ async fn the_jobs_of_one_rule_leave_tokens_to_those_of_others_however_many_subje
     for number in 1..EXCHANGED_MAX * 3 / 4 {
         let id = TokenId(crate::entropy::id_seed());
         let token = Token { id, name: format!("job {number}"), ..copy(&first, number) };
-        accounts.tokens.insert(token.hash, Arc::new(token));
+        accounts.tokens.insert(Arc::new(token));
     }
     let job = TrustedJob { subject: "one more".to_owned(), ..trusted_job(2) };
     let refused = exchange(&accounts, job.clone(), NOW).await.map(drop);

@@ -297,7 +297,7 @@ fn let_in(accounts: &Accounts, organization: &Identifier, user: UserId, id: Toke
     let new = NewToken { organization: organization.clone(), user, name: "browser".to_owned(), expires_at: None };
     let kind = TokenKind::SignIn(token::SignInOrigin { client: "test".to_owned() });
     let token = Token { kind, id, ..Token::new(&TokenText::generate(), user, new, NOW) };
-    accounts.tokens.insert(token.hash, Arc::new(token));
+    accounts.tokens.insert(Arc::new(token));
 }
 
 /// A member of this name, over the API, with this token.

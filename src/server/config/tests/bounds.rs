@@ -36,7 +36,7 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
             }
         }
     }
-    assert_eq!(numbers, 54);
+    assert_eq!(numbers, 55);
 }
 
 #[test]

@@ -95,6 +95,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             max_disk_bytes: Some(8 << 30),
             max_organization_disk_bytes: Some(32 << 30),
             min_free_bytes: Some(512 << 20),
+            max_write_bytes: Some(128 << 20),
         }
     );
     assert_eq!(settings.outbound.allow, []);
