@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use lockkeeper::parts::analysis::builtin::{Builtin, Parts};
-use lockkeeper::parts::analysis::{Case, CaseLine, CaseStage, CaseStep, Category, Finding, Success};
-use lockkeeper::parts::domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
+use analysis::builtin::{Builtin, Parts};
+use analysis::{Case, CaseLine, CaseStage, CaseStep, Category, Finding, Success};
+use domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
 
 /// From this confidence on, a wrong category misleads.
 const CONFIDENT: f64 = 0.8;

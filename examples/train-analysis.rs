@@ -1,4 +1,4 @@
-//! Trains the fallback of the builtin analysis (`src/services/analysis/builtin/learnt.rs`) from `tests/analysis_training`, and
+//! Trains the fallback of the builtin analysis (`src/analysis/builtin/learnt.rs`) from `tests/analysis_training`, and
 //! says how good it is on texts that it was not trained on.
 //!
 //! ```text
@@ -12,11 +12,11 @@
 
 #![allow(clippy::print_stdout)]
 
-#[path = "../src/services/analysis/builtin/learnt/examples.rs"]
+#[path = "../src/analysis/builtin/learnt/examples.rs"]
 mod examples;
-#[path = "../src/services/analysis/builtin/learnt/features.rs"]
+#[path = "../src/analysis/builtin/learnt/features.rs"]
 mod features;
-#[path = "../src/services/analysis/builtin/learnt/model.rs"]
+#[path = "../src/analysis/builtin/learnt/model.rs"]
 mod model;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,7 +27,7 @@ use examples::Example;
 use model::{Model, softmax};
 
 const DATA: &str = "tests/analysis_training";
-const TABLE: &str = "src/services/analysis/builtin/learnt/table.bin";
+const TABLE: &str = "src/analysis/builtin/learnt/table.bin";
 /// Whole logs, which are never trained with.
 const LOGS: &str = "tests/analysis_corpus";
 const FOLDS: usize = 5;

@@ -65,37 +65,3 @@
 pub use lockkeeper_client::run_alone as run;
 #[cfg(feature = "server")]
 pub use lockkeeper_server::run;
-
-/// The parts that integration tests and examples use directly.
-#[cfg(feature = "server")]
-#[doc(hidden)]
-pub mod parts {
-    pub mod analysis {
-        pub use lockkeeper_services::analysis::{
-            ALTERNATIVES_MAX, Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX,
-            Engine, EngineName, Evidence, Finding, SUMMARY_CHARACTERS_MAX, Success, WithFallback, builtin, llm,
-        };
-    }
-    pub mod domain {
-        pub use lockkeeper_core::domain::{
-            Action, ApprovalRule, Blueprint, CommitId, Configuration, DeploymentId, EnvironmentKey, EventData,
-            EventType, HttpCall, IdSeed, Identifier, Origin, PipelineKey, SessionId, Stage, StageEnd, StageOrder,
-            StageStatus, Step, StepRun, StepStatus, Timestamp,
-        };
-    }
-    pub mod events {
-        pub use lockkeeper_core::events::{Cause, Events, NewEvent, record};
-    }
-    pub mod logs {
-        pub use lockkeeper_services::logs::{LogId, Logs, Section};
-    }
-    pub mod outbound {
-        pub use lockkeeper_services::outbound::{Destination, Policy};
-    }
-    pub mod runner {
-        pub use lockkeeper_services::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
-    }
-    pub mod store {
-        pub use lockkeeper_core::store::{Batch, LoggedStore, Options, Store, StoreError, journal};
-    }
-}

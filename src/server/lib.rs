@@ -1,24 +1,15 @@
-//! The server as a whole: its settings, its command line, and the parts put together.
+//! The server as a whole: its HTTP front, its settings, its command line, and the parts put together.
 
 mod app;
+mod backup;
 mod cli;
 mod config;
+mod dashboard;
 mod doctor;
+mod forms;
+mod http;
+mod moving;
 mod telemetry;
-
-use lockkeeper_client as client;
-use lockkeeper_core::{
-    actors, auth, backoff, domain, entropy, events, idempotency, nearest, pipelines, shares, steady_clock, store,
-    stored,
-};
-use lockkeeper_front::{forms, http};
-use lockkeeper_services::{
-    analysis, archive, backup, cluster, fixes, git, identities, logs, moving, outbound, peers, registries, runner,
-    secrets, sso, tls, webhooks,
-};
+mod tls;
 
 pub use cli::run;
-
-#[cfg(test)]
-#[path = "../../tests/support/fuzz.rs"]
-mod fuzz;

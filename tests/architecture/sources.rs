@@ -8,24 +8,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// Re-exports of re-exports end somewhere; a circle of them must not hang the test.
 const MAX_HOPS: usize = 16;
 
-/// A module's path from its part on: `store::log` in the crate `core`, as in all crates of several parts; `client::api` in that
-/// of the client.
+/// A module's path from its crate on: `store::log`.
 pub type ModulePath = Vec<String>;
 
 /// How the names of the crates of ours begin, each of which is a folder of `src`.
 const OUR_CRATES: &str = "lockkeeper_";
-
-/// Crates of several parts, from the lowest to the highest. A crate that imports the parts of another calls them by the same
-/// names, so a path says which part it means, whichever crate it stands in.
-const OF_PARTS: [&str; 4] = ["core", "services", "front", "server"];
-
-/// The path of a file below `src` without the crate that its part belongs to; none for a file of such a crate itself.
-pub fn within_its_part(file: &str) -> Option<&str> {
-    match file.split_once('/') {
-        Some((folder, rest)) if OF_PARTS.contains(&folder) => Some(rest).filter(|rest| *rest != "lib.rs"),
-        _ => Some(file),
-    }
-}
 
 #[derive(Default)]
 pub struct Sources {
@@ -108,8 +95,7 @@ impl Sources {
                 "super" => (&place[..place.len().checked_sub(supers)?], supers),
                 child if self.modules.contains_key(&[place, &[child.to_owned()]].concat()) => (place, 0),
                 name if let Some(part) = name.strip_prefix(OUR_CRATES) => {
-                    let of_parts = OF_PARTS.contains(&part);
-                    return Some(if of_parts { path[1..].to_vec() } else { [&[part.to_owned()], &path[1..]].concat() });
+                    return Some([&[part.to_owned()], &path[1..]].concat());
                 }
                 name => {
                     path = [self.modules[place].imports.get(name)?, &path[1..]].concat();

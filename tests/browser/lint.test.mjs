@@ -8,7 +8,7 @@ const globals = fromNpm('globals');
 const recommended = fromNpm('@eslint/js').configs.recommended.rules;
 
 for (const [what, patterns, known] of [
-  ['the dashboard', ['src/front/dashboard/web/**/*.js'], globals.browser],
+  ['the dashboard', ['src/server/dashboard/web/**/*.js'], globals.browser],
   ['the browser tests', ['tests/browser/**/*.mjs'], { ...globals.node, ...globals.browser }],
 ]) {
   test(`no mistakes in the scripts of ${what}`, async () => {

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use analysis::builtin::Builtin;
+use analysis::llm::{ApiKey, BESIDES_LOG_BYTES_MAX, Llm, LlmSettings};
+use analysis::{Case, Category, Engine, EngineName, Evidence, Finding, WithFallback};
+use delivery::runner::Mask;
 use futures_util::StreamExt;
-use lockkeeper::parts::analysis::builtin::Builtin;
-use lockkeeper::parts::analysis::llm::{ApiKey, BESIDES_LOG_BYTES_MAX, Llm, LlmSettings};
-use lockkeeper::parts::analysis::{Case, Category, Engine, EngineName, Evidence, Finding, WithFallback};
-use lockkeeper::parts::runner::Mask;
 use serde_json::{Value, json};
 
 use self::planted::{assert_hidden, planted_in};
@@ -139,7 +139,7 @@ impl Setting<'_> {
 }
 
 fn assert_is_of_case(name: &str, evidence: &Evidence, case: &Case) {
-    let is_meant = |line: &&lockkeeper::parts::analysis::CaseLine| {
+    let is_meant = |line: &&analysis::CaseLine| {
         line.number == evidence.line && line.stage == evidence.stage && line.step == evidence.step
     };
     let line = case.lines.iter().find(is_meant).unwrap_or_else(|| panic!("{name}: no line {evidence:?}"));

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lockkeeper::parts::analysis::builtin::Builtin;
-use lockkeeper::parts::analysis::{
+use analysis::builtin::Builtin;
+use analysis::{
     ALTERNATIVES_MAX, Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine,
     Finding, SUMMARY_CHARACTERS_MAX, Success,
 };
-use lockkeeper::parts::domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
+use domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
 use proptest::prelude::*;
 
 const STAGE: &str = "deploy";

@@ -7,10 +7,10 @@ mod requests;
 mod trees;
 mod turns;
 
+use domain::{StageEnd, StepStatus};
 use harness::{FOR_EVER, Harness, PATH, Report, SHORT, deployment, environment, failed, job, log, run, sh};
-use lockkeeper::parts::domain::{StageEnd, StepStatus};
 
-fn statuses(steps: &[lockkeeper::parts::domain::StepRun]) -> Vec<(StepStatus, Option<i32>)> {
+fn statuses(steps: &[domain::StepRun]) -> Vec<(StepStatus, Option<i32>)> {
     steps.iter().map(|step| (step.status, step.exit_code)).collect()
 }
 

@@ -10,7 +10,7 @@
 )]
 
 mod assertions;
-pub mod authority;
+pub use testkit::authority;
 mod client;
 pub mod issuer;
 pub mod model;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::masks::PipelineMasks;
-use crate::actors::Environments;
-use crate::analysis::llm::{ApiKey, LlmSettings};
-use crate::analysis::service::{Analyses, EngineName, Engines, Masks, Sources};
 use crate::config::{AnalysisEngine, Settings};
-use crate::domain::PipelineKey;
-use crate::fixes::Repositories;
 use crate::http::{Node, WallClock};
-use crate::store::{Store, StoreError};
+use analysis::fixes::Repositories;
+use analysis::llm::{ApiKey, LlmSettings};
+use analysis::service::{Analyses, EngineName, Engines, Masks, Sources};
+use domain::PipelineKey;
+use locks::Environments;
+use store::{Store, StoreError};
 
 /// Also resumes the unfinished analyses of the previous run.
 pub fn open(

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::opening::{RealmsHere, wall_clock};
-use crate::actors::Census;
-use crate::domain::{Identifier, LockStatus, Timestamp};
 use crate::http::Realm;
-use crate::store::{Sequence, StoreError};
+use domain::{Identifier, LockStatus, Timestamp};
+use locks::Census;
+use store::{Sequence, StoreError};
 
 /// How often the gauges are updated.
 const EVERY: Duration = Duration::from_secs(5);

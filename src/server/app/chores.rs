@@ -11,16 +11,16 @@ use super::dropped_logs::DroppedLogRemoval;
 use super::opening::RealmsHere;
 use super::reloading::Reloading;
 use super::{census, certificates};
-use crate::archive::Archive;
-use crate::backoff::{Backoff, Retries};
 use crate::config::Settings;
-use crate::domain::Identifier;
-use crate::events::{Retention, Sealer, Sweeper};
 use crate::http::{Node, Realm, RunningServer};
-use crate::logs::{LogFile, LogOwner};
-use crate::runner::Runner;
-use crate::store::StoreError;
 use crate::telemetry;
+use ambient::backoff::{Backoff, Retries};
+use delivery::archive::Archive;
+use delivery::logs::{LogFile, LogOwner};
+use delivery::runner::Runner;
+use domain::Identifier;
+use events::{Retention, Sealer, Sweeper};
+use store::StoreError;
 
 /// How often idle actors are removed and gauges updated.
 const CHORES_EVERY: Duration = Duration::from_secs(5);

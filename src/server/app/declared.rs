@@ -6,16 +6,16 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::declared_entries;
 use super::error::ServeError;
-use crate::actors::{Environments, Failure, environment_differences, is_disabled_because};
-use crate::auth::{Grants, NewMember, SourceId, Trust, Trusted, member_differences};
 use crate::config::{Member, Organization, Pipeline, Prune};
-use crate::domain::{Configuration, EnvironmentKey, Identifier, PipelineKey, Timestamp};
-use crate::identities::TrustedIssuer;
-use crate::pipelines::{Declared, Definition, Pipelines, pipeline_differences};
-use crate::registries::Registries;
-use crate::sso::Provider;
-use crate::store::{Store, StoreError};
-use crate::stored::Difference;
+use accounts::auth::{Grants, NewMember, SourceId, Trust, Trusted, member_differences};
+use accounts::identities::TrustedIssuer;
+use accounts::sso::Provider;
+use delivery::registries::Registries;
+use domain::{Configuration, EnvironmentKey, Identifier, PipelineKey, Timestamp};
+use locks::pipelines::{Declared, Definition, Pipelines, pipeline_differences};
+use locks::{Environments, Failure, environment_differences, is_disabled_because};
+use records::stored::Difference;
+use store::{Store, StoreError};
 
 /// Declarations applied concurrently at the start: enough to share disk syncs.
 const DECLARED_AT_ONCE: usize = 256;

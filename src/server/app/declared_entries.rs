@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Organization;
-use crate::domain::Identifier;
-use crate::store::record::{self, records};
-use crate::store::{Batch, Store, StoreError, commit_durably};
-use crate::stored::{Difference, differences};
+use domain::Identifier;
+use records::stored::{Difference, differences};
+use store::record::{self, records};
+use store::{Batch, Store, StoreError, commit_durably};
 
 records! { EntriesV1 = "declared entries of an organization" }
 

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::actors::DroppedEntry;
-use crate::archive::{Archive, StoreFailure};
-use crate::domain::DroppedLog;
 use crate::http::Realm;
-use crate::store::StoreError;
+use delivery::archive::{Archive, StoreFailure};
+use domain::DroppedLog;
+use locks::DroppedEntry;
+use store::StoreError;
 
 /// Entries that are read at once.
 const READ_AT_ONCE: usize = 100;
@@ -129,7 +129,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
-    use crate::domain::{DeploymentId, IdSeed, Identifier};
+    use domain::{DeploymentId, IdSeed, Identifier};
 
     /// Entries by the first byte of their keys.
     #[derive(Default)]

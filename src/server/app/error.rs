@@ -4,9 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::actors::Failure;
 use crate::moving::NotReady;
-use crate::{secrets, store, tls};
+use crate::tls;
+use accounts::secrets;
+use locks::Failure;
 
 /// Why the server did not start, or stopped by itself: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::opening::FirstAdmin;
-use crate::auth::Accounts;
 use crate::config::{Cluster, Engine, Environment, Settings};
-use crate::domain::Identifier;
 use crate::http::RunningServer;
+use accounts::auth::Accounts;
+use domain::Identifier;
 
 /// So that whoever tries it and walks away leaves no lock behind.
 const FIRST_TTL_SECONDS: u32 = 900;

@@ -7,12 +7,12 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use super::error::ServeError;
-use crate::backoff::{Backoff, Retries};
 use crate::config::{self, Settings};
-use crate::domain::Identifier;
-use crate::runner::{
+use ambient::backoff::{Backoff, Retries};
+use delivery::runner::{
     self, Confinement, ControlGroups, Isolation, Layer, Layers, SharedIsolation, StepLimits, StepNetwork, Untried,
 };
+use domain::Identifier;
 
 /// In the folder of working directories, where those of deployments have ids for names.
 const PROBE_DIR: &str = "probe";

@@ -10,16 +10,16 @@ use tokio::sync::watch;
 use super::declared::{self, REASON, some};
 use super::declared_entries;
 use super::error::ServeError;
-use crate::actors::{Failure, environment_differences};
-use crate::backoff::{Backoff, Retries};
 use crate::config::{Organization, Prune};
-use crate::domain::{EnvironmentKey, PipelineKey, Retired};
-use crate::events::Cause;
 use crate::http::Realm;
-use crate::identities::Identities;
-use crate::pipelines::pipeline_differences;
-use crate::sso::SingleSignOn;
-use crate::stored::Difference;
+use accounts::identities::Identities;
+use accounts::sso::SingleSignOn;
+use ambient::backoff::{Backoff, Retries};
+use domain::{EnvironmentKey, PipelineKey, Retired};
+use events::Cause;
+use locks::pipelines::pipeline_differences;
+use locks::{Failure, environment_differences};
+use records::stored::Difference;
 
 /// What the files of all organizations declare, as it changes.
 pub type Declarations = watch::Receiver<Arc<Vec<Organization>>>;

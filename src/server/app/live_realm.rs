@@ -7,10 +7,10 @@ use tokio::task::JoinHandle;
 
 use super::keeping::Declarations;
 use super::{chores, keeping};
-use crate::archive::Archive;
 use crate::config::Settings;
-use crate::events::Sealer;
 use crate::http::Realm;
+use delivery::archive::Archive;
+use events::Sealer;
 
 /// How long a stop waits for webhook receivers: long enough for one that works.
 const LAST_DELIVERIES_MAX: Duration = Duration::from_secs(5);

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::domain::{PipelineKey, VariableName};
-use crate::runner::{Mask, SharedMasks};
-use crate::secrets::{PipelineSecrets, SecretError, SecretValue, SecretVersions, Vault};
+use accounts::secrets::{PipelineSecrets, SecretError, SecretValue, SecretVersions, Vault};
+use delivery::runner::{Mask, SharedMasks};
+use domain::{PipelineKey, VariableName};
 
 /// Cheap to clone.
 #[derive(Clone)]

@@ -13,14 +13,15 @@ use super::runner_host::Hosts;
 use super::stopping::{Hangups, Signals, drain, stop};
 use super::stores::open_store;
 use super::{greeting, isolation, step_users};
-use crate::actors::TicketLane;
-use crate::archive::Archive;
 use crate::config::Settings;
 use crate::http::{self, OPERATOR_SOCKET, OperatorSocket, Realm, Served};
-use crate::logs::{self, Logs};
-use crate::steady_clock::SteadyClock;
-use crate::store::{LoggedStore, Store, space};
-use crate::{secrets, telemetry};
+use crate::telemetry;
+use accounts::secrets;
+use ambient::steady_clock::SteadyClock;
+use delivery::archive::Archive;
+use delivery::logs::{self, Logs};
+use locks::TicketLane;
+use store::{LoggedStore, Store, space};
 
 /// The number of the one realm.
 const ONLY: u16 = 0;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::{Identifier, PipelineKey, Timestamp};
-use crate::events::Cause;
-use crate::pipelines::Pipelines;
-use crate::secrets::{SecretError, Vault};
+use accounts::secrets::{SecretError, Vault};
+use domain::{Identifier, PipelineKey, Timestamp};
+use events::Cause;
+use locks::pipelines::Pipelines;
 
 /// Deletes the secrets of pipelines whose deletion was interrupted.
 pub async fn delete_secrets(
@@ -32,10 +32,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::{Blueprint, Description, VariableName};
-    use crate::pipelines::{Declared, Definition};
-    use crate::secrets::{MasterKey, NewSecret, SecretValue};
-    use crate::store::{MemoryStore, Store};
+    use accounts::secrets::{MasterKey, NewSecret, SecretValue};
+    use domain::{Blueprint, Description, VariableName};
+    use locks::pipelines::{Declared, Definition};
+    use store::{MemoryStore, Store};
 
     fn id(text: &str) -> Identifier {
         Identifier::parse(text).unwrap()

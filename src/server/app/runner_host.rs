@@ -12,17 +12,17 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::masks::PipelineMasks;
-use crate::actors::{Definitions, Environments, Executor, Failure};
-use crate::backoff::{Backoff, Retries};
-use crate::domain::{
+use crate::http::WallClock;
+use ambient::backoff::{Backoff, Retries};
+use delivery::registries::Registries;
+use delivery::runner::{Host, Runner, StageJob, StepInputs, Variable};
+use domain::{
     BeginStage, DeploymentId, EndStage, EnvironmentKey, Identifier, PipelineKey, PipelineNow, ReportSteps,
     StageAttempt, StageEnd, StageOrder, StepRun, Swept, Timestamp, VariableName,
 };
-use crate::http::WallClock;
-use crate::pipelines::Pipelines;
-use crate::registries::Registries;
-use crate::runner::{Host, Runner, StageJob, StepInputs, Variable};
-use crate::store::Store;
+use locks::pipelines::Pipelines;
+use locks::{Definitions, Environments, Executor, Failure};
+use store::Store;
 
 /// The length of the queue of reports; beyond it, reporting stages wait.
 const REPORTS_MAX: usize = 256;

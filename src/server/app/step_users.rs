@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ServeError;
 use crate::config::{Organization, UserRange};
-use crate::domain::Identifier;
-use crate::store::record::{self, Record};
-use crate::store::{Batch, Store, StoreError, commit_durably, sync_dir};
+use domain::Identifier;
+use store::record::{self, Record};
+use store::{Batch, Store, StoreError, commit_durably, sync_dir};
 
 /// The keys of the records: `ru/{organization}`.
 const PREFIX: &[u8] = b"ru/";
@@ -132,7 +132,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::store::MemoryStore;
+    use store::MemoryStore;
 
     fn id(text: &str) -> Identifier {
         Identifier::parse(text).unwrap()

@@ -6,7 +6,7 @@ use nix::sys::signal::{SigSet, Signal::SIGHUP};
 use tokio::signal::unix::{Signal, SignalKind, signal as handle};
 
 use crate::http::RunningServer;
-use crate::runner::Runner;
+use delivery::runner::Runner;
 
 /// Finishes, unless a second signal comes. Returns whether all processes of steps have ended, as `finish` does.
 pub async fn stop(finish: impl Future<Output = bool>, runner: &Runner, signals: &mut Signals) -> bool {

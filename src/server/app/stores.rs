@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::Settings;
-use crate::store::{self, LoggedStore};
 use crate::telemetry;
+use store::LoggedStore;
 
 /// Opens the store of the data directory, which locks the directory.
 pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<LoggedStore, store::OpenError> {

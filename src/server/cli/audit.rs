@@ -11,16 +11,17 @@ use serde_json::{Value, json};
 use super::environment::Variables;
 use super::operator_socket::{self, SocketError};
 use super::output::complain;
-use crate::client::api::Api;
-use crate::client::commands::audit::{self as words, EXIT_CANNOT};
-use crate::client::connection::options::Options;
-use crate::client::failure::Failure;
+use crate::app;
 use crate::config::{self, Cluster, Flags, Settings};
-use crate::domain::Identifier;
-use crate::events::{AuditReport, Events, Expectation};
 use crate::http::AuditView;
-use crate::secrets::{self, FoundAuditKey};
-use crate::{app, store, telemetry};
+use crate::telemetry;
+use accounts::secrets::{self, FoundAuditKey};
+use client::api::Api;
+use client::commands::audit::{self as words, EXIT_CANNOT};
+use client::connection::options::Options;
+use client::failure::Failure;
+use domain::Identifier;
+use events::{AuditReport, Events, Expectation};
 
 /// A report has some hundred bytes, and a server has some thousand organizations at most.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -90,7 +91,7 @@ enum VerifyError {
     #[error(transparent)]
     Open(store::OpenError),
     #[error("--expect {given:?} {why}")]
-    Expectation { given: String, why: crate::domain::Malformed },
+    Expectation { given: String, why: domain::Malformed },
     #[error("--expect applies to one organization, and there are {0}; select it with --organization")]
     WhichOrganization(usize),
     #[error("organization {0:?} has no events; without --organization, all organizations are verified")]

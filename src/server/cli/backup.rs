@@ -9,16 +9,18 @@ use serde_json::json;
 use super::environment::Variables;
 use super::operator_socket::{self, SocketError};
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use crate::app;
 use crate::backup::{self, Header, RestoreError, Restored, SaveError, Saved, Totals};
-use crate::client::api::{Api, Stream};
-use crate::client::connection::options::Options;
-use crate::client::{self, Failure};
 use crate::config::{self, Flags, Settings};
-use crate::events::Events;
-use crate::logs::{self, Logs};
-use crate::secrets::MasterKey;
-use crate::store::{self, NewDataDir, OpenError};
-use crate::{app, secrets, telemetry};
+use crate::telemetry;
+use accounts::secrets;
+use accounts::secrets::MasterKey;
+use client::Failure;
+use client::api::{Api, Stream};
+use client::connection::options::Options;
+use delivery::logs::{self, Logs};
+use events::Events;
+use store::{NewDataDir, OpenError};
 
 /// At a thousand grants a second in one environment, the tokens of eleven days.
 pub const FENCING_MARGIN: u64 = 1_000_000_000;

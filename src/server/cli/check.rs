@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::app;
 use crate::config::{self, Summary};
-use crate::store::{self, LoggedStore, OpenError};
+use store::{LoggedStore, OpenError};
 
 #[derive(clap::Args)]
 pub struct Check {

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use super::environment::Variables;
 use super::moving;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::cluster::{ClusterStatus, ShardOwner};
+use crate::app;
 use crate::config::{self, Cluster, Flags, Settings};
 use crate::moving::NotReady;
-use crate::store::engine::ClusterState;
-use crate::{app, telemetry};
+use crate::telemetry;
+use cluster::{ClusterStatus, ShardOwner};
+use store::engine::ClusterState;
 
 const NOT_A_CLUSTER: &str = "cluster.engine is \"off\": these settings are of a server on one machine; name those of a node \
                              with --config, or set LOCKKEEPER_CLUSTER_ENGINE";

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::environment::Variables;
 use super::output::{EXIT_FAILED, say};
-use crate::client::connection::options::Options;
 use crate::config::{self, Flags};
 use crate::doctor::{self, Finding, Level};
+use client::connection::options::Options;
 
 #[derive(clap::Args)]
 pub struct Doctor {

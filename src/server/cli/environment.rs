@@ -14,7 +14,8 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::set_name;
 use zeroize::Zeroizing;
 
-use crate::{config, runner};
+use crate::config;
+use delivery::runner;
 
 /// The descriptor of the secrets, for the same program after it has executed itself.
 const HANDED_OVER: &str = "LK_SECRETS_DESCRIPTOR";

@@ -9,8 +9,10 @@ use super::check::{Check, check};
 use super::output::{EXIT_FAILED, complain, say};
 use super::serve::{Serve, serve};
 use super::{audit, backup, cluster, doctor, environment, secrets};
-use crate::auth::TokenText;
-use crate::{app, client, config, outbound, runner};
+use crate::app;
+use crate::config;
+use accounts::auth::TokenText;
+use delivery::runner;
 
 #[derive(Parser)]
 #[command(

@@ -12,7 +12,7 @@ use super::output::{EXIT_FAILED, complain, say};
 use crate::app;
 use crate::config::{Cluster, Settings};
 use crate::moving::{Exported, Totals};
-use crate::store::engine::Room;
+use store::engine::Room;
 
 /// How often it says how far it is.
 const SAID_EVERY: Duration = Duration::from_secs(2);

@@ -8,9 +8,10 @@ use clap::Subcommand;
 
 use super::environment::Variables;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use crate::app;
 use crate::config::{self, Cluster, Flags, Settings};
-use crate::secrets::{self, MasterKey, Rotated};
-use crate::{app, client, store, telemetry};
+use crate::telemetry;
+use accounts::secrets::{self, MasterKey, Rotated};
 
 #[derive(Subcommand)]
 pub enum Command {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::environment::Variables;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain};
+use crate::app;
 use crate::app::Start;
 use crate::config::{self, Flags};
-use crate::{app, telemetry};
+use crate::telemetry;
 
 #[derive(clap::Args)]
 pub struct Serve {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fault::{Fault, Place};
 use super::log_store::LogStoreDraft;
 use super::settings::{Cluster, Engine, EngineCertificates, EngineChoice, EtcdEngine, PostgresEngine, Settings};
-use crate::secrets::SecretValue;
+use accounts::secrets::SecretValue;
 
 /// The settings while the layers are laid over each other.
 pub(super) struct ClusterDraft {

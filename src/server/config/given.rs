@@ -8,11 +8,11 @@ use toml::Spanned;
 use toml::de::DeValue;
 use tracing_subscriber::EnvFilter;
 
-use crate::domain::Malformed;
-use crate::domain::pipeline::check_url;
-use crate::nearest::nearest;
-use crate::outbound::{DESTINATIONS_MAX, Destination};
-use crate::secrets::SecretValue;
+use accounts::secrets::SecretValue;
+use domain::Malformed;
+use domain::nearest::nearest;
+use domain::pipeline::check_url;
+use outbound::{DESTINATIONS_MAX, Destination};
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place};

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::domain::{CharClass, Identifier, Malformed, Role, TextRule};
 use crate::forms::{
     Content, Element, Form, Integer, List, Map, MemberForm, Object, Reader, Schemas, form, rule_schema, texts,
 };
-use crate::identities::{
+use accounts::identities::{
     CLAIMS_MAX, Pattern, RULES_MAX, Rule, TOKEN_SECONDS_DEFAULT, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN, TrustedIssuer,
 };
-use crate::sso;
+use accounts::sso;
+use domain::{CharClass, Identifier, Malformed, Role, TextRule};
 
 const AUDIENCE: TextRule =
     TextRule::of(1..=255, CharClass::VISIBLE, "must be 1 to 255 visible ASCII characters without spaces");

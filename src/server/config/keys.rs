@@ -5,9 +5,9 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::auth::{AttemptLimits, SignInLimits, TokenText};
-use crate::outbound::{DESTINATIONS_MAX, Destination};
-use crate::secrets::{MasterKey, SecretValue};
+use accounts::auth::{AttemptLimits, SignInLimits, TokenText};
+use accounts::secrets::{MasterKey, SecretValue};
+use outbound::{DESTINATIONS_MAX, Destination};
 
 use super::cluster::ClusterDraft;
 use super::fault::{Fault, Place};

@@ -13,7 +13,7 @@ use super::fault::{Fault, Place};
 use super::given::Given;
 use super::keys::{Draft, KEYS, Key};
 use super::{log_store, organization};
-use crate::nearest::nearest;
+use domain::nearest::nearest;
 
 /// The flags of the command line.
 #[derive(Debug, Clone, Default)]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use super::fault::{Fault, Place};
 use super::settings::{LogStore, S3Store};
-use crate::domain::pipeline::check_url;
-use crate::secrets::SecretValue;
+use accounts::secrets::SecretValue;
+use domain::pipeline::check_url;
 
 const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET: &str = "AWS_SECRET_ACCESS_KEY";

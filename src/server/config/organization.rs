@@ -8,15 +8,15 @@ use super::document::{Document, element};
 use super::fault::{Fault, Place};
 use super::identities::{self, IdentityForm};
 use super::providers::{self, ProviderForm};
-use crate::auth::MEMBERS_MAX;
-use crate::domain::{Blueprint, Configuration, Email, Identifier, Role};
 use crate::forms::{
     ConfigurationForm, Element, EnvironmentName, Form, List, MemberForm, Name, Object, ObjectForm, PipelineForm,
     Reader, Schemas, Spelling, form,
 };
-use crate::identities::{ISSUERS_MAX, TrustedIssuer};
-use crate::pipelines::{Definition, PIPELINES_MAX, Repository};
-use crate::sso::{PROVIDERS_MAX, Provider};
+use accounts::auth::MEMBERS_MAX;
+use accounts::identities::{ISSUERS_MAX, TrustedIssuer};
+use accounts::sso::{PROVIDERS_MAX, Provider};
+use domain::{Blueprint, Configuration, Email, Identifier, Role};
+use locks::pipelines::{Definition, PIPELINES_MAX, Repository};
 
 /// The list of a pipeline's environments is one answer.
 const ENVIRONMENTS_MAX: usize = 100_000;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::document::Document;
 use super::fault::Fault;
-use crate::domain::{CharClass, Identifier, Role, TextRule};
 use crate::forms::{Content, Element, List, Name, Object, Reader, form, rule_schema, texts};
-use crate::sso::{self, ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, Provider};
+use accounts::sso::{self, ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, Provider};
+use domain::{CharClass, Identifier, Role, TextRule};
 
 /// A role for each of many small teams.
 const ROLES_MAX: usize = 1_000;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Organization;
-use crate::auth::{AttemptLimits, SignInLimits, TokenText};
-use crate::outbound::Destination;
-use crate::secrets::{MasterKey, SecretValue};
 use crate::tls;
+use accounts::auth::{AttemptLimits, SignInLimits, TokenText};
+use accounts::secrets::{MasterKey, SecretValue};
+use outbound::Destination;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {

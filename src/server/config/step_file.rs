@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::document::{Document, element};
 use super::fault::Fault;
-use crate::domain::RegistryStep;
 use crate::forms::{Form, Reader, RegistryStepForm, Spelling};
+use domain::RegistryStep;
 
 /// The step, or all its faults, each with its line.
 pub fn read_step(text: &str) -> Result<RegistryStep, Vec<String>> {
@@ -25,7 +25,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{Action, InputKind};
+    use domain::{Action, InputKind};
 
     #[test]
     fn a_file_is_a_step_with_its_inputs() {

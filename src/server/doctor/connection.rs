@@ -3,12 +3,12 @@
 use std::time::SystemTime;
 
 use super::finding::Finding;
-use crate::client::api::Api;
-use crate::client::connection::options::{Options, variable};
-use crate::client::connection::profile::{self, Profiles};
-use crate::client::failure::Failure;
-use crate::client::output::text::harmless;
-use crate::client::output::text_of;
+use client::api::Api;
+use client::connection::options::{Options, variable};
+use client::connection::profile::{self, Profiles};
+use client::failure::Failure;
+use client::output::text::harmless;
+use client::output::text_of;
 
 const PROFILE: &str = "profile";
 const SERVER: &str = "server";

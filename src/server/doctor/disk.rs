@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 
 use super::finding::Finding;
-use crate::store::{Inspection, OpenError, inspect};
+use store::{Inspection, OpenError, inspect};
 
 const DIRECTORY: &str = "data directory";
 const KIND: &str = "file system";

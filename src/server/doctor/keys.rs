@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use super::finding::Finding;
 use crate::config::Tls;
-use crate::secrets::{self, MasterKey};
 use crate::tls::{Certificate, Concern, ServerTls};
+use accounts::secrets::{self, MasterKey};
 
 const MASTER_KEY: &str = "master key";
 const CERTIFICATE: &str = "certificate";

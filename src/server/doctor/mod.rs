@@ -17,7 +17,7 @@ pub use connection::examine as examine_connection;
 pub use finding::{Finding, Level};
 
 use crate::config::{Faults, Settings};
-use crate::store::{Inspection, inspect};
+use store::{Inspection, inspect};
 
 const SETTINGS: &str = "settings";
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::finding::Finding;
 use crate::app;
 use crate::config::{Isolation, Settings};
-use crate::runner::Layers;
+use delivery::runner::Layers;
 
 const GIT: &str = "git";
 const AUTHORITIES: &str = "certificate authorities";
@@ -79,7 +79,7 @@ fn judge_isolation(mode: Isolation, layers: Option<&Layers>) -> Finding {
 mod tests {
     use super::super::finding::Level;
     use super::*;
-    use crate::runner::Layer;
+    use delivery::runner::Layer;
 
     #[test]
     fn a_layer_that_is_missing_is_a_fault_only_if_all_are_demanded() {

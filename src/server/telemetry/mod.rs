@@ -12,9 +12,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
-use crate::domain::{EventType, Identifier};
-use crate::events;
-use crate::shares::OTHERS;
+use domain::{EventType, Identifier};
+use shares::OTHERS;
 
 #[derive(Debug, thiserror::Error)]
 #[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
@@ -24,13 +23,43 @@ pub struct BadFilter(String);
 /// and can enable them again.
 const QUIET: &str = "actix_server=warn,sled=info";
 
-/// The crates that log. A filter names a part as `lockkeeper::store`, whichever crate it belongs to.
-const CRATES: [&str; 4] = ["lockkeeper_core", "lockkeeper_services", "lockkeeper_front", "lockkeeper_server"];
+/// Parts that a filter may name as `lockkeeper::auth`, each with its crate. Any other name is a crate.
+const PARTS: [(&str, &str); 23] = [
+    ("actors", "lockkeeper_locks"),
+    ("app", "lockkeeper_server::app"),
+    ("archive", "lockkeeper_delivery::archive"),
+    ("auth", "lockkeeper_accounts::auth"),
+    ("backup", "lockkeeper_server::backup"),
+    ("cli", "lockkeeper_server::cli"),
+    ("config", "lockkeeper_server::config"),
+    ("doctor", "lockkeeper_server::doctor"),
+    ("fixes", "lockkeeper_analysis::fixes"),
+    ("git", "lockkeeper_delivery::git"),
+    ("http", "lockkeeper_server::http"),
+    ("idempotency", "lockkeeper_locks::idempotency"),
+    ("identities", "lockkeeper_accounts::identities"),
+    ("logs", "lockkeeper_delivery::logs"),
+    ("moving", "lockkeeper_server::moving"),
+    ("peers", "lockkeeper_cluster::peers"),
+    ("pipelines", "lockkeeper_locks::pipelines"),
+    ("registries", "lockkeeper_delivery::registries"),
+    ("runner", "lockkeeper_delivery::runner"),
+    ("secrets", "lockkeeper_accounts::secrets"),
+    ("sso", "lockkeeper_accounts::sso"),
+    ("telemetry", "lockkeeper_server::telemetry"),
+    ("tls", "lockkeeper_server::tls"),
+];
 
-fn in_all_crates(filter: &str) -> String {
-    let in_all = |part: &str| CRATES.map(|name| format!("{name}::{part}")).join(",");
+/// A filter with the crates of the parts that it names.
+fn by_crate(filter: &str) -> String {
+    let target = |part: &str| {
+        let name_end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+        let (name, rest) = part.split_at(name_end);
+        let known = PARTS.iter().find(|(known, _)| *known == name);
+        known.map_or_else(|| format!("lockkeeper_{part}"), |(_, target)| format!("{target}{rest}"))
+    };
     let directives =
-        filter.split(',').map(|one| one.strip_prefix("lockkeeper::").map_or_else(|| one.to_owned(), in_all));
+        filter.split(',').map(|one| one.strip_prefix("lockkeeper::").map_or_else(|| one.to_owned(), target));
     directives.collect::<Vec<_>>().join(",")
 }
 
@@ -69,7 +98,7 @@ pub fn replace_filter(filter: EnvFilter) -> bool {
 }
 
 pub fn read_filter(text: &str) -> Result<EnvFilter, BadFilter> {
-    EnvFilter::try_new(format!("{QUIET},{}", in_all_crates(text))).map_err(|error| BadFilter(error.to_string()))
+    EnvFilter::try_new(format!("{QUIET},{}", by_crate(text))).map_err(|error| BadFilter(error.to_string()))
 }
 
 /// Buckets that show both an idle disk (a tenth of a millisecond) and a server in trouble.
@@ -246,8 +275,8 @@ impl Default for EventCounter {
 
 #[cfg(test)]
 mod tests {
-    use super::{in_all_crates, without_names};
-    use crate::domain::Identifier;
+    use super::{by_crate, without_names};
+    use domain::Identifier;
 
     #[test]
     fn organizations_are_numbered_as_the_settings_list_them() {
@@ -262,11 +291,12 @@ mod tests {
 
     #[test]
     fn a_filter_names_a_part_and_not_its_crate() {
-        let stores = "lockkeeper_core::store=debug,lockkeeper_services::store=debug,lockkeeper_front::store=debug,\
-                      lockkeeper_server::store=debug";
-        assert_eq!(in_all_crates("info,lockkeeper::store=debug,sled=warn"), format!("info,{stores},sled=warn"));
+        let filter = "info,lockkeeper::store=debug,lockkeeper::auth::tokens=trace,sled=warn,lockkeeper::actors=debug";
+        let expected =
+            "info,lockkeeper_store=debug,lockkeeper_accounts::auth::tokens=trace,sled=warn,lockkeeper_locks=debug";
+        assert_eq!(by_crate(filter), expected);
         for whole in ["info", "lockkeeper=debug", "[request{id=7,user=ana}]=trace", ""] {
-            assert_eq!(in_all_crates(whole), whole);
+            assert_eq!(by_crate(whole), whole);
         }
     }
 }

@@ -16,7 +16,7 @@ mod users;
 
 use std::collections::BTreeSet;
 
-use lockkeeper::parts::domain::EventType;
+use domain::EventType;
 use serde_json::{Value, json};
 
 use self::users::{Expected, Users, system};

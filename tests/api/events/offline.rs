@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use lockkeeper::parts::domain::{EventData, EventType, Identifier, Timestamp};
-use lockkeeper::parts::events::{Cause, Events, NewEvent, record as record_event};
-use lockkeeper::parts::store::journal::{self, PAGE_ENTRIES};
-use lockkeeper::parts::store::{Batch, LoggedStore, Options, Store, StoreError};
+use domain::{EventData, EventType, Identifier, Timestamp};
+use events::{Cause, Events, NewEvent, record as record_event};
+use store::journal::{self, PAGE_ENTRIES};
+use store::{Batch, LoggedStore, Options, Store, StoreError};
 
 pub fn open(home: &Path) -> LoggedStore {
     let options = Options { segment_bytes: 4 << 20, min_free_bytes: 0, ..Options::default() };

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use lockkeeper::parts::store::journal::{self, Entry, Head, PAGE_ENTRIES, Page};
-use lockkeeper::parts::store::{Batch, LoggedStore, Store};
+use store::journal::{self, Entry, Head, PAGE_ENTRIES, Page};
+use store::{Batch, LoggedStore, Store};
 
 use super::verifying::{printed, verify};
 use super::{all_events, cycle, offline};

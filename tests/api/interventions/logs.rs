@@ -1,7 +1,7 @@
 //! Logs: in pages, as JSON, and as they are written.
 
-use lockkeeper::parts::domain::{DeploymentId, Identifier, Timestamp};
-use lockkeeper::parts::logs::{Logs, Section};
+use delivery::logs::{Logs, Section};
+use domain::{DeploymentId, Identifier, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
 

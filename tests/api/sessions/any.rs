@@ -1,9 +1,9 @@
 //! Claiming whichever environment with certain labels is free: at once, after a wait, or as a queued session.
 
 use futures_util::future::join_all;
-use lockkeeper::parts::store::{Batch, LoggedStore, Options, Store};
 use reqwest::Method;
 use serde_json::{Value, json};
+use store::{Batch, LoggedStore, Options, Store};
 
 use crate::support::waiting::{ANY, column, millis, now_millis};
 use crate::support::{Client, Server, assert_has, at};

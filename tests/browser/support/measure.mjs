@@ -146,7 +146,7 @@ function report({ paint, made, samples, frames }) {
     ['frames, median / p99 / longest', [0.5, 0.99, 1].map((part) => ms(quantile(frames, part))).join(' / ')],
     [`frames longer than ${LONG_FRAME_MS} ms`, `${long.length} of ${frames.length}`],
     ['JavaScript memory, first / middle / last', [heap[0], heap[Math.floor(heap.length / 2)], heap.at(-1)].map(mb).join(' / ')],
-    ['scripts and styles, uncompressed: of the board / of all pages', `${kb(paint.bytes)} / ${kb(assets('src/front/dashboard/web'))}`],
+    ['scripts and styles, uncompressed: of the board / of all pages', `${kb(paint.bytes)} / ${kb(assets('src/server/dashboard/web'))}`],
   ];
   for (const [what, value] of rows) console.log(`| ${what} | ${value} |`);
 }

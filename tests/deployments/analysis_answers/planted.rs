@@ -1,9 +1,9 @@
 //! Secrets that stand in every case and must not be in any request.
 
+use analysis::{Case, CaseStep, Success};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use lockkeeper::parts::analysis::{Case, CaseStep, Success};
-use lockkeeper::parts::domain::{CommitId, DeploymentId, IdSeed, StepStatus};
+use domain::{CommitId, DeploymentId, IdSeed, StepStatus};
 use serde_json::Value;
 
 use super::sets::{STEP, identifier, line};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lockkeeper::parts::analysis::{Case, CaseLine, CaseStage, CaseStep, Category, Evidence};
-use lockkeeper::parts::domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
+use analysis::{Case, CaseLine, CaseStage, CaseStep, Category, Evidence};
+use domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

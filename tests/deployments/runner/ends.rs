@@ -1,6 +1,6 @@
 //! How steps end, by themselves or not.
 
-use lockkeeper::parts::domain::{StageEnd, StepStatus};
+use domain::{StageEnd, StepStatus};
 
 use super::harness::{FOR_EVER, Harness, SHORT, deployment, environment, failed, job, run, sh};
 use super::statuses;

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use lockkeeper::parts::domain::{
+use delivery::logs::{LogId, Logs};
+use delivery::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
+use domain::{
     Action, ApprovalRule, Blueprint, CommitId, Configuration, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin,
     PipelineKey, SessionId, Stage, StageEnd, StageOrder, Step, StepRun, Timestamp,
 };
-use lockkeeper::parts::logs::{LogId, Logs};
-use lockkeeper::parts::outbound::{Destination, Policy};
-use lockkeeper::parts::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use outbound::{Destination, Policy};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::{mpsc, watch};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockkeeper::parts::domain::{Action, HttpCall, StageEnd};
+use domain::{Action, HttpCall, StageEnd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

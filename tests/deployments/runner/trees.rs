@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use lockkeeper::parts::domain::StageEnd;
+use domain::StageEnd;
 
 use super::harness::{
     FOR_EVER, Harness, Report, SHORT, deployment, environment, failed, is_gone, job, sh, until_gone, within_reason,

@@ -1,6 +1,6 @@
 //! Who runs when there are more stages than places.
 
-use lockkeeper::parts::domain::{StageEnd, StepStatus};
+use domain::{StageEnd, StepStatus};
 
 use super::harness::{FOR_EVER, Harness, Report, deployment, environment, job, sh};
 use super::statuses;

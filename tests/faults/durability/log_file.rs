@@ -1,5 +1,5 @@
 //! The redo log's files as they lie on the disk, for tests that damage them. Written from the description in
-//! `src/core/store/log/format.rs`, and not with its code, so that both must agree.
+//! `src/store/log/format.rs`, and not with its code, so that both must agree.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

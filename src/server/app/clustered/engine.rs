@@ -6,9 +6,9 @@ use zeroize::Zeroizing;
 
 use crate::app::error::ServeError;
 use crate::config::{EngineCertificates, EtcdEngine, PostgresEngine};
-use crate::store::engine::etcd::{Credentials, Etcd, EtcdSettings};
-use crate::store::engine::postgres::{Postgres, PostgresSettings};
-use crate::store::engine::{EngineError, EngineTls};
+use store::engine::etcd::{Credentials, Etcd, EtcdSettings};
+use store::engine::postgres::{Postgres, PostgresSettings};
+use store::engine::{EngineError, EngineTls};
 
 pub fn etcd(settings: &EtcdEngine, quota_bytes: u64) -> Result<Etcd, ServeError> {
     let credentials = settings.credentials.as_ref().map(|(user, password)| Credentials {

@@ -3,14 +3,14 @@
 use tokio::sync::{mpsc, watch};
 use zeroize::Zeroizing;
 
-use crate::actors::LogKeeper;
 use crate::app::error::ServeError;
-use crate::archive::{Archive, ArchiveOptions, Credentials, LogStore, S3, S3Settings, UPLOADS_WAITING_MAX, Uploads};
-use crate::cluster::View;
 use crate::config::{self, Cluster, Settings};
-use crate::domain::{DeploymentId, Identifier};
-use crate::logs::{self, Logs, Parts};
-use crate::peers::PeerClient;
+use cluster::View;
+use cluster::peers::PeerClient;
+use delivery::archive::{Archive, ArchiveOptions, Credentials, LogStore, S3, S3Settings, UPLOADS_WAITING_MAX, Uploads};
+use delivery::logs::{self, Logs, Parts};
+use domain::{DeploymentId, Identifier};
+use locks::LogKeeper;
 
 /// Opens them. What is uploaded is so by a task of its own, until the node ends.
 pub fn open(

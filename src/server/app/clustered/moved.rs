@@ -8,11 +8,11 @@ use super::operating::{ClusterError, Operation, master_key, operate};
 use super::running;
 use crate::app::stores::open_store;
 use crate::config::{Cluster, Settings};
-use crate::entropy;
 use crate::moving::{self, Exported, Target, Totals};
-use crate::secrets::{self, FoundAuditKey, MasterKey};
-use crate::store::engine::{Engine, Owner, Room};
-use crate::store::{self, Inspection, LoggedStore, Store};
+use accounts::secrets::{self, FoundAuditKey, MasterKey};
+use ambient::entropy;
+use store::engine::{Engine, Owner, Room};
+use store::{Inspection, LoggedStore, Store};
 
 /// The name of a process that fills a cluster, in the records of its shards.
 const NAME: &str = "import";

@@ -7,9 +7,8 @@ use super::engine;
 use crate::app::error::ServeError;
 use crate::config::{Cluster, Engine as EngineSettings};
 use crate::moving::{ExportError, ImportError, NotReady, answered};
-use crate::secrets::{self, MasterKey};
-use crate::store;
-use crate::store::engine::{Engine, EngineError};
+use accounts::secrets::{self, MasterKey};
+use store::engine::{Engine, EngineError};
 
 /// Why it was not done: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]

@@ -12,9 +12,9 @@ use super::shard_map::ShardMap;
 use super::versions::SeenVersions;
 use crate::app::live_realm::LiveRealm;
 use crate::app::opening::Steps;
-use crate::cluster::{Balance, View, best};
-use crate::store::EngineStore;
-use crate::store::engine::{Engine, Version};
+use cluster::{Balance, View, best};
+use store::EngineStore;
+use store::engine::{Engine, Version};
 
 /// The owner of this shard forgets old versions for all.
 const FORGETTING_SHARD: u16 = 0;
@@ -166,9 +166,9 @@ fn living(view: &View) -> impl Iterator<Item = &str> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::store::EngineOptions;
-    use crate::store::engine::memory::{Cluster, Faults, MemoryEngine};
-    use crate::store::engine::{Moment, Owner, Shard};
+    use store::EngineOptions;
+    use store::engine::memory::{Cluster, Faults, MemoryEngine};
+    use store::engine::{Moment, Owner, Shard};
 
     #[tokio::test]
     async fn a_shard_is_not_left_while_steps_of_an_earlier_owner_may_run() {

@@ -14,11 +14,11 @@ use super::rotation::{self, KeyHashes, Sealed};
 use super::running;
 use crate::app::error::ServeError;
 use crate::config::Cluster;
-use crate::entropy;
 use crate::moving::{NotReady, answered};
-use crate::secrets::{self, MasterKey, OpenError, Rotated};
-use crate::store::engine::{ClusterRecord, Engine, EngineError, Moment, Owner, Shard, Tenure};
-use crate::store::{EngineOptions, EngineStore, Fatal, Snapshot, StoreError};
+use accounts::secrets::{self, MasterKey, OpenError, Rotated};
+use ambient::entropy;
+use store::engine::{ClusterRecord, Engine, EngineError, Moment, Owner, Shard, Tenure};
+use store::{EngineOptions, EngineStore, Fatal, Snapshot, StoreError};
 
 /// The name of this process, in the records of shards.
 const NAME: &str = "rotate-key";
@@ -230,12 +230,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::domain::{Description, Identifier, Timestamp, VariableName};
-    use crate::events::Cause;
-    use crate::secrets::{NewSecret, SecretValue, Vault};
-    use crate::store::engine::memory::{Cluster, Faults, MemoryEngine};
-    use crate::store::engine::{ClusterState, NodeRecord, Transaction, Version};
-    use crate::store::{Changes, FORMAT_NUMBER, Sequence};
+    use accounts::secrets::{NewSecret, SecretValue, Vault};
+    use domain::{Description, Identifier, Timestamp, VariableName};
+    use events::Cause;
+    use store::engine::memory::{Cluster, Faults, MemoryEngine};
+    use store::engine::{ClusterState, NodeRecord, Transaction, Version};
+    use store::{Changes, FORMAT_NUMBER, Sequence};
 
     const SHARDS: u16 = 3;
 

@@ -6,8 +6,8 @@
 
 use super::operating::ClusterError;
 use crate::moving::NotReady;
-use crate::store::FORMAT_NUMBER;
-use crate::store::engine::{ClusterRecord, ClusterState};
+use store::FORMAT_NUMBER;
+use store::engine::{ClusterRecord, ClusterState};
 
 /// The hashes of both keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Whether a node of the cluster runs.
 
 use super::status::look_twice;
-use crate::cluster::{NodeStatus, ShardOwner, ShardStatus};
-use crate::store::engine::{Engine, EngineError};
+use cluster::{NodeStatus, ShardOwner, ShardStatus};
+use store::engine::{Engine, EngineError};
 
 /// One that has written between two looks, if there is one. Commands that own shards are no nodes, and do not announce
 /// themselves.

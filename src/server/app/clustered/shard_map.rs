@@ -9,10 +9,10 @@ use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::cluster::{SeenNode, View, shard_of};
-use crate::domain::Identifier;
 use crate::http::{NodeSeen, Overview, Peer, Realm, ShardSeen, Shards, Surveyed, Whereabouts};
-use crate::store::engine::Shard;
+use cluster::{SeenNode, View, shard_of};
+use domain::Identifier;
+use store::engine::Shard;
 
 pub struct ShardMap {
     shards: NonZeroU16,

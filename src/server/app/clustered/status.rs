@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::engine;
 use crate::app::error::ServeError;
-use crate::cluster::{ClusterStatus, Snapshot};
 use crate::config::{Cluster, Engine as EngineSettings};
-use crate::store::engine::{Engine, EngineError, Timing};
+use cluster::{ClusterStatus, Snapshot};
+use store::engine::{Engine, EngineError, Timing};
 
 /// How late a living node may write.
 const MARGIN: Duration = Duration::from_millis(500);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::operating::{ClusterError, Operation, master_key, operate};
 use crate::config::{Cluster, Settings};
-use crate::domain::Identifier;
-use crate::events::{AuditReport, Events, Expectation};
 use crate::moving;
-use crate::secrets::{self, FoundAuditKey, MasterKey};
-use crate::store::Snapshot;
-use crate::store::engine::Engine;
+use accounts::secrets::{self, FoundAuditKey, MasterKey};
+use domain::Identifier;
+use events::{AuditReport, Events, Expectation};
+use store::Snapshot;
+use store::engine::Engine;
 
 /// Verifies the events of one organization or of all, ordered by their names.
 pub fn audit(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::store::engine::Version;
+use store::engine::Version;
 
 /// Longer than loading a shard takes. A node that is slower starts again with a newer version.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);

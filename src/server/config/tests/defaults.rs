@@ -8,12 +8,12 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 use super::load_variables;
-use crate::auth::{AttemptLimits, SignInLimits};
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
     Analysis, AnalysisEngine, Auth, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation,
     Log, LogFormat, RateLimit, Runner, StepNetwork, Storage, UserRange, Webhooks, check_file,
 };
+use accounts::auth::{AttemptLimits, SignInLimits};
 
 #[test]
 fn without_any_configuration_every_setting_is_as_documented() {

@@ -7,7 +7,7 @@ use crate::config::document::Document;
 use crate::config::fault::Fault;
 use crate::config::keys::Draft;
 use crate::config::{DEFAULT_TOML, SAMPLE_TOML, layers, organization, read_step};
-use crate::fuzz::fuzz;
+use testkit::fuzz::fuzz;
 
 /// Spellings of TOML, and values at the edge of what it takes.
 const WORDS: &[&str] = &[

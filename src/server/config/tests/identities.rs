@@ -3,8 +3,8 @@
 use super::organizations::{check, sample_with_its_examples};
 use crate::config::check_file;
 use crate::config::tests::Files;
-use crate::domain::Role;
-use crate::identities::{Pattern, Rule};
+use accounts::identities::{Pattern, Rule};
+use domain::Role;
 
 const ISSUER: &str = "[[identities]]\nissuer = 'https://ci.example'\naudience = 'lockkeeper'\n";
 
@@ -19,10 +19,7 @@ fn what_an_issuer_leaves_out_has_its_default_and_claims_may_be_no_texts() {
     assert_eq!((trusted.jwks_url, trusted.token_seconds), (None, 3_600));
     let pattern = |name: &str, pattern: &str| (name.to_owned(), Pattern::parse(pattern).unwrap());
     let claims = vec![pattern("id", "7"), pattern("ref_protected", "true"), pattern("repository", "acme/*")];
-    assert_eq!(
-        trusted.rules,
-        [Rule { claims, role: Role::Developer, name: crate::domain::Identifier::parse("ci").unwrap() }]
-    );
+    assert_eq!(trusted.rules, [Rule { claims, role: Role::Developer, name: domain::Identifier::parse("ci").unwrap() }]);
 }
 
 #[test]

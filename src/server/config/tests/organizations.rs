@@ -3,7 +3,7 @@
 use super::{Files, keys, lines, load_variables};
 use crate::config::organization::EnvironmentForm;
 use crate::config::{Organization, SAMPLE_TOML, check_file};
-use crate::domain::{CommitId, Configuration, LABELS_MAX, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX};
+use domain::{CommitId, Configuration, LABELS_MAX, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX};
 
 const HEAD: &str = "[organization]\nid = 'o'\n[[members]]\nname = 'root'\nrole = 'admin'\n";
 

@@ -4,10 +4,10 @@ use super::organizations::{check, sample_with_its_examples};
 use super::{Files, keys, load_variables};
 use crate::config::check_file;
 use crate::config::organization::{DeclaredPipelineForm, Pipeline};
-use crate::domain::pipeline::{ARGUMENTS_MAX, HEADERS_MAX, STAGES_MAX, STEPS_MAX};
-use crate::domain::{Action, ApprovalRule, Blueprint, Stage};
 use crate::forms::{HttpForm, RepositoryForm, StageForm, StepForm};
-use crate::pipelines::{EXPECTED_STATUSES_MAX, Provider};
+use domain::pipeline::{ARGUMENTS_MAX, HEADERS_MAX, STAGES_MAX, STEPS_MAX};
+use domain::{Action, ApprovalRule, Blueprint, Stage};
+use locks::pipelines::{EXPECTED_STATUSES_MAX, Provider};
 
 /// Checks one pipeline, whose keys stand from line 8 on.
 fn check_pipeline(keys: &str) -> Result<Pipeline, Vec<String>> {

@@ -3,8 +3,8 @@
 use super::Files;
 use super::organizations::{check, sample_with_its_examples};
 use crate::config::check_file;
-use crate::domain::Role;
-use crate::sso::{ClientSecret, GroupRole};
+use accounts::sso::{ClientSecret, GroupRole};
+use domain::Role;
 
 const PROVIDER: &str = "[[providers]]\nid = 'k'\nissuer = 'https://id.example'\nclient_id = 'lockkeeper'\n";
 

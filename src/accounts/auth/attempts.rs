@@ -1,0 +1,364 @@
+//! How often somebody may try to sign in: per account, where only failures count, and per address of the client.
+//!
+//! The failures of an account are counted for each address that they come from, so that a stranger who guesses does not lock the
+//! member out, and, more generously, for all addresses together. Browsers in which the member has signed in before are counted
+//! each by itself: whatever strangers do, these may try. All their attempts are counted together as well, successes included:
+//! each costs a hash, an event and a cookie. Those who are signed in already are counted together.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use domain::Identifier;
+
+/// Accounts or addresses that are told apart at a time. Beyond it, all further ones count as one: their number is up to
+/// strangers, and memory is not.
+const KEYS_MAX: usize = 10_000;
+/// An account that has used up its failures from an address, or in a browser, gets another attempt after this time, and an
+/// address after the other.
+const ACCOUNT_REFILL: Duration = Duration::from_secs(60);
+const ADDRESS_REFILL: Duration = Duration::from_secs(1);
+/// Failures of an account from all addresses together, as many times those from one; and after what time there is another one.
+/// It takes six networks to use that up for all, and then about 8,600 guesses a day are made.
+const ADDRESSES_AT_ONCE: u32 = 10;
+const ALL_REFILL: Duration = Duration::from_secs(10);
+
+/// Attempts of one account from all its known browsers, successes included: no person signs in that often, and a script that
+/// does must leave hashes to others.
+const KNOWN_AT_ONCE: u32 = 60;
+const KNOWN_REFILL: Duration = Duration::from_secs(1);
+
+/// The networks of an IPv6 address that are counted: what one host has, what a customer has, and what a site or a provider's
+/// cheapest offer has. How many times the attempts of one network each may make at once: afterwards all of them together get
+/// no more than one, so that 65,536 networks of one stranger are one stranger.
+const V6_NETWORKS: [(u32, u32); 3] = [(64, 1), (56, 2), (48, 3)];
+
+/// How many attempts there are at once; `None`: as many as they like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptLimits {
+    /// Failures of one account from one address.
+    pub per_account: Option<u32>,
+    /// Attempts of one address.
+    pub per_address: Option<u32>,
+}
+
+pub struct Attempts {
+    accounts: Option<OfAccounts>,
+    addresses: Option<Mutex<Networks<()>>>,
+    /// Those of known browsers, which are not counted for their address. `None` if nothing is limited.
+    known: Option<Mutex<Buckets<Account>>>,
+    began: Instant,
+}
+
+pub type Account = (Identifier, Identifier);
+
+/// Who tries to sign in as somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visitor {
+    /// Unknown, from this address.
+    Stranger(Option<IpAddr>),
+    /// A browser in which the member has signed in before.
+    KnownBrowser(BrowserId),
+    /// Whoever is signed in as the member. All sign-ins count as one: a stolen one can make more.
+    SignedIn,
+}
+
+pub type BrowserId = [u8; 12];
+
+/// Each is bounded by itself. Strangers cannot add to `browsers` and `signed_in`.
+struct OfAccounts {
+    addresses: Mutex<Networks<Account>>,
+    all: Mutex<Buckets<Account>>,
+    browsers: Mutex<Buckets<(Account, BrowserId)>>,
+    signed_in: Mutex<Buckets<Account>>,
+}
+
+/// How long to wait before the next attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooSoon(pub Duration);
+
+impl Attempts {
+    pub fn new(limits: AttemptLimits) -> Self {
+        let accounts = limits.per_account.map(|count| OfAccounts {
+            addresses: Mutex::new(Networks::new(count, ACCOUNT_REFILL)),
+            all: Mutex::new(Buckets::new(count.saturating_mul(ADDRESSES_AT_ONCE), ALL_REFILL)),
+            browsers: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
+            signed_in: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
+        });
+        let addresses = limits.per_address.map(|count| Mutex::new(Networks::new(count, ADDRESS_REFILL)));
+        let is_limited = limits.per_account.is_some() || limits.per_address.is_some();
+        let known = is_limited.then(|| Mutex::new(Buckets::new(KNOWN_AT_ONCE, KNOWN_REFILL)));
+        Self { accounts, addresses, known, began: Instant::now() }
+    }
+
+    /// Counts an attempt from an address.
+    pub fn by_address(&self, address: IpAddr) -> Result<(), TooSoon> {
+        let Some(addresses) = &self.addresses else { return Ok(()) };
+        addresses.lock().take(&(), Some(address), self.began.elapsed())
+    }
+
+    /// Counts an attempt from a browser in which the account has signed in before, whatever becomes of it.
+    pub fn by_known_browser(&self, account: &Account) -> Result<(), TooSoon> {
+        let Some(known) = &self.known else { return Ok(()) };
+        known.lock().take(account.clone(), self.began.elapsed())
+    }
+
+    /// Counts an attempt as a failure, before it is known: many at once must not count as one.
+    pub fn on_account(&self, account: &Account, by: Visitor) -> Result<(), TooSoon> {
+        let Some(OfAccounts { addresses, all, browsers, signed_in }) = &self.accounts else { return Ok(()) };
+        let now = self.began.elapsed();
+        match by {
+            Visitor::KnownBrowser(browser) => browsers.lock().take((account.clone(), browser), now),
+            Visitor::SignedIn => signed_in.lock().take(account.clone(), now),
+            Visitor::Stranger(address) => {
+                // An address that has used up its own takes nothing of what there is for all.
+                addresses.lock().take(account, address, now)?;
+                all.lock().take(account.clone(), now)
+            }
+        }
+    }
+
+    /// It was none.
+    pub fn succeeded(&self, account: &Account, by: Visitor) {
+        let Some(OfAccounts { addresses, all, browsers, signed_in }) = &self.accounts else { return };
+        match by {
+            Visitor::KnownBrowser(browser) => browsers.lock().give_back(&(account.clone(), browser)),
+            Visitor::SignedIn => signed_in.lock().give_back(account),
+            Visitor::Stranger(address) => {
+                addresses.lock().give_back(account, address);
+                all.lock().give_back(account);
+            }
+        }
+    }
+}
+
+/// What one stranger has: an address of IPv4, or a network of IPv6.
+pub fn network(address: IpAddr) -> IpAddr {
+    within(address, 48)
+}
+
+/// The network of so many bits that an address of IPv6 is in.
+fn within(address: IpAddr, bits: u32) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => IpAddr::V4(v4),
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> (128 - bits) << (128 - bits))),
+    }
+}
+
+/// Buckets for each key and network: of hosts and addresses of IPv4, and of each wider network of IPv6.
+struct Networks<K>([Buckets<(K, Option<IpAddr>)>; V6_NETWORKS.len()]);
+
+impl<K: Hash + Eq + Clone> Networks<K> {
+    fn new(count: u32, refill: Duration) -> Self {
+        Self(V6_NETWORKS.map(|(_, times)| Buckets::new(count.saturating_mul(times), refill)))
+    }
+
+    /// The widest network first: once it has used up its own, its hosts take no memory either. A host that has used up its own
+    /// takes nothing of what its network has.
+    fn take(&mut self, key: &K, address: Option<IpAddr>, now: Duration) -> Result<(), TooSoon> {
+        let counted = counted(address);
+        for index in (0..counted.len()).rev() {
+            if let Err(too_soon) = self.0[index].take((key.clone(), counted[index]), now) {
+                for (buckets, wider) in self.0.iter_mut().zip(&counted).skip(index + 1) {
+                    buckets.give_back(&(key.clone(), *wider));
+                }
+                return Err(too_soon);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, key: &K, address: Option<IpAddr>) {
+        for (buckets, network) in self.0.iter_mut().zip(counted(address)) {
+            buckets.give_back(&(key.clone(), network));
+        }
+    }
+}
+
+fn counted(address: Option<IpAddr>) -> Vec<Option<IpAddr>> {
+    match address.map(|address| address.to_canonical()) {
+        Some(v6 @ IpAddr::V6(_)) => V6_NETWORKS.iter().map(|(bits, _)| Some(within(v6, *bits))).collect(),
+        other => vec![other],
+    }
+}
+
+/// A bucket of attempts for each key, refilled one at a time. Times are since any fixed moment.
+struct Buckets<K> {
+    refill: Duration,
+    /// From the moment in which a bucket is as empty as can be until it is full again.
+    whole: Duration,
+    /// When the bucket of each key is full again. Those that are full are not kept.
+    full_at: HashMap<K, Duration>,
+    /// Of all keys beyond the bound.
+    others_full_at: Duration,
+}
+
+impl<K: Hash + Eq> Buckets<K> {
+    fn new(count: u32, refill: Duration) -> Self {
+        Self { refill, whole: refill * count, full_at: HashMap::new(), others_full_at: Duration::ZERO }
+    }
+
+    fn take(&mut self, key: K, now: Duration) -> Result<(), TooSoon> {
+        if self.full_at.len() >= KEYS_MAX && !self.full_at.contains_key(&key) {
+            self.full_at.retain(|_, full_at| *full_at > now);
+        }
+        let has_room = self.full_at.len() < KEYS_MAX || self.full_at.contains_key(&key);
+        let full_at = if has_room { self.full_at.entry(key).or_default() } else { &mut self.others_full_at };
+        let after = (*full_at).max(now) + self.refill;
+        if after > now + self.whole {
+            return Err(TooSoon(after - now - self.whole));
+        }
+        *full_at = after;
+        Ok(())
+    }
+
+    fn give_back(&mut self, key: &K) {
+        if let Some(full_at) = self.full_at.get_mut(key) {
+            *full_at = full_at.saturating_sub(self.refill);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use domain::samples;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_bucket_empties_refills_and_is_each_keys_own() {
+        let mut buckets = Buckets::new(3, MINUTE);
+        let start = Duration::from_secs(1_000);
+        for _ in 0..3 {
+            assert_eq!(buckets.take("ana", start), Ok(()));
+        }
+        assert_eq!(buckets.take("ana", start), Err(TooSoon(MINUTE)));
+        assert_eq!(buckets.take("ana", start + MINUTE / 2), Err(TooSoon(MINUTE / 2)));
+        assert_eq!(buckets.take("ben", start), Ok(()));
+        assert_eq!(buckets.take("ana", start + MINUTE), Ok(()));
+        assert!(buckets.take("ana", start + MINUTE).is_err());
+        assert_eq!((0..9).filter(|_| buckets.take("ana", start + 60 * MINUTE).is_ok()).count(), 3);
+    }
+
+    #[test]
+    fn what_is_given_back_was_not_taken() {
+        let mut buckets = Buckets::new(1, MINUTE);
+        for _ in 0..10 {
+            assert_eq!(buckets.take("ana", MINUTE), Ok(()));
+            buckets.give_back(&"ana");
+        }
+        assert_eq!(buckets.take("ana", MINUTE), Ok(()));
+        assert!(buckets.take("ana", MINUTE).is_err());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_those_beyond_the_bound_share_a_bucket() {
+        let mut buckets = Buckets::new(2, MINUTE);
+        for key in 0..KEYS_MAX {
+            assert_eq!(buckets.take(key, MINUTE), Ok(()));
+        }
+        assert_eq!([1, 2, 3].map(|more| buckets.take(KEYS_MAX + more, MINUTE).is_ok()), [true, true, false]);
+        assert_eq!((buckets.take(0, MINUTE), buckets.full_at.len()), (Ok(()), KEYS_MAX));
+        assert_eq!(
+            buckets.take(KEYS_MAX, 3 * MINUTE),
+            Ok(()),
+            "full buckets make room, also those that just became full"
+        );
+        assert_eq!(buckets.full_at.len(), 1);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let address = |text: &str| text.parse::<IpAddr>().map(network);
+        assert_eq!(address("2001:db8::1"), address("2001:db8:0:ffff::1"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:1::1"));
+        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+        assert_ne!(address("192.0.2.1"), address("192.0.2.2"));
+    }
+
+    #[test]
+    fn successes_of_known_browsers_are_counted_for_their_account() {
+        let attempts = Attempts::new(AttemptLimits { per_account: None, per_address: Some(1) });
+        let [ana, ben] = ["ana", "ben"].map(|name| (samples::identifier("acme"), samples::identifier(name)));
+        // Each success makes the browser known under another id.
+        let successes = (0..1_000).take_while(|number| {
+            let known = Visitor::KnownBrowser([*number as u8; 12]);
+            let counted = attempts.by_known_browser(&ana).and_then(|()| attempts.on_account(&ana, known));
+            attempts.succeeded(&ana, known);
+            counted.is_ok()
+        });
+        let successes = successes.count();
+        // Some more may have been refilled meanwhile.
+        assert!((60..80).contains(&successes), "{successes}");
+        assert_eq!(attempts.by_known_browser(&ben), Ok(()));
+    }
+
+    #[test]
+    fn without_limits_nothing_is_counted() {
+        let attempts = Attempts::new(AttemptLimits { per_account: None, per_address: None });
+        for _ in 0..1_000 {
+            assert_eq!(attempts.by_address(IpAddr::V6(Ipv6Addr::LOCALHOST)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn addresses_and_failures_of_accounts_are_counted_apart_and_a_success_is_no_failure() {
+        let attempts = Attempts::new(AttemptLimits { per_account: Some(1), per_address: Some(1) });
+        let [ana, ben] = ["ana", "ben"].map(|name| (samples::identifier("acme"), samples::identifier(name)));
+        let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
+        // So many that refills do not matter.
+        assert!((0..1_000).any(|_| attempts.by_address(address).is_err()));
+        let stranger = Visitor::Stranger(Some(address));
+        for _ in 0..1_000 {
+            assert_eq!(attempts.on_account(&ana, stranger), Ok(()));
+            attempts.succeeded(&ana, stranger);
+        }
+        assert!((0..1_000).any(|_| attempts.on_account(&ana, stranger).is_err()));
+        assert_eq!(attempts.on_account(&ben, stranger), Ok(()));
+    }
+
+    #[test]
+    fn the_networks_of_one_stranger_are_one_stranger() {
+        let attempts = Attempts::new(AttemptLimits { per_account: Some(2), per_address: Some(2) });
+        let ana = (samples::identifier("acme"), samples::identifier("ana"));
+        let host = |site: u16, host: u16| IpAddr::from([0x2001, 0xdb8, site, host, 0, 0, 0, 1]);
+        let failures = |address| {
+            let by = Visitor::Stranger(Some(address));
+            (0..1_000).take_while(|_| attempts.on_account(&ana, by).is_ok()).count()
+        };
+        // A host has 2, a /56 twice as many, and a /48 three times.
+        assert_eq!([0, 1, 2, 0x100, 0x200].map(|number| failures(host(7, number))), [2, 2, 0, 2, 0]);
+        assert_eq!((0..u16::MAX).map(|number| failures(host(7, number))).sum::<usize>(), 0);
+        assert_eq!(failures(host(8, 0)), 2, "a neighbour may try");
+        assert_eq!(failures(IpAddr::from([192, 0, 2, 1])), 2, "the account is not locked");
+
+        let tried = (0..u16::MAX).filter(|number| attempts.by_address(host(7, *number)).is_ok()).count();
+        assert!(tried < 100, "{tried} attempts of one stranger");
+        let kept = |networks: &Networks<()>| networks.0.iter().map(|buckets| buckets.full_at.len()).sum::<usize>();
+        assert!(kept(&attempts.addresses.as_ref().unwrap().lock()) < KEYS_MAX / 10, "one stranger fills the memory");
+    }
+
+    #[test]
+    fn a_stranger_locks_out_neither_other_addresses_nor_browsers_that_are_known() {
+        let attempts = Attempts::new(AttemptLimits { per_account: Some(2), per_address: None });
+        let ana = (samples::identifier("acme"), samples::identifier("ana"));
+        let at = |number: u32| Visitor::Stranger(Some(IpAddr::V4(std::net::Ipv4Addr::from_bits(number))));
+        let failures = |by: Visitor| (0..1_000).take_while(|_| attempts.on_account(&ana, by).is_ok()).count();
+        assert_eq!((failures(at(1)), failures(at(2))), (2, 2));
+        // Many together are bounded, too.
+        assert_eq!((3..100).map(|number| failures(at(number))).sum::<usize>(), 16);
+        assert_eq!(failures(at(1_000)), 0);
+        let known = Visitor::KnownBrowser([7; 12]);
+        for _ in 0..100 {
+            assert_eq!(attempts.on_account(&ana, known), Ok(()));
+            attempts.succeeded(&ana, known);
+        }
+        assert_eq!((failures(known), failures(Visitor::KnownBrowser([8; 12]))), (2, 2), "each is bounded by itself");
+    }
+}

@@ -1,0 +1,152 @@
+//! Tokens for jobs of a CI, in exchange for identity tokens that have been checked. A job acts as a member that the rule of
+//! the organization names: made by the first exchange, without a password, with the role of the rule.
+
+use std::sync::Arc;
+
+use super::accounts::{Accounts, AccountsError};
+use super::change::Change;
+use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse, hash_of};
+use super::member::{MEMBERS_MAX, Member, MemberUpdate, NewMember};
+use super::root::{Root, SourceId};
+use super::sign_ins::initiator_of;
+use super::stored;
+use super::token::{NewToken, OpenToken, Token, TokenKind};
+use super::token_text::TokenText;
+use super::tokens_by_hash::Counted;
+use domain::{Identifier, MemberShare, Role, Timestamp};
+use events::Cause;
+use store::StoreError;
+
+/// One member may have as many tokens as so many subjects that take all they can: three quarters of all. Most organizations
+/// have a single rule, and its jobs must find more than half.
+const SUBJECTS_OF_MEMBER: usize = 3;
+
+/// A job that an issuer vouches for, and what the organization's rule makes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedJob {
+    pub organization: Identifier,
+    /// The member that it acts as.
+    pub name: Identifier,
+    pub role: Role,
+    pub issuer: String,
+    /// The job, in the words of its CI.
+    pub subject: String,
+    /// Of what is signed of its identity token.
+    pub hash: [u8; 32],
+    /// When its identity token ends.
+    pub until: Timestamp,
+    /// How long its token works.
+    pub token_seconds: i64,
+    /// The rule, as the file has it.
+    pub source: SourceId,
+}
+
+impl Accounts {
+    /// The member, the count of exchanges, the token and its event are one batch.
+    pub async fn exchange(
+        &self,
+        job: TrustedJob,
+        request: &Arc<str>,
+        now: Timestamp,
+    ) -> Result<OpenToken, AccountsError> {
+        let text = TokenText::generate();
+        let made = self.changes.change(|(), committer| {
+            // The file may have changed since the identity token was checked.
+            let role = self.check_trusted(&job.organization, job.source)?.role_max;
+            let job = TrustedJob { role, ..job };
+            let key = IdentityKey { organization: job.organization.clone(), hash: job.hash };
+            let used = self.next_use(&key, &job)?;
+            let mut change = Change::default();
+            let member = self.member_for(&mut change, &job, now)?;
+            let token = Arc::new(new_token(&text, &member, &job, now));
+            let initiator = initiator_of(&member, &token, request);
+            change.count_exchange(key, used);
+            change.exchange_token(&member, &token, &job.issuer, Cause::by(&initiator, now));
+            self.hand_in(committer, change)?;
+            Ok(token)
+        });
+        made.await.map(|token| OpenToken { token, text })
+    }
+
+    /// Bounded per organization, per subject and per member: one job in a loop leaves places to all others, whatever member they
+    /// share, and one rule's jobs to those of other rules, however many subjects they have.
+    fn next_use(&self, key: &IdentityKey, job: &TrustedJob) -> Result<IdentityUse, AccountsError> {
+        let share = |used| MemberShare { total: EXCHANGED_MAX, used, is_admin: job.role == Role::Admin };
+        let organization = key.organization.clone();
+        let tokens = self.tokens.count(&Counted::Exchanged(organization.clone()));
+        let own = || self.tokens.count(&Counted::ExchangedBy(organization, job.subject.clone()));
+        share(tokens).check(own).map_err(AccountsError::TooManyExchanged)?;
+        let member = self.member_named(&job.organization, job.name.as_str());
+        let of_member = || member.map_or(0, |member| self.tokens.count(&Counted::ExchangedOf(member.id)));
+        share(tokens).check(|| of_member() / SUBJECTS_OF_MEMBER).map_err(AccountsError::TooManyExchanged)?;
+        let subject = hash_of(&job.subject);
+        let identities = self.identities.read();
+        let Some(used) = identities.get(key) else {
+            let counted = || identities.iter().filter(|(other, _)| other.organization == key.organization);
+            let own = || counted().filter(|(_, used)| used.subject == Some(subject)).count();
+            share(counted().count()).check(own).map_err(AccountsError::TooManyExchanged)?;
+            return Ok(IdentityUse { count: 1, subject: Some(subject), until: job.until });
+        };
+        if used.count >= EXCHANGES_MAX {
+            return Err(AccountsError::ExchangedTooOften);
+        }
+        Ok(IdentityUse { count: used.count + 1, subject: Some(subject), until: job.until })
+    }
+
+    fn member_for(&self, change: &mut Change, job: &TrustedJob, now: Timestamp) -> Result<Arc<Member>, AccountsError> {
+        let cause = Cause::system(now);
+        let Some(before) = self.member_named(&job.organization, job.name.as_str()) else {
+            if self.members_of(&job.organization).len() >= MEMBERS_MAX {
+                return Err(AccountsError::TooManyMembers);
+            }
+            let new = NewMember {
+                organization: job.organization.clone(),
+                name: job.name.clone(),
+                role: job.role,
+                email: None,
+            };
+            let member = Arc::new(Member { for_jobs: true, ..Member::new(new, now) });
+            change.add_member(&member, cause);
+            return Ok(member);
+        };
+        if !before.for_jobs {
+            return Err(AccountsError::NotForJobs);
+        }
+        if before.disabled {
+            return Err(AccountsError::MemberDisabled);
+        }
+        if before.role == job.role {
+            return Ok(before);
+        }
+        let after = Arc::new(MemberUpdate::role(job.role).of(&before));
+        change.update_member(&before, &after, cause);
+        Ok(after)
+    }
+
+    /// Drops tokens of jobs that have expired, and counts of identity tokens that have ended. Returns how many.
+    pub async fn sweep_exchanged(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let ended = self.tokens_where(|token| token.is_exchanged() && token.has_ended(now, self.limits));
+        self.drop_tokens(&ended).await?;
+        let over: Vec<_> =
+            self.identities.read().iter().filter(|(_, used)| used.until <= now).map(|(key, _)| key.clone()).collect();
+        for part in over.chunks(stored::RECORDS_AT_ONCE) {
+            let dropping = self.changes.change(|(), committer| {
+                let mut change = Change::default();
+                part.iter().for_each(|key| change.forget_identity(key.clone()));
+                self.hand_in(committer, change)
+            });
+            dropping.await?;
+        }
+        Ok(ended.len() + over.len())
+    }
+}
+
+fn new_token(text: &TokenText, member: &Member, job: &TrustedJob, now: Timestamp) -> Token {
+    let new = NewToken {
+        organization: job.organization.clone(),
+        user: member.id,
+        name: job.subject.clone(),
+        expires_at: Some(now.plus(job.token_seconds.saturating_mul(1_000))),
+    };
+    Token { kind: TokenKind::Exchanged, root: Root::Source(job.source), ..Token::new(text, member.id, new, now) }
+}

@@ -1,0 +1,231 @@
+//! Choosing a password: by an invitation, or instead of the old one.
+
+use std::sync::Arc;
+
+use super::accounts::{Accounts, AccountsError, Caller};
+use super::attempts::Visitor;
+use super::change::{Change, RevocationReason, SignInMethod};
+use super::credentials::{Credentials, Invitation};
+use super::member::Member;
+use super::password::{Password, PasswordHash};
+use super::permission::Permission;
+use super::root::{Root, earlier};
+use super::sign_ins::{NewSignIn, Proof, Unproven, initiator_of};
+use super::stored;
+use super::token::OpenToken;
+use super::token_text::{TextKind, TokenHash, TokenText};
+use domain::{Identifier, Timestamp, UserId};
+use events::Cause;
+use store::{Batch, StoreError};
+
+/// A new invitation: the only time its text is known.
+pub struct OpenInvitation {
+    pub text: TokenText,
+    pub expires_at: Timestamp,
+}
+
+impl Accounts {
+    /// Invites a member to choose a password, with what `beside` adds to the batch. An earlier invitation stops working; the
+    /// password stays until this one is used. It ends with what it was made from, like a token.
+    pub async fn invite<Held>(
+        &self,
+        organization: &Identifier,
+        user: UserId,
+        cause: Cause<'_>,
+        beside: impl FnOnce(&Timestamp, &mut Batch) -> Held,
+    ) -> Result<OpenInvitation, AccountsError> {
+        let text = TokenText::generate_for(TextKind::Invitation);
+        let latest = later(cause.at, self.limits.invitation);
+        let invited = self.changes.change(|(), committer| {
+            let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
+            self.check_still_permitted(cause, Permission::ManageMembers)?;
+            if member.disabled {
+                return Err(AccountsError::MemberDisabled);
+            }
+            if member.for_jobs {
+                return Err(AccountsError::MemberForJobs);
+            }
+            self.check_may_invite(user, cause)?;
+            let (made, bound) = self.made_by(cause)?;
+            let expires_at = earlier(Some(latest), bound).unwrap_or(latest);
+            let mut change = Change::default();
+            let held = beside(&expires_at, &mut change.batch);
+            let maker = cause.by.map(|initiator| initiator.person.id);
+            let invitation = Some(Invitation { hash: text.hash(), expires_at, made, maker });
+            change.set_credentials(&member, Credentials { invitation, ..(*self.credentials_of(user)).clone() });
+            change.record_invitation(&member, cause);
+            self.hand_in(committer, change)?;
+            Ok((expires_at, held))
+        });
+        let (expires_at, _held) = invited.await?;
+        Ok(OpenInvitation { text, expires_at })
+    }
+
+    /// An invitation becomes a password, which does not end with what it was made from. So jobs invite nobody, and only a token
+    /// that the operator has given, or that ends with nothing else, invites its own member.
+    fn check_may_invite(&self, user: UserId, cause: Cause<'_>) -> Result<(), AccountsError> {
+        let Some((initiator, via)) = cause.by.and_then(|initiator| Some((initiator, initiator.via.as_ref()?))) else {
+            return Ok(());
+        };
+        let token = self.token_of(via.token).ok_or(AccountsError::NoLongerAdmin)?;
+        let is_lasting =
+            token.is_api() && token.expires_at.is_none() && matches!(token.root, Root::None | Root::Operator);
+        let is_own = initiator.person.id == user;
+        let is_denied = (is_own && !is_lasting) || self.comes_from_job(&token);
+        if is_denied { Err(AccountsError::InvitationDenied) } else { Ok(()) }
+    }
+
+    /// The member whom an invitation is for, and when it expires.
+    pub async fn invitation(&self, text: &str, now: Timestamp) -> Result<(Arc<Member>, Timestamp), AccountsError> {
+        let hash =
+            TokenText::parse_for(TextKind::Invitation, text).map_err(|_| AccountsError::InvitationNotFound)?.hash();
+        self.changes.read(|()| self.find_invitation(hash, now)).await.ok_or(AccountsError::InvitationNotFound)
+    }
+
+    /// Sets the password and signs in, in one step, and ends all other sign-ins with the tokens that were made in them. Of two at
+    /// once, one finds no invitation.
+    pub async fn accept_invitation(
+        &self,
+        text: &str,
+        password: Password,
+        new: NewSignIn,
+        now: Timestamp,
+    ) -> Result<OpenToken, AccountsError> {
+        let hash =
+            TokenText::parse_for(TextKind::Invitation, text).map_err(|_| AccountsError::InvitationNotFound)?.hash();
+        let (member, _) = self.invitation(text, now).await?;
+        let hashed = self.hashed(&member, password).await?;
+        let text = TokenText::generate_for(TextKind::SignIn);
+        let sign_in = Arc::new(self.new_sign_in(&member, &new, &text, now));
+        let initiator = initiator_of(&member, &sign_in, &new.request);
+        let cause = Cause::by(&initiator, now);
+        let accepted = self.changes.change(|(), committer| {
+            let (member, _) = self.find_invitation(hash, now).ok_or(AccountsError::InvitationNotFound)?;
+            let mut change = Change::default();
+            let credentials = Credentials { password: Some(hashed), invitation: None, last_sign_in_at: Some(now) };
+            change.set_credentials(&member, credentials);
+            change.record_password(&member, cause);
+            self.drop_invitations_of(&mut change, member.id);
+            let others = self.made_by_sign_ins(member.id, None);
+            let mut change = self.ending(committer, others, Some(RevocationReason::RootEnded), change, cause)?;
+            self.begin_sign_in(&mut change, &member, &sign_in, SignInMethod::Invitation, &new, cause);
+            Ok::<_, AccountsError>(self.hand_in(committer, change)?)
+        });
+        accepted.await?;
+        Ok(OpenToken { token: sign_in, text })
+    }
+
+    pub fn has_password(&self, user: UserId) -> bool {
+        self.credentials_of(user).password.is_some()
+    }
+
+    /// Gives the caller another password. They prove that they know the one they have; all other sign-ins end, the tokens and
+    /// invitations that were made in any, and the invitation of the caller. A first password comes from an invitation alone: a token that is leaked, or ends soon, must not become
+    /// a password.
+    pub async fn change_password(
+        &self,
+        caller: &Caller,
+        current: String,
+        password: Password,
+        cause: Cause<'_>,
+    ) -> Result<(), Unproven> {
+        let refused = |error: AccountsError| Unproven::Refused(error);
+        let gone = || refused(AccountsError::MemberNotFound);
+        let member = self.member(&caller.organization, caller.person.id).ok_or_else(gone)?;
+        if !self.has_password(member.id) {
+            return Err(refused(AccountsError::NoPassword));
+        }
+        let (organization, name) = (member.organization.as_str(), member.name.as_str());
+        let (_, proof) = self.prove_password(organization, name, current, Visitor::SignedIn).await?;
+        let hashed = self.hashed(&member, password).await.map_err(refused)?;
+        let changed = self.changes.change(|(), committer| {
+            let member = self.member(&caller.organization, caller.person.id).ok_or(AccountsError::MemberNotFound)?;
+            let credentials = self.credentials_of(member.id);
+            let proven =
+                matches!((&credentials.password, &proof), (Some(known), Proof::Password(hash)) if known == hash);
+            if !proven || self.token_of(caller.token).is_none() {
+                return Err(AccountsError::InvalidCredentials);
+            }
+            let mut change = Change::default();
+            change.set_credentials(&member, Credentials { password: Some(hashed), ..(*credentials).clone() });
+            change.record_password(&member, cause);
+            self.drop_invitations_of(&mut change, member.id);
+            let others = self.made_by_sign_ins(member.id, Some(caller.token));
+            Ok(self.hand_in_ending(committer, others, Some(RevocationReason::RootEnded), change, cause)?)
+        });
+        changed.await.map_err(refused)
+    }
+
+    /// The password of the first admin at the first start.
+    pub async fn set_first_password(
+        &self,
+        member: &Member,
+        password: Password,
+        now: Timestamp,
+    ) -> Result<(), AccountsError> {
+        let hashed = self.hashed(member, password).await?;
+        let set = self.changes.change(|(), committer| {
+            let mut change = Change::default();
+            change.set_credentials(member, Credentials { password: Some(hashed), ..Credentials::default() });
+            change.record_password(member, Cause::system(now));
+            self.hand_in(committer, change)
+        });
+        Ok(set.await?)
+    }
+
+    /// Drops invitations that have expired. Returns how many.
+    pub async fn sweep_invitations(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let is_over =
+            |credentials: &Credentials| credentials.invitation.as_ref().is_some_and(|it| it.expires_at <= now);
+        let over: Vec<_> =
+            self.credentials.read().iter().filter(|(_, it)| is_over(it)).map(|(user, _)| *user).collect();
+        for part in over.chunks(stored::RECORDS_AT_ONCE) {
+            let dropping = self.changes.change(|(), committer| {
+                let mut change = Change::default();
+                for user in part {
+                    let (member, credentials) = (self.members.read().get(user).cloned(), self.credentials_of(*user));
+                    // Another one may have taken its place.
+                    if let Some(member) = member.filter(|_| is_over(&credentials)) {
+                        change.set_credentials(&member, Credentials { invitation: None, ..(*credentials).clone() });
+                    }
+                }
+                self.hand_in(committer, change)
+            });
+            dropping.await?;
+        }
+        Ok(over.len())
+    }
+
+    async fn hashed(&self, member: &Member, password: Password) -> Result<PasswordHash, AccountsError> {
+        if password.is_made_of(member.name.as_str()) {
+            return Err(AccountsError::PasswordIsName);
+        }
+        Ok(self.hashing.hash(&member.organization, password).await?)
+    }
+
+    fn find_invitation(&self, hash: TokenHash, now: Timestamp) -> Option<(Arc<Member>, Timestamp)> {
+        let is_it = |invitation: &Invitation| invitation.hash == hash && invitation.expires_at > now;
+        let credentials = self.credentials.read();
+        let found = credentials.iter().find_map(|(user, credentials)| {
+            let invitation = credentials.invitation.as_ref().filter(|invitation| is_it(invitation))?;
+            Some((*user, invitation.clone()))
+        });
+        drop(credentials);
+        let (user, invitation) = found?;
+        let member = self.members.read().get(&user).filter(|member| !member.disabled && !member.for_jobs).cloned()?;
+        self.has_root(&member, &invitation, now).then_some((member, invitation.expires_at))
+    }
+
+    /// Invitations are dropped with their root; one that a crash has left behind does not work either.
+    fn has_root(&self, member: &Member, invitation: &Invitation, now: Timestamp) -> bool {
+        match invitation.made.root {
+            Root::None | Root::Operator | Root::Password => true,
+            Root::Token(id) => self.token_of(id).is_some_and(|token| !token.has_ended(now, self.limits)),
+            Root::Source(source) => self.check_trusted(&member.organization, source).is_ok(),
+        }
+    }
+}
+
+fn later(now: Timestamp, by: std::time::Duration) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+}

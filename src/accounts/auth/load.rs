@@ -1,0 +1,95 @@
+//! Reads members, who they are at providers, their credentials, declarations and tokens from the store at a start.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::credentials::Credentials;
+use super::exchange_records;
+use super::identity::{IdentityKey, IdentityUse};
+use super::member::{Declaration, Member, MembersById, NewMember, ProviderLink};
+use super::stored;
+use super::token::Token;
+use domain::{IdSeed, Identifier, UserId};
+use store::record::RecordError;
+use store::{Store, StoreError, end_of_prefix};
+
+/// The last declarations of files, by organization and name.
+pub type Declarations = BTreeMap<(Identifier, Identifier), Declaration>;
+
+/// The members of the organizations that are declared.
+pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<MembersById, StoreError> {
+    let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
+    let mut links = links(store)?;
+    let mut members = MembersById::default();
+    for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
+        // A new member in the place of an unreadable one would be parted from their tokens and sessions.
+        let member = stored::decode_member(&key, &record).map_err(|error| error.under(&key))?;
+        if organizations.contains(&member.organization) {
+            let link = links.remove(&(member.organization.clone(), member.name.clone()));
+            members.insert(member.id, Arc::new(Member { link, ..member }));
+        }
+    }
+    Ok(members)
+}
+
+fn links(store: &dyn Store) -> Result<HashMap<(Identifier, Identifier), ProviderLink>, StoreError> {
+    let records = store.scan(stored::LINKS, &end_of_prefix(stored::LINKS), usize::MAX)?;
+    records.iter().map(|(key, record)| stored::decode_link(key, record).map_err(|error| error.under(key))).collect()
+}
+
+pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> Result<Declarations, StoreError> {
+    let mut declarations = Declarations::new();
+    for (key, record) in store.scan(stored::DECLARATIONS, &end_of_prefix(stored::DECLARATIONS), usize::MAX)? {
+        let (member, declaration) = stored::decode_declaration(&key, &record).map_err(|error| error.under(&key))?;
+        if organizations.contains(&member.0) {
+            declarations.insert(member, declaration);
+        }
+    }
+    Ok(declarations)
+}
+
+/// With the sign-ins and the tokens of jobs, of all organizations. Tokens of an undeclared one authenticate nobody, since it has no members in memory.
+pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
+    let read = |kind: &[u8], decode: fn(&[u8]) -> Result<Token, RecordError>| {
+        let records = store.scan(kind, &end_of_prefix(kind), usize::MAX)?;
+        let tokens = records.iter().map(|(key, record)| decode(record).map_err(|error| error.under(key)));
+        tokens.collect::<Result<Vec<_>, StoreError>>()
+    };
+    let mut tokens = read(stored::TOKENS, stored::decode_token)?;
+    tokens.append(&mut read(stored::SIGN_INS, stored::decode_sign_in)?);
+    tokens.append(&mut read(exchange_records::EXCHANGED, exchange_records::decode_exchanged)?);
+    Ok(tokens)
+}
+
+/// Visits everybody whose retries are told from others' (`Caller::retry_scope`), of all organizations: tokens, and members
+/// in whose name jobs act.
+pub fn retry_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
+    tokens(store)?.into_iter().for_each(|token| visit(token.id.0, token.organization));
+    for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
+        let member = stored::decode_member(&key, &record).map_err(|error| error.under(&key))?;
+        visit(member.id.0, member.organization);
+    }
+    Ok(())
+}
+
+pub fn identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>, StoreError> {
+    let records = store.scan(exchange_records::IDENTITIES, &end_of_prefix(exchange_records::IDENTITIES), usize::MAX)?;
+    let decode = |(key, record): &(_, _)| {
+        let (key, record): (&Vec<u8>, &Vec<u8>) = (key, record);
+        exchange_records::decode_identity(key, record).map_err(|error| error.under(key))
+    };
+    records.iter().map(decode).collect()
+}
+
+/// Of the members in memory.
+pub fn credentials(store: &dyn Store, members: &MembersById) -> Result<HashMap<UserId, Arc<Credentials>>, StoreError> {
+    let by_name: HashMap<_, _> = members.values().map(|m| ((&m.organization, &m.name), m.id)).collect();
+    let mut found = HashMap::new();
+    for (key, record) in store.scan(stored::CREDENTIALS, &end_of_prefix(stored::CREDENTIALS), usize::MAX)? {
+        let (member, credentials) = stored::decode_credentials(&key, &record).map_err(|error| error.under(&key))?;
+        if let Some(id) = by_name.get(&(&member.0, &member.1)) {
+            found.insert(*id, Arc::new(credentials));
+        }
+    }
+    Ok(found)
+}

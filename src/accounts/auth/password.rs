@@ -1,0 +1,212 @@
+//! Passwords: which are allowed, and how they are stored.
+
+use std::fmt;
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use rand::RngExt;
+use zeroize::Zeroizing;
+
+use domain::Malformed;
+
+/// Shorter ones are guessed.
+const LENGTH_MIN: usize = 10;
+/// Room for a sentence, and no way to make the server hash megabytes.
+const LENGTH_MAX: usize = 200;
+/// The OWASP recommendation for argon2id: 19 MiB, two passes, one lane. A hash takes some hundredths of a second.
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+const LANES: u32 = 1;
+
+/// The most common passwords that are long enough to be accepted otherwise, in lower case.
+const COMMON: [&str; 44] = [
+    "0123456789",
+    "0987654321",
+    "1029384756",
+    "1111111111",
+    "1122334455",
+    "123123123123",
+    "1234512345",
+    "12345678910",
+    "1234567890",
+    "12345qwert",
+    "1q2w3e4r5t",
+    "1q2w3e4r5t6y",
+    "1qaz2wsx3edc",
+    "aaaaaaaaaa",
+    "abcd123456",
+    "abcdefghij",
+    "administrator",
+    "asdfasdfasdf",
+    "asdfghjkl123",
+    "baseball123",
+    "changeme123",
+    "football123",
+    "iloveyou123",
+    "letmein123",
+    "lockkeeper",
+    "lockkeeper1",
+    "lockkeeper123",
+    "passw0rd123",
+    "password01",
+    "password1!",
+    "password11",
+    "password12",
+    "password123",
+    "password1234",
+    "passwordpassword",
+    "princess123",
+    "q1w2e3r4t5",
+    "q1w2e3r4t5y6",
+    "qwerty1234",
+    "qwerty12345",
+    "qwerty123456",
+    "qwertyuiop",
+    "welcome123",
+    "zaq12wsxcde3",
+];
+
+/// A password that may be set. Wiped when it is dropped; its `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(Zeroizing<String>);
+
+/// What is stored of a password: with its own salt and the cost it was made with, so that a later version can raise that.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PasswordHash {
+    pub memory_kib: u32,
+    pub passes: u32,
+    pub lanes: u32,
+    pub salt: [u8; 16],
+    pub hash: [u8; 32],
+}
+
+impl Password {
+    /// For schemas.
+    pub const LENGTH: (usize, usize) = (LENGTH_MIN, LENGTH_MAX);
+
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let length = text.chars().count();
+        if !(LENGTH_MIN..=LENGTH_MAX).contains(&length) {
+            return Err(Malformed("must be 10 to 200 characters long"));
+        }
+        if COMMON.contains(&text.to_lowercase().as_str()) {
+            return Err(Malformed("is one of the most common passwords; choose another"));
+        }
+        Ok(Self(Zeroizing::new(text.to_owned())))
+    }
+
+    /// Whether it is nothing but the name of the member, however often.
+    pub fn is_made_of(&self, name: &str) -> bool {
+        let (password, name) = (self.0.to_lowercase(), name.to_lowercase());
+        !name.is_empty() && password.replace(&name, "").is_empty()
+    }
+
+    /// For the first start, in groups that are easy to type: without letters and digits that look alike.
+    pub fn generate() -> Self {
+        const ALPHABET: &[u8] = b"23456789abcdefghjkmnpqrstuvwxyz";
+        const GROUPS: usize = 3;
+        const GROUP: usize = 5;
+        let mut rng = rand::rng();
+        let mut text = Zeroizing::new(String::with_capacity(GROUPS * (GROUP + 1)));
+        for group in 0..GROUPS {
+            if group > 0 {
+                text.push('-');
+            }
+            text.extend((0..GROUP).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])));
+        }
+        Self(text)
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PasswordHash {
+    /// Nobody's: to spend as much time on an unknown member as on a known one.
+    pub const NOBODY: Self =
+        Self { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt: [0; 16], hash: [0; 32] };
+
+    /// Takes long on purpose: not on a thread that serves requests.
+    pub fn of(password: &Password) -> Self {
+        let mut salt = [0; 16];
+        rand::rng().fill(&mut salt);
+        let blank = Self { salt, ..Self::NOBODY };
+        let hash = blank.hashed(password.reveal().as_bytes()).expect("the parameters are within argon2's bounds");
+        Self { hash, ..blank }
+    }
+
+    /// Takes as long.
+    pub fn matches(&self, text: &str) -> bool {
+        // Comparing the hashes in constant time would hide nothing: who does not know the salt cannot choose a hash.
+        self.hashed(text.as_bytes()) == Some(self.hash)
+    }
+
+    fn hashed(&self, text: &[u8]) -> Option<[u8; 32]> {
+        let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(32)).ok()?;
+        let mut hash = [0; 32];
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_into(text, &self.salt, &mut hash)
+            .ok()?;
+        Some(hash)
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn short_long_and_common_passwords_are_refused() {
+        for good in ["correct horse", &"ä".repeat(10), &"x".repeat(200), "password-of-mine"] {
+            assert!(Password::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "short", &"ä".repeat(9), &"x".repeat(201), "password123", "PassWord123", "1234567890"] {
+            assert!(Password::parse(bad).is_err(), "{bad}");
+        }
+        assert!(COMMON.iter().all(|common| common.len() >= LENGTH_MIN && *common == common.to_lowercase()));
+    }
+
+    #[test]
+    fn a_name_is_no_password_however_often_it_is_repeated() {
+        let is_made_of = |text: &str, name: &str| Password::parse(text).unwrap().is_made_of(name);
+        assert!(is_made_of("administra", "administra") && is_made_of("anaANAanaana", "ana"));
+        assert!(!is_made_of("ana and her cat", "ana"));
+    }
+
+    #[test]
+    fn a_hash_costs_what_is_recommended() {
+        let PasswordHash { memory_kib, passes, lanes, .. } = PasswordHash::NOBODY;
+        assert_eq!((memory_kib, passes, lanes), (19_456, 2, 1));
+    }
+
+    #[test]
+    fn a_hash_matches_its_password_alone_and_shows_nothing() {
+        let password = Password::parse("correct horse").unwrap();
+        let hash = PasswordHash::of(&password);
+        assert!(hash.matches("correct horse") && !hash.matches("correct horsf") && !hash.matches(""));
+        assert!(PasswordHash::of(&password) != hash, "each has its own salt");
+        assert!(!PasswordHash::NOBODY.matches("correct horse"));
+        assert_eq!(format!("{password:?} {hash:?}"), "Password(…) PasswordHash(…)");
+    }
+
+    #[test]
+    fn the_first_password_is_long_readable_and_allowed() {
+        let first = Password::generate();
+        assert_eq!(first.reveal().split('-').map(str::len).collect::<Vec<_>>(), [5, 5, 5]);
+        assert!(Password::parse(first.reveal()).is_ok() && Password::generate() != first);
+    }
+}

@@ -1,0 +1,232 @@
+//! Signing in and out with a browser.
+
+use std::sync::Arc;
+
+use super::accounts::{Accounts, AccountsError, Caller};
+use super::attempts::{TooSoon, Visitor};
+use super::change::{Change, RevocationReason, SignInMethod};
+use super::credentials::Credentials;
+use super::member::Member;
+use super::password::PasswordHash;
+use super::root::{Root, SourceId, earlier};
+use super::token::{OpenToken, SIGN_INS_MAX, SignInOrigin, Token};
+use super::token_text::{TextKind, TokenText};
+use domain::{Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId};
+use events::Cause;
+use store::StoreError;
+
+/// Why somebody may sign in. It must still hold when the sign-in is made.
+pub enum Proof {
+    /// The stored hash that the password matched.
+    Password(PasswordHash),
+    /// The sign-in never outlives it.
+    Token(Arc<Token>),
+    /// A provider of the organization vouches for them.
+    SingleSignOn(SourceId),
+    /// Checked where it is used up.
+    Invitation,
+}
+
+/// A sign-in to be made.
+pub struct NewSignIn {
+    pub proof: Proof,
+    /// The browser, for people.
+    pub client: String,
+    /// The text of the sign-in that the request came with: a new one takes its place.
+    pub replaces: Option<String>,
+    /// The id of the request.
+    pub request: Arc<str>,
+}
+
+/// Why a password does not let anybody in.
+#[derive(Debug)]
+pub enum Unproven {
+    TooSoon(TooSoon),
+    Refused(AccountsError),
+}
+
+impl Accounts {
+    /// Checks a password. Takes as long for an unknown member, and tells nobody whether there is one.
+    pub async fn prove_password(
+        &self,
+        organization: &str,
+        name: &str,
+        password: String,
+        by: Visitor,
+    ) -> Result<(Arc<Member>, Proof), Unproven> {
+        let parsed = Identifier::parse(organization).ok().zip(Identifier::parse(name).ok());
+        // A name that nobody can have is no account; the address counts.
+        if let Some(account) = &parsed {
+            self.attempts.on_account(account, by).map_err(Unproven::TooSoon)?;
+        }
+        let member = parsed.as_ref().and_then(|(organization, name)| self.member_named(organization, name.as_str()));
+        let member = member.filter(|member| !member.disabled && !member.for_jobs);
+        let known = member.as_ref().and_then(|member| self.credentials_of(member.id).password.clone());
+        let hash = known.clone().unwrap_or(PasswordHash::NOBODY);
+        let organization = parsed.as_ref().map(|(organization, _)| organization);
+        let organization = organization.filter(|organization| self.has_members(organization)).cloned();
+        // Organizations that do not exist are one, or strangers would have as many shares as they can think of names.
+        let organization = organization.unwrap_or_else(nobodys_organization);
+        let matches = self.hashing.matches(&organization, hash, password).await;
+        let matches = matches.map_err(|crowded| Unproven::Refused(crowded.into()))?;
+        match (member, known, &parsed) {
+            (Some(member), Some(hash), Some(account)) if matches => {
+                self.attempts.succeeded(account, by);
+                Ok((member, Proof::Password(hash)))
+            }
+            _ => Err(Unproven::Refused(AccountsError::InvalidCredentials)),
+        }
+    }
+
+    /// A token instead of a password. Those of jobs are no way in: what they could make would outlive the job.
+    pub fn prove_token(&self, text: &str, now: Timestamp) -> Result<(Arc<Member>, Proof), AccountsError> {
+        let refused = AccountsError::InvalidCredentials;
+        let Ok(caller) = self.authenticate(text, now) else { return Err(refused) };
+        let token = self.tokens.get(&caller.hash());
+        let member = self.member(&caller.organization, caller.person.id);
+        let (member, token) = member.zip(token).ok_or(refused)?;
+        if member.for_jobs || token.is_exchanged() {
+            return Err(AccountsError::MemberForJobs);
+        }
+        Ok((member, Proof::Token(token)))
+    }
+
+    /// Signs a member in. Refused if the proof has been taken away meanwhile.
+    pub async fn sign_in(&self, member: &Member, new: NewSignIn, now: Timestamp) -> Result<OpenToken, AccountsError> {
+        let text = TokenText::generate_for(TextKind::SignIn);
+        let sign_in = Arc::new(self.new_sign_in(member, &new, &text, now));
+        let initiator = initiator_of(member, &sign_in, &new.request);
+        let made = self.changes.change(|(), committer| {
+            let member = self.member(&member.organization, member.id).filter(|member| !member.disabled);
+            let member = member.ok_or(AccountsError::InvalidCredentials)?;
+            if member.for_jobs {
+                return Err(AccountsError::MemberForJobs);
+            }
+            let credentials = self.credentials_of(member.id);
+            let (holds, method) = match &new.proof {
+                Proof::Password(hash) => (credentials.password.as_ref() == Some(hash), SignInMethod::Password),
+                Proof::Token(token) => (self.tokens.get(&token.hash).is_some(), SignInMethod::Token),
+                Proof::SingleSignOn(source) => {
+                    self.check_trusted(&member.organization, *source)?;
+                    (true, SignInMethod::SingleSignOn)
+                }
+                Proof::Invitation => (false, SignInMethod::Invitation),
+            };
+            if !holds {
+                return Err(AccountsError::InvalidCredentials);
+            }
+            let mut change = Change::default();
+            change.set_credentials(&member, Credentials { last_sign_in_at: Some(now), ..(*credentials).clone() });
+            self.begin_sign_in(&mut change, &member, &sign_in, method, &new, Cause::by(&initiator, now));
+            Ok(self.hand_in(committer, change)?)
+        });
+        made.await?;
+        Ok(OpenToken { token: sign_in, text })
+    }
+
+    /// The sign-ins of a member, newest first, once what is shown is durable.
+    pub async fn sign_ins(&self, user: UserId, now: Timestamp) -> Vec<Arc<Token>> {
+        let found = self.changes.read(|()| self.sign_ins_where(user, |sign_in| !sign_in.has_ended(now, self.limits)));
+        let mut found = found.await;
+        found.reverse();
+        found
+    }
+
+    /// Ends the sign-in of the caller before this answers, or all of theirs, with the tokens and invitations that were made in them
+    /// and the invitation of the caller. Returns how many sign-ins ended.
+    pub async fn sign_out(&self, caller: &Caller, everywhere: bool, cause: Cause<'_>) -> Result<usize, AccountsError> {
+        self.end_sign_ins(caller, (!everywhere).then_some(caller.token), cause).await
+    }
+
+    /// Ends one sign-in of the caller.
+    pub async fn end_sign_in(&self, caller: &Caller, id: TokenId, cause: Cause<'_>) -> Result<(), AccountsError> {
+        let ended = self.end_sign_ins(caller, Some(id), cause).await?;
+        if ended == 0 { Err(AccountsError::SignInNotFound) } else { Ok(()) }
+    }
+
+    /// Drops sign-ins that have ended by themselves. Returns how many.
+    pub async fn sweep_sign_ins(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let has_ended = |token: &Token| token.is_sign_in() && token.has_ended(now, self.limits);
+        let ended = self.tokens_where(has_ended);
+        self.drop_tokens(&ended).await?;
+        Ok(ended.len())
+    }
+
+    async fn end_sign_ins(
+        &self,
+        caller: &Caller,
+        only: Option<TokenId>,
+        cause: Cause<'_>,
+    ) -> Result<usize, AccountsError> {
+        let user = caller.person.id;
+        let ended = self.changes.change(|(), committer| {
+            let member = self.member(&caller.organization, user);
+            let ended = match only {
+                Some(id) => self.sign_ins_where(user, |sign_in| sign_in.id == id),
+                None => self.made_by_sign_ins(user, None),
+            };
+            let sign_ins = ended.iter().filter(|token| token.is_sign_in()).count();
+            let mut change = Change::default();
+            if let Some(member) = member.filter(|_| sign_ins > 0) {
+                change.record_sign_out(&member, sign_ins, cause);
+            }
+            if only.is_none() {
+                self.drop_invitations_of(&mut change, user);
+            }
+            self.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), change, cause)?;
+            Ok(sign_ins)
+        });
+        ended.await
+    }
+
+    /// Puts a sign-in into `change`, and ends those that make room for it.
+    pub(super) fn begin_sign_in(
+        &self,
+        change: &mut Change,
+        member: &Member,
+        sign_in: &Arc<Token>,
+        method: SignInMethod,
+        new: &NewSignIn,
+        cause: Cause<'_>,
+    ) {
+        let replaced = new.replaces.as_deref().and_then(|text| TokenText::parse_for(TextKind::SignIn, text).ok());
+        let replaced = replaced.and_then(|text| self.tokens.get(&text.hash()));
+        if let Some(replaced) = &replaced {
+            change.drop_token(replaced);
+        }
+        let others = self.sign_ins_where(member.id, |other| replaced.as_ref().is_none_or(|it| it.id != other.id));
+        let surplus = (others.len() + 1).saturating_sub(SIGN_INS_MAX);
+        others.iter().take(surplus).for_each(|oldest| change.drop_token(oldest));
+        change.begin_sign_in(member, sign_in, method, cause);
+    }
+
+    pub(super) fn new_sign_in(&self, member: &Member, new: &NewSignIn, text: &TokenText, now: Timestamp) -> Token {
+        let (root, latest) = match &new.proof {
+            Proof::Token(token) => (Root::Token(token.id), token.expires_at),
+            Proof::SingleSignOn(source) => (Root::Source(*source), None),
+            Proof::Password(_) | Proof::Invitation => (Root::Password, None),
+        };
+        let max = i64::try_from(self.limits.max.as_millis()).unwrap_or(i64::MAX);
+        let end = Timestamp::from_millis(now.as_millis().saturating_add(max));
+        let end = earlier(latest, Some(end)).unwrap_or(end);
+        let origin = SignInOrigin { client: new.client.clone() };
+        Token::sign_in(text, &member.organization, member.id, (origin, root), now, end)
+    }
+
+    /// Oldest first.
+    pub(super) fn sign_ins_where(&self, user: UserId, wanted: impl Fn(&Token) -> bool) -> Vec<Arc<Token>> {
+        let mut found = self.tokens_where(|token| token.is_sign_in() && token.user == user && wanted(token));
+        found.sort_unstable_by_key(|sign_in| sign_in.id);
+        found
+    }
+}
+
+fn nobodys_organization() -> Identifier {
+    Identifier::parse("unknown").expect("lower-case letters are an identifier")
+}
+
+/// Whoever signs in does so by the sign-in that is being made.
+pub(super) fn initiator_of(member: &Member, sign_in: &Token, request: &Arc<str>) -> Initiator {
+    let person = Person { id: member.id, name: member.name.shared() };
+    Initiator { person, via: Some(RequestRef { token: sign_in.id, request: request.clone() }) }
+}

@@ -1,0 +1,150 @@
+//! The text of a token: `lk_`, 30 random base62 characters, and 6 that check them, so that a typo is caught before any
+//! look-up and a scanner can tell a leaked token from noise. The sign-in of a browser and an invitation have texts of the
+//! same form with prefixes of their own: none of them is ever taken for another.
+
+use std::fmt;
+
+use rand::RngExt;
+use sha2::{Digest, Sha256};
+
+use domain::Malformed;
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const RANDOM_CHARACTERS: usize = 30;
+const CHECK_CHARACTERS: usize = 6;
+
+/// What a text is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextKind {
+    Token,
+    /// In the cookie of a browser.
+    SignIn,
+    /// In a link.
+    Invitation,
+}
+
+impl TextKind {
+    const fn prefix(self) -> &'static str {
+        match self {
+            TextKind::Token => "lk_",
+            TextKind::SignIn => "lks_",
+            TextKind::Invitation => "lki_",
+        }
+    }
+}
+
+/// A well-formed token. Its `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenText(String);
+
+/// The only form in which a token is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TokenHash(pub [u8; 32]);
+
+impl TokenText {
+    pub fn generate() -> Self {
+        Self::generate_for(TextKind::Token)
+    }
+
+    pub fn generate_for(kind: TextKind) -> Self {
+        let mut rng = rand::rng();
+        let random: String =
+            (0..RANDOM_CHARACTERS).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect();
+        let check = checksum(&random);
+        Self(format!("{}{random}{check}", kind.prefix()))
+    }
+
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        if text.starts_with(TextKind::SignIn.prefix()) {
+            return Err(Malformed("is the sign-in of a browser, which is taken only from its cookie"));
+        }
+        Self::parse_for(TextKind::Token, text)
+    }
+
+    pub fn parse_for(kind: TextKind, text: &str) -> Result<Self, Malformed> {
+        let Some(body) = text.strip_prefix(kind.prefix()) else {
+            return Err(Malformed("does not begin with lk_"));
+        };
+        if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS || !body.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return Err(Malformed("is not lk_ and 36 letters or digits: it has been cut or mistyped"));
+        }
+        let (random, check) = body.split_at(RANDOM_CHARACTERS);
+        if checksum(random) != check {
+            return Err(Malformed("has a wrong checksum: it has been mistyped"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(Sha256::digest(self.0.as_bytes()).into())
+    }
+
+    pub fn last_four(&self) -> &str {
+        &self.0[self.0.len() - 4..]
+    }
+}
+
+impl fmt::Debug for TokenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenText(…)")
+    }
+}
+
+/// CRC-32 (IEEE) in base62, most significant first, padded to six.
+fn checksum(random: &str) -> String {
+    let mut rest = crc32fast::hash(random.as_bytes()) as usize;
+    let mut digits = [b'0'; CHECK_CHARACTERS];
+    for digit in digits.iter_mut().rev() {
+        *digit = ALPHABET[rest % ALPHABET.len()];
+        rest /= ALPHABET.len();
+    }
+    digits.map(char::from).iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_token_made_elsewhere_by_the_same_rule_is_ours() {
+        // The check of thirty zeros, worked out with zlib's crc32 and a base62 conversion outside this program.
+        let text = format!("lk_{}{}", "0".repeat(30), "2C8GjS");
+        assert_eq!(TokenText::parse(&text).unwrap().last_four(), "8GjS");
+    }
+
+    #[test]
+    fn a_typo_anywhere_is_caught() {
+        let token = TokenText::generate();
+        assert_eq!(TokenText::parse(token.reveal()).unwrap(), token);
+        for place in 0..token.reveal().len() {
+            let mut typo = token.reveal().as_bytes().to_vec();
+            typo[place] = if typo[place] == b'x' { b'y' } else { b'x' };
+            assert!(TokenText::parse(std::str::from_utf8(&typo).unwrap()).is_err(), "at {place}");
+        }
+        for cut in 0..token.reveal().len() {
+            assert!(TokenText::parse(&token.reveal()[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_one_kind_is_none_of_another() {
+        let kinds = [TextKind::Token, TextKind::SignIn, TextKind::Invitation];
+        for made in kinds {
+            let text = TokenText::generate_for(made);
+            for read in kinds {
+                assert_eq!(TokenText::parse_for(read, text.reveal()).is_ok(), read == made, "{read:?} from {made:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_does_not_show_in_debug_output() {
+        assert_eq!(format!("{:?}", TokenText::generate()), "TokenText(…)");
+    }
+}

@@ -1,0 +1,190 @@
+//! Creating, listing and revoking tokens, and storing when they were last used.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::accounts::{Accounts, AccountsError};
+use super::change::{Change, RevocationReason};
+use super::made::Made;
+use super::permission::Permission;
+use super::root::{Root, earlier};
+use super::stored;
+use super::token::{NewToken, OpenToken, TOKENS_MAX, Token, TokenList};
+use super::token_text::TokenText;
+use super::tokens_by_hash::Counted;
+use domain::{Identifier, MemberShare, Timestamp, TokenId, UserId};
+use events::Cause;
+use store::{Batch, Committer, StoreError};
+
+/// How long an expired token stays in lists, so that people see why it stopped working: a day.
+const LISTED_MILLIS: i64 = 24 * 60 * 60 * 1_000;
+
+impl Accounts {
+    /// The organization's tokens, oldest first, once what is shown is durable.
+    pub async fn tokens(&self, organization: &Identifier) -> TokenList {
+        let list = self.changes.read(|()| {
+            let names = self.members_of(organization).iter().map(|member| (member.id, member.name.clone())).collect();
+            let tokens = self.tokens_where(|token| token.is_api() && token.organization == *organization);
+            TokenList { tokens, names }
+        });
+        let mut list = list.await;
+        list.tokens.sort_unstable_by_key(|token| token.id);
+        list
+    }
+
+    /// Creates a token, with what `beside` adds to its batch; what that returns is held until it is durable or refused. The
+    /// token is in the map before it is durable, but its text is unknown until this answers. Its creator is the caller, or
+    /// its user if there is none. It never outlives what it is made with, and ends with that.
+    pub async fn create_token<Held>(
+        &self,
+        new: NewToken,
+        cause: Cause<'_>,
+        beside: impl FnOnce(&Token, &mut Batch) -> Held,
+    ) -> Result<OpenToken, AccountsError> {
+        let text = TokenText::generate();
+        let creator = cause.by.map_or(new.user, |initiator| initiator.person.id);
+        let made = self.changes.change(|(), committer| {
+            self.check_still_permitted(cause, permission_for(cause, new.user))?;
+            let token = Arc::new(self.new_token(&text, creator, new, cause)?);
+            self.member(&token.organization, token.user).ok_or(AccountsError::MemberNotFound)?;
+            let used = self.tokens.count(&Counted::Api(token.organization.clone()));
+            let share = MemberShare { total: TOKENS_MAX, used, is_admin: self.is_by_admin(cause) };
+            share.check(|| self.tokens.count(&Counted::ApiOf(token.user))).map_err(AccountsError::TooManyTokens)?;
+            let mut change = Change::default();
+            let held = beside(&token, &mut change.batch);
+            change.make_token(&token, cause);
+            self.hand_in(committer, change)?;
+            Ok::<_, AccountsError>((token, held))
+        });
+        let (token, _held) = made.await?;
+        Ok(OpenToken { token, text })
+    }
+
+    /// With the root of what it is made with, and an end that is not later than that of its root.
+    fn new_token(
+        &self,
+        text: &TokenText,
+        creator: UserId,
+        new: NewToken,
+        cause: Cause<'_>,
+    ) -> Result<Token, AccountsError> {
+        let (Made { root, in_browser }, bound) = self.made_by(cause)?;
+        let new = NewToken { expires_at: earlier(new.expires_at, bound), ..new };
+        Ok(Token { root, made_in_browser: in_browser, ..Token::new(text, creator, new, cause.at) })
+    }
+
+    /// Makes `text` a token of the organization's first admin, even if it was another member's. The bootstrap token of an
+    /// earlier start stops working. One that was revoked by a request stays revoked: then this returns when that was.
+    pub async fn bootstrap(
+        &self,
+        organization: &Identifier,
+        text: &TokenText,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        if let Some(record) = self.changes.store().get(&stored::revoked_key(text.hash()))? {
+            return Ok(Some(stored::decode_revoked(&record)?));
+        }
+        let Some(user) = self.first_admin(organization) else {
+            return Ok(None);
+        };
+        let new = NewToken { organization: organization.clone(), user, name: "bootstrap".to_owned(), expires_at: None };
+        let token = Arc::new(Token { bootstrap: true, root: Root::Operator, ..Token::new(text, user, new, now) });
+        self.changes.change(|(), committer| self.supersede(committer, &token, Cause::system(now))).await?;
+        Ok(None)
+    }
+
+    /// The token stops working before this answers, with everything that was made from it. "Does not exist" waits as well: it may be due to a revocation that is
+    /// not durable yet. With `only_of`, tokens of others do not exist.
+    pub async fn revoke(
+        &self,
+        organization: &Identifier,
+        id: TokenId,
+        only_of: Option<UserId>,
+        cause: Cause<'_>,
+    ) -> Result<(), AccountsError> {
+        let is_it = |token: &Token| {
+            let is_meant = !token.is_sign_in() && token.id == id && token.organization == *organization;
+            is_meant && only_of.is_none_or(|user| user == token.user)
+        };
+        let revoked = self.changes.change(|(), committer| {
+            self.check_still_permitted(cause, Permission::Read)?;
+            let found = self.tokens_where(is_it);
+            let token = found.first().cloned().ok_or(AccountsError::TokenNotFound)?;
+            self.check_still_permitted(cause, permission_for(cause, token.user))?;
+            let mut change = Change::default();
+            if token.bootstrap {
+                change.remember_revoked(&token, cause);
+            }
+            Ok(self.hand_in_ending(committer, found, None, change, cause)?)
+        });
+        revoked.await
+    }
+
+    /// Drops tokens that have expired. Those that were made with another credential go immediately, since whoever makes many
+    /// would fill the organization's share with them; others stay listed for a day. Returns how many.
+    pub async fn sweep_tokens(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let is_over = |token: &Token| {
+            let listed = match token.root {
+                Root::None | Root::Operator | Root::Password => LISTED_MILLIS,
+                Root::Token(_) | Root::Source(_) => 0,
+            };
+            token.is_api() && token.expires_at.is_some_and(|expires| expires.plus(listed) <= now)
+        };
+        let over = self.tokens_where(is_over);
+        self.drop_tokens(&over).await?;
+        Ok(over.len())
+    }
+
+    /// Stores when tokens were last used, where that has changed. Records no event.
+    pub async fn write_usage(&self) -> Result<(), StoreError> {
+        let used = self.tokens_where(|token| token.usage.is_unstored());
+        for tokens in used.chunks(stored::RECORDS_AT_ONCE) {
+            self.changes.change(|(), committer| self.hand_in_usage(committer, tokens)).await?;
+        }
+        Ok(())
+    }
+
+    /// Replaces all bootstrap tokens, and any token with the same text, unless this one is there already.
+    fn supersede(&self, committer: &mut Committer<'_>, token: &Arc<Token>, cause: Cause<'_>) -> Result<(), StoreError> {
+        let is_same = |other: &Token| {
+            other.bootstrap
+                && other.hash == token.hash
+                && other.organization == token.organization
+                && other.user == token.user
+        };
+        let others = self.tokens_where(|other| (other.bootstrap || other.hash == token.hash) && !is_same(other));
+        let mut change =
+            self.ending(committer, others, Some(RevocationReason::Superseded), Change::default(), cause)?;
+        if !self.tokens.get(&token.hash).is_some_and(|other| is_same(&other)) {
+            change.make_token(token, cause);
+        }
+        self.hand_in(committer, change)
+    }
+
+    /// Leaves out tokens that have been revoked since: a record put after its delete would be a token again at the next
+    /// start.
+    fn hand_in_usage(&self, committer: &mut Committer<'_>, tokens: &[Arc<Token>]) -> Result<(), StoreError> {
+        let is_kept = |token: &Arc<Token>| self.tokens.get(&token.hash).is_some_and(|kept| Arc::ptr_eq(&kept, token));
+        let kept: Vec<_> = tokens.iter().filter(|token| is_kept(token)).collect();
+        if kept.is_empty() {
+            return Ok(());
+        }
+        // Read before the records are encoded: a use in between is stored again later, not lost.
+        let written: Vec<_> = kept.iter().map(|token| token.usage.last_used_millis.load(Ordering::Relaxed)).collect();
+        let mut batch = Batch::default();
+        for token in &kept {
+            batch.put(stored::token_key(token), stored::encode_token(token));
+        }
+        committer.commit(batch)?;
+        for (token, millis) in kept.iter().zip(written) {
+            token.usage.stored_millis.store(millis, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Everybody manages their own tokens, admins those of all.
+fn permission_for(cause: Cause<'_>, user: UserId) -> Permission {
+    let own = cause.by.is_some_and(|initiator| initiator.person.id == user);
+    if own { Permission::Read } else { Permission::ManageTokens }
+}

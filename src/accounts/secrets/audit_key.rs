@@ -1,0 +1,97 @@
+//! The audit key, under which events are sealed: random, made by the first start that needs it, and stored sealed under the
+//! master key. So a new master key leaves the seals as they are, and the disk alone cannot make one.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::master_key::{KeyFiles, MasterKey, OpenError};
+use super::sealing::AssociatedData;
+use events::AuditKey;
+use store::{Batch, Store, StoreError, commit_durably};
+
+/// The key of its record.
+const RECORD: &[u8] = b"oa";
+
+#[derive(Serialize)]
+struct AuditKeyIdentity;
+
+impl AssociatedData for AuditKeyIdentity {
+    const KIND: &'static str = "lockkeeper audit key 1";
+}
+
+/// The audit key for a verification, which changes nothing.
+#[derive(Debug)]
+pub enum FoundAuditKey {
+    Key(AuditKey),
+    /// No server that makes one has run on this data directory yet.
+    NotMade,
+    /// Neither `LOCKKEEPER_MASTER_KEY` nor a key file.
+    NoMasterKey,
+    /// It was sealed under another master key.
+    DoesNotOpen,
+}
+
+/// The audit key of a data directory, made if there is none. One that does not open is never replaced by another one: with it
+/// the seals of all earlier events would be lost for good.
+pub async fn audit_key(store: &dyn Store, master: &MasterKey) -> Result<AuditKey, OpenError> {
+    if let Some(sealed) = store.get(RECORD)? {
+        return open(&sealed, master).ok_or_else(|| master.foreign_seals());
+    }
+    let key = AuditKey::generate();
+    put(store, &key, master).await?;
+    Ok(key)
+}
+
+pub fn find_audit_key(
+    store: &dyn Store,
+    data_dir: &Path,
+    from_environment: Option<MasterKey>,
+) -> Result<FoundAuditKey, OpenError> {
+    let Some(record) = store.get(RECORD)? else { return Ok(FoundAuditKey::NotMade) };
+    let files = KeyFiles(data_dir);
+    // During a rotation there are two.
+    let masters = match from_environment {
+        Some(master) => vec![master],
+        None => [files.current()?, files.next()?].into_iter().flatten().collect(),
+    };
+    if masters.is_empty() {
+        return Ok(FoundAuditKey::NoMasterKey);
+    }
+    let key = masters.iter().find_map(|master| open(&record, master));
+    Ok(key.map_or(FoundAuditKey::DoesNotOpen, FoundAuditKey::Key))
+}
+
+/// Whether there is one, which only the master key opens.
+pub(super) fn exists(store: &dyn Store) -> Result<bool, StoreError> {
+    Ok(store.get(RECORD)?.is_some())
+}
+
+/// Adds to the batch that there is none any more.
+pub(super) fn forget(batch: &mut Batch) {
+    batch.delete(RECORD);
+}
+
+pub(super) fn opens(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {
+    Ok(store.get(RECORD)?.is_some_and(|record| open(&record, master).is_some()))
+}
+
+/// Seals it under a new master key, unless that has been done.
+pub(super) async fn rewrap(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<(), StoreError> {
+    let Some(record) = store.get(RECORD)? else { return Ok(()) };
+    match (open(&record, new), open(&record, old)) {
+        (None, Some(key)) => put(store, &key, new).await,
+        (Some(_), _) | (None, None) => Ok(()),
+    }
+}
+
+async fn put(store: &dyn Store, key: &AuditKey, master: &MasterKey) -> Result<(), StoreError> {
+    let mut batch = Batch::default();
+    batch.put(RECORD, master.key.seal(&AuditKeyIdentity, key.reveal()));
+    commit_durably(store, batch).await
+}
+
+fn open(sealed: &[u8], master: &MasterKey) -> Option<AuditKey> {
+    let bytes = master.key.open(&AuditKeyIdentity, sealed)?;
+    Some(AuditKey::new(bytes.as_slice().try_into().ok()?))
+}

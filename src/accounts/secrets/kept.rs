@@ -1,0 +1,124 @@
+//! What other parts of the server must know and nobody may read, such as what webhooks are signed with: sealed like
+//! secrets, under names of those parts' own choice, in no list and no answer.
+
+use serde::{Deserialize, Serialize};
+
+use super::sealing::{AssociatedData, Ring, Sealed};
+use super::secret::SecretError;
+use super::value::SecretValue;
+use super::vault::Vault;
+use domain::Identifier;
+use store::record::{self, RecordError, records};
+use store::{Batch, StoreError};
+
+records!(KeptV1<'a> = "sealed value");
+
+pub(super) const KEPT: &[u8] = b"se/";
+
+#[derive(Serialize, Deserialize)]
+struct KeptV1<'a> {
+    key: u32,
+    sealed: &'a [u8],
+}
+
+#[derive(Serialize)]
+struct KeptIdentity<'a> {
+    organization: &'a str,
+    name: &'a str,
+}
+
+impl AssociatedData for KeptIdentity<'_> {
+    const KIND: &'static str = "lockkeeper kept 1";
+}
+
+/// `se/{organization}/{name}`
+fn key(organization: &Identifier, name: &str) -> Vec<u8> {
+    [&prefix(organization), name.as_bytes()].concat()
+}
+
+pub(super) fn prefix(organization: &Identifier) -> Vec<u8> {
+    [KEPT, organization.as_str().as_bytes(), b"/"].concat()
+}
+
+impl Vault {
+    /// Adds the value, sealed, to the batch. The organization has been prepared.
+    pub fn keep(
+        &self,
+        batch: &mut Batch,
+        organization: &Identifier,
+        name: &str,
+        value: &SecretValue,
+    ) -> Result<(), SecretError> {
+        let ring = self.ring(organization).ok_or_else(|| no_key(organization))?;
+        batch.put(key(organization, name), seal(&ring, organization, name, value));
+        Ok(())
+    }
+
+    pub fn kept(&self, organization: &Identifier, name: &str) -> Result<Option<SecretValue>, SecretError> {
+        let Some(bytes) = self.store().get(&key(organization, name))? else { return Ok(None) };
+        let ring = self.ring(organization).ok_or_else(|| no_key(organization))?;
+        Ok(Some(open(&ring, organization, name, &bytes)?))
+    }
+}
+
+/// Adds to the batch that nothing is kept under the name any more.
+pub fn forget(batch: &mut Batch, organization: &Identifier, name: &str) {
+    batch.delete(key(organization, name));
+}
+
+/// The same record under the newest data key; none if it is that already.
+pub(super) fn sealed_anew(
+    ring: &Ring,
+    organization: &Identifier,
+    found_under: &[u8],
+    bytes: &[u8],
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let name = name_of(organization, found_under)?;
+    if decode(bytes)?.key == ring.current_id() {
+        return Ok(None);
+    }
+    let value = open(ring, organization, name, bytes)?;
+    Ok(Some(seal(ring, organization, name, &value)))
+}
+
+pub(super) fn check(
+    ring: &Ring,
+    organization: &Identifier,
+    found_under: &[u8],
+    bytes: &[u8],
+) -> Result<(), StoreError> {
+    open(ring, organization, name_of(organization, found_under)?, bytes).map(drop)
+}
+
+fn name_of<'a>(organization: &Identifier, key: &'a [u8]) -> Result<&'a str, StoreError> {
+    let name = key.strip_prefix(prefix(organization).as_slice());
+    name.and_then(|name| std::str::from_utf8(name).ok()).ok_or_else(|| damaged(organization, "?"))
+}
+
+fn seal(ring: &Ring, organization: &Identifier, name: &str, value: &SecretValue) -> Vec<u8> {
+    let sealed = ring.seal(&KeptIdentity { organization: organization.as_str(), name }, value);
+    record::encode(&KeptV1 { key: sealed.key, sealed: &sealed.bytes })
+}
+
+pub(super) fn open(
+    ring: &Ring,
+    organization: &Identifier,
+    name: &str,
+    bytes: &[u8],
+) -> Result<SecretValue, StoreError> {
+    let identity = KeptIdentity { organization: organization.as_str(), name };
+    ring.open(&identity, &decode(bytes)?).ok_or_else(|| damaged(organization, name))
+}
+
+fn decode(bytes: &[u8]) -> Result<Sealed, RecordError> {
+    let form: KeptV1<'_> = record::decode(bytes)?;
+    Ok(Sealed { key: form.key, bytes: form.sealed.to_vec() })
+}
+
+fn damaged(organization: &Identifier, name: &str) -> StoreError {
+    StoreError::Read(format!("what organization {organization} keeps sealed as {name} does not open; set it anew"))
+}
+
+fn no_key(organization: &Identifier) -> StoreError {
+    StoreError::Read(format!("the key of the secrets of organization {organization} is missing"))
+}

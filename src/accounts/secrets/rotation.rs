@@ -1,0 +1,267 @@
+//! Finding the master key of a data directory, and rotating it. A rotation can be interrupted at any moment: a new key is
+//! durable before it wraps anything, an old one is removed when nothing needs it, and in between both exist. The next start
+//! or rotation continues from there.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::audit_key;
+use super::kept;
+use super::master_key::{KeyFiles, MasterKey, OpenError, known_fingerprint, note_fingerprint};
+use super::rings::{rings, unwrap};
+use super::sealing::Ring;
+use super::stored::{self, Record};
+use super::value::SecretValue;
+use store::{Batch, Store, StoreError, commit_durably, end_of_prefix, for_each, walk};
+
+/// Organizations per batch: more than a server has in practice; with two keys each, half of the store's largest batch.
+const RINGS_PER_BATCH: usize = 1_000;
+/// Secrets per batch: at their maximum length, two thirds of the store's largest batch.
+const SECRETS_PER_BATCH: usize = 16;
+
+/// The outcome of a rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rotated {
+    /// Organizations with new data keys.
+    pub organizations: usize,
+    /// Secrets sealed again, including those that other parts keep in the vault.
+    pub secrets: usize,
+}
+
+/// The master key of a data directory: from the environment, or from its file, which the first start creates. Finishes an
+/// interrupted rotation.
+pub async fn unlock(
+    store: &dyn Store,
+    data_dir: &Path,
+    from_environment: Option<MasterKey>,
+) -> Result<MasterKey, OpenError> {
+    let master = match from_environment {
+        Some(master) => master,
+        None => of_file(store, data_dir).await?,
+    };
+    let given = master.fingerprint();
+    if let Some(known) = known_fingerprint(data_dir).filter(|known| *known != given) {
+        tracing::warn!(known, given, "the data was last opened with a master key of another fingerprint");
+    }
+    let secrets = seal_anew(store, &[&master]).await?;
+    if secrets > 0 {
+        tracing::info!(secrets, "finished an interrupted rotation of the master key");
+    }
+    if audit_key::exists(store)? && !audit_key::opens(store, &master)? {
+        return Err(master.foreign_seals());
+    }
+    note_fingerprint(data_dir, &given);
+    Ok(master)
+}
+
+/// Gives a data directory a new master key, and every organization a new data key under which all its secrets are sealed
+/// again. `variables` has the old and the new key if they come from the environment; otherwise both are files.
+pub async fn rotate(
+    store: &dyn Store,
+    data_dir: &Path,
+    variables: Option<(MasterKey, MasterKey)>,
+) -> Result<Rotated, OpenError> {
+    if let Some((old, new)) = variables {
+        let rotated = rotate_between(store, &old, &new).await?;
+        note_fingerprint(data_dir, &new.fingerprint());
+        return Ok(rotated);
+    }
+    let files = KeyFiles(data_dir);
+    let old = current(store, &files)?;
+    let new = match files.next()? {
+        Some(begun) => begun,
+        None => {
+            check_opens(store, &[&old])?;
+            files.make_next()?
+        }
+    };
+    let rotated = replace(store, &old, &new, || files.promote_next()).await?;
+    note_fingerprint(data_dir, &new.fingerprint());
+    Ok(rotated)
+}
+
+/// The same between two keys that the caller has, for a store without a data directory.
+pub async fn rotate_between(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<Rotated, OpenError> {
+    check_opens(store, &[new, old])?;
+    replace(store, old, new, || Ok(())).await
+}
+
+async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenError> {
+    let files = KeyFiles(data_dir);
+    let current = current(store, &files)?;
+    let Some(next) = files.next()? else {
+        return Ok(current);
+    };
+    tracing::info!("a rotation of the master key was interrupted; finishing it");
+    replace(store, &current, &next, || files.promote_next()).await?;
+    files.current()?.ok_or_else(|| files.missing(false))
+}
+
+/// Creates a missing key, unless stored keys need it. Where a rotation was cut off and the old file was lost, the new one takes
+/// its place if everything is under it already.
+fn current(store: &dyn Store, files: &KeyFiles<'_>) -> Result<MasterKey, OpenError> {
+    if let Some(current) = files.current()? {
+        return Ok(current);
+    }
+    if is_unused(store)? {
+        return files.make_current();
+    }
+    match files.next()? {
+        Some(next) if opens_all(store, &next)? => {
+            tracing::warn!(
+                "master.key is missing, and master.key.new of an interrupted rotation opens everything; using that"
+            );
+            files.promote_next()?;
+            files.current()?.ok_or_else(|| files.missing(false))
+        }
+        next => Err(files.missing(next.is_some())),
+    }
+}
+
+/// Whether this key opens all data keys and the audit key.
+fn opens_all(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {
+    let opens_rings = rings(store)?.iter().all(|wrapped| wrapped.unwrap(&master.key).is_some());
+    Ok(opens_rings && (audit_key::opens(store, master)? || !audit_key::exists(store)?))
+}
+
+/// Whether nothing is sealed under any master key.
+pub(super) fn is_unused(store: &dyn Store) -> Result<bool, StoreError> {
+    Ok(store.scan(stored::RINGS, &end_of_prefix(stored::RINGS), 1)?.is_empty() && !audit_key::exists(store)?)
+}
+
+/// `settle` makes `new` the only master key. It is called when no data key is wrapped under `old` any more.
+async fn replace(
+    store: &dyn Store,
+    old: &MasterKey,
+    new: &MasterKey,
+    settle: impl FnOnce() -> Result<(), OpenError>,
+) -> Result<Rotated, OpenError> {
+    // With neither key, the new one must not take the place of the old one.
+    check_audit_key_opens(store, &[new, old])?;
+    // Finish an earlier rotation first, so that no organization ever has more than two keys.
+    let left_undone = seal_anew(store, &[new, old]).await?;
+    audit_key::rewrap(store, old, new).await?;
+    let organizations = wrap_anew(store, old, new).await?;
+    settle()?;
+    let secrets = left_undone + seal_anew(store, &[new]).await?;
+    Ok(Rotated { organizations, secrets })
+}
+
+/// Gives every organization another data key and wraps all its keys under `new`, unless that has been done.
+async fn wrap_anew(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<usize, OpenError> {
+    let mut changed = Vec::new();
+    for wrapped in rings(store)? {
+        if wrapped.unwrap(&new.key).is_some() {
+            continue;
+        }
+        let ring = unwrap(&wrapped, &[old])?.0.renewed();
+        changed.push((wrapped.organization, ring));
+    }
+    for part in changed.chunks(RINGS_PER_BATCH) {
+        let mut batch = Batch::default();
+        for (organization, ring) in part {
+            batch.put(stored::ring_key(organization), stored::encode_ring(organization, ring, &new.key));
+        }
+        commit_durably(store, batch).await?;
+    }
+    Ok(changed.len())
+}
+
+/// Seals every secret under its organization's newest data key, and then drops the older keys.
+async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, OpenError> {
+    let mut secrets = 0;
+    for wrapped in rings(store)? {
+        let (ring, master) = unwrap(&wrapped, masters)?;
+        if ring.is_settled() {
+            continue;
+        }
+        let organization = &wrapped.organization;
+        let sealed = |key: &[u8], bytes: &[u8]| sealed_anew(&ring, key, bytes);
+        secrets += put_anew(store, stored::organization_prefix(organization), sealed).await?;
+        let kept = |key: &[u8], bytes: &[u8]| Ok(kept::sealed_anew(&ring, organization, key, bytes)?);
+        secrets += put_anew(store, kept::prefix(organization), kept).await?;
+        let mut batch = Batch::default();
+        batch.put(stored::ring_key(organization), stored::encode_ring(organization, &ring.settled(), &master.key));
+        commit_durably(store, batch).await?;
+    }
+    Ok(secrets)
+}
+
+/// A record under the newest data key; none if it is under it already.
+fn sealed_anew(ring: &Ring, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
+    let mut record = Record::decode(key, bytes)?;
+    if record.sealed.key == ring.current_id() {
+        return Ok(None);
+    }
+    let value = open(ring, &record)?;
+    record.sealed = ring.seal(&record.identity(), &value);
+    Ok(Some(record.encode()))
+}
+
+/// Replaces the records of a prefix that have a new form; returns how many.
+async fn put_anew(
+    store: &dyn Store,
+    prefix: Vec<u8>,
+    anew: impl Fn(&[u8], &[u8]) -> Result<Option<Vec<u8>>, OpenError>,
+) -> Result<usize, OpenError> {
+    let (mut from, end) = (prefix.clone(), end_of_prefix(&prefix));
+    let mut count = 0;
+    loop {
+        let pairs = store.scan(&from, &end, SECRETS_PER_BATCH)?;
+        let Some((last, _)) = pairs.last() else {
+            return Ok(count);
+        };
+        from = [last.as_slice(), &[0]].concat();
+        let mut batch = Batch::default();
+        for (key, bytes) in &pairs {
+            if let Some(record) = anew(key, bytes)? {
+                batch.put(key.clone(), record);
+                count += 1;
+            }
+        }
+        commit_durably(store, batch).await?;
+    }
+}
+
+/// Fails if anything in the vault, or the audit key, does not open with one of these keys. A rotation checks it before it changes
+/// anything: it could not seal such a record again.
+pub fn check_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
+    check_audit_key_opens(store, masters)?;
+    for wrapped in rings(store)? {
+        let (ring, _) = unwrap(&wrapped, masters)?;
+        let prefix = stored::organization_prefix(&wrapped.organization);
+        let mut damaged = None;
+        walk(store, &prefix, &end_of_prefix(&prefix), |key, bytes| {
+            damaged = open(&ring, &Record::decode(key, bytes)?).err();
+            Ok(if damaged.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        damaged.map_or(Ok(()), Err)?;
+        let organization = &wrapped.organization;
+        for_each(store, &kept::prefix(organization), |key, bytes| kept::check(&ring, organization, key, bytes))?;
+    }
+    Ok(())
+}
+
+fn check_audit_key_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
+    let mut is_foreign = audit_key::exists(store)?;
+    for master in masters {
+        is_foreign &= !audit_key::opens(store, master)?;
+    }
+    match masters.last().filter(|_| is_foreign) {
+        Some(blamed) => Err(blamed.foreign_seals()),
+        None => Ok(()),
+    }
+}
+
+/// Whether this key opens any data key, or the audit key.
+pub fn opens_any(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {
+    let opens_ring = rings(store)?.iter().any(|wrapped| wrapped.unwrap(&master.key).is_some());
+    Ok(opens_ring || audit_key::opens(store, master)?)
+}
+
+fn open(ring: &Ring, record: &Record) -> Result<SecretValue, OpenError> {
+    ring.open(&record.identity(), &record.sealed).ok_or_else(|| OpenError::DoesNotOpen {
+        organization: record.organization.clone(),
+        name: record.secret.name.clone(),
+    })
+}

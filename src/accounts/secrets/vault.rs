@@ -1,0 +1,374 @@
+//! The secrets of every organization: their newest state in memory for writers, the store for readers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::master_key::{MasterKey, OpenError};
+use super::opening::{PipelineSecrets, open};
+use super::rings;
+use super::sealing::Ring;
+use super::secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
+use super::stored::{self, Record};
+use super::value::SecretValue;
+use domain::{EventData, EventType, Identifier, PipelineKey, VariableName};
+use events::{Cause, NewEvent};
+use store::{Batch, Committer, Ordered, Sequence, Store, StoreError, for_each};
+
+pub struct Vault {
+    master: MasterKey,
+    /// For writers, durable or not.
+    organizations: Ordered<Organizations>,
+}
+
+type Organizations = HashMap<Identifier, Organization>;
+
+struct Organization {
+    ring: Arc<Ring>,
+    secrets: BTreeMap<Slot, Entry>,
+}
+
+/// The pipeline of a secret, if it has one, and its name.
+type Slot = (Option<Identifier>, VariableName);
+
+struct Entry {
+    secret: Secret,
+    /// Once the log is durable up to here, the store has the secret as it is here.
+    changed: Sequence,
+}
+
+struct Update<'a> {
+    organization: &'a Identifier,
+    slot: Slot,
+    change: SecretChange,
+    expected: Option<Vec<u64>>,
+    cause: Cause<'a>,
+}
+
+impl Vault {
+    /// Refuses a master key that does not open the stored data keys.
+    pub fn open(store: Arc<dyn Store>, master: MasterKey) -> Result<Self, OpenError> {
+        let mut organizations = HashMap::new();
+        for wrapped in rings::rings(&*store)? {
+            let (ring, _) = rings::unwrap(&wrapped, &[&master])?;
+            organizations.insert(wrapped.organization, Organization::new(ring));
+        }
+        let mut orphan = None;
+        visit(&*store, stored::SECRETS, |record| {
+            let Some(organization) = organizations.get_mut(&record.organization) else {
+                orphan = Some(record.organization);
+                return;
+            };
+            organization.put(record.secret, Sequence::default());
+        })?;
+        if let Some(organization) = orphan {
+            return Err(OpenError::KeyLost { organization });
+        }
+        Ok(Self { master, organizations: Ordered::new(store, organizations) })
+    }
+
+    /// The secrets of a pipeline, or all of the organization and its pipelines; by pipeline and name.
+    pub fn list(&self, organization: &Identifier, pipeline: Option<&Identifier>) -> Result<Vec<Secret>, SecretError> {
+        let prefix = match pipeline {
+            Some(_) => stored::scope_prefix(organization, pipeline),
+            None => stored::organization_prefix(organization),
+        };
+        let mut secrets = Vec::new();
+        visit(self.store(), &prefix, |record| secrets.push(record.secret))?;
+        secrets.sort_unstable_by(|a, b| (&a.pipeline, &a.name).cmp(&(&b.pipeline, &b.name)));
+        Ok(secrets)
+    }
+
+    pub fn get(
+        &self,
+        organization: &Identifier,
+        pipeline: Option<&Identifier>,
+        name: &VariableName,
+    ) -> Result<Option<Secret>, SecretError> {
+        Ok(self.record(organization, pipeline, name)?.map(|record| record.secret))
+    }
+
+    /// What `beside` adds goes into the same batch; what it returns is held until that is durable or refused.
+    pub async fn create<Held>(
+        &self,
+        organization: &Identifier,
+        new: NewSecret,
+        cause: Cause<'_>,
+        beside: impl FnOnce(&Secret, &mut Batch) -> Held,
+    ) -> Result<Secret, SecretError> {
+        let created = self.organizations.change(|organizations, committer| {
+            self.hand_in_new(organizations, committer, organization, new, cause, beside)
+        });
+        created.await.map(|(secret, _held)| secret)
+    }
+
+    /// `expected`: the versions of which it must have one.
+    pub async fn update(
+        &self,
+        organization: &Identifier,
+        pipeline: Option<&Identifier>,
+        name: &VariableName,
+        change: SecretChange,
+        expected: Option<Vec<u64>>,
+        cause: Cause<'_>,
+    ) -> Result<Secret, SecretError> {
+        let update = Update { organization, slot: (pipeline.cloned(), name.clone()), change, expected, cause };
+        loop {
+            let kept = match update.change.value {
+                Some(_) => None,
+                None => self.settled_record(organization, &update.slot).await?,
+            };
+            let updated =
+                self.organizations.change(|organizations, committer| update.hand_in(organizations, committer, kept));
+            if let Some(secret) = updated.await? {
+                return Ok(secret);
+            }
+        }
+    }
+
+    /// False if the secret did not exist.
+    pub async fn delete(
+        &self,
+        organization: &Identifier,
+        pipeline: Option<&Identifier>,
+        name: &VariableName,
+        expected: Option<Vec<u64>>,
+        cause: Cause<'_>,
+    ) -> Result<bool, SecretError> {
+        let slot = (pipeline.cloned(), name.clone());
+        let deleted = self.organizations.change(|organizations, committer| {
+            let Some(entry) = entry(organizations, organization, &slot) else { return Ok(false) };
+            entry.check(expected.as_deref())?;
+            self.hand_in_deletes(organizations, committer, organization, vec![slot], cause)?;
+            Ok(true)
+        });
+        deleted.await
+    }
+
+    /// Deletes the secrets of a deleted pipeline: a new one of the same name must not get them.
+    pub async fn delete_pipeline(&self, pipeline: &PipelineKey, cause: Cause<'_>) -> Result<(), SecretError> {
+        let deleted = self.organizations.change(|organizations, committer| {
+            let secrets = organizations.get(&pipeline.organization).map(|organization| organization.secrets.keys());
+            let slots = secrets.into_iter().flatten();
+            let own = slots.filter(|(scope, _)| scope.as_ref() == Some(&pipeline.pipeline)).cloned().collect();
+            self.hand_in_deletes(organizations, committer, &pipeline.organization, own, cause)
+        });
+        deleted.await
+    }
+
+    /// The secrets that the steps of a pipeline get, by name: the organization's and its own, which take precedence.
+    pub fn open_for(&self, pipeline: &PipelineKey) -> Result<Vec<(VariableName, SecretValue)>, SecretError> {
+        self.secrets_for(pipeline)?.by_name()
+    }
+
+    /// Makes sure that the organization has a data key.
+    pub async fn prepare(&self, organization: &Identifier) -> Result<(), SecretError> {
+        let prepared = self.organizations.change(|organizations, committer| {
+            if organizations.contains_key(organization) {
+                return Ok(());
+            }
+            let ring = Ring::generate();
+            let mut batch = Batch::default();
+            self.put_ring(&mut batch, organization, &ring);
+            committer.commit(batch)?;
+            organizations.insert(organization.clone(), Organization::new(ring));
+            Ok(())
+        });
+        prepared.await
+    }
+
+    pub(super) fn ring(&self, organization: &Identifier) -> Option<Arc<Ring>> {
+        self.organizations.with_newest(|organizations| Some(organizations.get(organization)?.ring.clone()))
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        self.organizations.store()
+    }
+
+    /// A secret of the organization, for the server's own use.
+    pub fn open_one(&self, organization: &Identifier, name: &VariableName) -> Result<Option<SecretValue>, SecretError> {
+        let Some(record) = self.record(organization, None, name)? else { return Ok(None) };
+        let ring = self.ring(organization);
+        ring.map(|ring| open(&ring, &record)).transpose()
+    }
+
+    /// The secrets of a pipeline with their versions, to be opened when they are needed.
+    pub fn secrets_for(&self, pipeline: &PipelineKey) -> Result<PipelineSecrets, SecretError> {
+        let mut records = Vec::new();
+        for scope in [None, Some(&pipeline.pipeline)] {
+            visit(self.store(), &stored::scope_prefix(&pipeline.organization, scope), |record| records.push(record))?;
+        }
+        // Read after the records: memory is ahead of the store, so it has every key that they need.
+        let ring = self.ring(&pipeline.organization);
+        Ok(PipelineSecrets { organization: pipeline.organization.clone(), records, ring })
+    }
+
+    fn record(
+        &self,
+        organization: &Identifier,
+        pipeline: Option<&Identifier>,
+        name: &VariableName,
+    ) -> Result<Option<Record>, StoreError> {
+        let key = stored::secret_key(organization, pipeline, name);
+        self.store().get(&key)?.map(|bytes| Record::decode(&key, &bytes)).transpose()
+    }
+
+    /// The record of a secret, once its last change is durable.
+    async fn settled_record(&self, organization: &Identifier, slot: &Slot) -> Result<Option<Record>, SecretError> {
+        let (changed, last_change) = self
+            .organizations
+            .decide(|organizations, _| entry(organizations, organization, slot).map(|entry| entry.changed));
+        self.organizations.durable(changed.unwrap_or(last_change)).await;
+        Ok(self.record(organization, slot.0.as_ref(), &slot.1)?)
+    }
+
+    fn hand_in_new<Held>(
+        &self,
+        organizations: &mut Organizations,
+        committer: &mut Committer<'_>,
+        organization: &Identifier,
+        new: NewSecret,
+        cause: Cause<'_>,
+        beside: impl FnOnce(&Secret, &mut Batch) -> Held,
+    ) -> Result<(Secret, Held), SecretError> {
+        let NewSecret { pipeline, name, value, description } = new;
+        let known = organizations.get(organization);
+        if known.is_some_and(|known| known.secrets.contains_key(&(pipeline.clone(), name.clone()))) {
+            return Err(SecretError::Exists);
+        }
+        if known.is_some_and(|known| known.secrets.len() >= SECRETS_MAX) {
+            return Err(SecretError::TooMany);
+        }
+        let mut batch = Batch::default();
+        let ring = known.map_or_else(|| Arc::new(Ring::generate()), |known| known.ring.clone());
+        if known.is_none() {
+            self.put_ring(&mut batch, organization, &ring);
+        }
+        let version = ring.floor + 1;
+        let secret = Secret { name, description, pipeline, version, created_at: cause.at, updated_at: cause.at };
+        put_record(&mut batch, organization, &ring, &secret, &value);
+        record(&mut batch, organization, EventType::SecretCreated, &secret, cause, EventData::default());
+        let held = beside(&secret, &mut batch);
+        let changed = committer.commit(batch)?;
+        let organization = organizations.entry(organization.clone());
+        let organization = organization.or_insert_with(|| Organization { ring, secrets: BTreeMap::new() });
+        organization.put(secret.clone(), changed);
+        Ok((secret, held))
+    }
+
+    fn hand_in_deletes(
+        &self,
+        organizations: &mut Organizations,
+        committer: &mut Committer<'_>,
+        organization: &Identifier,
+        slots: Vec<Slot>,
+        cause: Cause<'_>,
+    ) -> Result<(), SecretError> {
+        let Some(known) = organizations.get_mut(organization).filter(|_| !slots.is_empty()) else {
+            return Ok(());
+        };
+        let mut batch = Batch::default();
+        let mut floor = known.ring.floor;
+        for secret in slots.iter().filter_map(|slot| Some(&known.secrets.get(slot)?.secret)) {
+            batch.delete(stored::secret_key(organization, secret.pipeline.as_ref(), &secret.name));
+            record(&mut batch, organization, EventType::SecretDeleted, secret, cause, EventData::default());
+            floor = floor.max(secret.version);
+        }
+        let ring = Arc::new(known.ring.with_floor(floor));
+        if ring.floor != known.ring.floor {
+            self.put_ring(&mut batch, organization, &ring);
+        }
+        // A removal, although the ring is written.
+        batch.mark_as_end();
+        committer.commit(batch)?;
+        known.ring = ring;
+        for slot in &slots {
+            known.secrets.remove(slot);
+        }
+        Ok(())
+    }
+
+    fn put_ring(&self, batch: &mut Batch, organization: &Identifier, ring: &Ring) {
+        batch.put(stored::ring_key(organization), stored::encode_ring(organization, ring, &self.master.key));
+    }
+}
+
+impl Update<'_> {
+    /// `kept` is the record whose value stays. None if it is no longer the newest: then it has to be read again.
+    fn hand_in(
+        &self,
+        organizations: &mut Organizations,
+        committer: &mut Committer<'_>,
+        kept: Option<Record>,
+    ) -> Result<Option<Secret>, SecretError> {
+        let known = organizations.get_mut(self.organization).ok_or(SecretError::NotFound)?;
+        let entry = known.secrets.get(&self.slot).ok_or(SecretError::NotFound)?;
+        entry.check(self.expected.as_deref())?;
+        let value = match (&self.change.value, kept) {
+            (Some(value), _) => value.clone(),
+            (None, Some(record)) if record.secret == entry.secret => open(&known.ring, &record)?,
+            (None, _) => return Ok(None),
+        };
+        let mut secret =
+            Secret { version: entry.secret.version + 1, updated_at: self.cause.at, ..entry.secret.clone() };
+        if let Some(description) = &self.change.description {
+            secret.description = description.clone();
+        }
+        let mut batch = Batch::default();
+        put_record(&mut batch, self.organization, &known.ring, &secret, &value);
+        let SecretChange { value, description } = &self.change;
+        let what = EventData::default()
+            .with("valueChanged", value.is_some())
+            .with("descriptionChanged", description.is_some());
+        record(&mut batch, self.organization, EventType::SecretUpdated, &secret, self.cause, what);
+        let changed = committer.commit(batch)?;
+        known.put(secret.clone(), changed);
+        Ok(Some(secret))
+    }
+}
+
+fn put_record(batch: &mut Batch, organization: &Identifier, ring: &Ring, secret: &Secret, value: &SecretValue) {
+    let sealed = ring.seal(&secret.identity(organization), value);
+    let record = Record { organization: organization.clone(), secret: secret.clone(), sealed };
+    batch.put(record.key(), record.encode());
+}
+
+/// Records an event, without the value.
+fn record(
+    batch: &mut Batch,
+    organization: &Identifier,
+    event_type: EventType,
+    secret: &Secret,
+    cause: Cause<'_>,
+    data: EventData,
+) {
+    let data = data.with("name", secret.name.as_str()).with("version", secret.version);
+    let event = NewEvent::new(event_type, cause, &data);
+    let event = secret.pipeline.as_ref().map_or(event, |pipeline| event.in_pipeline(pipeline));
+    events::record(batch, organization, &event);
+}
+
+fn visit(store: &dyn Store, prefix: &[u8], mut visit: impl FnMut(Record)) -> Result<(), StoreError> {
+    for_each(store, prefix, |key, bytes| Record::decode(key, bytes).map(&mut visit))
+}
+
+fn entry<'a>(organizations: &'a Organizations, organization: &Identifier, slot: &Slot) -> Option<&'a Entry> {
+    organizations.get(organization)?.secrets.get(slot)
+}
+
+impl Organization {
+    fn new(ring: Ring) -> Self {
+        Self { ring: Arc::new(ring), secrets: BTreeMap::new() }
+    }
+
+    fn put(&mut self, secret: Secret, changed: Sequence) {
+        self.secrets.insert((secret.pipeline.clone(), secret.name.clone()), Entry { secret, changed });
+    }
+}
+
+impl Entry {
+    fn check(&self, expected: Option<&[u64]>) -> Result<(), SecretError> {
+        let current = self.secret.version;
+        let fits = expected.is_none_or(|expected| expected.contains(&current));
+        fits.then_some(()).ok_or(SecretError::VersionMismatch { current })
+    }
+}

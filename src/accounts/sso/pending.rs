@@ -1,0 +1,161 @@
+//! A sign-in that has begun and not yet come back: sealed into a cookie of the browser that began it, so that nobody else
+//! can finish it and the server has nothing to keep. After a restart, which changes the key, people have to begin again.
+
+use std::collections::{HashSet, VecDeque};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::failure::Failure;
+use crate::secrets::{AssociatedData, SealingKey};
+use domain::Timestamp;
+
+/// Long enough to find a second factor.
+pub const PENDING_SECONDS: i64 = 600;
+/// States that are remembered as finished. Beyond, the oldest is forgotten: then the provider alone refuses its code.
+const FINISHED_MAX: usize = 10_000;
+/// Ours have about 700 bytes, beside the return path.
+const SEALED_LENGTH_MAX: usize = 4096;
+
+/// Has no `Debug`: state, nonce and verifier are secrets.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    pub state: String,
+    pub nonce: String,
+    /// Of PKCE: proves to the provider that the code comes from who asked for it.
+    pub verifier: String,
+    pub organization: String,
+    pub provider: String,
+    /// The provider compares it with the one that it was called with.
+    pub redirect_uri: String,
+    pub return_path: String,
+    pub expires_at_millis: i64,
+}
+
+#[derive(Serialize)]
+struct PendingSignIn;
+
+impl AssociatedData for PendingSignIn {
+    const KIND: &'static str = "lockkeeper pending sign-in 1";
+}
+
+impl Pending {
+    pub fn seal(&self, key: &SealingKey) -> String {
+        let plain = postcard::to_stdvec(self).expect("the form has no maps of unknown length");
+        BASE64_URL_SAFE_NO_PAD.encode(key.seal(&PendingSignIn, &plain))
+    }
+
+    /// The one that this browser began, if it is the one that comes back now, in time and at the same provider.
+    pub fn open(
+        key: &SealingKey,
+        sealed: Option<&str>,
+        (provider, state): (&str, &str),
+        now: Timestamp,
+    ) -> Result<Self, Failure> {
+        let sealed = sealed.filter(|sealed| sealed.len() <= SEALED_LENGTH_MAX).ok_or(Failure::NotUnderWay)?;
+        let sealed = BASE64_URL_SAFE_NO_PAD.decode(sealed).map_err(|_| Failure::NotUnderWay)?;
+        let plain = key.open(&PendingSignIn, &sealed).ok_or(Failure::NotUnderWay)?;
+        let pending: Self = postcard::from_bytes(&plain).map_err(|_| Failure::NotUnderWay)?;
+        let is_it = is_same(&pending.state, state) && pending.provider == provider;
+        if is_it && now.as_millis() < pending.expires_at_millis { Ok(pending) } else { Err(Failure::NotUnderWay) }
+    }
+}
+
+/// In a time that does not tell how much of it is right.
+fn is_same(given: &str, wanted: &str) -> bool {
+    let different = given.bytes().zip(wanted.bytes()).fold(0, |different, (a, b)| different | (a ^ b));
+    given.len() == wanted.len() && different == 0
+}
+
+/// The states that have come back: each works once.
+#[derive(Default)]
+pub struct FinishedStates {
+    known: HashSet<String>,
+    in_order: VecDeque<String>,
+}
+
+impl FinishedStates {
+    /// Whether it comes back for the first time.
+    pub fn enter(&mut self, state: &str) -> bool {
+        if !self.known.insert(state.to_owned()) {
+            return false;
+        }
+        self.in_order.push_back(state.to_owned());
+        if self.in_order.len() > FINISHED_MAX
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn pending() -> Pending {
+        Pending {
+            state: "state-1".to_owned(),
+            nonce: "nonce-1".to_owned(),
+            verifier: "verifier-1".to_owned(),
+            organization: "acme".to_owned(),
+            provider: "keycloak".to_owned(),
+            redirect_uri: "https://lock.example/auth/oidc/keycloak/callback".to_owned(),
+            return_path: "/acme".to_owned(),
+            expires_at_millis: 1_000,
+        }
+    }
+
+    fn open(key: &SealingKey, sealed: &str, provider: &str, state: &str, now: i64) -> Option<Pending> {
+        Pending::open(key, Some(sealed), (provider, state), Timestamp::from_millis(now)).ok()
+    }
+
+    #[test]
+    fn a_sign_in_is_finished_by_the_browser_that_began_it_alone() {
+        let key = SealingKey::generate();
+        let sealed = pending().seal(&key);
+        assert!(open(&key, &sealed, "keycloak", "state-1", 999) == Some(pending()));
+        assert!(Pending::open(&key, None, ("keycloak", "state-1"), Timestamp::from_millis(0)).is_err(), "no cookie");
+        assert!(open(&key, &sealed, "keycloak", "state-2", 999).is_none(), "another state");
+        assert!(open(&key, &sealed, "keycloak", "", 999).is_none(), "no state");
+        assert!(open(&key, &sealed, "okta", "state-1", 999).is_none(), "another provider");
+        assert!(open(&key, &sealed, "keycloak", "state-1", 1_000).is_none(), "too late");
+        assert!(open(&SealingKey::generate(), &sealed, "keycloak", "state-1", 999).is_none(), "after a restart");
+    }
+
+    #[test]
+    fn a_cookie_that_was_changed_anywhere_is_worth_nothing() {
+        let key = SealingKey::generate();
+        let sealed = pending().seal(&key);
+        for place in 0..sealed.len() {
+            let mut changed = sealed.clone().into_bytes();
+            changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert!(open(&key, &changed, "keycloak", "state-1", 0).is_none(), "at {place}");
+            assert!(open(&key, &sealed[..place], "keycloak", "state-1", 0).is_none(), "cut at {place}");
+        }
+        assert!(open(&key, &"A".repeat(SEALED_LENGTH_MAX + 1), "keycloak", "state-1", 0).is_none());
+    }
+
+    #[test]
+    fn nothing_of_it_is_readable_in_the_cookie() {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(pending().seal(&SealingKey::generate())).unwrap();
+        for secret in ["state-1", "nonce-1", "verifier-1", "acme"] {
+            assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{secret}");
+        }
+    }
+
+    #[test]
+    fn a_state_comes_back_once_and_few_are_remembered() {
+        let mut finished = FinishedStates::default();
+        assert!(finished.enter("a"));
+        assert!(!finished.enter("a"));
+        (0..FINISHED_MAX).for_each(|number| assert!(finished.enter(&number.to_string())));
+        assert_eq!((finished.known.len(), finished.in_order.len()), (FINISHED_MAX, FINISHED_MAX));
+        assert!(!finished.enter("0") && finished.enter("a"), "the oldest was forgotten");
+    }
+}

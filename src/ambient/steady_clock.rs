@@ -1,0 +1,70 @@
+//! The steady clock: it cannot be set, and goes on over restarts of the server as long as the machine is up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::entropy;
+use domain::{Boot, SteadyTime, Tick};
+
+/// Changes with every start of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Cheap to clone. A function, so that tests can move the time.
+#[derive(Clone)]
+pub struct SteadyClock {
+    pub boot: Boot,
+    opened: Tick,
+    read: Arc<dyn Fn() -> Tick + Send + Sync>,
+}
+
+impl SteadyClock {
+    pub fn new(boot: Boot, read: impl Fn() -> Tick + Send + Sync + 'static) -> Self {
+        Self { boot, opened: read(), read: Arc::new(read) }
+    }
+
+    /// Milliseconds since the machine started, without those in which it slept.
+    pub fn of_machine() -> Self {
+        // `Instant` is the same clock, and the cheapest way to read it; it only does not say since when.
+        let (since_boot, began) = (clock_gettime(ClockId::Monotonic), Instant::now());
+        let before = since_boot.tv_sec.saturating_mul(1_000).saturating_add(since_boot.tv_nsec / 1_000_000);
+        let elapsed = move || i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Self::new(this_boot(), move || Tick(before).plus(elapsed()))
+    }
+
+    pub fn tick(&self) -> Tick {
+        (self.read)()
+    }
+
+    pub fn now(&self) -> SteadyTime {
+        SteadyTime { boot: self.boot, tick: self.tick() }
+    }
+
+    /// How long ago `earlier` was at least. Its data was there when this clock was made.
+    pub fn at_least_since(&self, earlier: SteadyTime) -> Duration {
+        self.now().at_least_since(earlier, self.opened)
+    }
+}
+
+/// A machine that does not say which boot this is gets a new one for every run, so that nothing is concluded from the
+/// ticks of an earlier run.
+fn this_boot() -> Boot {
+    let id = std::fs::read_to_string(BOOT_ID).ok().and_then(|text| uuid::Uuid::parse_str(text.trim()).ok());
+    id.map_or_else(|| Boot::from(entropy::id_seed()), |id| Boot(id.as_u64_pair().0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runs_on_one_machine_read_the_same_clock() {
+        let (first, second) = (SteadyClock::of_machine(), SteadyClock::of_machine());
+        assert_eq!(first.boot, second.boot);
+        let ticks = [first.tick(), second.tick(), first.tick(), second.tick()];
+        // Each rounds to milliseconds for itself.
+        assert!(ticks.iter().zip(&ticks[1..]).all(|(earlier, later)| earlier.0 <= later.0 + 1), "{ticks:?}");
+        assert!(ticks[0] > Tick(0));
+    }
+}

@@ -1,0 +1,165 @@
+//! The repositories of pipelines: where a pipeline's code is, with its credential, and which patches apply to it.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::error::FixError;
+use super::github::Repository as GitHubRepository;
+use super::links;
+use crate::edits::Edit;
+use crate::service::Patches;
+use crate::{PATCH_BYTES_MAX, SuggestedFix, patch};
+use accounts::secrets::{SecretValue, Vault};
+use delivery::git::{Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
+use domain::{CommitId, Malformed, PipelineKey};
+use locks::pipelines::{Pipelines, Provider, Repository};
+
+/// Files of one name that are read for an edit.
+const EDITED_FILES_MAX: usize = 8;
+/// Of a file that people write.
+const EDITED_BYTES_MAX: usize = 256 * 1024;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Repositories {
+    pub git: Git,
+    pub pipelines: Pipelines,
+    pub vault: Arc<Vault>,
+}
+
+/// A repository with its credential.
+pub(super) struct Target {
+    pub remote: Remote,
+    pub base: RefName,
+    pub provision: Provision,
+}
+
+/// What is created besides the branch.
+pub(super) enum Provision {
+    /// Nothing.
+    BranchOnly,
+    GitHubPull {
+        of: GitHubRepository,
+        token: SecretValue,
+    },
+}
+
+impl Patches for Repositories {
+    fn check<'a>(
+        &'a self,
+        of: &'a PipelineKey,
+        commit: &'a CommitId,
+        patch: &'a str,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move { self.check_patch(of, commit, patch).await.map_err(|error| error.to_string()) })
+    }
+
+    fn write<'a>(
+        &'a self,
+        of: &'a PipelineKey,
+        commit: &'a CommitId,
+        edits: &'a [Edit],
+    ) -> BoxFuture<'a, Result<Option<SuggestedFix>, String>> {
+        Box::pin(async move { self.write_patch(of, commit, edits).await.map_err(|error| error.to_string()) })
+    }
+}
+
+impl Repositories {
+    /// Also fine if the pipeline has no repository to apply it to.
+    async fn check_patch(&self, key: &PipelineKey, commit: &CommitId, patch: &str) -> Result<(), FixError> {
+        if let Some(tree) = self.tree(key, commit).await? {
+            tree.apply(patch).await?;
+        }
+        Ok(())
+    }
+
+    /// An edit that fits several files fits none: which of them is meant is not known.
+    async fn write_patch(
+        &self,
+        key: &PipelineKey,
+        commit: &CommitId,
+        edits: &[Edit],
+    ) -> Result<Option<SuggestedFix>, FixError> {
+        let Some(tree) = self.tree(key, commit).await? else { return Ok(None) };
+        let files = tree.files().await?;
+        for edit in edits {
+            let mut fitting = Vec::new();
+            for place in edit.places(&files).into_iter().take(EDITED_FILES_MAX) {
+                let Ok(path) = TreePath::parse(place.path) else { continue };
+                let content = tree.read(&path, EDITED_BYTES_MAX).await?.map(String::from_utf8);
+                if let Some(Ok(text)) = content
+                    && let Some(edited) = place.applied(&text)
+                {
+                    fitting.push((path, edited, place.summary()));
+                }
+            }
+            if let [(path, edited, summary)] = &fitting[..] {
+                tree.write(path, edited.as_bytes()).await?;
+                let patch = tree.diff(PATCH_BYTES_MAX).await?;
+                tree.undo().await?;
+                patch::check(&patch).map_err(|why| GitError::Patch(why.to_owned()))?;
+                tree.apply(&patch).await?;
+                return Ok(Some(SuggestedFix { summary: summary.clone(), patch: Some(patch) }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The files of the commit, or of the default branch if the repository does not give that commit out; `None` without a
+    /// repository.
+    async fn tree(&self, key: &PipelineKey, commit: &CommitId) -> Result<Option<WorkTree>, FixError> {
+        let target = match self.target(key).await {
+            Err(FixError::NoRepository) => return Ok(None),
+            target => target?,
+        };
+        let git = self.git.on_behalf_of(&key.organization);
+        if let Ok(commit) = Commit::parse(commit.as_str()) {
+            match git.work_at(&target.remote, &target.base, &commit).await {
+                // Servers may refuse to send what no branch names.
+                Err(GitError::NotFound(_) | GitError::Failed(_) | GitError::Rejected(_)) => {}
+                tree => return Ok(Some(tree?)),
+            }
+        }
+        Ok(Some(git.work_on(&target.remote, &target.base).await?))
+    }
+
+    pub(super) async fn target(&self, key: &PipelineKey) -> Result<Target, FixError> {
+        let pipeline = self.pipelines.get(&key.organization, key.pipeline.as_str()).ok_or(FixError::NoRepository)?;
+        let repository = pipeline.repository.as_ref().ok_or(FixError::NoRepository)?;
+        let url = RemoteUrl::parse(&repository.url, self.git.allows_file()).map_err(unusable)?;
+        let base = RefName::parse(&repository.default_branch).map_err(unusable)?;
+        let token = self.credential(key, repository).await?;
+        let credential = token.as_ref().map(|token| Credential::token(token.reveal()));
+        let provision = match repository.provider {
+            Provider::Git => Provision::BranchOnly,
+            Provider::GitHub => {
+                let why = "its URL does not end in an owner and a repository, such as https://github.com/acme/shop";
+                let of = links::github(&repository.url, repository.api_url.as_deref());
+                let of = of.ok_or_else(|| FixError::UnusableRepository(why.to_owned()))?;
+                Provision::GitHubPull { of, token: token.ok_or(FixError::NoCredential)? }
+            }
+        };
+        Ok(Target { remote: Remote { url, credential }, base, provision })
+    }
+
+    async fn credential(&self, key: &PipelineKey, repository: &Repository) -> Result<Option<SecretValue>, FixError> {
+        let Some(name) = repository.credential.clone() else { return Ok(None) };
+        let (vault, key) = (self.vault.clone(), key.clone());
+        let secrets = open_secrets(move || vault.open_for(&key).map_err(|error| error.to_string())).await?;
+        let found = secrets.into_iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| Some(value)).ok_or(FixError::CredentialNotFound(name))
+    }
+}
+
+/// Reads the vault on a thread that may wait for the disk.
+pub(super) async fn open_secrets<T: Send + 'static>(
+    open: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, FixError> {
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.unwrap_or_else(|error| Err(error.to_string())).map_err(FixError::Secrets)
+}
+
+pub(super) fn unusable(malformed: Malformed) -> FixError {
+    FixError::UnusableRepository(format!("one of its names {malformed}"))
+}

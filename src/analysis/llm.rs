@@ -1,0 +1,145 @@
+//! The engine that asks a model, on any server with the chat completions of OpenAI's API.
+//!
+//! Everything sent is masked and scrubbed, and every answer is checked: an answer that is not exactly in the requested form
+//! is an error, and then the builtin engine takes over.
+
+mod answer;
+mod prompt;
+mod scrub;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use self::prompt::Mask;
+use super::engine::{Case, Engine, EngineError, EngineName, Finding};
+use outbound::{LazyClient, error_chain};
+
+/// Enough for the largest patch with every character escaped, and the server's own fields.
+const RESPONSE_BYTES_MAX: usize = 512 * 1024;
+
+/// The largest request besides its part of the log: the instructions, the stages and steps with their actions, the error.
+pub const BESIDES_LOG_BYTES_MAX: usize = 64 * 1024;
+
+/// Shared by all analyses.
+static CLIENT: LazyClient = LazyClient::new();
+
+/// The API key for the model's server. Wiped when dropped; `Debug` does not show it.
+#[derive(Clone)]
+pub struct ApiKey(Zeroizing<String>);
+
+impl ApiKey {
+    pub fn new(text: &str) -> Self {
+        Self(Zeroizing::new(text.to_owned()))
+    }
+
+    fn header(&self) -> Result<HeaderValue, EngineError> {
+        let text = Zeroizing::new(format!("Bearer {}", *self.0));
+        let mut value = HeaderValue::from_str(&text).map_err(|_| {
+            EngineError::Unprepared("the key contains characters that are not allowed in a header".to_owned())
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct LlmSettings {
+    /// The base URL, such as `https://models.example/v1`; `/chat/completions` is appended.
+    pub url: String,
+    pub model: String,
+    pub key: Option<ApiKey>,
+    /// The limit for the whole exchange.
+    pub timeout: Duration,
+    /// The largest part of the log that is sent, as it stands in the request.
+    pub max_log_bytes: usize,
+}
+
+/// Cheap to create, so that each analysis has its own, which masks the secrets of its pipeline.
+pub struct Llm {
+    url: Url,
+    settings: LlmSettings,
+    mask: Mask,
+}
+
+impl Llm {
+    /// `mask` is applied to everything that is sent.
+    pub fn new(
+        settings: LlmSettings,
+        mask: impl Fn(&str) -> String + Send + Sync + 'static,
+    ) -> Result<Self, EngineError> {
+        let url = completions_url(&settings.url)?;
+        Ok(Self { url, settings, mask: Box::new(mask) })
+    }
+
+    async fn find(&self, case: &Case) -> Result<Finding, EngineError> {
+        let prompt = prompt::prompt(case, &self.mask, self.settings.max_log_bytes);
+        let body = json!({
+            "model": self.settings.model,
+            "messages": [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}],
+            "response_format": {"type": "json_object"},
+            "stream": false,
+        });
+        let (body, limit) = (body.to_string(), self.settings.timeout);
+        debug_assert!(body.len() <= self.settings.max_log_bytes + BESIDES_LOG_BYTES_MAX, "{} bytes", body.len());
+        let exchange = tokio::time::timeout(limit, self.exchange(body));
+        let answer = exchange.await.map_err(|_| EngineError::TimedOut(limit.as_secs()))??;
+        answer::finding(&answer, &prompt.sent)
+    }
+
+    async fn exchange(&self, body: String) -> Result<Vec<u8>, EngineError> {
+        let client = CLIENT.get().map_err(EngineError::Unprepared)?;
+        let mut request = client.post(self.url.clone()).header(CONTENT_TYPE, "application/json").body(body);
+        if let Some(key) = &self.settings.key {
+            request = request.header(AUTHORIZATION, key.header()?);
+        }
+        let mut response = request.send().await.map_err(unreachable)?;
+        if !response.status().is_success() {
+            return Err(EngineError::Status(response.status().as_u16()));
+        }
+        let body = outbound::read_body(&mut response, RESPONSE_BYTES_MAX).await.map_err(unreachable)?;
+        body.ok_or(EngineError::TooLarge(RESPONSE_BYTES_MAX))
+    }
+}
+
+impl Engine for Llm {
+    fn name(&self) -> EngineName {
+        EngineName::Llm
+    }
+
+    fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
+        Box::pin(self.find(case))
+    }
+}
+
+fn completions_url(base: &str) -> Result<Url, EngineError> {
+    let unprepared = |reason: &str| EngineError::Unprepared(reason.to_owned());
+    let url = Url::parse(&format!("{}/chat/completions", base.trim_end_matches('/')));
+    let url = url.map_err(|_| unprepared("the URL of the model's server is not valid"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(unprepared("the URL of the model's server is neither http nor https"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(unprepared("the URL of the model's server contains credentials; pass them as the key"));
+    }
+    Ok(url)
+}
+
+fn unreachable(error: reqwest::Error) -> EngineError {
+    let reason = error_chain(&error.without_url());
+    tracing::warn!(reason, "the model of analyses cannot be reached");
+    EngineError::Unreachable(reason)
+}

@@ -1,0 +1,209 @@
+//! Sends a request on to another node.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use futures_util::{Stream, TryStreamExt};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use tokio_util::bytes::Bytes;
+
+use super::connector::{Connections, connections, uri};
+use super::freshness::Stamp;
+use super::gate::{Clock, Gate, REFUSED, Refusal};
+use super::via::{BodyHash, HeadersHash, Signed, VIA, Via, ViaKey};
+use outbound::error_chain;
+
+/// Headers that concern one connection alone.
+const OF_A_CONNECTION: [&str; 9] =
+    ["connection", "content-length", "date", "expect", "host", "keep-alive", "te", "transfer-encoding", "upgrade"];
+/// Clocks that are further apart are worth a line in the log.
+const APART_MILLIS: i64 = 5_000;
+
+/// Keeps connections to the other nodes.
+#[derive(Clone)]
+pub struct PeerClient {
+    connections: Connections,
+    node: String,
+    key: ViaKey,
+    gate: Gate,
+    clock: Clock,
+    /// How far the clocks of other nodes are ahead of this one's, as far as they have said it.
+    ahead_millis: Arc<Mutex<HashMap<String, i64>>>,
+}
+
+/// A request that another node should answer.
+pub struct Forward<'a> {
+    pub method: &'a str,
+    /// Its path and query.
+    pub target: &'a str,
+    pub headers: Vec<(&'a [u8], &'a [u8])>,
+    pub body: Bytes,
+    pub request_id: &'a str,
+    pub client: Option<IpAddr>,
+    pub encrypted: bool,
+}
+
+/// The head of another node's answer, and its body as it comes.
+pub struct Forwarded {
+    pub status: u16,
+    response: Response<Incoming>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum NotForwarded {
+    /// The other node has not got the request.
+    #[error("cannot connect to {node}: {why}")]
+    Unreached { node: String, why: String },
+    /// It may have executed it.
+    #[error("{node} did not answer: {why}")]
+    Lost { node: String, why: String },
+    /// It has not executed it, and would not if it were asked again.
+    #[error("{node} refused the request of this node: {why}")]
+    Refused { node: String, why: String },
+}
+
+impl PeerClient {
+    /// With the authorities of the nodes' certificates, in PEM; without them those of the system are asked.
+    pub fn new(node: &str, key: ViaKey, authorities: Option<&[u8]>) -> Result<PeerClient, String> {
+        let (connections, clock) = (connections(authorities)?, Clock::start());
+        let gate = Gate::new(node, key.clone(), clock);
+        Ok(PeerClient { connections, node: node.to_owned(), key, gate, clock, ahead_millis: Arc::default() })
+    }
+
+    /// The way of a request that has come here with this header.
+    pub fn admit(
+        &self,
+        header: &str,
+        request: (&str, &str),
+        headers: &HeadersHash,
+        from: Option<IpAddr>,
+    ) -> Result<Via, Refusal> {
+        self.gate.admit(header, request, headers, from)
+    }
+
+    pub async fn send(&self, to: (&str, &str), forward: Forward<'_>) -> Result<Forwarded, NotForwarded> {
+        let (node, _) = to;
+        let (answer, nonce) = self.send_signed(to, &forward).await?;
+        let Some(Refusal::Time(vouched)) = answer.refusal() else { return answer.taken(node) };
+        let Some(millis) = self.key.vouched(&vouched, nonce) else { return answer.taken(node) };
+        self.learn_time(node, millis);
+        // Once: a node takes what is signed by the time that it has just said.
+        self.send_signed(to, &forward).await?.0.taken(node)
+    }
+
+    fn learn_time(&self, node: &str, millis: u64) {
+        let ahead = millis.cast_signed().wrapping_sub(self.clock.now().cast_signed());
+        if ahead.abs() > APART_MILLIS {
+            let seconds = ahead / 1_000;
+            tracing::warn!(
+                node,
+                ahead_seconds = seconds,
+                "the clock of another node differs; requests to it are signed by its clock"
+            );
+        }
+        self.ahead_millis.lock().insert(node.to_owned(), ahead);
+    }
+
+    /// The answer, and the nonce with which the request was signed.
+    async fn send_signed(
+        &self,
+        (node, url): (&str, &str),
+        forward: &Forward<'_>,
+    ) -> Result<(Forwarded, u128), NotForwarded> {
+        let ahead = self.ahead_millis.lock().get(node).copied().unwrap_or(0);
+        let stamp = Stamp { millis: self.clock.now().saturating_add_signed(ahead), nonce: rand::random() };
+        let Forward { method, target, body, client, encrypted, .. } = forward;
+        let hash = BodyHash::of(body);
+        let via = Via { node: self.node.clone(), client: *client, encrypted: *encrypted, body: hash };
+        let mut headers = headers(&forward.headers, forward.request_id);
+        let hash = HeadersHash::of(headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())));
+        let via = self.key.sign(&via, stamp, Signed { to: node, method, target, headers: &hash });
+        let refused = |why: &str| NotForwarded::Refused { node: node.to_owned(), why: why.to_owned() };
+        let uri = uri(url, target).ok_or_else(|| refused("its path and query cannot be sent on as they are"))?;
+        let method = Method::from_bytes(method.as_bytes()).map_err(|error| refused(&error.to_string()))?;
+        let mut request = Request::new(Full::new(body.clone()));
+        (*request.method_mut(), *request.uri_mut()) = (method, uri);
+        headers.insert(VIA, HeaderValue::from_str(&via).map_err(|error| refused(&error.to_string()))?);
+        *request.headers_mut() = headers;
+        let response = self.connections.request(request).await.map_err(|error| {
+            let (node, why) = (node.to_owned(), error_chain(&error));
+            if error.is_connect() { NotForwarded::Unreached { node, why } } else { NotForwarded::Lost { node, why } }
+        })?;
+        Ok((Forwarded { status: response.status().as_u16(), response }, stamp.nonce))
+    }
+}
+
+/// Those of the client, without the ones of its connection.
+fn headers(given: &[(&[u8], &[u8])], request_id: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let Ok(name) = HeaderName::from_bytes(name) else { continue };
+        let Ok(mut value) = HeaderValue::from_bytes(value) else { continue };
+        if is_of_a_connection(&name) || name == VIA || name == "x-request-id" {
+            continue;
+        }
+        value.set_sensitive(name == "authorization" || name == "cookie");
+        headers.append(name, value);
+    }
+    if let Ok(value) = HeaderValue::from_str(request_id) {
+        headers.insert("x-request-id", value);
+    }
+    headers
+}
+
+fn is_of_a_connection(name: &HeaderName) -> bool {
+    OF_A_CONNECTION.contains(&name.as_str())
+}
+
+impl Forwarded {
+    fn refusal(&self) -> Option<Refusal> {
+        self.text(REFUSED).map(Refusal::read)
+    }
+
+    /// Itself, unless the node did not take the request.
+    fn taken(self, node: &str) -> Result<Self, NotForwarded> {
+        let node = node.to_owned();
+        match self.refusal() {
+            None => Ok(self),
+            // Something between the nodes has repeated it; the answer went elsewhere.
+            Some(refusal @ Refusal::Seen) => Err(NotForwarded::Lost { node, why: refusal.why().to_owned() }),
+            Some(refusal) => Err(NotForwarded::Refused { node, why: refusal.why().to_owned() }),
+        }
+    }
+
+    /// Those that concern the answer and not its connection.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let headers = self.response.headers().iter().filter(|(name, _)| !is_of_a_connection(name));
+        headers.map(|(name, value)| (name.as_str(), value.as_bytes()))
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// The bytes of its body; `None` if it comes in chunks.
+    pub fn length(&self) -> Option<u64> {
+        self.text("content-length")?.parse().ok()
+    }
+
+    /// Whether its status says that there is no body.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.status, 204 | 304)
+    }
+
+    pub async fn whole(self) -> Result<Bytes, String> {
+        let collected = self.response.into_body().collect().await;
+        Ok(collected.map_err(|error| error_chain(&error))?.to_bytes())
+    }
+
+    /// Ends the other node's work when it is dropped.
+    pub fn pieces(self) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
+        self.response.into_body().into_data_stream().map_err(|error| std::io::Error::other(error_chain(&error)))
+    }
+}

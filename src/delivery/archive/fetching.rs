@@ -1,0 +1,287 @@
+//! Brings the parts of a log to this node: from the node that wrote them while it lives, otherwise from the store. A log only grows, so
+//! each copy is a prefix of the part at its node, and is continued.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::error::StoreFailure;
+use super::sources::{PART_BYTES_MAX, Sources, part_target};
+use super::store::LogStore;
+use super::uploads::UploadControl;
+use crate::logs::{LogCopy, LogFile, LogId, Logs};
+use cluster::peers::PeerClient;
+use domain::{DeploymentId, DroppedLog, Identifier, LogPart};
+use shares::{Capacity, Places};
+
+/// Parts that are fetched at once: each holds a piece in memory.
+const FETCHES_MAX: usize = 8;
+/// Those that wait for it.
+const FETCHES_WAITING_MAX: usize = 256;
+
+/// Where the other nodes are: the URL of one that lives.
+pub type NodeUrls = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+pub struct ArchiveOptions {
+    /// The name of this node.
+    pub node: String,
+    pub logs: Logs,
+    pub store: Option<LogStore>,
+    pub client: PeerClient,
+    pub urls: NodeUrls,
+    /// `None` without a store.
+    pub uploads: Option<UploadControl>,
+    /// How many organizations share this node.
+    pub organizations: usize,
+}
+
+/// Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Archive(Option<Arc<Inner>>);
+
+struct Inner {
+    /// The name of this node.
+    node: String,
+    logs: Logs,
+    sources: Sources,
+    urls: NodeUrls,
+    uploads: Option<UploadControl>,
+    fetches: Places,
+    /// Those that are fetched, so that no two requests write the same file.
+    under_way: Mutex<HashMap<LogFile, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// Why a log cannot be read at the moment.
+#[derive(Debug, thiserror::Error)]
+pub enum Unavailable {
+    #[error("{why}, and {node}, which wrote a part of this log, {}; {}", .unreached, help(.why, .node))]
+    Node { node: Arc<str>, unreached: String, why: StoreState },
+    #[error(
+        "the store of logs does not work, and {node}, which wrote a part of this log, no longer has it; it can be read when the \
+         store works again"
+    )]
+    Store { node: Arc<str> },
+    #[error("too many logs are being fetched: {0}")]
+    Busy(String),
+    #[error("this organization has used its space for logs on the node that answers; the oldest are being removed")]
+    NoRoom,
+    #[error("cannot keep a log that was fetched: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// Why a part cannot be fetched from the node that wrote it.
+enum NodeState {
+    Without,
+    Unreached(String),
+}
+
+/// Why a part cannot be fetched from the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreState {
+    None,
+    Without,
+    /// Why is in the log of the node, and is not for the organizations.
+    Failed,
+}
+
+impl std::fmt::Display for StoreState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoreState::None => f.write_str("this cluster has no store of logs"),
+            StoreState::Without => f.write_str("the store of logs does not have it yet"),
+            StoreState::Failed => f.write_str("the store of logs does not work"),
+        }
+    }
+}
+
+fn help(why: &StoreState, node: &str) -> String {
+    let back = format!("it can be read when {node} is back");
+    match why {
+        StoreState::None => format!("{back}. With cluster.logs, logs outlive their node"),
+        StoreState::Without => back,
+        StoreState::Failed => format!("{back}, or the store"),
+    }
+}
+
+impl Archive {
+    /// Without one, as on one machine, everything is here.
+    pub fn new(options: ArchiveOptions) -> Self {
+        let ArchiveOptions { node, logs, store, client, urls, uploads, organizations } = options;
+        let capacity = |most| Capacity::turns(most).among(organizations);
+        let fetches = Places::new("log_fetches", capacity(FETCHES_MAX), capacity(FETCHES_WAITING_MAX));
+        let (sources, under_way) = (Sources::new(store, client), Mutex::default());
+        Self(Some(Arc::new(Inner { node, logs, sources, urls, uploads, fetches, under_way })))
+    }
+
+    /// Brings all parts of a log here, and says which they are. A part that its node has removed is passed over, as on one
+    /// machine.
+    pub async fn bring(
+        &self,
+        organization: &Identifier,
+        deployment: DeploymentId,
+        parts: &[LogPart],
+    ) -> Result<LogId, Unavailable> {
+        if let Some(inner) = &self.0 {
+            for part in parts {
+                inner.bring(organization, deployment, part).await?;
+            }
+        }
+        Ok(LogId::of(organization, deployment, parts.iter().map(|part| part.number)))
+    }
+
+    /// Removes from the store what a deployment has left there. Does nothing without a store.
+    pub async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure> {
+        let Some((inner, store)) = self.0.as_ref().and_then(|inner| Some((inner, inner.sources.store()?))) else {
+            return Ok(false);
+        };
+        for part in log.parts.iter().filter(|part| part.in_store) {
+            store.remove(&inner.logs.file(&log.organization, log.deployment, part.number)).await?;
+        }
+        Ok(true)
+    }
+
+    /// Uploads everything that is not in the store yet, as far as this much time and the store allow.
+    pub async fn finish_uploads(&self, patience: Duration) {
+        let Some(uploads) = self.0.as_ref().and_then(|inner| inner.uploads.as_ref()) else { return };
+        tokio::time::timeout(patience, uploads.finish()).await.ok();
+        let left = uploads.left();
+        if left > 0 {
+            tracing::warn!(left, "stopped before all logs were uploaded; they are when this node starts again");
+        }
+    }
+}
+
+impl Inner {
+    async fn bring(
+        &self,
+        organization: &Identifier,
+        deployment: DeploymentId,
+        part: &LogPart,
+    ) -> Result<(), Unavailable> {
+        let logs = &self.logs;
+        let file = logs.file(organization, deployment, part.number);
+        let is_own = *part.node == *self.node;
+        if is_own && (logs.has(&file) || !part.in_store || self.sources.store().is_none()) {
+            return Ok(());
+        }
+        let _place =
+            self.fetches.acquire(organization).await.map_err(|refused| Unavailable::Busy(refused.to_string()))?;
+        let turn = self.turn_of(&file);
+        let fetched = {
+            let _turn = turn.lock().await;
+            self.fetch(organization, &file, part, is_own).await
+        };
+        drop(turn);
+        self.under_way.lock().retain(|_, turn| Arc::strong_count(turn) > 1);
+        fetched
+    }
+
+    fn turn_of(&self, file: &LogFile) -> Arc<tokio::sync::Mutex<()>> {
+        self.under_way.lock().entry(file.clone()).or_default().clone()
+    }
+
+    async fn fetch(
+        &self,
+        organization: &Identifier,
+        file: &LogFile,
+        part: &LogPart,
+        is_own: bool,
+    ) -> Result<(), Unavailable> {
+        let was_here = self.logs.has(file);
+        let (logs, of, whose) = (self.logs.clone(), file.clone(), organization.clone());
+        let copy = blocking(move || logs.copy_of(&of, &whose)).await?;
+        // The node first: the store may have the part as it was after an earlier stage.
+        let (copy, pulled) = self.pull_from_node(copy, organization, file, part, is_own).await?;
+        let Err(at_node) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
+        let (copy, pulled) = self.pull_from_store(copy, file, part).await?;
+        let Err(in_store) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
+        // The copy that is here was whole when it was fetched.
+        if was_here {
+            return Ok(());
+        }
+        let node = part.node.clone();
+        match (at_node, in_store) {
+            (NodeState::Unreached(unreached), why) => Err(Unavailable::Node { node, unreached, why }),
+            (NodeState::Without, StoreState::Failed) => Err(Unavailable::Store { node }),
+            // It was removed.
+            (NodeState::Without, StoreState::None | StoreState::Without) => Ok(()),
+        }
+    }
+
+    async fn pull_from_node(
+        &self,
+        copy: LogCopy,
+        organization: &Identifier,
+        file: &LogFile,
+        part: &LogPart,
+        is_own: bool,
+    ) -> Result<(LogCopy, Result<(), NodeState>), Unavailable> {
+        if is_own {
+            return Ok((copy, Err(NodeState::Without)));
+        }
+        let Some(url) = (self.urls)(&part.node) else {
+            return Ok((copy, Err(NodeState::Unreached("is not there".to_owned()))));
+        };
+        let target = |from| part_target(organization, file.deployment, part.number, from);
+        let (copy, pulled) = pull(copy, |from| self.sources.ask_node((&part.node, &url), target(from))).await?;
+        let pulled = match pulled {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(NodeState::Without),
+            Err(error) => Err(NodeState::Unreached(format!("does not answer ({error})"))),
+        };
+        Ok((copy, pulled))
+    }
+
+    async fn pull_from_store(
+        &self,
+        copy: LogCopy,
+        file: &LogFile,
+        part: &LogPart,
+    ) -> Result<(LogCopy, Result<(), StoreState>), Unavailable> {
+        let Some(store) = self.sources.store().filter(|_| part.in_store) else {
+            return Ok((copy, Err(StoreState::None)));
+        };
+        let (copy, pulled) = pull(copy, |from| self.sources.ask_store(store, file, from)).await?;
+        let pulled = match pulled {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreState::Without),
+            Err(_) => Err(StoreState::Failed),
+        };
+        Ok((copy, pulled))
+    }
+}
+
+type Pulled = Result<bool, StoreFailure>;
+
+/// Continues a copy up to the end of what the source has; false if that has nothing.
+async fn pull<F: Future<Output = Result<Option<Vec<u8>>, StoreFailure>>>(
+    mut copy: LogCopy,
+    get: impl Fn(u64) -> F,
+) -> Result<(LogCopy, Pulled), Unavailable> {
+    loop {
+        let piece = match get(copy.length()).await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return Ok((copy, Ok(false))),
+            Err(error) => return Ok((copy, Err(error))),
+        };
+        let is_last = piece.len() < PART_BYTES_MAX;
+        let has_room;
+        (copy, has_room) = blocking(move || {
+            let has_room = piece.is_empty() || copy.write(&piece)?;
+            Ok((copy, has_room))
+        })
+        .await?;
+        match (has_room, is_last) {
+            (false, _) => return Err(Unavailable::NoRoom),
+            (true, true) => return Ok((copy, Ok(true))),
+            (true, false) => {}
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(action: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(action).await.map_err(io::Error::other)?
+}

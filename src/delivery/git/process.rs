@@ -1,0 +1,451 @@
+//! One process of git: its environment, its limits in time and output, and its end with everything it started.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Access, access};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::Child;
+use zeroize::Zeroizing;
+
+use super::fault::{self, GitError};
+use super::names::{Author, Remote};
+use super::scratch::{self, RepositoryPaths};
+use domain::Identifier;
+use outbound::{Policy, Proxy, tunnel_command, tunnel_variables};
+use shares::{Capacity, Disk, DiskWriter, Places, stand_back};
+
+/// Processes of git at a time: each has a connection and unpacks data, and steps need the machine too. A remote that
+/// answers slowly holds one for as long as the time limit, so an organization gets only some of them: four if no other one
+/// uses git.
+const PROCESSES_MAX: usize = 8;
+/// Commands that wait for a process.
+const WAITING_MAX: usize = 1_024;
+/// The output of most commands is a line or two.
+const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// Read from git at once: what a pipe holds.
+const PIECE_BYTES: usize = 64 * 1024;
+/// The end of git's standard error, which has the reason of a failure.
+const STDERR_BYTES_MAX: usize = 16 * 1024;
+/// Git gives up by itself after this long below one byte per second, even if the server that started it is gone.
+const STALLED_SECONDS: &str = "60";
+
+/// No prompts, no endless waiting for a host that does not answer, and nothing of ours for a host that others chose. What
+/// the ssh configuration of the server's user says about proxies and shared connections does not count.
+const SSH: &str = "ssh -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=20 -oServerAliveCountMax=3 \
+                   -oForwardAgent=no -oClearAllForwardings=yes -oControlPath=none -oProxyUseFdpass=no";
+
+/// The configuration of every process, which overrides that of a repository. Hooks, helpers, filters, signatures and
+/// monitors would run other people's programs; links are written as plain files, so that nothing leads out of a work tree.
+const CONFIGURATION: [(&str, &str); 21] = [
+    ("advice.detachedHead", "false"),
+    ("commit.gpgSign", "false"),
+    ("core.askPass", ""),
+    ("core.attributesFile", "/dev/null"),
+    ("core.autocrlf", "false"),
+    ("core.excludesFile", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.protectHFS", "true"),
+    ("core.protectNTFS", "true"),
+    ("core.symlinks", "false"),
+    ("credential.helper", ""),
+    ("fetch.unpackLimit", "1"),
+    ("gc.auto", "0"),
+    ("http.lowSpeedLimit", "1"),
+    ("http.lowSpeedTime", STALLED_SECONDS),
+    ("init.defaultBranch", "main"),
+    ("maintenance.auto", "false"),
+    ("protocol.allow", "never"),
+    ("push.gpgSign", "false"),
+    ("submodule.recurse", "false"),
+];
+
+#[derive(Debug, Clone)]
+pub struct GitSettings {
+    /// A path, or a name that is looked up in the server's `PATH`.
+    pub program: PathBuf,
+    /// The limit for each process.
+    pub timeout: Duration,
+    /// Whether `file://` URLs are allowed. Callers can then read, as the server's user, any repository on this machine.
+    pub allow_file: bool,
+    /// A directory for git alone. Leftovers of an earlier run are removed.
+    pub scratch: PathBuf,
+    /// Where git may connect to.
+    pub policy: Policy,
+    /// This program, as a path: ssh starts it for the connection.
+    pub own_program: PathBuf,
+    /// The disk of `scratch`; `None`: it is not looked after.
+    pub disk: Option<Disk>,
+    /// For a repository: what it takes on the disk, and the sum of its files.
+    pub max_bytes: u64,
+}
+
+/// The installed git. Cheap to clone; clones share the limit on processes.
+#[derive(Debug, Clone)]
+pub(super) struct Installation {
+    pub settings: Arc<GitSettings>,
+    path: Arc<OsString>,
+    places: Places,
+}
+
+/// The installed git, for one organization.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    pub installed: Installation,
+    pub organization: Identifier,
+}
+
+impl Installation {
+    /// On a server with so many organizations.
+    pub fn new(settings: GitSettings, organizations: usize) -> io::Result<Self> {
+        let settings = GitSettings { scratch: std::path::absolute(&settings.scratch)?, ..settings };
+        scratch::prepare(&settings.scratch)?;
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        let (processes, waiting) = (Capacity::seats(PROCESSES_MAX), Capacity::turns(WAITING_MAX));
+        let places = Places::new("git_processes", processes.among(organizations), waiting.among(organizations));
+        Ok(Self { settings: Arc::new(settings), path: Arc::new(path), places })
+    }
+
+    /// The program as a path. The standard library forks for a name that is to be looked up in a given `PATH`, and a fork
+    /// copies the page tables of the whole server: milliseconds in which this thread answers nobody.
+    pub fn program(&self) -> Cow<'_, Path> {
+        let program = self.settings.program.as_path();
+        if program.components().nth(1).is_some() {
+            return program.into();
+        }
+        let mut paths = std::env::split_paths(&*self.path).map(|directory| directory.join(program));
+        let found = paths.find(|path| path.is_absolute() && path.is_file() && access(path, Access::EXEC_OK).is_ok());
+        found.map_or(program.into(), Cow::from)
+    }
+}
+
+pub(super) struct GitCommand<'a> {
+    words: Vec<&'a str>,
+    paths: Option<RepositoryPaths>,
+    remote: Option<&'a Remote>,
+    author: Option<&'a Author>,
+    input: &'a [u8],
+    output_max: usize,
+    check: Check<'a>,
+}
+
+/// Sees all of the output so far, again and again; its error ends the command.
+type Check<'a> = Box<dyn FnMut(&[u8]) -> Result<(), GitError> + Send + 'a>;
+
+impl<'a> GitCommand<'a> {
+    pub fn new(words: &[&'a str]) -> Self {
+        Self {
+            words: words.to_vec(),
+            paths: None,
+            remote: None,
+            author: None,
+            input: &[],
+            output_max: OUTPUT_BYTES_MAX,
+            check: Box::new(|_| Ok(())),
+        }
+    }
+
+    pub fn and(mut self, words: &[&'a str]) -> Self {
+        self.words.extend(words);
+        self
+    }
+
+    pub fn within(self, paths: RepositoryPaths) -> Self {
+        Self { paths: Some(paths), ..self }
+    }
+
+    /// Passes the remote's credential to git.
+    pub fn with_remote(self, remote: &'a Remote) -> Self {
+        Self { remote: Some(remote), ..self }
+    }
+
+    pub fn by(self, author: &'a Author) -> Self {
+        Self { author: Some(author), ..self }
+    }
+
+    pub fn input(self, input: &'a [u8]) -> Self {
+        Self { input, ..self }
+    }
+
+    /// The limit of the output; more is an error.
+    pub fn output_max(self, bytes: usize) -> Self {
+        Self { output_max: bytes, ..self }
+    }
+
+    /// Looks at the output while git writes it, so that a command whose output shows a reason to refuse does no more work.
+    pub fn check(self, check: impl FnMut(&[u8]) -> Result<(), GitError> + Send + 'a) -> Self {
+        Self { check: Box::new(check), ..self }
+    }
+
+    /// Runs it and returns its standard output.
+    pub async fn run(mut self, git: &Program) -> Result<Vec<u8>, GitError> {
+        let (git, organization) = (&git.installed, &git.organization);
+        let timeout = git.settings.timeout;
+        let place = tokio::time::timeout(timeout, git.places.acquire(organization)).await;
+        let _place = place.map_err(|_| GitError::Busy { seconds: timeout.as_secs() })?.map_err(GitError::Crowded)?;
+        let proxy = match self.remote {
+            Some(remote) if remote.url.is_remote() => Some(Proxy::bind(git.settings.policy.clone()).await?),
+            Some(_) | None => None,
+        };
+        let writer = self.watch_disk(git, organization)?;
+        let mut child = self.spawn(git, proxy.as_ref())?;
+        let group = Group::of(&child);
+        let finished = tokio::select! {
+            finished = self.finish(&mut child, timeout) => finished,
+            never = serve(proxy.as_ref()) => match never {},
+            reason = over(writer.as_ref()) => Err(GitError::TooLarge(format!("the repository {reason}"))),
+        };
+        let refused = proxy.and_then(|proxy| proxy.reason());
+        let (status, stdout, stderr) = match finished {
+            Ok(ended) => ended,
+            Err(error) => {
+                drop(group);
+                child.wait().await?;
+                return Err(self.told(organization, error, refused));
+            }
+        };
+        group.has_ended();
+        if status.success() { Ok(stdout) } else { Err(self.told(organization, self.failure(git, &stderr), refused)) }
+    }
+
+    /// While something is fetched.
+    fn watch_disk(&self, git: &Installation, organization: &Identifier) -> Result<Option<DiskWriter>, GitError> {
+        let GitSettings { disk, max_bytes, .. } = &*git.settings;
+        let (Some(_), Some(paths), Some(disk)) = (self.remote, &self.paths, disk) else { return Ok(None) };
+        if let Some(reason) = disk.refusal(organization) {
+            return Err(GitError::Io(reason));
+        }
+        let directories = vec![paths.repository.clone()];
+        Ok(Some(disk.watch(organization, directories, Some(*max_bytes), "git.max_repository_mb")))
+    }
+
+    /// A remote that takes too long looks like one that cannot be reached, whose reason only the log has. `refused` is why
+    /// a connection was not made: git itself knows only that.
+    fn told(&self, organization: &Identifier, error: GitError, refused: Option<String>) -> GitError {
+        let error = match error {
+            GitError::TimedOut { seconds } if self.remote.is_some() => {
+                GitError::Unreachable(format!("git took longer than {seconds} seconds (git.timeout_seconds)"))
+            }
+            other => other,
+        };
+        let error = match (error, refused) {
+            (GitError::Unreachable(said), Some(refused)) => GitError::Unreachable(format!("{refused} ({said})")),
+            (error, _) => error,
+        };
+        if let GitError::Unreachable(reason) = &error {
+            tracing::warn!(%organization, reason, "a git remote cannot be reached");
+        }
+        error
+    }
+
+    fn spawn(&self, git: &Installation, proxy: Option<&Proxy>) -> Result<Child, GitError> {
+        let settings = &git.settings;
+        let mut command = tokio::process::Command::new(git.program().as_ref());
+        command
+            .args(&self.words)
+            .env_clear()
+            .env("PATH", &*git.path)
+            .env("HOME", &settings.scratch)
+            .env("LC_ALL", "C")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1")
+            .env("GIT_TEMPLATE_DIR", "")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(proxy) = proxy {
+            let connection = tunnel_command("%h", "%p");
+            command
+                .env("GIT_SSH_COMMAND", format!("{SSH} -oProxyCommand='{connection}'"))
+                .env("GIT_SSH_VARIANT", "ssh");
+            command.envs(tunnel_variables(&settings.own_program, proxy));
+        }
+        self.configure(&mut command, settings.allow_file, proxy);
+        match &self.paths {
+            Some(RepositoryPaths { repository, tree }) => {
+                command.current_dir(tree.as_ref().unwrap_or(repository)).env("GIT_DIR", repository);
+                if let Some(tree) = tree {
+                    command.env("GIT_WORK_TREE", tree);
+                }
+            }
+            // Otherwise git would find a repository that happens to contain the data directory.
+            None => {
+                command.current_dir(&settings.scratch).env("GIT_DIR", settings.scratch.join("none"));
+            }
+        }
+        if let Some(author) = self.author {
+            for role in ["AUTHOR", "COMMITTER"] {
+                command.env(format!("GIT_{role}_NAME"), author.name());
+                command.env(format!("GIT_{role}_EMAIL"), author.email());
+            }
+        }
+        let child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if settings.scratch.is_dir() => {
+                GitError::NoGit { program: settings.program.display().to_string() }
+            }
+            _ => error.into(),
+        })?;
+        limit_file_size(&child, settings.max_bytes);
+        child.id().into_iter().for_each(stand_back);
+        Ok(child)
+    }
+
+    fn configure(&self, command: &mut tokio::process::Command, allow_file: bool, proxy: Option<&Proxy>) {
+        let credential = self.remote.and_then(Remote::usable_credential);
+        let header = credential.map(super::names::Credential::authorization);
+        let proxy = proxy.map(Proxy::url);
+        let mut all: Vec<(&str, &str)> = CONFIGURATION.to_vec();
+        all.extend([("protocol.https.allow", "always"), ("protocol.ssh.allow", "always")]);
+        if allow_file {
+            all.push(("protocol.file.allow", "always"));
+        }
+        // A credential goes only to its own host, not to the target of a redirect.
+        all.push(("http.followRedirects", if header.is_some() { "false" } else { "initial" }));
+        if let Some(header) = &header {
+            all.push(("http.extraHeader", header));
+        }
+        if let Some(proxy) = &proxy {
+            all.extend([("http.proxy", proxy.as_str()), ("http.proxyAuthMethod", "basic")]);
+        }
+        command.env("GIT_CONFIG_COUNT", all.len().to_string());
+        for (index, (key, value)) in all.into_iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{index}"), key).env(format!("GIT_CONFIG_VALUE_{index}"), value);
+        }
+    }
+
+    /// Its status, standard output and the end of its standard error. After an error it may still be running.
+    async fn finish(
+        &mut self,
+        child: &mut Child,
+        timeout: Duration,
+    ) -> Result<(ExitStatus, Vec<u8>, Zeroizing<Vec<u8>>), GitError> {
+        let timed_out = |_| GitError::TimedOut { seconds: timeout.as_secs() };
+        let exchanged = tokio::time::timeout(timeout, self.exchange(child)).await;
+        let (stdout, stderr) = exchanged.map_err(timed_out)??;
+        // This also needs the limit: a process that has closed its outputs may still hang.
+        let status = tokio::time::timeout(timeout, child.wait()).await.map_err(timed_out)??;
+        Ok((status, stdout, stderr))
+    }
+
+    /// Ends at once if there is too much output.
+    async fn exchange(&mut self, child: &mut Child) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), GitError> {
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(mut stdin), Some(mut stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err(GitError::Io("its pipes are gone".to_owned()));
+        };
+        let Self { input, output_max, check, .. } = self;
+        let writing = async move {
+            // If git does not read it, it gives the reason on its standard error.
+            stdin.write_all(input).await.ok();
+            drop(stdin);
+            Ok(())
+        };
+        let reading = async {
+            let mut output = Vec::new();
+            loop {
+                output.reserve(PIECE_BYTES);
+                if stdout.read_buf(&mut output).await? == 0 {
+                    return Ok(output);
+                }
+                if output.len() > *output_max {
+                    let why = format!("git wrote more than the {output_max} bytes expected of it");
+                    return Err(GitError::TooLarge(why));
+                }
+                check(&output)?;
+            }
+        };
+        // At the same time, or a full pipe would block the process.
+        let ((), stdout, stderr) = tokio::try_join!(writing, reading, async { Ok(read_end(stderr).await?) })?;
+        Ok((stdout, stderr))
+    }
+
+    fn failure(&self, git: &Installation, stderr: &[u8]) -> GitError {
+        let said = String::from_utf8_lossy(stderr);
+        let said = match self.remote.and_then(Remote::usable_credential) {
+            Some(credential) => credential.mask(&said),
+            None => said.into_owned(),
+        };
+        // Callers must not learn the server's paths.
+        let said = said.replace(&*git.settings.scratch.to_string_lossy(), "…");
+        fault::from_stderr(&said, self.remote.map_or("", |remote| remote.url.as_str()))
+    }
+}
+
+/// Never ends.
+async fn serve(proxy: Option<&Proxy>) -> Infallible {
+    match proxy {
+        Some(proxy) => proxy.serve().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn over(writer: Option<&DiskWriter>) -> Arc<str> {
+    match writer {
+        Some(writer) => writer.over().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads everything and keeps the end.
+async fn read_end(mut from: impl AsyncRead + Unpin) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut kept = Zeroizing::new(Vec::new());
+    let mut piece = Zeroizing::new([0; 4096]);
+    loop {
+        let length = from.read(&mut piece[..]).await?;
+        if length == 0 {
+            return Ok(kept);
+        }
+        kept.extend_from_slice(&piece[..length]);
+        if kept.len() > STDERR_BYTES_MAX {
+            let excess = kept.len() - STDERR_BYTES_MAX;
+            kept.drain(..excess);
+        }
+    }
+}
+
+/// Set before git starts its helpers, which inherit the limit. A process that has ended already wrote nothing.
+fn limit_file_size(child: &Child, bytes: u64) {
+    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    if let Some(pid) = pid(child) {
+        prlimit(Some(pid), Resource::Fsize, limit).ok();
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+}
+
+/// The process group of a command, killed when dropped unless it has ended: an abandoned request leaves nothing running.
+/// Its leader is reaped only afterwards, so that the id cannot belong to another group by then.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(pid(child))
+    }
+
+    fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            kill_process_group(leader, Signal::KILL).ok();
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The output of deployments' steps: append-only files, which outlive the server. On one machine there is one per deployment; in a
+//! cluster one for each part that a node wrote before another went on.
+//!
+//! Knows nothing of processes and secrets: output arrives here already masked. Reading and writing block; only
+//! [`Logs::watch`] is for async tasks.
+
+mod cap;
+mod copies;
+mod file;
+mod frame;
+mod pending;
+mod reader;
+mod registry;
+mod restored;
+mod space;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tracing::warn;
+
+pub use copies::LogCopy;
+pub use file::{LogFile, LogId};
+pub use frame::Section;
+pub use pending::SettledLog;
+pub use reader::{Line, LogReader};
+pub use restored::RestoredLogs;
+pub use writer::{LogWriter, StepLog};
+
+use domain::{DeploymentId, Identifier};
+use file::{EXTENSION, FETCHED, PENDING};
+use registry::Registry;
+use space::Space;
+
+/// The folder of the logs in a data directory.
+pub const FOLDER: &str = "logs";
+const ONLY_OWNER: u32 = 0o700;
+/// How much of a log is copied at once.
+const PIECE_BYTES: usize = 256 * 1024;
+/// A file takes at least this much of a disk.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The logs of all deployments. Cheap to clone.
+#[derive(Clone)]
+pub struct Logs {
+    dir: Arc<Path>,
+    space: Arc<Space>,
+    registry: Arc<Registry>,
+    /// `None` on one machine.
+    parts: Option<Parts>,
+}
+
+/// How a node of a cluster keeps logs.
+#[derive(Clone)]
+pub struct Parts {
+    /// The space for logs of shards that are elsewhere.
+    pub foreign_bytes_max: u64,
+    /// Gets the files of stages that have ended, if they are to be uploaded.
+    pub ended: Option<mpsc::Sender<LogFile>>,
+}
+
+/// Whose log it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogOwner {
+    Organization(Identifier),
+    /// Another node has its deployment, and may ask for it.
+    Foreign,
+    /// Its deployment cannot be read, and may be needed.
+    Unknown,
+    /// Its deployment is no longer kept.
+    Nobody,
+}
+
+impl Logs {
+    /// Of one machine.
+    pub fn open(dir: &Path, max_total_bytes: u64) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;
+        let (space, registry) = (Arc::new(Space::new(max_total_bytes)), Arc::default());
+        Ok(Self { dir: Arc::from(dir), space, registry, parts: None })
+    }
+
+    /// Of a node of a cluster.
+    pub fn open_in_parts(dir: &Path, max_total_bytes: u64, parts: Parts) -> io::Result<Self> {
+        let logs = Self { parts: Some(parts), ..Self::open(dir, max_total_bytes)? };
+        logs.remove_unfinished_copies();
+        Ok(logs)
+    }
+
+    /// Opens a part of a log for appending, and creates it if necessary. If that fails, the output is lost: a deployment does
+    /// not fail because of its log. Waits while another writer has it open.
+    pub fn append_part(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> LogWriter {
+        let file = self.file(organization, deployment, number);
+        let ended = self.parts.as_ref().and_then(|parts| parts.ended.clone());
+        let registration = self.registry.register(file.clone(), &self.dir, ended);
+        self.mark_pending(&file);
+        LogWriter::open(&self.path(&file), registration, self.space.of(organization))
+    }
+
+    /// The same for a log of one machine. `None` on a node of a cluster, whose newest part may be another node's.
+    pub fn append(&self, organization: &Identifier, deployment: DeploymentId) -> Option<LogWriter> {
+        self.parts.is_none().then(|| self.append_part(organization, deployment, 0))
+    }
+
+    /// The lines from number `from_line` on, counted from 0. Parts that are not here are passed over.
+    pub fn read(&self, log: &LogId, from_line: u64) -> LogReader {
+        let mut reader = LogReader::new(from_line);
+        self.extend(&mut reader, log);
+        reader
+    }
+
+    /// Adds the parts that were begun since the reader was made.
+    pub fn extend(&self, reader: &mut LogReader, log: &LogId) {
+        let whole = LogFile { deployment: log.deployment, number: 0, organization: None };
+        for number in &log.parts {
+            let part = LogFile { number: *number, organization: Some(log.organization.clone()), ..whole.clone() };
+            // It was written on one machine, and copied to this node.
+            let is_imported = self.parts.is_some() && *number == 0 && !self.has(&part) && self.has(&whole);
+            if self.parts.is_some() || self.has(&part) {
+                reader.add(*number, self.path(if is_imported { &whole } else { &part }));
+            }
+        }
+        if self.parts.is_none() {
+            // After the parts that the log had in a cluster.
+            reader.add(u32::MAX, self.path(&whole));
+        }
+    }
+
+    /// Whether a part is here.
+    pub fn has(&self, file: &LogFile) -> bool {
+        self.path(file).exists()
+    }
+
+    pub fn file(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> LogFile {
+        LogFile { deployment, number, organization: self.parts.as_ref().map(|_| organization.clone()) }
+    }
+
+    /// Changes whenever something is appended; the log need not exist yet.
+    pub fn watch(&self, deployment: DeploymentId) -> watch::Receiver<u64> {
+        self.registry.watch(deployment)
+    }
+
+    /// Removes a file, unless it is being written.
+    fn remove(&self, file: &LogFile) {
+        let removed = self.registry.unless_written(file.deployment, || {
+            fs::remove_file(self.mark(file)).ok();
+            fs::remove_file(self.path(file))
+        });
+        match removed {
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                warn!(deployment = %file.deployment, %error, "cannot remove the log of a deployment");
+            }
+            Some(Ok(()) | Err(_)) | None => {}
+        }
+    }
+
+    /// Resolves when the logs take more space than they should, so that [`Logs::sweep`] should be called.
+    pub async fn too_full(&self) {
+        self.space.too_full().await;
+    }
+
+    /// Removes the logs that are nobody's, and of those that other nodes may ask for the oldest beyond their bound, if the store
+    /// has them. If the rest takes too much space, also the oldest logs of the organizations that take most.
+    pub fn sweep(&self, owner: impl Fn(&LogFile) -> LogOwner) {
+        self.registry.remove_unused();
+        let mut kept: HashMap<Option<Identifier>, Vec<(LogFile, u64)>> = HashMap::new();
+        let mut foreign = Vec::new();
+        for (file, bytes) in self.all() {
+            match owner(&file) {
+                LogOwner::Organization(organization) => kept.entry(Some(organization)).or_default(),
+                LogOwner::Foreign if self.is_in_store(&file) => &mut foreign,
+                LogOwner::Foreign => kept.entry(file.organization.clone()).or_default(),
+                LogOwner::Unknown => kept.entry(None).or_default(),
+                LogOwner::Nobody => {
+                    self.remove(&file);
+                    continue;
+                }
+            }
+            .push((file, bytes));
+        }
+        let mut of_others = self.remove_foreign(foreign);
+        let level = self.space.level(of_others, kept.values().map(|logs| size(logs)).collect());
+        let mut sizes = HashMap::new();
+        for (organization, mut logs) in kept {
+            logs.sort_unstable();
+            let left = self.remove_first(logs, level);
+            match organization {
+                Some(organization) => _ = sizes.insert(organization, left),
+                None => of_others += left,
+            }
+        }
+        self.space.swept(&sizes, of_others);
+    }
+
+    /// Whether it is a part that can be read from the store.
+    fn is_in_store(&self, file: &LogFile) -> bool {
+        let has_store = self.parts.as_ref().is_some_and(|parts| parts.ended.is_some());
+        has_store && file.organization.is_some() && !self.mark(file).exists()
+    }
+
+    fn remove_foreign(&self, foreign: Vec<(LogFile, u64)>) -> u64 {
+        let bytes_max = self.parts.as_ref().map_or(0, |parts| parts.foreign_bytes_max);
+        let mut foreign: Vec<_> = foreign.into_iter().map(|(file, bytes)| (file, bytes.max(BLOCK_BYTES))).collect();
+        foreign.sort_unstable();
+        self.remove_first(foreign, bytes_max)
+    }
+
+    /// Removes one after the other until the rest is at most this large, and returns how large it is. Those being written stay.
+    fn remove_first(&self, logs: Vec<(LogFile, u64)>, bytes_max: u64) -> u64 {
+        let mut left = size(&logs);
+        for (file, bytes) in logs {
+            if left <= bytes_max {
+                break;
+            }
+            self.remove(&file);
+            if !self.path(&file).exists() {
+                left -= bytes;
+            }
+        }
+        left
+    }
+
+    /// Visits every log, oldest first: its bytes in pieces, up to the length that it has by then, and at least one piece. One
+    /// that is removed meanwhile is left out. What is appended meanwhile may end in the middle, as after a crash.
+    pub fn copy(&self, mut visit: impl FnMut(DeploymentId, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut all = self.all();
+        all.sort_unstable();
+        let mut piece = vec![0; PIECE_BYTES];
+        for (log, _) in all {
+            let mut file = match File::open(self.path(&log)) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let length = file.metadata()?.len();
+            let mut left = (&mut file).take(length);
+            let mut first = true;
+            loop {
+                let read = left.read(&mut piece)?;
+                if read == 0 && !first {
+                    break;
+                }
+                visit(log.deployment, &piece[..read])?;
+                first = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the logs of a backup to a new folder.
+    pub fn restore(dir: &Path) -> io::Result<RestoredLogs> {
+        RestoredLogs::begin(dir, EXTENSION)
+    }
+
+    fn all(&self) -> Vec<(LogFile, u64)> {
+        let with_size = |(file, entry): (LogFile, fs::DirEntry)| Some((file, entry.metadata().ok()?.len()));
+        self.listed(EXTENSION).into_iter().filter_map(with_size).collect()
+    }
+
+    /// The files of this folder that have this extension.
+    fn listed(&self, extension: &str) -> Vec<(LogFile, fs::DirEntry)> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) => {
+                warn!(dir = %self.dir.display(), %error, "cannot list the logs of deployments");
+                return Vec::new();
+            }
+        };
+        let named = |entry: fs::DirEntry| Some((LogFile::parse(Path::new(&entry.file_name()), extension)?, entry));
+        entries.filter_map(|entry| named(entry.ok()?)).collect()
+    }
+
+    fn path(&self, file: &LogFile) -> PathBuf {
+        self.dir.join(file.name(EXTENSION))
+    }
+
+    fn mark(&self, file: &LogFile) -> PathBuf {
+        self.dir.join(file.name(PENDING))
+    }
+
+    fn path_while_fetched(&self, file: &LogFile) -> PathBuf {
+        self.dir.join(file.name(FETCHED))
+    }
+}
+
+fn size(logs: &[(LogFile, u64)]) -> u64 {
+    logs.iter().map(|(_, bytes)| bytes).sum()
+}

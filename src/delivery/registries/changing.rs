@@ -1,0 +1,260 @@
+//! Creating, changing and deleting registries. Every answer, refusals included, waits until its state is durable.
+
+use std::sync::Arc;
+
+use super::registry::{
+    GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure,
+};
+use super::service::{Registries, RegistryChange, RegistryRecords, set};
+use super::{stored, usage};
+use domain::{EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
+use events::{Cause, NewEvent};
+use store::{Batch, StoreError};
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refusal {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the registry does not exist")]
+    NotFound,
+    #[error("a registry of this name already exists")]
+    Exists,
+    #[error("the organization has the maximum of {REGISTRIES_MAX} registries")]
+    TooMany,
+    #[error("the registry is not at the expected revision")]
+    Changed,
+    /// By these pipelines, which the change would break.
+    #[error("pipelines use the registry")]
+    InUse { used_by: Vec<Identifier> },
+    #[error("the registry is being synced")]
+    SyncInProgress,
+    #[error("the registry has no repository")]
+    NoRepository,
+    #[error("the repository cannot be synced: {}", .0.message)]
+    SyncFailed(Arc<SyncFailure>),
+}
+
+/// The new content of a registry: the steps of a request, or the outcome of a fetch.
+pub(super) struct Content {
+    source: Source,
+    steps: Arc<Steps>,
+    failure: Option<Arc<SyncFailure>>,
+    synced_at: Option<Timestamp>,
+}
+
+impl Registries {
+    /// A repository is fetched first. If that fails, the registry is created all the same, without steps and with the
+    /// failure, and can be synced later. What `beside` adds goes into the same batch; what it returns is held until that is
+    /// durable or refused.
+    pub async fn create<Held>(
+        &self,
+        organization: &Identifier,
+        id: RegistryId,
+        new: NewRegistry,
+        by: &Initiator,
+        clock: &(dyn Fn() -> Timestamp + Send + Sync),
+        beside: impl FnOnce(&Registry, &mut Batch) -> Held,
+    ) -> Result<Arc<Registry>, Refusal> {
+        let NewRegistry { name, source } = new;
+        let free = self.inner.registries.with_newest(|newest| check_new(newest, organization, &name));
+        self.once_durable(free).await?;
+        let content = match source {
+            NewSource::Inline(steps) => Content::inline(steps),
+            NewSource::Git(git) => self.fetched(organization, git, clock).await,
+        };
+        let now = clock();
+        let made = self.inner.registries.decide(|newest, batch| {
+            check_new(newest, organization, &name)?;
+            let Content { source, steps, failure, synced_at } = content;
+            let registry = Arc::new(Registry {
+                organization: organization.clone(),
+                id,
+                name,
+                source,
+                steps,
+                failure,
+                created_at: now,
+                updated_at: now,
+                synced_at,
+                revision: newest.next_revision(now.as_millis()),
+            });
+            record(batch, EventType::RegistryCreated, &registry, by, now);
+            let held = beside(&registry, batch);
+            Ok((Some(put(batch, &registry)), (registry, held)))
+        });
+        self.once_durable(made).await.map(|(registry, _held)| registry)
+    }
+
+    /// A new repository is fetched first; if that fails, nothing changes. `expected`: the revisions of which it must have
+    /// one.
+    pub async fn update(
+        &self,
+        organization: &Identifier,
+        id: RegistryId,
+        new: NewRegistry,
+        expected: Option<&[u64]>,
+        by: &Initiator,
+        clock: &(dyn Fn() -> Timestamp + Send + Sync),
+    ) -> Result<Arc<Registry>, Refusal> {
+        let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, expected));
+        let present = self.once_durable(present).await?;
+        let NewRegistry { name, source } = new;
+        let content = match source {
+            NewSource::Inline(steps) => Some(Content::inline(steps)),
+            NewSource::Git(git) => match &present.source {
+                Source::Git(known) if known.is_same_repository(&git) => None,
+                Source::Git(_) | Source::Inline => {
+                    let content = self.fetched(organization, git, clock).await;
+                    if let Some(failure) = content.failure {
+                        return Err(Refusal::SyncFailed(failure));
+                    }
+                    Some(content)
+                }
+            },
+        };
+        let gate = self.inner.gate.write().await;
+        let now = clock();
+        let changed = self.inner.registries.decide(|newest, batch| {
+            let asked = &present.source;
+            let present = check(newest, organization, id, expected)?;
+            if newest.of(organization).any(|other| other.id != id && other.name == name) {
+                return Err(Refusal::Exists);
+            }
+            let Content { source, steps, failure, synced_at } = match content {
+                Some(content) => content,
+                None => Content::unchanged(&present, asked)?,
+            };
+            let next = Registry { name, source, steps, failure, synced_at, ..(*present).clone() };
+            if next == *present {
+                return Ok((None, present));
+            }
+            let next = Arc::new(Registry { updated_at: now, revision: newest.next_revision(now.as_millis()), ..next });
+            self.check_users(newest, &present, &next)?;
+            record(batch, EventType::RegistryUpdated, &next, by, now);
+            Ok((Some(put(batch, &next)), next))
+        });
+        drop(gate);
+        self.once_durable(changed).await
+    }
+
+    pub async fn delete(
+        &self,
+        organization: &Identifier,
+        id: RegistryId,
+        expected: Option<&[u64]>,
+        by: &Initiator,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let gate = self.inner.gate.write().await;
+        let deleted = self.inner.registries.decide(|newest, batch| {
+            let present = check(newest, organization, id, expected)?;
+            let used_by = usage::users(&self.inner.pipelines, &present);
+            if !used_by.is_empty() {
+                return Err(Refusal::InUse { used_by });
+            }
+            record(batch, EventType::RegistryDeleted, &present, by, now);
+            batch.delete(stored::key(organization, id));
+            Ok((Some(RegistryChange { group: organization.clone(), key: id, value: None }), ()))
+        });
+        drop(gate);
+        self.once_durable(deleted).await
+    }
+
+    /// Refuses a change that would break a pipeline.
+    pub(super) fn check_users(
+        &self,
+        newest: &RegistryRecords,
+        present: &Registry,
+        next: &Arc<Registry>,
+    ) -> Result<(), Refusal> {
+        let all: Vec<_> = newest.of(&present.organization).cloned().collect();
+        let used_by = usage::broken(&self.inner.pipelines, &all, present, next);
+        if used_by.is_empty() { Ok(()) } else { Err(Refusal::InUse { used_by }) }
+    }
+
+    async fn fetched(
+        &self,
+        organization: &Identifier,
+        git: GitSource,
+        clock: &(dyn Fn() -> Timestamp + Send + Sync),
+    ) -> Content {
+        match self.fetch(organization, &git).await {
+            Ok(fetched) => Content {
+                source: Source::Git(GitSource { commit: Some(fetched.commit), ..git }),
+                steps: Arc::new(fetched.steps),
+                failure: None,
+                synced_at: Some(clock()),
+            },
+            Err(failure) => Content {
+                source: Source::Git(GitSource { commit: None, ..git }),
+                steps: Arc::default(),
+                failure: Some(Arc::new(failure)),
+                synced_at: None,
+            },
+        }
+    }
+
+    /// Waits for everything handed in, since a refusal may be based on a pipeline that is not durable yet. Only an error of
+    /// the store is reported at once.
+    pub(super) async fn once_durable<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
+        if !matches!(outcome, Err(Refusal::Store(_))) {
+            self.settled().await;
+        }
+        outcome
+    }
+}
+
+impl Content {
+    fn inline(steps: Steps) -> Self {
+        Self { source: Source::Inline, steps: Arc::new(steps), failure: None, synced_at: None }
+    }
+
+    /// The present content, if its repository is still the one that the request was decided on.
+    fn unchanged(present: &Registry, asked: &Source) -> Result<Self, Refusal> {
+        match (&present.source, asked) {
+            (Source::Git(git), Source::Git(asked)) if git.is_same_repository(asked) => {
+                let Registry { source, steps, failure, synced_at, .. } = present.clone();
+                Ok(Self { source, steps, failure, synced_at })
+            }
+            (Source::Git(_) | Source::Inline, _) => Err(Refusal::Changed),
+        }
+    }
+}
+
+fn check_new(newest: &RegistryRecords, organization: &Identifier, name: &Identifier) -> Result<(), Refusal> {
+    if newest.of(organization).any(|registry| registry.name == *name) {
+        return Err(Refusal::Exists);
+    }
+    if newest.of(organization).count() >= REGISTRIES_MAX { Err(Refusal::TooMany) } else { Ok(()) }
+}
+
+pub(super) fn check(
+    newest: &RegistryRecords,
+    organization: &Identifier,
+    id: RegistryId,
+    expected: Option<&[u64]>,
+) -> Result<Arc<Registry>, Refusal> {
+    let present = newest.get(organization, &id).ok_or(Refusal::NotFound)?;
+    let holds = expected.is_none_or(|revisions| revisions.contains(&present.revision));
+    if holds { Ok(present.clone()) } else { Err(Refusal::Changed) }
+}
+
+pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange {
+    batch.put(stored::key(&registry.organization, registry.id), stored::encode(registry));
+    set(registry)
+}
+
+pub(super) fn record(batch: &mut Batch, event_type: EventType, registry: &Registry, by: &Initiator, now: Timestamp) {
+    let data = described(registry);
+    events::record(batch, &registry.organization, &NewEvent::new(event_type, Cause::by(by, now), &data));
+}
+
+pub(super) fn described(registry: &Registry) -> EventData {
+    let status = if registry.failure.is_some() { Status::Failed } else { Status::Ready };
+    EventData::default()
+        .with("registryId", registry.id.to_string())
+        .with("name", &registry.name)
+        .with("status", status.as_str())
+        .with("stepCount", registry.steps.len() as u64)
+        .with_some("commit", registry.commit().map(|commit| commit.as_str()))
+}

@@ -1,0 +1,169 @@
+//! Syncing a registry with its repository: one sync at a time per registry, and all of the new steps or none.
+
+use std::sync::Arc;
+
+use super::changing::{Refusal, check, described, put, record};
+use super::fetch::Fetched;
+use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncFailure};
+use super::service::{Inner, Registries};
+use crate::git::Commit;
+use domain::{EventType, Identifier, Initiator, RegistryId, Timestamp};
+use events::{Cause, NewEvent};
+use store::Batch;
+
+/// The outcome of a sync.
+#[derive(Debug, Clone)]
+pub struct Synced {
+    pub registry: Arc<Registry>,
+    pub previous_commit: Option<Commit>,
+    pub added: Vec<StepKey>,
+    /// The same name and version with new content.
+    pub changed: Vec<StepKey>,
+    pub removed: Vec<StepKey>,
+}
+
+impl Registries {
+    /// A failed sync changes no step and is noted in the registry. `beside` as in [`Registries::create`].
+    pub async fn sync<Held>(
+        &self,
+        organization: &Identifier,
+        id: RegistryId,
+        by: &Initiator,
+        clock: &(dyn Fn() -> Timestamp + Send + Sync),
+        beside: impl FnOnce(&Synced, &mut Batch) -> Held,
+    ) -> Result<Synced, Refusal> {
+        let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, None));
+        let present = self.once_durable(present).await?;
+        let Source::Git(git) = &present.source else { return Err(Refusal::NoRepository) };
+        let syncing = SyncGuard::take(&self.inner, id)?;
+        let taken = match self.fetch(organization, git).await {
+            Ok(fetched) => self.take_over(&present, git, fetched, by, clock(), beside).await,
+            Err(failure) => Err(Refusal::SyncFailed(Arc::new(failure))),
+        };
+        let taken = match taken {
+            Err(refusal @ (Refusal::SyncFailed(_) | Refusal::InUse { .. })) => {
+                self.note_failure(&present, git, &refusal, by, clock())?;
+                Err(refusal)
+            }
+            taken => taken,
+        };
+        let outcome = self.once_durable(taken).await;
+        drop(syncing);
+        outcome.map(|(synced, _held)| synced)
+    }
+
+    async fn take_over<Held>(
+        &self,
+        asked: &Registry,
+        from: &GitSource,
+        fetched: Fetched,
+        by: &Initiator,
+        now: Timestamp,
+        beside: impl FnOnce(&Synced, &mut Batch) -> Held,
+    ) -> Result<(Synced, Held), Refusal> {
+        let _gate = self.inner.gate.write().await;
+        self.inner.registries.decide(|newest, batch| {
+            let present = still_from(check(newest, &asked.organization, asked.id, None)?, from)?;
+            let steps = Arc::new(fetched.steps);
+            let registry = Arc::new(Registry {
+                source: Source::Git(GitSource { commit: Some(fetched.commit), ..from.clone() }),
+                steps: steps.clone(),
+                failure: None,
+                synced_at: Some(now),
+                updated_at: now,
+                revision: newest.next_revision(now.as_millis()),
+                ..(*present).clone()
+            });
+            self.check_users(newest, &present, &registry)?;
+            let synced = Synced {
+                previous_commit: present.commit().cloned(),
+                added: missing_in(&steps, &present.steps),
+                changed: steps
+                    .iter()
+                    .filter(|(key, step)| present.steps.get(*key).is_some_and(|old| old != *step))
+                    .map(key)
+                    .collect(),
+                removed: missing_in(&present.steps, &steps),
+                registry: registry.clone(),
+            };
+            let count = |steps: &[StepKey]| steps.len() as u64;
+            let data = described(&registry)
+                .with("added", count(&synced.added))
+                .with("changed", count(&synced.changed))
+                .with("removed", count(&synced.removed));
+            let event = NewEvent::new(EventType::RegistrySynced, Cause::by(by, now), &data);
+            events::record(batch, &registry.organization, &event);
+            let held = beside(&synced, batch);
+            Ok((Some(put(batch, &registry)), (synced, held)))
+        })
+    }
+
+    /// Unless the registry has another repository by now.
+    fn note_failure(
+        &self,
+        asked: &Registry,
+        from: &GitSource,
+        refusal: &Refusal,
+        by: &Initiator,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let failure = match refusal {
+            Refusal::SyncFailed(failure) => failure.clone(),
+            refusal => Arc::new(SyncFailure::new(match refusal {
+                Refusal::InUse { used_by } => {
+                    let names: Vec<_> = used_by.iter().map(Identifier::as_str).collect();
+                    format!("pipelines use steps that would be missing or incompatible: {}", names.join(", "))
+                }
+                other => other.to_string(),
+            })),
+        };
+        tracing::info!(organization = %asked.organization, registry = %asked.id, error = failure.message, "registry sync failed");
+        let noted = self.inner.registries.decide(|newest, batch| {
+            let present = still_from(check(newest, &asked.organization, asked.id, None)?, from)?;
+            let revision = newest.next_revision(now.as_millis());
+            let failure = Some(failure.clone());
+            let registry = Arc::new(Registry { failure, updated_at: now, revision, ..(*present).clone() });
+            record(batch, EventType::RegistrySynced, &registry, by, now);
+            Ok((Some(put(batch, &registry)), ()))
+        });
+        match noted {
+            Err(error @ Refusal::Store(_)) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// The registry may have got another repository since the fetch began.
+fn still_from(present: Arc<Registry>, from: &GitSource) -> Result<Arc<Registry>, Refusal> {
+    match &present.source {
+        Source::Git(git) if git.is_same_repository(from) => Ok(present),
+        Source::Git(_) | Source::Inline => Err(Refusal::Changed),
+    }
+}
+
+fn missing_in(steps: &Steps, others: &Steps) -> Vec<StepKey> {
+    steps.iter().filter(|(name, _)| !others.contains_key(*name)).map(key).collect()
+}
+
+fn key<T>((key, _): (&StepKey, T)) -> StepKey {
+    key.clone()
+}
+
+/// Marks a registry as being synced until it is dropped.
+struct SyncGuard<'a> {
+    inner: &'a Inner,
+    id: RegistryId,
+}
+
+impl<'a> SyncGuard<'a> {
+    fn take(inner: &'a Inner, id: RegistryId) -> Result<Self, Refusal> {
+        let free = inner.syncing.lock().insert(id);
+        free.then_some(Self { inner, id }).ok_or(Refusal::SyncInProgress)
+    }
+}
+
+impl Drop for SyncGuard<'_> {
+    fn drop(&mut self) {
+        self.inner.syncing.lock().remove(&self.id);
+    }
+}

@@ -1,0 +1,162 @@
+//! The init of a confined step, and how its supervisor starts it.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, nice, set_parent_process_death_signal, setsid, wait};
+use tokio::net::unix::pipe::Receiver;
+
+use super::super::chain::{self, report};
+use super::super::host::OWN_PROGRAM;
+use super::super::message_reader::MessageReader;
+use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, Status, StepOrder};
+use super::{apply, namespaces, network, sockets};
+use shares::LAST;
+
+pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
+
+/// An init that has been started and waits for its order.
+pub(in super::super) struct Init {
+    child: Child,
+}
+
+/// The init of a step that runs.
+pub(in super::super) struct RunningInit {
+    pub pid: Pid,
+    statuses: MessageReader<Receiver>,
+    /// Held open for as long as the supervisor lives.
+    _lifeline: Option<ChildStdin>,
+}
+
+/// Starts an init, in namespaces of its own if the confinement has them. To be called by a supervisor that has one thread
+/// and no secrets yet. The error is the end of a sentence.
+pub(in super::super) fn start(confinement: &Confinement) -> Result<Init, String> {
+    if confinement.namespaces {
+        namespaces::enter().map_err(failed)?;
+    }
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg0(INIT_NAME).arg(CONFINE_COMMAND).env_clear();
+    command.stdin(Stdio::piped()).stdout(Stdio::inherit()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| failed(format!("cannot start its init: {error}")))?;
+    let mut init = Init { child };
+    init.send(confinement)?;
+    Ok(init)
+}
+
+impl Init {
+    /// Has the step started. The error is the end of a sentence.
+    pub fn begin(mut self, order: &StepOrder) -> Result<RunningInit, String> {
+        self.send(order)?;
+        let mut reports = self.child.stderr.take().ok_or_else(|| failed("its init has no output"))?;
+        match chain::read_message(&mut reports) {
+            Ok(Status::Started) => {}
+            Ok(Status::NotStarted(reason)) => return Err(reason),
+            Ok(Status::Exited(_) | Status::Gone { .. } | Status::LeaseOver(_)) | Err(_) => {
+                return Err(failed("its init was killed"));
+            }
+        }
+        let pid = chain::pid_of(&self.child).ok_or_else(|| failed("its init has no id"))?;
+        let source = Receiver::from_owned_fd(OwnedFd::from(reports)).map_err(failed)?;
+        Ok(RunningInit { pid, statuses: MessageReader::new(source), _lifeline: self.child.stdin.take() })
+    }
+
+    fn send(&mut self, message: &impl serde::Serialize) -> Result<(), String> {
+        let bytes = protocol::encode(message).map_err(failed)?;
+        if let Some(input) = &mut self.child.stdin {
+            // Fails only if the init is dead, which is noticed by its report.
+            input.write_all(&bytes).ok();
+        }
+        Ok(())
+    }
+}
+
+impl RunningInit {
+    pub async fn next_status(&mut self) -> io::Result<Option<Status>> {
+        self.statuses.next().await
+    }
+}
+
+/// A sentence that begins with "could not be started".
+fn failed(reason: impl std::fmt::Display) -> String {
+    format!("{NOT_CONFINED}{reason}")
+}
+
+/// Reads a confinement and an order from standard input, confines itself, and runs the step until none of its processes is
+/// left.
+pub fn confine() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            report(&Status::NotStarted(reason));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), String> {
+    // If that is not allowed, the process keeps its name.
+    std::fs::write("/proc/self/comm", INIT_NAME).ok();
+    let runtime = chain::single_threaded().map_err(failed)?;
+    {
+        let _entered = runtime.enter();
+        chain::ignore_signals().map_err(failed)?;
+    }
+    drop(runtime);
+    // Away from the terminal of whoever started the server.
+    setsid().map_err(failed)?;
+    yield_processors();
+    let mut input = chain::input().map_err(failed)?;
+    let confinement: Confinement = chain::read_message(&mut input).map_err(failed)?;
+    network::enter(confinement.network).map_err(failed)?;
+    apply::apply(&confinement).map_err(failed)?;
+    chain::shut_off().map_err(failed)?;
+    // After the change of users, which would clear it.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
+    let order: StepOrder = chain::read_message(&mut input).map_err(failed)?;
+    if is_orphaned(&input) {
+        return Err(failed("its supervisor was killed"));
+    }
+    if order.arguments.is_empty() {
+        apply::check(&confinement).map_err(failed)?;
+        sockets::check(&order.variables).map_err(failed)?;
+        report(&Status::Started);
+        report(&Status::Exited(Exit::Code(0)));
+        return Ok(());
+    }
+    let step = chain::start_program(&order)?;
+    drop(order);
+    report(&Status::Started);
+    reap(step);
+    Ok(())
+}
+
+/// The server must answer also while steps want all processors, so they stand back as far as they can. Where sessions share
+/// those (`sched_autogroup_enabled`), the niceness of the session counts, which not every user may set at any time; each step is
+/// one, so that twenty with a tenth of the server's weight would have twice as much as the server.
+fn yield_processors() {
+    nice(LAST).ok();
+    std::fs::write("/proc/self/autogroup", LAST.to_string()).ok();
+}
+
+/// Whether the supervisor has ended before the kernel knew that this process must end with it.
+fn is_orphaned(lifeline: &impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut polled = [PollFd::from_borrowed_fd(lifeline.as_fd(), PollFlags::empty())];
+    let ready = poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0);
+    ready && polled[0].revents().contains(PollFlags::HUP)
+}
+
+/// Returns when no child is left: as the first process of a namespace, this one adopts all orphans in it.
+fn reap(step: Pid) {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == step => report(&Status::Exited(chain::exit(status))),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}

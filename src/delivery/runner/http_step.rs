@@ -1,0 +1,195 @@
+//! A step that is an HTTP request: sent once; the response's status decides, and its body is logged.
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Request, Response, Url};
+
+use super::output::StepOutput;
+use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
+use super::substitute::{in_json, substituted};
+use domain::HttpCall;
+use outbound::{GuardedClient, NoResponse, Refused, error_chain, percent_encoded};
+
+/// Enough of a response to see what went wrong.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+pub(super) async fn run(
+    client: &GuardedClient,
+    call: &HttpCall,
+    context: &StepContext,
+    limits: &Limits,
+    output: StepOutput,
+) -> (StepEnd, StepOutput) {
+    let prepared = client.get().map_err(unprepared).and_then(|client| prepare(client, call, context));
+    let Prepared { request, shown } = match prepared {
+        Ok(prepared) => prepared,
+        Err(reason) => return (StepEnd::of(Outcome::Failed(reason)), output),
+    };
+    let output = write(output, shown.into_bytes()).await;
+    let response = tokio::select! {
+        biased;
+        () = until(limits.directive.clone(), Directive::Stop) => Err(Outcome::Stopped),
+        () = tokio::time::sleep_until(limits.deadline) => Err(Outcome::TimedOut),
+        response = exchange(client, request, context) => response.map_err(Outcome::Failed),
+    };
+    let response = match response {
+        Ok(response) => response,
+        Err(outcome) => return (StepEnd::of(outcome), output),
+    };
+    let as_expected = match &call.expect_status[..] {
+        [] => (200..300).contains(&response.status),
+        expected => expected.contains(&response.status),
+    };
+    let outcome = if as_expected {
+        Outcome::Succeeded
+    } else {
+        Outcome::Failed(format!("was answered with status {}", response.status))
+    };
+    (StepEnd::of(outcome), write(output, response.text).await)
+}
+
+struct Prepared {
+    request: Request,
+    /// The line for the log.
+    shown: String,
+}
+
+fn prepare(client: &Client, call: &HttpCall, context: &StepContext) -> Result<Prepared, String> {
+    let fill = |text: &str| substituted(text, &context.variables, str::to_owned).map_err(unprepared);
+    let method = Method::from_bytes(call.method.as_bytes()).map_err(|_| unprepared("its method is not valid"))?;
+    let url = substituted(&call.url, &context.variables, percent_encoded).map_err(unprepared)?;
+    if has_dot_segment(&url) {
+        return Err(unprepared("the path of its URL contains `.` or `..` between slashes, which would lead elsewhere"));
+    }
+    let parsed = Url::parse(&url).map_err(|error| unprepared(format!("its URL is not valid: {error}")))?;
+    let shown = format!("{method} {}\n", shown(&url));
+    // Building the request turns the URL's credentials into a header.
+    let request = client.request(method, parsed).build();
+    let mut request = request.map_err(|error| unprepared(error_chain(&error.without_url())))?;
+    for (name, value) in &call.headers {
+        let invalid =
+            || unprepared(format!("its header `{name}` contains characters that are not allowed in a header"));
+        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+        let mut value = HeaderValue::from_bytes(fill(value)?.as_bytes()).map_err(|_| invalid())?;
+        value.set_sensitive(true);
+        if key == AUTHORIZATION {
+            request.headers_mut().remove(&key);
+        }
+        request.headers_mut().append(key, value);
+    }
+    if let Some(body) = &call.body {
+        // A variable's value, such as a commit chosen by a caller, must not change the rest of the body.
+        let body = if is_json(&request) {
+            substituted(body, &context.variables, in_json).map_err(unprepared)?
+        } else {
+            fill(body)?
+        };
+        *request.body_mut() = Some(body.to_string().into());
+    }
+    Ok(Prepared { request, shown })
+}
+
+fn is_json(request: &Request) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
+}
+
+fn unprepared(reason: impl std::fmt::Display) -> String {
+    format!("could not be prepared: {reason}")
+}
+
+/// Percent-encoding does not help against these: URL parsers resolve them however they are written, so a variable's value
+/// could choose where the request goes.
+fn has_dot_segment(url: &str) -> bool {
+    let (_, path) = authority_and_path(url);
+    let is_dots = |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
+    path.split(['/', '\\']).any(is_dots)
+}
+
+/// Without credentials and query, which often carry secrets. Taken from the text and not from the parsed URL: parsing
+/// changes the case of a secret in the host, and the mask would miss it.
+fn shown(url: &str) -> String {
+    let (authority, path) = authority_and_path(url);
+    let scheme = url.split("://").next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
+fn authority_and_path(url: &str) -> (&str, &str) {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()))
+}
+
+struct LoggedResponse {
+    status: u16,
+    /// The text for the log.
+    text: Vec<u8>,
+}
+
+/// The error is the end of a sentence.
+async fn exchange(client: &GuardedClient, request: Request, context: &StepContext) -> Result<LoggedResponse, String> {
+    let host = request.url().host_str().unwrap_or_default().to_owned();
+    let mut response = client.execute(request, None).await.map_err(|why| match why {
+        NoResponse::Public(reason) => format!("got no response: {reason}"),
+        NoResponse::Hidden(reason) => {
+            // The host may have a secret in it, in other letters than the mask knows.
+            let reason = if host.is_empty() { reason } else { reason.replace(&host, "the host") };
+            let (deployment, reason) = (context.deployment, context.mask.apply(&reason));
+            tracing::warn!(%deployment, reason, "the request of a step got no response");
+            format!("got no response: its host {}", Refused::ADVICE)
+        }
+    })?;
+    let status = response.status();
+    let mut text = format!("{:?} {status}\n", response.version()).into_bytes();
+    let broken = read_body(&mut response, &mut text).await.err();
+    if text.last() != Some(&b'\n') {
+        text.push(b'\n');
+    }
+    match broken {
+        None => Ok(LoggedResponse { status: status.as_u16(), text }),
+        Some(error) => Err(format!("got a response that broke off: {}", error_chain(&error.without_url()))),
+    }
+}
+
+async fn read_body(response: &mut Response, text: &mut Vec<u8>) -> reqwest::Result<()> {
+    let mut left = RESPONSE_BYTES_MAX;
+    while left > 0
+        && let Some(piece) = response.chunk().await?
+    {
+        let kept = piece.len().min(left);
+        text.extend_from_slice(&piece[..kept]);
+        left -= kept;
+    }
+    Ok(())
+}
+
+async fn write(mut output: StepOutput, bytes: Vec<u8>) -> StepOutput {
+    let written = tokio::task::spawn_blocking(move || {
+        // So little is read of a response that there is no need to rest.
+        output.write(&bytes);
+        output
+    });
+    written.await.expect("writing a log does not panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_segments_are_found_however_they_are_written() {
+        for elsewhere in ["/..", "/a/../b", "/a/.", "/./", "/%2e%2E/x", "/.%2e", "\\..\\x"] {
+            assert!(has_dot_segment(&format!("https://deploy.example{elsewhere}?x")), "{elsewhere}");
+        }
+        for here in ["", "/", "/a.b/..c", "/...", "/%252e%252e", "/a%2F..%2Fb", "/?a=/../b", "#/../"] {
+            assert!(!has_dot_segment(&format!("https://deploy.example{here}")), "{here}");
+        }
+    }
+
+    #[test]
+    fn neither_credentials_nor_the_query_are_shown() {
+        assert_eq!(shown("https://me:secret@Host.example:8443/a/b?token=x#y"), "https://Host.example:8443/a/b");
+        assert_eq!(shown("http://host?token=x/@y"), "http://host");
+    }
+}

@@ -1,0 +1,207 @@
+//! Moves a step's output into the log: read as it arrives, masked, split into lines.
+
+use std::io::{PipeReader, Read};
+use std::num::NonZero;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use memchr::memmem;
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tokio::task::JoinHandle;
+
+use super::host::Host;
+use super::mask::{Mask, Masker};
+use crate::logs::{LogWriter, StepLog};
+use domain::{Identifier, Timestamp};
+use shares::{Paces, at_usual_priority, read_output, time_of_this_thread};
+
+/// The capacity of a pipe.
+const READ_BYTES: usize = 64 * 1024;
+/// An unfinished line is shown after this long without new output.
+const IDLE_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// How often a reader without output checks whether it has been cancelled.
+const CHECK_CANCELLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Once all processes of a step are gone, its output ends at once, unless an unrelated process was handed the other end.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// What programs say when the system refuses them a file, whatever they say around it.
+const DENIED: &[u8] = b"ermission denied";
+
+/// Bounds the processor time that masking takes for one organization.
+#[derive(Clone)]
+pub(super) struct OutputPace {
+    pub paces: Arc<Paces>,
+    pub organization: Identifier,
+}
+
+/// The masked output of one step. Blocking.
+pub(super) struct StepOutput {
+    /// `None` while another thread writes.
+    log: Option<StepLog>,
+    masker: Masker,
+    mask: Mask,
+    host: Arc<dyn Host>,
+    pace: OutputPace,
+    masked: Vec<u8>,
+    is_idle: bool,
+    /// Whether a program has complained that it was refused something.
+    was_denied: bool,
+}
+
+impl StepOutput {
+    pub fn new(log: StepLog, mask: Mask, host: Arc<dyn Host>, pace: OutputPace) -> Self {
+        let masker = mask.stream();
+        Self { log: Some(log), masker, mask, host, pace, masked: Vec::new(), is_idle: true, was_denied: false }
+    }
+
+    pub fn was_denied(&self) -> bool {
+        self.was_denied
+    }
+
+    /// Says for how long no more should be read, if its organization writes too much.
+    pub fn write(&mut self, bytes: &[u8]) -> Option<Duration> {
+        let turn = MASKING.turn();
+        let began = time_of_this_thread();
+        self.was_denied = self.was_denied || memmem::find(bytes, DENIED).is_some();
+        self.masker.push(bytes, &mut self.masked);
+        let used = time_of_this_thread().saturating_sub(began);
+        drop(turn);
+        self.forward();
+        self.is_idle = false;
+        self.pace.paces.note(&self.pace.organization, used)
+    }
+
+    /// Ends the output with the server's own remarks.
+    pub fn finish(mut self, remarks: &[String]) -> LogWriter {
+        self.masker.finish(&mut self.masked);
+        self.forward();
+        let log = self.log.take().expect("nobody writes now");
+        let mut writer = log.finish(self.host.now());
+        for remark in remarks {
+            writer.remark(self.host.now(), &self.mask.apply(remark));
+        }
+        writer
+    }
+
+    fn idle(&mut self) {
+        self.masker.idle(&mut self.masked);
+        self.forward_and(StepLog::idle);
+        self.is_idle = true;
+    }
+
+    fn forward(&mut self) {
+        self.forward_and(|_, _| ());
+    }
+
+    fn forward_and(&mut self, then: fn(&mut StepLog, Timestamp)) {
+        let (mut log, mut masked) = (self.log.take().expect("nobody writes now"), std::mem::take(&mut self.masked));
+        let at = self.host.now();
+        let (log, masked) = at_usual_priority(move || {
+            log.write(at, &masked);
+            then(&mut log, at);
+            masked.clear();
+            (log, masked)
+        });
+        (self.log, self.masked) = (Some(log), masked);
+    }
+}
+
+/// Lets half of the processors mask output at a time, so that a flood of it leaves the others to requests.
+struct Masking {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+static MASKING: LazyLock<Masking> = LazyLock::new(|| {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    Masking { free: Mutex::new((processors / 2).max(1)), freed: Condvar::new() }
+});
+
+impl Masking {
+    fn turn(&self) -> Turn<'_> {
+        let mut free = self.free.lock();
+        self.freed.wait_while(&mut free, |free| *free == 0);
+        *free -= 1;
+        Turn(self)
+    }
+}
+
+struct Turn<'a>(&'a Masking);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock() += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+/// Reads a step's output on its own thread, so that neither a flood of output nor a slow disk delays others.
+pub(super) struct OutputReader {
+    cancelled: Arc<AtomicBool>,
+    /// While it is there, the reader rests if its organization writes too much, and the step waits.
+    may_rest: Option<mpsc::Sender<()>>,
+    output: JoinHandle<StepOutput>,
+}
+
+impl OutputReader {
+    pub fn start(source: PipeReader, mut output: StepOutput) -> Self {
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let (may_rest, resting) = mpsc::channel();
+        let is_cancelled = cancelled.clone();
+        let output = read_output(move || {
+            read(source, &mut output, &is_cancelled, &resting);
+            output
+        });
+        Self { cancelled, may_rest: Some(may_rest), output }
+    }
+
+    /// To be called when every process that could write is gone.
+    pub async fn finish(mut self) -> StepOutput {
+        // No more than the pipe holds is left.
+        self.may_rest = None;
+        if let Ok(output) = tokio::time::timeout(END_WITHIN, &mut self.output).await {
+            return output.expect("reading output does not panic");
+        }
+        self.cancelled.store(true, Ordering::Relaxed);
+        (&mut self.output).await.expect("reading output does not panic")
+    }
+}
+
+impl Drop for OutputReader {
+    fn drop(&mut self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+fn read(mut source: PipeReader, output: &mut StepOutput, cancelled: &AtomicBool, resting: &mpsc::Receiver<()>) {
+    let mut buffer = vec![0; READ_BYTES];
+    while !cancelled.load(Ordering::Relaxed) {
+        let timeout = if output.is_idle { &CHECK_CANCELLED_AFTER } else { &IDLE_AFTER };
+        match poll(&mut [PollFd::from_borrowed_fd(source.as_fd(), PollFlags::IN)], Some(timeout)) {
+            Ok(0) if output.is_idle => continue,
+            Ok(0) => {
+                output.idle();
+                continue;
+            }
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return,
+        }
+        match source.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                if let Some(rest) = output.write(&buffer[..count]) {
+                    // Ends at once when there is nothing to rest for any more.
+                    resting.recv_timeout(rest).ok();
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The server's side of a step that is a process: starts the supervisor, holds its lifeline, and waits until every process
+//! is certainly gone.
+
+use std::io::{self, PipeReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::host::Options;
+use super::lifeline::Lifeline;
+use super::message_reader::MessageReader;
+use super::output::{OutputReader, StepOutput};
+use super::process_tree;
+use super::protocol::{Confinement, Exit, Request, SUPERVISE_COMMAND, SUPERVISOR_NAME, Status, StepOrder};
+use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
+use super::step_lease::StepLease;
+use shares::stand_back;
+
+/// For whoever wonders why a step fails that works elsewhere.
+const CONFINED: &str = "the step was confined: it may use its working directory, temporary files and the programs of the \
+                        system; for anything else, an operator can set runner.read_only_paths or runner.writable_paths";
+/// Less than this explains nothing.
+const HELD_NOTICEABLY: Duration = Duration::from_secs(1);
+/// What shells exit with if a program cannot be executed or is not found.
+const NO_PROGRAM: [i32; 2] = [126, 127];
+
+pub(super) async fn run(
+    arguments: &[Arc<str>],
+    context: &StepContext,
+    options: &Options,
+    lease: Option<StepLease>,
+    limits: &Limits,
+    output: StepOutput,
+) -> (StepEnd, StepOutput) {
+    let order = StepOrder {
+        arguments: arguments.iter().map(|argument| argument.to_string()).collect(),
+        variables: context.variables.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),
+        work_dir: context.work_dir.to_string_lossy().into_owned(),
+        grace: options.grace,
+        umask: options.umask,
+        lease,
+    };
+    let (supervisor, source) = match SupervisorProcess::start(&options.supervisor, context) {
+        Ok(started) => started,
+        Err(error) => {
+            let reason = format!("could not be started: cannot start a process: {error}");
+            return (StepEnd::of(Outcome::Failed(reason)), output);
+        }
+    };
+    let mut paced = None;
+    if let Some(disk) = &limits.disk {
+        disk.look_at(supervisor.pid());
+        // The init of a confined step is ours, too.
+        let own = 1 + usize::from(context.confinement.is_some());
+        paced = supervisor.pid().and_then(|pid| disk.pace(pid, own));
+    }
+    let reader = OutputReader::start(source, output);
+    let mut report = supervisor.watch(&context.confinement, order, limits).await;
+    if let Some(disk) = &limits.disk {
+        disk.look_at(None);
+    }
+    let held = paced.map(|paced| paced.held()).unwrap_or_default();
+    if held >= HELD_NOTICEABLY {
+        let seconds = held.as_secs_f64();
+        report.remarks.push(format!("was held for {seconds:.1} s, since steps of its organization wrote much to the disk (runner.max_write_mb_per_second)"));
+    }
+    if !report.gone {
+        // Somebody killed the supervisor, so its processes may still run: find and kill them.
+        let (deployment, work_dir) = (context.deployment, context.work_dir.clone());
+        let groups = options.isolation.as_ref().map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
+        let killed = tokio::task::spawn_blocking(move || process_tree::sweep(deployment, &work_dir, &groups)).await;
+        let killed = killed.expect("scanning processes does not panic");
+        report.remarks.push(format!("the supervisor of the step ended too early; killed {killed} processes it left"));
+    }
+    let output = reader.finish().await;
+    if context.confinement.is_some() && (report.lacks_a_program() || (report.failed() && output.was_denied())) {
+        report.remarks.push(CONFINED.to_owned());
+    }
+    (report.end(), output)
+}
+
+struct SupervisorProcess {
+    child: Child,
+    lifeline: Lifeline,
+    statuses: MessageReader<ChildStderr>,
+}
+
+/// Everything the supervisor reported until it ended.
+#[derive(Default)]
+struct SupervisorReport {
+    not_started: Option<String>,
+    exit: Option<Exit>,
+    gone: bool,
+    cut_short: Option<Outcome>,
+    remarks: Vec<String>,
+}
+
+impl SupervisorProcess {
+    /// Also returns the reading end of the step's output.
+    fn start(program: &Path, context: &StepContext) -> io::Result<(Self, PipeReader)> {
+        let (source, sink) = io::pipe()?;
+        let mut command = Command::new(program);
+        // The deployment is an argument, which everybody may read: nobody may read the environment of a supervisor.
+        command.arg0(SUPERVISOR_NAME).arg(SUPERVISE_COMMAND).arg(context.deployment.to_string()).env_clear();
+        // Its own process group: Ctrl-C at the server's terminal is not meant for it.
+        command.process_group(0).stdin(Stdio::piped()).stdout(sink).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        child.id().into_iter().for_each(stand_back);
+        let lifeline = Lifeline::new(child.stdin.take());
+        let answers = child.stderr.take().expect("it was asked to be a pipe");
+        let statuses = MessageReader::new(answers);
+        // Dropping `command` closes its copy of the writing end; otherwise the output would never end.
+        Ok((Self { child, lifeline, statuses }, source))
+    }
+
+    async fn watch(mut self, confinement: &Option<Confinement>, order: StepOrder, limits: &Limits) -> SupervisorReport {
+        let mut report = SupervisorReport::default();
+        self.lifeline.send(confinement).await;
+        self.lifeline.send(&order).await;
+        let mut beats = Beats::of(order.lease);
+        drop(order);
+        let mut abandoned = std::pin::pin!(until(limits.directive.clone(), Directive::Abandon));
+        let mut stopped = std::pin::pin!(until(limits.directive.clone(), Directive::Stop));
+        let mut expired = std::pin::pin!(tokio::time::sleep_until(limits.deadline));
+        let mut out_of_room = std::pin::pin!(limits.out_of_room());
+        while !report.gone {
+            tokio::select! {
+                biased;
+                status = self.statuses.next() => match status {
+                    Ok(Some(status)) => report.record(status),
+                    Ok(None) | Err(_) => break,
+                },
+                () = &mut abandoned, if self.lifeline.is_open() => {
+                    self.lifeline.close();
+                    self.wake();
+                }
+                () = &mut stopped, if report.cut_short.is_none() => {
+                    report.cut_short = Some(Outcome::Stopped);
+                    self.terminate().await;
+                }
+                () = &mut expired, if report.cut_short.is_none() => {
+                    report.cut_short = Some(Outcome::TimedOut);
+                    self.terminate().await;
+                }
+                // Without a grace period, in which it would go on writing; also during that of a step which is being stopped.
+                reason = &mut out_of_room, if self.lifeline.is_open() => {
+                    if report.cut_short.is_some() {
+                        report.remarks.push(format!("killed while it was being stopped: it {reason}"));
+                    }
+                    report.cut_short.get_or_insert(Outcome::Failed(reason.to_string()));
+                    self.lifeline.close();
+                    self.wake();
+                }
+                () = beats.next(), if self.lifeline.is_open() => {
+                    if let Some(moment) = limits.ownership.confirmed() {
+                        self.lifeline.beat(moment);
+                    }
+                }
+            }
+        }
+        self.lifeline.close();
+        // After `Gone` it ends at once; otherwise it has ended, or its pipe is broken and it is about to end.
+        let status = self.child.wait().await;
+        if let (false, Ok(status)) = (report.gone, status)
+            && let Some(signal) = status.signal()
+        {
+            tracing::warn!(signal, "the supervisor of a step was killed");
+        }
+        report
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+    }
+
+    async fn terminate(&mut self) {
+        // Before, since its lifeline may be full of beats.
+        self.wake();
+        self.lifeline.send(&Request::Terminate).await;
+        self.wake();
+    }
+
+    /// A supervisor that was stopped with a signal, perhaps by its own step, would not react.
+    fn wake(&self) {
+        if let Some(id) = self.pid() {
+            kill_process(id, Signal::CONT).ok();
+        }
+    }
+}
+
+/// When to send the next beat.
+struct Beats(Option<Interval>);
+
+impl Beats {
+    fn of(lease: Option<StepLease>) -> Self {
+        Self(lease.map(|lease| {
+            let mut beats = interval(lease.beat_interval());
+            // A server that was frozen has nothing to catch up with.
+            beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            beats
+        }))
+    }
+
+    /// Never resolves without a lease.
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Some(beats) => _ = beats.tick().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl SupervisorReport {
+    fn record(&mut self, status: Status) {
+        match status {
+            Status::Started => {}
+            Status::NotStarted(reason) => self.not_started = Some(reason),
+            Status::Exited(exit) => self.exit = Some(exit),
+            Status::Gone { left_behind } => {
+                self.gone = true;
+                if left_behind > 0 && self.cut_short.is_none() {
+                    self.remarks.push(format!("ended {left_behind} processes that the step left behind"));
+                }
+            }
+            Status::LeaseOver(lasts) => {
+                let seconds = lasts.as_secs_f64();
+                let reason =
+                    format!("was ended: the server could not show for {seconds} s that it still owns this environment");
+                self.cut_short.get_or_insert(Outcome::Failed(reason));
+            }
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.cut_short.is_none() && self.exit != Some(Exit::Code(0))
+    }
+
+    fn lacks_a_program(&self) -> bool {
+        let not_started = self.not_started.as_ref().is_some_and(|reason| reason.starts_with("the program"));
+        not_started || NO_PROGRAM.iter().any(|code| self.exit == Some(Exit::Code(*code)))
+    }
+
+    fn end(self) -> StepEnd {
+        let exit_code = match self.exit {
+            Some(Exit::Code(code)) => Some(code),
+            Some(Exit::Signal(_)) | None => None,
+        };
+        let outcome = self.cut_short.unwrap_or_else(|| match (self.not_started, self.exit) {
+            (Some(reason), _) => Outcome::Failed(format!("could not be started: {reason}")),
+            (None, Some(Exit::Code(0))) => Outcome::Succeeded,
+            (None, Some(Exit::Code(code))) => Outcome::Failed(format!("exited with code {code}")),
+            (None, Some(Exit::Signal(signal))) => Outcome::Failed(format!("was killed by signal {signal}")),
+            (None, None) => Outcome::Failed("was ended, since its supervisor was killed".to_owned()),
+        });
+        StepEnd { outcome, exit_code, remarks: self.remarks }
+    }
+}

@@ -1,0 +1,148 @@
+//! The processes of a deployment that nobody supervises any more: how to find and end them.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getpid};
+use tracing::warn;
+
+use super::control_groups;
+use super::protocol::SUPERVISE_COMMAND;
+use ambient::backoff::{Backoff, Retries};
+use domain::DeploymentId;
+use processes::{Process, add_descendants, all, file, read_proc};
+
+/// The environment variable that marks the processes of a deployment.
+pub(super) const DEPLOYMENT_VARIABLE: &str = "LOCKKEEPER_DEPLOYMENT";
+/// A supervisor whose server is gone kills its processes at once, and knows them best. That takes milliseconds.
+const SUPERVISOR_FIRST: Duration = Duration::from_secs(5);
+/// The pause between scans: a killed process needs a moment to disappear. One that cannot be killed needs long.
+const SCAN_PAUSE: Duration = Duration::from_millis(20);
+const SCAN_BACKOFF: Backoff = Backoff::new(Duration::from_millis(40), Duration::from_secs(2));
+/// This many scans in a row must find nothing: during `exec` a process shows no variables for a moment.
+const EMPTY_SCANS: u32 = 3;
+/// After this long the operator should know that a process cannot be killed: another user's, or stuck in the kernel.
+const WARN_AFTER: Duration = Duration::from_secs(30);
+
+/// What the runner wants to know of a process.
+trait OfDeployment {
+    fn carries(&self, mark: &Mark) -> io::Result<bool>;
+    fn is_inside(&self, dir: &Path) -> bool;
+    /// The deployment whose step it supervises, if it does.
+    fn supervises(&self) -> io::Result<Option<Vec<u8>>>;
+    fn is_supervisor(&self) -> bool;
+}
+
+impl OfDeployment for Process {
+    fn carries(&self, mark: &Mark) -> io::Result<bool> {
+        let environment = read_proc(self.pid, "environ")?.unwrap_or_default();
+        let is_marked = environment.split(|byte| *byte == 0).any(|entry| entry == mark.variable.as_bytes());
+        Ok(is_marked || self.supervises()? == Some(mark.deployment.as_bytes().to_vec()))
+    }
+
+    fn is_inside(&self, dir: &Path) -> bool {
+        // Reading a link takes no file descriptor, so it fails only if the process has ended or is another user's.
+        let Ok(place) = fs::read_link(file(self.pid, "cwd")) else { return false };
+        let bytes = place.as_os_str().as_bytes();
+        let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
+        Path::new(OsStr::from_bytes(bytes)).starts_with(dir)
+    }
+
+    fn supervises(&self) -> io::Result<Option<Vec<u8>>> {
+        let line = read_proc(self.pid, "cmdline")?.unwrap_or_default();
+        let mut arguments = line.split(|byte| *byte == 0).skip(1);
+        let is_supervisor = arguments.next() == Some(SUPERVISE_COMMAND.as_bytes());
+        Ok(arguments.next().filter(|_| is_supervisor).map(<[u8]>::to_vec))
+    }
+
+    fn is_supervisor(&self) -> bool {
+        self.supervises().is_ok_and(|deployment| deployment.is_some())
+    }
+}
+
+/// How the processes of a deployment are known: a step's by a variable, a supervisor by its argument.
+struct Mark {
+    variable: String,
+    deployment: String,
+}
+
+/// Kills the processes of a deployment that an earlier run of the server, or a killed supervisor, left behind: those with
+/// its mark, those in its control groups, those working in its directory, and their descendants. Returns the number of killed processes once none is
+/// found any more. Blocking.
+pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf]) -> usize {
+    let began = Instant::now();
+    let mark = Mark { variable: format!("{DEPLOYMENT_VARIABLE}={deployment}"), deployment: deployment.to_string() };
+    let work_dir = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
+    let mut killed = HashSet::new();
+    let mut warned = false;
+    let (mut empty_scans, mut retries) = (0, Retries::new(SCAN_BACKOFF));
+    loop {
+        let left = leftovers(&mark, &work_dir, groups);
+        empty_scans = if left.as_ref().is_ok_and(Vec::is_empty) { empty_scans + 1 } else { 0 };
+        match &left {
+            Ok(_) if empty_scans == EMPTY_SCANS => return killed.len(),
+            Ok(left) if left.is_empty() => {}
+            Ok(left) if began.elapsed() < SUPERVISOR_FIRST && left.iter().any(Process::is_supervisor) => {}
+            Ok(left) => {
+                for process in left {
+                    process.signal(Signal::KILL);
+                    killed.insert((process.pid, process.started));
+                }
+            }
+            Err(_) => {}
+        }
+        if !warned && began.elapsed() > WARN_AFTER {
+            warned = true;
+            let error = left.err().map(|error| error.to_string());
+            warn!(%deployment, error, "cannot find or kill the processes of a deployment; its environment waits until they are gone");
+        }
+        std::thread::sleep(if empty_scans > 0 { SCAN_PAUSE } else { retries.failed() });
+    }
+}
+
+fn leftovers(mark: &Mark, work_dir: &Path, groups: &[PathBuf]) -> io::Result<Vec<Process>> {
+    let all = all()?;
+    // This server may itself have been started by a step: neither it nor its ancestors count, and the processes that it
+    // has started since carry their own marks.
+    let ancestors = ancestors(getpid().as_raw_pid(), &all);
+    let counts = |process: &Process| !ancestors.contains(&process.pid.as_raw_pid());
+    let members = groups.iter().flat_map(|group| control_groups::members(group)).map(Pid::as_raw_pid);
+    let mut family: HashSet<i32> = members.filter(|pid| !ancestors.contains(pid)).collect();
+    for process in all.iter().filter(|process| counts(process)) {
+        if process.carries(mark)? || process.is_inside(work_dir) {
+            family.insert(process.pid.as_raw_pid());
+        }
+    }
+    add_descendants(&mut family, &all, counts);
+    Ok(all.into_iter().filter(|process| family.contains(&process.pid.as_raw_pid())).collect())
+}
+
+/// A process, its parent, its grandparent, and so on.
+fn ancestors(of: i32, all: &[Process]) -> HashSet<i32> {
+    let mut found = HashSet::new();
+    let mut next = Some(of);
+    while let Some(pid) = next.filter(|pid| found.insert(*pid)) {
+        next = all.iter().find(|process| process.pid.as_raw_pid() == pid).map(|process| process.parent);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_process_knows_itself_and_its_parents() {
+        let all = all().unwrap();
+        let own = Process::read(getpid()).unwrap().unwrap();
+        let ancestors = ancestors(own.pid.as_raw_pid(), &all);
+        assert!(ancestors.contains(&own.pid.as_raw_pid()) && ancestors.contains(&own.parent));
+    }
+}

@@ -1,0 +1,229 @@
+//! Claim: takes the lock if it is free; otherwise waits for it, if the caller wants that.
+
+use std::sync::Arc;
+
+use super::decision::GrantedWaiter;
+use super::queue::ASK_WITHIN_MILLIS;
+use super::{
+    Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Event, EventType,
+    IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority, Rejection, RequestRef,
+    Session, SessionId, Ticket, Turn, Waiter, deploy, queue,
+};
+
+/// What a caller asks for, by force or not. Becomes part of the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimRequest {
+    pub user: Person,
+    pub commit: Option<CommitId>,
+    pub context: Option<Context>,
+    pub ttl_seconds: Option<u32>,
+    pub priority: Priority,
+}
+
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub request: ClaimRequest,
+    pub seed: IdSeed,
+    pub ticket: Ticket,
+    /// What keeps its place if it has to wait. None: it does not wait.
+    pub waits: Option<KeptBy>,
+    /// Whether its client learns the id of its queued session whatever happens: see [`Waiter::known`].
+    pub known: bool,
+    /// Whether the last places of a queue are for it, too.
+    pub is_admin: bool,
+    pub via: Option<RequestRef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimReply {
+    Granted(Arc<Session>),
+    /// Its place is kept by polling this session.
+    Queued {
+        session: Arc<Session>,
+        /// In the queue, from 1.
+        position: usize,
+        /// Whether the one who has the lock keeps it until somebody ends that.
+        holder_never_expires: bool,
+    },
+    /// It waits on its connection and is answered later.
+    Waiting,
+    Refused(Rejection),
+}
+
+impl Command for Claim {
+    type Reply = ClaimReply;
+
+    fn decide(self, decision: &mut Decision<'_>) -> Result<ClaimReply, Rejection> {
+        let configuration = decision.next.available()?.clone();
+        self.request.check(&configuration)?;
+        // Earlier arrivals go first, including waiters of the pool and clients that have just come back.
+        queue::hand_over(decision, Some(Turn::new(self.request.priority, self.ticket)));
+        if decision.next.is_vacant() {
+            let id = self.session_id();
+            let session = self.request.into_session(id, decision.now);
+            return Ok(ClaimReply::Granted(grant(decision, session)));
+        }
+        let limit = configuration.max_queue_length as usize;
+        if self.waits.is_none() {
+            return Ok(ClaimReply::Refused(decision.next.occupied()));
+        }
+        let queue = &decision.next.queue;
+        let share = MemberShare { total: limit, used: queue.len(), is_admin: self.is_admin };
+        if let Err(refused) = share.check(|| queue.of_member(self.request.user.id)) {
+            return Ok(ClaimReply::Refused(refused.into()));
+        }
+        let waiter = decision.enqueue(self.into_waiter(decision.now));
+        if waiter.kept_by != KeptBy::Polling {
+            return Ok(ClaimReply::Waiting);
+        }
+        let position = decision.next.queue.position(&waiter);
+        decision.outcome.events.push(waiter.queued(position));
+        let holder_never_expires = decision.next.holder_never_expires();
+        let session = Arc::new(waiter.session.clone());
+        Ok(ClaimReply::Queued { session, position, holder_never_expires })
+    }
+}
+
+impl Claim {
+    pub fn into_waiter(self, now: Now) -> Waiter {
+        let id = self.session_id();
+        let Claim { request, ticket, waits, known, via, .. } = self;
+        let session = request.into_session(id, now);
+        Waiter { ticket, kept_by: waits.unwrap_or(KeptBy::Connection), known, session, via }
+    }
+
+    /// Unless it gets the lock at once.
+    fn session_id(&self) -> SessionId {
+        SessionId { seed: self.seed, origin: Origin::Queued(self.ticket) }
+    }
+}
+
+impl ClaimRequest {
+    pub(super) fn check(&self, configuration: &Configuration) -> Result<(), Rejection> {
+        let max_seconds = configuration.max_ttl_seconds;
+        match self.ttl_seconds {
+            Some(ttl) if ttl > max_seconds => Err(Rejection::TtlTooLong { max_seconds }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A session without the lock.
+    pub(super) fn into_session(self, id: SessionId, now: Now) -> Session {
+        let ClaimRequest { user, commit, context, ttl_seconds, priority } = self;
+        Session {
+            id,
+            user,
+            commit,
+            context,
+            priority,
+            ttl_seconds,
+            created_at: now.at,
+            claimed: None,
+            ended: None,
+            deployments: Vec::new(),
+            deployment_count: 0,
+            revision: 0,
+        }
+    }
+}
+
+/// Gives the lock to a waiter. If its client is not connected, it has to poll in time.
+pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool) {
+    let away = waiter.kept_by == KeptBy::Polling && decision.surroundings.presence(&waiter) != Presence::Connected;
+    let session = waiter.session.clone();
+    let before = decision.outcome.events.len();
+    let mut session = match waiter.kept_by {
+        KeptBy::Polling => grant_named(decision, session),
+        KeptBy::Connection | KeptBy::Key(_) => grant(decision, session),
+    };
+    if away && let Some(claimed) = &mut Arc::make_mut(&mut session).claimed {
+        claimed.unseen_until = Some(Deadline::after(decision.now, ASK_WITHIN_MILLIS));
+        decision.next.lock = Some(session.clone());
+    }
+    // The caller of this decision is not the one who claimed.
+    for event in decision.outcome.events.iter_mut().skip(before).filter(|event| !event.automatic) {
+        event.by = Some(Initiator { person: waiter.session.user.clone(), via: waiter.via.clone() });
+    }
+    decision.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });
+}
+
+/// Gives the lock to a session whose id nobody knows yet. It gets an id from which its record is found without an index.
+pub(super) fn grant(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
+    session.id.origin = Origin::Granted(decision.next.next_token());
+    grant_named(decision, session)
+}
+
+/// The only place where a lock is given: the next fencing token, the lease, and the first deployment if there is one. The
+/// previous holder has left already.
+fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
+    decision.touch();
+    let (now, next) = (decision.now, &mut decision.next);
+    let configuration = next.configuration.clone().unwrap_or_default();
+    next.fencing_token = next.next_token();
+    let ttl =
+        session.ttl_seconds.or(configuration.default_ttl_seconds).map(|ttl| ttl.min(configuration.max_ttl_seconds));
+    session.claimed = Some(Claimed {
+        fencing_token: next.fencing_token,
+        at: now.at,
+        tick: now.tick,
+        lease: ttl.map(|ttl| Lease::new(ttl, now)),
+        hold_until: configuration.max_hold_seconds.map(|hold| Deadline::after(now, i64::from(hold) * 1000)),
+        unseen_until: None,
+        seen: false,
+    });
+    session.revision += 1;
+    let (seed, commit) = (session.id.seed, session.commit.clone());
+    let event = Event::session(EventType::SessionClaimed, session.id).with("fencingToken", next.fencing_token);
+    decision.outcome.events.push(event.with_some("commitId", commit.as_ref().map(CommitId::shared)));
+    let session = next.lock.insert(Arc::new(session));
+    if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {
+        let session = Arc::make_mut(session);
+        deploy::enqueue(session, Deployment::new(DeploymentId(seed), commit, now.at), decision.outcome);
+        deploy::advance(decision);
+    }
+    decision.next.lock.clone().expect("the lock was given a few lines above")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::samples::{Subject, by_key, claim, person, request};
+    use crate::*;
+
+    #[test]
+    fn a_newcomer_does_not_pass_one_who_has_just_come_back() {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
+        // The server has restarted, and the client has not come back for its place when the lock becomes free.
+        subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
+        let session = subject.environment.lock.as_ref().unwrap().id.into();
+        subject.run(2, Release { session, by: person(1), any: false }).unwrap();
+        assert_eq!(
+            (subject.holder(), subject.queue()),
+            (None, vec![2]),
+            "the lock is not given to a client that is away"
+        );
+        // Now it has come back, but nothing has been handed over to it yet.
+        subject.surroundings.except.clear();
+        let (reply, _) = subject.run(3, claim(3)).unwrap();
+        assert!(matches!(reply, ClaimReply::Refused(Rejection::EnvironmentLocked { .. })), "{reply:?}");
+        assert_eq!((subject.holder(), subject.queue()), (Some(2), vec![]));
+    }
+
+    #[test]
+    fn a_newcomer_of_higher_priority_goes_before_one_who_has_just_come_back() {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
+        subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
+        let session = subject.environment.lock.as_ref().unwrap().id.into();
+        subject.run(2, Release { session, by: person(1), any: false }).unwrap();
+        subject.surroundings.except.clear();
+        subject
+            .run(3, Claim { request: ClaimRequest { priority: Priority::new(1).unwrap(), ..request(1) }, ..claim(3) })
+            .unwrap();
+        assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![2]));
+    }
+}

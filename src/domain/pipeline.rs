@@ -1,0 +1,172 @@
+//! What a pipeline does for a deployment: stages in order, each with its steps. All values are within their bounds: the
+//! reader has checked them, with the rules below.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::named::named_enum;
+use super::text_rule::{CharClass, Reserved, TextRule};
+use super::uses::{StepSource, Use};
+use super::{Identifier, Malformed, VariableName, VariableValue};
+
+pub const STAGES_MAX: usize = 32;
+pub const STEPS_MAX: usize = 32;
+pub const ARGUMENTS_MAX: usize = 64;
+pub const HEADERS_MAX: usize = 32;
+/// A day. Longer work belongs elsewhere, with a step that watches it.
+pub const TIMEOUT_SECONDS_MAX: u32 = 24 * 60 * 60;
+pub const TIMEOUT_SECONDS_DEFAULT: u32 = 60 * 60;
+/// Of all its texts together: a deployment keeps a copy of what it ran, which must fit into one batch of the store.
+pub const BLUEPRINT_BYTES_MAX: usize = 60 * 1024;
+const ARGUMENT_BYTES_MAX: usize = 32 * 1024;
+
+/// The stages of a pipeline at one moment. A deployment keeps the blueprint it started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blueprint {
+    /// Without stages a deployment succeeds when it starts.
+    pub stages: Vec<Stage>,
+    /// Visible to all its steps; an environment's own variables take precedence.
+    pub variables: BTreeMap<VariableName, VariableValue>,
+    /// Whether people may approve deployments that they triggered themselves.
+    pub self_approval: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// Unique in its pipeline.
+    pub name: Identifier,
+    pub approval: ApprovalRule,
+    /// For all its steps together, from when the first starts.
+    pub timeout_seconds: u32,
+    /// Whether it can be run again from its first step without harm: then it is restarted automatically after a crash of
+    /// the server.
+    pub idempotent: bool,
+    /// At least one.
+    pub steps: Vec<Step>,
+}
+
+named_enum! {
+    pub enum ApprovalRule {
+        Never = "never",
+        /// Somebody has to approve each start.
+        Always = "always",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Unique in its stage.
+    pub name: Identifier,
+    pub action: Action,
+    /// Its own variables; they take precedence over those of all steps.
+    pub inputs: BTreeMap<VariableName, VariableValue>,
+    /// In a deployment: the step of a registry that was filled in.
+    pub source: Option<Arc<StepSource>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A program and its arguments, run without a shell.
+    Run(Vec<Arc<str>>),
+    Http(HttpCall),
+    /// A step of a registry. It is filled in when a deployment starts.
+    Uses(Box<Use>),
+}
+
+/// `url`, `body` and the values of `headers` may contain `${NAME}` of a variable; `$${` stands for a literal `${`. Values
+/// are percent-encoded in a URL, and escaped as in a string in a JSON body (by its `Content-Type`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpCall {
+    pub method: Arc<str>,
+    pub url: Arc<str>,
+    pub headers: Vec<(Arc<str>, Arc<str>)>,
+    pub body: Option<Arc<str>>,
+    /// Empty: any 2xx.
+    pub expect_status: Vec<u16>,
+}
+
+impl Default for Blueprint {
+    fn default() -> Self {
+        Self { stages: Vec::new(), variables: BTreeMap::new(), self_approval: true }
+    }
+}
+
+impl Blueprint {
+    pub fn bytes(&self) -> usize {
+        let variables = self.variables.iter().map(|(name, value)| name.as_str().len() + value.as_str().len());
+        let stages = self.stages.iter().map(|stage| {
+            let steps = stage.steps.iter().map(Step::bytes);
+            stage.name.as_str().len() + steps.sum::<usize>()
+        });
+        variables.sum::<usize>() + stages.sum::<usize>()
+    }
+}
+
+impl Step {
+    /// A step that is defined in its pipeline.
+    pub fn own(name: Identifier, action: Action) -> Self {
+        Self { name, action, inputs: BTreeMap::new(), source: None }
+    }
+
+    fn bytes(&self) -> usize {
+        let inputs = self.inputs.iter().map(|(name, value)| name.as_str().len() + value.as_str().len());
+        let source = self.source.as_ref().map_or(0, |source| source.bytes());
+        self.name.as_str().len() + self.action.bytes() + inputs.sum::<usize>() + source
+    }
+}
+
+impl Action {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Action::Run(arguments) => arguments.iter().map(|argument| argument.len() + 1).sum(),
+            Action::Http(call) => {
+                let headers = call.headers.iter().map(|(name, value)| name.len() + value.len());
+                call.method.len() + call.url.len() + headers.sum::<usize>() + call.body.as_ref().map_or(0, |b| b.len())
+            }
+            Action::Uses(used) => used.bytes(),
+        }
+    }
+}
+
+/// The first argument.
+pub const PROGRAM: TextRule =
+    TextRule::of(1..=ARGUMENT_BYTES_MAX, CharClass::NO_NUL, "must name a program, in at most 32768 bytes without NUL")
+        .in_bytes();
+pub const ARGUMENT: TextRule =
+    TextRule::of(0..=ARGUMENT_BYTES_MAX, CharClass::NO_NUL, "must be at most 32768 bytes, without NUL").in_bytes();
+pub const METHOD: TextRule =
+    TextRule::of(1..=16, CharClass::new("A-Z"), "must be an HTTP method in upper case, such as POST");
+pub const HEADER_NAME: TextRule = TextRule::of(
+    1..=100,
+    CharClass::new("A-Za-z0-9!#$%&'*+.^_`|~-"),
+    "must be the name of a header that a request may set",
+)
+.reserving(Reserved::Words(&["host", "content-length", "transfer-encoding", "connection"]));
+pub const HEADER_VALUE: TextRule =
+    TextRule::of(0..=4096, CharClass::new(r"\t -~"), "must be at most 4096 printable ASCII characters");
+pub const HTTP_BODY: TextRule = TextRule::of(0..=32_768, CharClass::ANY, "must be at most 32768 bytes").in_bytes();
+
+pub const URL_LENGTH_MAX: usize = 2048;
+/// What [`check_url`] allows, apart from the length.
+pub const URL_PATTERN: &str = "^https?://[!-.0-~][!-~]*$";
+
+pub fn check_url(text: &str) -> Result<(), Malformed> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let sane = text.len() <= URL_LENGTH_MAX
+        && rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
+    sane.then_some(()).ok_or(Malformed("must be an http or https URL of at most 2048 visible ASCII characters"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::patterns::assert_pattern_fits;
+
+    #[test]
+    fn the_pattern_of_a_url_allows_what_the_check_allows() {
+        let good = ["http://a", "https://deploy.example/hooks?x=1", "https://${HOST}/x"];
+        let bad = ["", "https://", "https:///x", "ftp://a", "https://a b", "https://ä", "HTTP://a"];
+        assert_pattern_fits(URL_PATTERN, |text| check_url(text).is_ok(), &good, &bad);
+    }
+}

@@ -1,0 +1,465 @@
+//! The queue of an environment: higher priority first, then order of arrival.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use rpds::RedBlackTreeMapSync;
+
+use super::{
+    Blueprint, Configuration, Decision, Ended, EndedHow, Event, EventType, Expiry, IdSeed, Malformed, Now, RequestRef,
+    Session, SessionId, Tick, Ticket, UserId, claim,
+};
+
+/// A queued session that nobody has polled for this long expires, and so does a grant that nobody has noticed.
+pub const ASK_WITHIN_MILLIS: i64 = 60_000;
+
+/// How many waiters one transition removes, so that the store accepts its batch: the record of an ended session has up to
+/// 5 KiB, most of it a context of 1,024 characters.
+pub(super) const LET_GO_AT_ONCE: usize = 50;
+
+/// From -100 to 100; higher priorities go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Priority(i8);
+
+impl Priority {
+    pub const RANGE: std::ops::RangeInclusive<i64> = -100..=100;
+
+    pub fn new(value: i64) -> Result<Self, Malformed> {
+        i8::try_from(value)
+            .ok()
+            .filter(|_| Self::RANGE.contains(&value))
+            .map(Self)
+            .ok_or(Malformed("must be an integer from -100 to 100"))
+    }
+
+    pub const fn get(self) -> i8 {
+        self.0
+    }
+}
+
+/// The order in a queue: the smaller turn goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Turn {
+    pub priority: Reverse<Priority>,
+    pub ticket: Ticket,
+}
+
+impl Turn {
+    pub fn new(priority: Priority, ticket: Ticket) -> Self {
+        Self { priority: Reverse(priority), ticket }
+    }
+}
+
+/// A session that waits for its lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    pub ticket: Ticket,
+    pub kept_by: KeptBy,
+    /// Whether its client has been told the id of the session, or finds it with its idempotency key. A queued session
+    /// whose client waits on its connection first is unknown until then, and does not survive a restart.
+    pub known: bool,
+    pub session: Session,
+    /// The request that it came with.
+    pub via: Option<RequestRef>,
+}
+
+/// What keeps a place in the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeptBy {
+    /// The client's open connection.
+    Connection,
+    /// The client's open connection; after a restart of the server, the client may come back for its place with its
+    /// idempotency key.
+    Key(PlaceKey),
+    /// The client polls the session, whose id it knows.
+    Polling,
+}
+
+/// Identifies a client that comes back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PlaceKey {
+    pub record: Arc<[u8]>,
+    pub fingerprint: [u8; 16],
+}
+
+/// The connection of a waiter's client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    /// The client waits on it for its turn.
+    Open,
+    /// Lost. With an idempotency key the client can come back.
+    Closed { keyed: bool },
+    /// The waiter has none.
+    Absent,
+}
+
+/// What follows for a waiter when its client hangs up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterHangUp {
+    Stays,
+    /// Its place is kept by polling from now on.
+    Polls,
+    Leaves,
+}
+
+/// A waiter that leaves without the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Departure {
+    pub waiter: Arc<Waiter>,
+    /// As it ends.
+    pub session: Arc<Session>,
+}
+
+/// Whether the client of a waiter is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    Connected,
+    /// It hung up.
+    Vanished,
+    /// Not connected; the last sign of life was then.
+    LastSeen(Tick),
+}
+
+/// What a decision needs to know beyond the environment itself.
+pub trait Surroundings {
+    fn presence(&self, waiter: &Waiter) -> Presence;
+
+    /// Takes the first waiter of the pool that this environment would do for, if it comes before `before`. No other
+    /// environment can then take it.
+    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>>;
+
+    /// For a new id.
+    fn seed(&mut self) -> IdSeed;
+
+    /// The environment's pipeline as it is now. Asked only when a deployment could start.
+    fn pipeline(&self) -> PipelineNow;
+}
+
+/// A pipeline at the moment a deployment could start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineNow {
+    /// A stopped pipeline starts nothing; what has started goes on.
+    pub stopped: bool,
+    /// With the steps of registries filled in, unless that failed.
+    pub blueprint: Arc<Blueprint>,
+    /// Why that failed: the error of a deployment that would start.
+    pub unresolved: Option<Arc<str>>,
+}
+
+impl Waiter {
+    pub fn turn(&self) -> Turn {
+        Turn::new(self.session.priority, self.ticket)
+    }
+
+    /// Whether its place survives a restart.
+    pub fn is_durable(&self) -> bool {
+        !matches!(self.kept_by, KeptBy::Connection)
+    }
+
+    /// Whether its client can come back to it after a restart.
+    pub fn is_findable(&self) -> bool {
+        match self.kept_by {
+            KeptBy::Connection => false,
+            KeptBy::Key(_) => true,
+            KeptBy::Polling => self.known,
+        }
+    }
+
+    /// Whether the lock can be given to it now.
+    pub fn is_ready(&self, presence: Presence) -> bool {
+        match (presence, &self.kept_by) {
+            (Presence::Connected, _) | (Presence::LastSeen(_), KeptBy::Polling) => true,
+            // Its client is away: it keeps its place for a while, but gets no lock.
+            (Presence::LastSeen(_), KeptBy::Key(_) | KeptBy::Connection) | (Presence::Vanished, _) => false,
+        }
+    }
+
+    /// When it loses its place without another sign of life.
+    pub fn due(&self, presence: Presence) -> Option<Tick> {
+        match presence {
+            Presence::Connected => None,
+            Presence::Vanished => Some(Tick(i64::MIN)),
+            Presence::LastSeen(tick) => Some(tick.plus(ASK_WITHIN_MILLIS)),
+        }
+    }
+
+    /// The event of its arrival, for a session that its client knows.
+    pub fn queued(&self, position: usize) -> Event {
+        Event::session(EventType::SessionQueued, self.session.id).with("position", position as u64)
+    }
+
+    /// Whether its client is there, as far as the server knows. A server that is shutting down has closed the connections
+    /// itself.
+    pub fn presence(
+        &self,
+        connection: Connection,
+        closing: bool,
+        now: Tick,
+        last_poll: impl FnOnce(Ticket) -> Tick,
+    ) -> Presence {
+        match (connection, &self.kept_by) {
+            (Connection::Open, _) => Presence::Connected,
+            // Nobody can poll it: the server has restarted, or refused to keep the place.
+            (Connection::Absent, KeptBy::Polling) if !self.is_findable() => Presence::Vanished,
+            // Its key leads to its session id, so it can still poll.
+            (Connection::Closed { keyed: true }, KeptBy::Polling)
+            | (Connection::Absent, KeptBy::Key(_) | KeptBy::Polling) => Presence::LastSeen(last_poll(self.ticket)),
+            (Connection::Closed { .. }, KeptBy::Key(_)) if closing => Presence::LastSeen(now),
+            (Connection::Closed { .. }, _) | (Connection::Absent, KeptBy::Connection) => Presence::Vanished,
+        }
+    }
+
+    /// `connection` is the one it has by the time the server handles the hang-up.
+    pub fn after_hang_up(&self, connection: Connection) -> AfterHangUp {
+        match (connection, &self.kept_by) {
+            // Its client came back meanwhile.
+            (Connection::Open, _) => AfterHangUp::Stays,
+            (Connection::Closed { keyed: true }, KeptBy::Polling) => AfterHangUp::Polls,
+            (Connection::Closed { .. } | Connection::Absent, _) => AfterHangUp::Leaves,
+        }
+    }
+
+    /// The same when its client is told the id of its session.
+    pub fn made_known(&self) -> Arc<Self> {
+        Arc::new(Self { known: true, ..self.clone() })
+    }
+
+    pub fn expired(self: &Arc<Self>, why: Expiry, now: Now) -> Departure {
+        self.departure(Ended { at: now.at, by: None, how: EndedHow::Expired(why) })
+    }
+
+    pub(super) fn departure(self: &Arc<Self>, ended: Ended) -> Departure {
+        let mut session = self.session.clone();
+        session.end(ended);
+        Departure { waiter: self.clone(), session: Arc::new(session) }
+    }
+}
+
+impl Departure {
+    /// None if no client ever knew the session: then nothing is recorded of it.
+    pub fn event(&self) -> Option<Event> {
+        (self.waiter.kept_by == KeptBy::Polling).then(|| self.session.end_event()).flatten()
+    }
+}
+
+/// The waiters in order. Cheap to clone at any length: copies share their common parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// One lane per priority, without empty ones.
+    lanes: RedBlackTreeMapSync<Reverse<Priority>, Lane>,
+    /// How many each member has. Those without any are not in it.
+    members: RedBlackTreeMapSync<UserId, usize>,
+    length: usize,
+    durable: usize,
+}
+
+type Lane = RedBlackTreeMapSync<Ticket, Arc<Waiter>>;
+
+impl Queue {
+    pub fn new() -> Self {
+        Self { lanes: RedBlackTreeMapSync::new_sync(), members: RedBlackTreeMapSync::new_sync(), length: 0, durable: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// How many places the member has.
+    pub fn of_member(&self, member: UserId) -> usize {
+        self.members.get(&member).copied().unwrap_or(0)
+    }
+
+    /// Whether any place must survive a restart.
+    pub fn has_durable(&self) -> bool {
+        self.durable > 0
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        self.lanes.values().flat_map(Lane::values)
+    }
+
+    pub fn get(&self, ticket: Ticket) -> Option<&Arc<Waiter>> {
+        self.lanes.values().find_map(|lane| lane.get(&ticket))
+    }
+
+    /// The waiter under this session id.
+    pub fn session(&self, id: SessionId) -> Option<&Arc<Waiter>> {
+        match id.origin {
+            super::Origin::Queued(ticket) => self.get(ticket).filter(|waiter| waiter.session.id == id),
+            super::Origin::Granted(_) => None,
+        }
+    }
+
+    /// From 1, which is the next to be served.
+    pub fn position(&self, waiter: &Waiter) -> usize {
+        let turn = waiter.turn();
+        let ahead = self.lanes.iter().take_while(|(priority, _)| **priority < turn.priority);
+        let lane = self.lanes.get(&turn.priority);
+        ahead.map(|(_, lane)| lane.size()).sum::<usize>() + lane.map_or(0, |lane| lane.range(..=turn.ticket).count())
+    }
+
+    pub fn insert(&mut self, waiter: Arc<Waiter>) {
+        let turn = waiter.turn();
+        let mut lane = self.lanes.get(&turn.priority).cloned().unwrap_or_else(Lane::new_sync);
+        self.length += 1;
+        self.durable += usize::from(waiter.is_durable());
+        let member = waiter.session.user.id;
+        self.members.insert_mut(member, self.of_member(member) + 1);
+        lane.insert_mut(turn.ticket, waiter);
+        self.lanes.insert_mut(turn.priority, lane);
+    }
+
+    pub fn remove(&mut self, ticket: Ticket) -> Option<Arc<Waiter>> {
+        let waiter = self.get(ticket)?.clone();
+        let priority = waiter.turn().priority;
+        let mut lane = self.lanes.get(&priority)?.clone();
+        lane.remove_mut(&ticket);
+        self.length -= 1;
+        self.durable -= usize::from(waiter.is_durable());
+        let member = waiter.session.user.id;
+        match self.of_member(member) {
+            0 | 1 => _ = self.members.remove_mut(&member),
+            more => self.members.insert_mut(member, more - 1),
+        }
+        if lane.is_empty() {
+            self.lanes.remove_mut(&priority);
+        } else {
+            self.lanes.insert_mut(priority, lane);
+        }
+        Some(waiter)
+    }
+}
+
+/// Gives a free lock to the first ready waiter of this environment's queue and of the pool; with a newcomer, only to one
+/// that comes before it. Part of every transition, so that no newcomer can overtake a waiter.
+pub(super) fn hand_over(decision: &mut Decision<'_>, newcomer: Option<Turn>) {
+    if !decision.next.is_vacant() {
+        return;
+    }
+    let Some(configuration) = decision.next.configuration.clone() else { return };
+    let own = first_ready(decision).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
+    let before = own.as_ref().map(|waiter| waiter.turn()).or(newcomer);
+    if let Some(outsider) = decision.surroundings.take_outsider(&configuration, before) {
+        claim::grant_waiter(decision, outsider, true);
+    } else if let Some(waiter) = own {
+        decision.dequeue(waiter.ticket);
+        claim::grant_waiter(decision, waiter, false);
+    }
+}
+
+/// The first waiter whose client is there. Waiters whose clients hung up leave the queue on the way; overdue ones are
+/// skipped until the timer removes them.
+fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
+    let queue = decision.next.queue.clone();
+    for waiter in queue.iter() {
+        let presence = decision.surroundings.presence(waiter);
+        let overdue = waiter.due(presence).is_some_and(|due| due <= decision.now.tick);
+        if waiter.is_ready(presence) && !overdue {
+            return Some(waiter.clone());
+        }
+        if presence == Presence::Vanished && decision.outcome.dequeued.len() < LET_GO_AT_ONCE {
+            expire(decision, waiter.ticket, Expiry::Vanished);
+        }
+    }
+    None
+}
+
+/// Removes a waiter whose client is gone.
+pub(super) fn expire(decision: &mut Decision<'_>, ticket: Ticket, why: Expiry) {
+    let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Expired(why) };
+    leave(decision, ticket, ended);
+}
+
+/// Removes a waiter. If its client knows it as a session, it ends as one.
+pub(super) fn leave(decision: &mut Decision<'_>, ticket: Ticket, ended: Ended) -> Option<Arc<Session>> {
+    let departure = decision.dequeue(ticket)?.departure(ended);
+    if let Some(event) = departure.event() {
+        decision.outcome.events.push(event);
+        decision.outcome.left.push(departure.session.clone());
+    }
+    Some(departure.session)
+}
+
+/// When the next waiter loses its place, at the earliest.
+pub(super) fn next_due(queue: &Queue, surroundings: &dyn Surroundings) -> Option<Tick> {
+    queue.iter().filter_map(|waiter| waiter.due(surroundings.presence(waiter))).min()
+}
+
+/// The waiters that have lost their place by now, and why.
+pub(super) fn overdue<'a>(
+    waiters: impl Iterator<Item = &'a Arc<Waiter>>,
+    presence: impl Fn(&Waiter) -> Presence,
+    now: Now,
+) -> impl Iterator<Item = (&'a Arc<Waiter>, Expiry)> {
+    waiters.filter_map(move |waiter| {
+        let presence = presence(waiter);
+        let why = if presence == Presence::Vanished { Expiry::Vanished } else { Expiry::Unasked };
+        (waiter.due(presence)? <= now.tick).then_some((waiter, why))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::samples::{Subject, claim, person};
+    use crate::{Claim, Elapse, Release};
+
+    /// Locked by 1, and so many wait behind.
+    fn queued(kept_by: KeptBy, waiting: u64) -> Subject {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        for number in 2..2 + waiting {
+            subject.run(0, Claim { waits: Some(kept_by.clone()), ..claim(number) }).unwrap();
+        }
+        subject
+    }
+
+    fn release(subject: &mut Subject, millis: i64) {
+        let session = subject.environment.lock.as_ref().unwrap().id.into();
+        subject.run(millis, Release { session, by: person(1), any: false }).unwrap();
+    }
+
+    #[test]
+    fn who_has_not_asked_in_time_is_passed_over_even_if_the_timer_is_late() {
+        let mut subject = queued(KeptBy::Polling, 2);
+        subject.surroundings.except =
+            vec![(Ticket(2), Presence::LastSeen(Tick(0))), (Ticket(3), Presence::LastSeen(Tick(1)))];
+        release(&mut subject, ASK_WITHIN_MILLIS);
+        assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![2]));
+        subject.run(ASK_WITHIN_MILLIS, Elapse).unwrap();
+        assert_eq!(subject.queue(), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn who_hung_up_is_skipped_before_anybody_has_noticed() {
+        let mut subject = queued(KeptBy::Connection, 2);
+        subject.surroundings.except = vec![(Ticket(2), Presence::Vanished)];
+        release(&mut subject, 1);
+        assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![]));
+    }
+
+    #[test]
+    fn a_crowd_that_is_gone_leaves_in_pieces_that_the_store_takes_and_gets_nothing_meanwhile() {
+        let waiting = 3 * LET_GO_AT_ONCE as u64;
+        for presence in [Presence::Vanished, Presence::LastSeen(Tick(0))] {
+            let mut subject = queued(KeptBy::Polling, waiting);
+            subject.surroundings.except = (0..2 + waiting).map(|number| (Ticket(number), presence)).collect();
+            release(&mut subject, ASK_WITHIN_MILLIS);
+            let mut pieces = 0;
+            while !subject.environment.queue.is_empty() {
+                let (due, outcome) = subject.run(ASK_WITHIN_MILLIS, Elapse).unwrap();
+                assert!(outcome.left.len() <= LET_GO_AT_ONCE, "{} at once", outcome.left.len());
+                assert!(subject.queue().is_empty() || due.is_some_and(|due| due.0 <= ASK_WITHIN_MILLIS));
+                assert_eq!(subject.holder(), None, "a lock is not given to nobody");
+                pieces += 1;
+                assert!(pieces <= 3, "they leave too slowly");
+            }
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The audit: whether an organization's events are those that were recorded. Each is chained to the one before by its hash,
+//! and the beginning and the end of the journal are stored beside its pages.
+//!
+//! An attacker who can write to the data directory can forge a whole chain, but not the seals along it, which take the audit
+//! key. They can still put back an older state as a whole: a head that was noted elsewhere before (an [`Expectation`]) is
+//! not part of that one.
+//!
+//! A server may run meanwhile. Events only grow at the end, so an audit reads the end once and leaves out what comes later:
+//! an event beyond the end is a new one if the stored end has moved behind it by then. Retention drops events at the front;
+//! if an audit with a fault finds that it has, it starts again.
+
+use std::collections::BTreeSet;
+
+use super::archive::ArchiveHead;
+use super::audit_archive::ArchiveFault;
+use super::audit_seals::SealCheck;
+pub use super::audit_seals::{SealFault, SealStatus};
+use super::reading::{Events, FIRSTS, unreadable};
+use super::security::SecurityClass;
+use domain::Identifier;
+use store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
+use store::{StoreError, end_of_prefix, next_piece};
+
+/// How often an audit starts again because retention dropped events meanwhile. It drops them from the front, where an audit
+/// begins, so one attempt is nearly always enough.
+const ATTEMPTS_MAX: usize = 10;
+
+/// An event that is known to have existed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expectation {
+    pub number: u64,
+    pub hash: Hash,
+}
+
+/// Whether an expected event was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectationStatus {
+    Present,
+    Absent,
+    /// Older than the events that are kept, so it cannot be verified.
+    NoLongerKept,
+}
+
+/// The result for one organization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditReport {
+    pub organization: Identifier,
+    /// The number of the first event that should be kept.
+    pub first: u64,
+    /// The number of the next event.
+    pub next: u64,
+    /// The last event of the chain.
+    pub head: Option<Expectation>,
+    /// The number of security events that outlived their pages.
+    pub archived: u64,
+    pub seals: SealStatus,
+    /// The first fault.
+    pub fault: Option<Fault>,
+    pub expected: Vec<(Expectation, ExpectationStatus)>,
+}
+
+/// A fault, at which event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    pub number: u64,
+    pub kind: FaultKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The events from it to `last` are missing.
+    Missing {
+        last: u64,
+    },
+    /// A later event is in its place.
+    Removed,
+    /// It is in the place of event `to`.
+    Moved {
+        to: u64,
+    },
+    /// The page has more events than were recorded.
+    Inserted,
+    Changed,
+    HashChanged,
+    /// Its page is malformed.
+    Unreadable,
+    /// Its page belongs to other events.
+    Misplaced {
+        says: u64,
+    },
+    /// Its page does not continue the one before.
+    Unchained,
+    /// It was written before its predecessor.
+    OutOfOrder,
+    /// Its number is outside the stored beginning and end of the journal.
+    BeyondTheNotes,
+    /// The stored head is another event.
+    OtherHead,
+    /// A server found the journal cut or rewritten at its start, and kept its old head.
+    Lost {
+        head: Expectation,
+    },
+    Seal(SealFault),
+    Archive(SecurityClass, ArchiveFault),
+}
+
+impl AuditReport {
+    pub fn is_intact(&self) -> bool {
+        self.fault.is_none() && self.expected.iter().all(|(_, found)| *found != ExpectationStatus::Absent)
+    }
+
+    pub fn events(&self) -> u64 {
+        self.next.saturating_sub(self.first)
+    }
+}
+
+/// A walk along the chain of one organization.
+struct Walk<'a> {
+    events: &'a Events,
+    organization: &'a Identifier,
+    first: u64,
+    /// The next number, and the hash of the event before it.
+    number: u64,
+    before: Hash,
+    sequence: u64,
+    expected: Vec<(Expectation, ExpectationStatus)>,
+    seals: SealCheck,
+}
+
+impl Events {
+    /// All organizations with a journal, or with a trace of one.
+    pub fn audited(&self) -> Result<BTreeSet<Identifier>, StoreError> {
+        let mut found = BTreeSet::new();
+        for (prefix, has_pages) in [(&*journal::head_key(""), false), (FIRSTS, false), (journal::PAGES, true)] {
+            let (mut from, end) = (prefix.to_vec(), end_of_prefix(prefix));
+            while let Some((key, _)) = self.store.scan(&from, &end, 1)?.pop() {
+                let name = key[prefix.len()..].split(|byte| *byte == b'/').next().unwrap_or_default();
+                let name = std::str::from_utf8(name).ok().and_then(|name| Identifier::parse(name).ok());
+                let name = name.ok_or_else(|| unreadable("the name"))?;
+                from = match has_pages {
+                    true => end_of_prefix(&journal::pages_of(name.as_str())),
+                    false => [key.as_slice(), &[0]].concat(),
+                };
+                found.insert(name);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Verifies all kept events of an organization, up to the first fault.
+    pub fn audit(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let kept = self.kept(organization)?;
+            let report = self.audit_once(organization, expected)?;
+            if report.is_intact() || self.kept(organization)? == kept {
+                return Ok(report);
+            }
+        }
+        Err(StoreError::Read("events were dropped again and again while they were verified; try again".to_owned()))
+    }
+
+    /// What retention changes.
+    fn kept(&self, organization: &Identifier) -> Result<(u64, Vec<Option<ArchiveHead>>), StoreError> {
+        let archives = SecurityClass::ALL.iter().map(|class| self.find_archive_head(organization, *class));
+        Ok((self.first(organization)?, archives.collect::<Result<_, _>>()?))
+    }
+
+    fn audit_once(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
+        // Before the end is read: the newest one is not beyond it.
+        let seals = self.seals(organization)?;
+        let noted = self.store.get(&journal::head_key(organization.as_str()))?.and_then(|bytes| Head::decode(&bytes));
+        let first = self.first(organization)?;
+        let is_sealed = !seals.is_empty();
+        let mut walk = Walk {
+            events: self,
+            organization,
+            first,
+            number: first,
+            before: journal::origin(organization.as_str()),
+            sequence: 0,
+            expected: expected.iter().map(|expected| (*expected, ExpectationStatus::Absent)).collect(),
+            seals: SealCheck::new(organization, self.key.as_ref(), seals),
+        };
+        let lost = self.lost_heads(organization)?;
+        let known = walk.expected.len();
+        walk.expected.extend(lost.iter().map(|head| (*head, ExpectationStatus::Absent)));
+        let mut archived = 0;
+        let mut archive_fault = None;
+        for class in SecurityClass::ALL {
+            let mut meet = |number, hash: &Hash| walk.meet_archived(number, hash);
+            let audit = self.audit_archive(organization, class, first, is_sealed, &mut meet)?;
+            archived += audit.events;
+            let fault = audit.fault.map(|(number, fault)| Fault { number, kind: FaultKind::Archive(class, fault) });
+            archive_fault = archive_fault.or(fault);
+        }
+        let chain_fault = walk.chain(noted)?;
+        let (seals, seal_fault) = walk.seals.finish(walk.number, chain_fault.is_none());
+        let seal_fault = seal_fault.map(|(number, fault)| Fault { number, kind: FaultKind::Seal(fault) });
+        let lost = walk.expected.split_off(known);
+        let lost = lost.into_iter().find(|(_, found)| *found == ExpectationStatus::Absent);
+        let lost = lost.map(|(head, _)| Fault { number: head.number, kind: FaultKind::Lost { head } });
+        let fault = match (chain_fault, seal_fault) {
+            (Some(chain), Some(seal)) if seal.number < chain.number => Some(seal),
+            (Some(chain), _) => Some(chain),
+            // A server has already found the place.
+            (None, seal) => lost.or(seal),
+        };
+        let last = (walk.number > first).then(|| Expectation { number: walk.number - 1, hash: walk.before });
+        Ok(AuditReport {
+            organization: organization.clone(),
+            first,
+            next: walk.number,
+            head: last,
+            archived,
+            seals,
+            // What is archived is older than what is in the journal.
+            fault: archive_fault.or(fault),
+            expected: walk.expected,
+        })
+    }
+}
+
+impl Walk<'_> {
+    fn chain(&mut self, noted: Option<Head>) -> Result<Option<Fault>, StoreError> {
+        let end = noted.map_or(0, |head| head.next);
+        if let Some(number) = self.strayed(end)? {
+            return Ok(Some(Fault { number, kind: FaultKind::BeyondTheNotes }));
+        }
+        if !self.first.is_multiple_of(PAGE_ENTRIES) {
+            return Ok(Some(Fault { number: self.first, kind: FaultKind::BeyondTheNotes }));
+        }
+        while self.number < end {
+            next_piece()?;
+            if let Some(fault) = self.page(end, noted)? {
+                return Ok(Some(fault));
+            }
+        }
+        let other_head = noted.is_some_and(|head| head.next == self.number && head.hash != self.before);
+        Ok(other_head.then(|| Fault { number: end.saturating_sub(1), kind: FaultKind::OtherHead }))
+    }
+
+    /// A page before the beginning or after the end of the journal. Returns the number of its first event.
+    fn strayed(&self, end: u64) -> Result<Option<u64>, StoreError> {
+        let (all, store) = (journal::pages_of(self.organization.as_str()), &self.events.store);
+        let name = self.organization.as_str();
+        // The newest comes first.
+        let newest = store.scan(&all, &end_of_prefix(&all), 1)?.pop().and_then(|(key, _)| journal::page_of(&key));
+        let too_old = match self.first / PAGE_ENTRIES {
+            0 => None,
+            oldest => store.scan(&journal::page_key(name, oldest - 1), &end_of_prefix(&all), 1)?.pop(),
+        };
+        let too_new = newest.map(|newest| newest.saturating_mul(PAGE_ENTRIES)).filter(|newest| *newest >= end);
+        let too_new = match too_new {
+            Some(newest) if self.is_new(newest)? => None,
+            too_new => too_new,
+        };
+        let too_old = too_old.and_then(|(key, _)| journal::page_of(&key));
+        Ok(too_old.map(|page| page.saturating_mul(PAGE_ENTRIES)).or(too_new))
+    }
+
+    /// Whether an event beyond the end was recorded since the end was read.
+    fn is_new(&self, number: u64) -> Result<bool, StoreError> {
+        let head = self.events.store.get(&journal::head_key(self.organization.as_str()))?;
+        Ok(head.and_then(|bytes| Head::decode(&bytes)).is_some_and(|head| head.next > number))
+    }
+
+    /// Leaves out events of the newest page that were recorded since the end was read.
+    fn without_new_ones(&self, page: &mut PageView<'_>, end: u64) -> Result<(), StoreError> {
+        let next = page.first.saturating_add(page.entries.len() as u64);
+        let is_newest = end < page.first.saturating_add(PAGE_ENTRIES);
+        if is_newest && next > end && page.entries.len() as u64 <= PAGE_ENTRIES && self.is_new(next - 1)? {
+            page.entries.truncate(usize::try_from(end.saturating_sub(page.first)).unwrap_or(usize::MAX));
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, end: u64, noted: Option<Head>) -> Result<Option<Fault>, StoreError> {
+        let place = self.number / PAGE_ENTRIES;
+        let full = ((place + 1) * PAGE_ENTRIES).min(end);
+        let fault = |number, kind| Ok(Some(Fault { number, kind }));
+        let Some(bytes) = self.events.page_bytes(self.organization, place)? else {
+            return fault(self.number, FaultKind::Missing { last: full - 1 });
+        };
+        let Some(mut page) = PageView::decode(&bytes) else { return fault(self.number, FaultKind::Unreadable) };
+        if page.first != self.number {
+            return fault(self.number, FaultKind::Misplaced { says: page.first });
+        }
+        self.without_new_ones(&mut page, end)?;
+        // The only trace of the events before the beginning.
+        if self.number == self.first && self.first > 0 {
+            self.before = *page.before;
+            self.meet(self.first - 1);
+        }
+        if *page.before != self.before {
+            return fault(self.number, FaultKind::Unchained);
+        }
+        for (place, entry) in page.entries.iter().enumerate() {
+            let computed = journal::chained(&self.before, self.number, entry.body);
+            if computed != *entry.hash {
+                let follows = self.follower(&page.entries, place, noted)?;
+                return fault(self.number, self.diagnosed(&page.entries, place, full, &computed, follows));
+            }
+            if self.number >= full {
+                return fault(self.number, FaultKind::BeyondTheNotes);
+            }
+            if entry.sequence < self.sequence {
+                return fault(self.number, FaultKind::OutOfOrder);
+            }
+            self.sequence = entry.sequence;
+            self.before = computed;
+            self.meet(self.number);
+            self.number += 1;
+        }
+        if self.number < full {
+            return fault(self.number, FaultKind::Missing { last: full - 1 });
+        }
+        Ok(None)
+    }
+
+    /// An event that is no longer in the journal is still in the archive.
+    fn meet_archived(&mut self, number: u64, hash: &Hash) {
+        for (expected, found) in &mut self.expected {
+            if expected.number == number && expected.hash == *hash {
+                *found = ExpectationStatus::Present;
+            }
+        }
+    }
+
+    /// Updates the expectations and the seals once the chain has reached an event.
+    fn meet(&mut self, number: u64) {
+        self.seals.meet(number, &self.before);
+        for (expected, found) in &mut self.expected {
+            if expected.number < number && *found == ExpectationStatus::Absent && number < self.first {
+                *found = ExpectationStatus::NoLongerKept;
+            }
+            if expected.number == number && expected.hash == self.before {
+                *found = ExpectationStatus::Present;
+            }
+        }
+    }
+
+    /// The witness of an entry's hash: the next entry, or the stored hash at the end of the page or the journal.
+    fn follower<'e>(
+        &self,
+        entries: &'e [EntryView<'e>],
+        place: usize,
+        noted: Option<Head>,
+    ) -> Result<Option<Follower<'e>>, StoreError> {
+        if let Some(next) = entries.get(place + 1) {
+            return Ok(Some(Follower::Entry(*next)));
+        }
+        let number = self.number + 1;
+        if let Some(head) = noted.filter(|head| head.next == number) {
+            return Ok(Some(Follower::Note(head.hash)));
+        }
+        let next = self.events.page_bytes(self.organization, number / PAGE_ENTRIES)?;
+        let next = next.as_deref().and_then(PageView::decode).filter(|page| page.first == number);
+        Ok(next.map(|page| Follower::Note(*page.before)))
+    }
+
+    /// The fault of an entry whose hash is wrong.
+    fn diagnosed(
+        &self,
+        entries: &[EntryView<'_>],
+        place: usize,
+        full: u64,
+        computed: &Hash,
+        follower: Option<Follower<'_>>,
+    ) -> FaultKind {
+        let should_have = full - self.number + place as u64;
+        let belongs_here =
+            |entry: &EntryView<'_>| journal::chained(&self.before, self.number, entry.body) == *entry.hash;
+        let follows = |hash: &Hash| follower.is_some_and(|follower| follower.follows(hash, self.number + 1));
+        match (entries.len() as u64).cmp(&should_have) {
+            std::cmp::Ordering::Less => FaultKind::Removed,
+            std::cmp::Ordering::Greater => FaultKind::Inserted,
+            std::cmp::Ordering::Equal => match entries.iter().skip(place + 1).position(belongs_here) {
+                Some(later) => FaultKind::Moved { to: self.number + 1 + later as u64 },
+                None if !follows(entries[place].hash) && follows(computed) => FaultKind::HashChanged,
+                None => FaultKind::Changed,
+            },
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Follower<'a> {
+    Entry(EntryView<'a>),
+    Note(Hash),
+}
+
+impl Follower<'_> {
+    fn follows(&self, hash: &Hash, number: u64) -> bool {
+        match self {
+            Follower::Entry(entry) => journal::chained(hash, number, entry.body) == *entry.hash,
+            Follower::Note(noted) => noted == hash,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Retention: old events are dropped by whole pages, oldest first, and the number of the first kept event is stored. Their
+//! security events go into the archive in the same batch; that has its own bounds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use super::archive::ArchivedEvent;
+use super::form;
+use super::reading::{Events, Span, first_key, unreadable};
+use super::security::SecurityClass;
+use domain::{Identifier, Timestamp};
+use store::journal::{self, Entry, PAGE_ENTRIES, PageView};
+use store::{Batch, Sequence, StoreError, commit_durably};
+
+/// Pages dropped per batch: a few kilobytes of keys, so that other batches do not wait.
+const PAGES_AT_ONCE: u64 = 256;
+/// Bytes of events archived per batch: a small part of what a batch takes.
+const ARCHIVED_AT_ONCE: usize = 64 * 1024;
+/// How many events undelivered webhooks can hold back, in multiples of `max_events`.
+const HELD_BACK_MAX: u64 = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Per organization.
+    pub max_events: u64,
+    pub max_age: Duration,
+    /// Per organization and class.
+    pub max_security_events: u64,
+    pub security_max_age: Duration,
+}
+
+impl Retention {
+    /// Events before this are too old.
+    fn oldest(max_age: Duration, now: Timestamp) -> Timestamp {
+        now.plus(-i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Drops events that are too old or too many.
+pub struct Sweeper {
+    events: Events,
+    retention: Retention,
+    /// The end of each journal at an earlier sweep. Its newest page then may be all that the database has after a crash, and
+    /// numbering continues from there: so the page stays until the log is no longer needed for events up to it.
+    seen: HashMap<Identifier, Seen>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    next: u64,
+    by: Sequence,
+}
+
+impl Sweeper {
+    pub fn new(events: Events, retention: Retention) -> Self {
+        Self { events, retention, seen: HashMap::new() }
+    }
+
+    /// Sweeps all organizations and returns the number of dropped events. Events from `keep_from` on are held back for
+    /// their receivers, up to twice `max_events`.
+    pub async fn sweep(
+        &mut self,
+        now: Timestamp,
+        keep_from: impl Fn(&Identifier) -> Option<u64>,
+    ) -> Result<u64, StoreError> {
+        let (mut dropped, mut failed) = (0, Ok(()));
+        for organization in self.events.organizations()? {
+            let keep_from = keep_from(&organization);
+            // An unreadable journal does not stop the sweep of the others.
+            match self.sweep_one(&organization, now, keep_from).await {
+                Ok(more) => dropped += more,
+                Err(error) => failed = Err(error),
+            }
+        }
+        failed.map(|()| dropped)
+    }
+
+    async fn sweep_one(
+        &mut self,
+        organization: &Identifier,
+        now: Timestamp,
+        keep_from: Option<u64>,
+    ) -> Result<u64, StoreError> {
+        let span = self.events.span(organization)?;
+        let now_seen = Seen { next: span.next, by: self.events.store.handed_in() };
+        let seen = *self.seen.entry(organization.clone()).or_insert(now_seen);
+        if self.events.store.applied() < seen.by {
+            return Ok(0);
+        }
+        self.seen.insert(organization.clone(), now_seen);
+        let bound = self.bound(span, seen.next, keep_from);
+        let (events, retention, name) = (self.events.clone(), self.retention, organization.clone());
+        let plan = move || events.outlived(&name, span, bound, retention, now);
+        let planned = blocking(plan).await?;
+        self.drop_before(organization, span.first, planned).await?;
+        self.shorten_archives(organization, now).await?;
+        Ok(planned - span.first)
+    }
+
+    /// Events from this number on are not dropped in any case.
+    fn bound(&self, span: Span, seen: u64, keep_from: Option<u64>) -> u64 {
+        let newest = seen.min(span.next).saturating_sub(1);
+        let held_back_max = self.retention.max_events.saturating_mul(HELD_BACK_MAX);
+        let held_back = keep_from.map_or(u64::MAX, |from| from.max(span.next.saturating_sub(held_back_max)));
+        page_start(newest.min(held_back))
+    }
+
+    async fn drop_before(&self, organization: &Identifier, first: u64, until: u64) -> Result<(), StoreError> {
+        let (mut page, last) = (first / PAGE_ENTRIES, until / PAGE_ENTRIES);
+        while page < last {
+            let (events, name) = (self.events.clone(), organization.clone());
+            let (batch, end) = blocking(move || events.dropping(&name, page, last)).await?;
+            commit_durably(&*self.events.store, batch).await?;
+            page = end;
+        }
+        Ok(())
+    }
+
+    async fn shorten_archives(&self, organization: &Identifier, now: Timestamp) -> Result<(), StoreError> {
+        for class in SecurityClass::ALL {
+            let (events, name, retention) = (self.events.clone(), organization.clone(), self.retention);
+            let batch = blocking(move || events.shortening(&name, class, retention, now)).await?;
+            commit_durably(&*self.events.store, batch).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))?
+}
+
+impl Events {
+    /// The number of the first event to keep.
+    fn outlived(
+        &self,
+        organization: &Identifier,
+        span: Span,
+        bound: u64,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let oldest = Retention::oldest(retention.max_age, now);
+        let by_number = page_start(span.next.saturating_sub(retention.max_events)).min(bound);
+        let mut first = span.first.max(by_number);
+        while first < bound {
+            let Some(bytes) = self.page_bytes(organization, first / PAGE_ENTRIES)? else { break };
+            let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
+            // Clocks jump: a page is dropped when all its events are old.
+            let is_old = |body: &[u8]| form::decode_head(body).is_ok_and(|event| event.at < oldest);
+            if !page.entries.iter().all(|entry| is_old(entry.body)) {
+                break;
+            }
+            first += PAGE_ENTRIES;
+        }
+        Ok(first)
+    }
+
+    /// Drops some pages from `page` on, before page `last`, and archives their security events. Returns the batch, and the
+    /// first page that stays.
+    fn dropping(&self, organization: &Identifier, mut page: u64, last: u64) -> Result<(Batch, u64), StoreError> {
+        let (mut batch, mut archived, mut bytes) = (Batch::default(), BTreeMap::<_, Vec<_>>::new(), 0);
+        let last = last.min(page + PAGES_AT_ONCE);
+        while page < last && bytes < ARCHIVED_AT_ONCE {
+            let stored = self.page_bytes(organization, page)?;
+            for (class, event) in stored.iter().filter_map(|stored| PageView::decode(stored)).flat_map(security_events)
+            {
+                bytes += event.body.len();
+                archived.entry(class).or_default().push(event);
+            }
+            batch.delete(journal::page_key(organization.as_str(), page));
+            page += 1;
+        }
+        let first = page * PAGE_ENTRIES;
+        batch.put(first_key(organization), first.to_be_bytes());
+        self.drop_seals(organization, first, &mut batch)?;
+        for (class, events) in archived {
+            self.add_to_archive(organization, class, &events, &mut batch)?;
+        }
+        Ok((batch, page))
+    }
+
+    /// Drops the pages of an archive that are too old or too many.
+    fn shortening(
+        &self,
+        organization: &Identifier,
+        class: SecurityClass,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Batch, StoreError> {
+        let (mut batch, head) = (Batch::default(), self.archive_head(organization, class)?);
+        let oldest = Retention::oldest(retention.security_max_age, now);
+        let bound = page_start(head.next).min(head.first + PAGES_AT_ONCE * PAGE_ENTRIES);
+        let by_number = page_start(head.next.saturating_sub(retention.max_security_events)).min(bound);
+        let mut first = head.first.max(by_number);
+        while first < bound {
+            let Some(page) = self.archive_page(organization, class, first / PAGE_ENTRIES)? else { break };
+            let is_old = |entry: &Entry| {
+                let event = ArchivedEvent::decode(&entry.body);
+                event.is_some_and(|event| form::decode_head(&event.body).is_ok_and(|event| event.at < oldest))
+            };
+            if !page.entries.iter().all(is_old) {
+                break;
+            }
+            first += PAGE_ENTRIES;
+        }
+        if first > head.first {
+            self.shorten_archive(organization, class, first, &mut batch)?;
+        }
+        Ok(batch)
+    }
+}
+
+/// The security events of a page, as they are archived.
+fn security_events(page: PageView<'_>) -> Vec<(SecurityClass, ArchivedEvent)> {
+    let mut before = *page.before;
+    let events = page.numbered().filter_map(|(number, entry)| {
+        let event = ArchivedEvent {
+            number,
+            before: std::mem::replace(&mut before, *entry.hash),
+            hash: *entry.hash,
+            body: Vec::new(),
+        };
+        let class = SecurityClass::of(form::notice_of(entry.body)?)?;
+        Some((class, ArchivedEvent { body: entry.body.to_vec(), ..event }))
+    });
+    events.collect()
+}
+
+fn page_start(number: u64) -> u64 {
+    number / PAGE_ENTRIES * PAGE_ENTRIES
+}

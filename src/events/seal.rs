@@ -1,0 +1,171 @@
+//! Seals: marks along the chain of events that only a holder of the audit key can make. The hashes alone show that the
+//! chain hangs together; who can write the disk can compute them anew, and cannot make the seals that belong to them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use super::security::SecurityClass;
+use domain::Identifier;
+use store::journal::Hash;
+use store::record::{self, RecordError, encode, records};
+
+records! {
+    SealV1 = "seal of events",
+}
+
+const SEALS: &[u8] = b"EM/";
+
+/// The key of all seals. Wiped when the last copy is dropped; its `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuditKey(Arc<Zeroizing<[u8; AuditKey::BYTES]>>);
+
+/// Vouches for the chain up to the event before `next`, whose hash is `hash`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal {
+    /// `next` of the seal before it; for the first seal of an organization its own.
+    pub since: u64,
+    pub next: u64,
+    pub hash: Hash,
+    /// The code of the seal before it, so that none is taken out unnoticed; zeros for the first.
+    pub before: Hash,
+    pub mac: Hash,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SealV1 {
+    since: u64,
+    next: u64,
+    hash: Hash,
+    before: Hash,
+    mac: Hash,
+}
+
+/// What the code of an archive's end covers.
+pub(super) struct ArchiveSeal<'a> {
+    pub first: u64,
+    pub next: u64,
+    pub hash: &'a Hash,
+}
+
+impl AuditKey {
+    pub const BYTES: usize = 32;
+
+    pub fn new(bytes: [u8; Self::BYTES]) -> Self {
+        Self(Arc::new(Zeroizing::new(bytes)))
+    }
+
+    pub fn generate() -> Self {
+        let mut bytes = Zeroizing::new([0; Self::BYTES]);
+        rand::Rng::fill_bytes(&mut rand::rng(), bytes.as_mut_slice());
+        Self::new(*bytes)
+    }
+
+    pub fn reveal(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
+    /// The seal that follows `last`, or replaces it.
+    pub fn seal(&self, organization: &Identifier, since: u64, next: u64, hash: Hash, before: Hash) -> Seal {
+        let seal = Seal { since, next, hash, before, mac: Hash::default() };
+        Seal { mac: self.of_seal(organization, &seal).finalize().into_bytes().into(), ..seal }
+    }
+
+    pub fn made(&self, organization: &Identifier, seal: &Seal) -> bool {
+        self.of_seal(organization, seal).verify_slice(&seal.mac).is_ok()
+    }
+
+    pub(super) fn mac_of_archive(
+        &self,
+        organization: &Identifier,
+        class: SecurityClass,
+        end: &ArchiveSeal<'_>,
+    ) -> Hash {
+        self.of_archive(organization, class, end).finalize().into_bytes().into()
+    }
+
+    pub(super) fn made_archive(
+        &self,
+        organization: &Identifier,
+        class: SecurityClass,
+        end: &ArchiveSeal<'_>,
+        mac: &Hash,
+    ) -> bool {
+        self.of_archive(organization, class, end).verify_slice(mac).is_ok()
+    }
+
+    fn of_seal(&self, organization: &Identifier, seal: &Seal) -> Hmac<Sha256> {
+        let mac = self.begin("journal", organization);
+        let mac = mac.chain_update(seal.since.to_be_bytes()).chain_update(seal.next.to_be_bytes());
+        mac.chain_update(seal.hash).chain_update(seal.before)
+    }
+
+    fn of_archive(&self, organization: &Identifier, class: SecurityClass, end: &ArchiveSeal<'_>) -> Hmac<Sha256> {
+        let mac = self.begin(&format!("archive of {class}"), organization);
+        mac.chain_update(end.first.to_be_bytes()).chain_update(end.next.to_be_bytes()).chain_update(end.hash)
+    }
+
+    /// What it is about ends with a zero, which no name has: no two have the same bytes.
+    fn begin(&self, kind: &str, organization: &Identifier) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(self.0.as_slice()).expect("a key of any length will do");
+        mac.chain_update(format!("lockkeeper {kind} {organization}\0"))
+    }
+}
+
+impl fmt::Debug for AuditKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuditKey(…)")
+    }
+}
+
+impl Seal {
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { since, next, hash, before, mac } = *self;
+        encode(&SealV1 { since, next, hash, before, mac })
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        let SealV1 { since, next, hash, before, mac } = record::decode(bytes)?;
+        Ok(Self { since, next, hash, before, mac })
+    }
+}
+
+/// `EM/{organization}/{next, inverted}`: the newest comes first.
+pub fn seal_key(organization: &Identifier, next: u64) -> Vec<u8> {
+    [&*seals_of(organization), &(u64::MAX - next).to_be_bytes()].concat()
+}
+
+/// The prefix of the seals of an organization.
+pub fn seals_of(organization: &Identifier) -> Vec<u8> {
+    [SEALS, organization.as_str().as_bytes(), b"/"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_seal_holds_for_what_it_was_made_of_and_nothing_else() {
+        let (acme, umbrella) = (Identifier::parse("acme").unwrap(), Identifier::parse("umbrella").unwrap());
+        let key = AuditKey::generate();
+        let seal = key.seal(&acme, 3, 35, [7; 32], [8; 32]);
+        assert!(key.made(&acme, &seal) && Seal::decode(&seal.encode()) == Ok(seal));
+        assert!(!key.made(&umbrella, &seal) && !AuditKey::generate().made(&acme, &seal));
+        for other in [
+            Seal { since: 4, ..seal },
+            Seal { next: 36, ..seal },
+            Seal { hash: [9; 32], ..seal },
+            Seal { before: [9; 32], ..seal },
+            Seal { mac: [9; 32], ..seal },
+        ] {
+            assert!(!key.made(&acme, &other), "{other:?}");
+        }
+        assert_eq!(format!("{key:?}"), "AuditKey(…)");
+    }
+}

@@ -1,0 +1,133 @@
+//! Seals the ends of growing journals. Beside the commits, not in them: one small batch a second, however many events there
+//! are. After a kill, the last second of events is sealed by the next start.
+
+use std::collections::HashMap;
+
+use super::reading::{Events, unreadable};
+use super::seal::{AuditKey, Seal, seal_key, seals_of};
+use domain::Identifier;
+use store::journal::{Hash, Head, PAGE_ENTRIES};
+use store::{Batch, StoreError, commit_durably, end_of_prefix};
+
+/// A seal that covers fewer events is replaced by the next one: so a break is located this closely, or within a second.
+const EVENTS_PER_SEAL: u64 = PAGE_ENTRIES;
+/// Old seals dropped per batch.
+const DROPPED_AT_ONCE: usize = 1_024;
+
+pub struct Sealer {
+    events: Events,
+    key: AuditKey,
+    newest: HashMap<Identifier, Newest>,
+}
+
+#[derive(Clone, Copy)]
+struct Newest {
+    seal: Seal,
+    /// A seal that does not match its journal is evidence, and stays.
+    is_evidence: bool,
+}
+
+impl Sealer {
+    /// `None` without the audit key.
+    pub fn new(events: Events) -> Option<Self> {
+        Some(Self { key: events.key.clone()?, events, newest: HashMap::new() })
+    }
+
+    /// Seals what has been recorded since the last call. Returns the number of new seals.
+    pub async fn seal(&mut self) -> Result<usize, StoreError> {
+        let (mut batch, mut made) = (Batch::default(), Vec::new());
+        for (organization, head) in self.events.heads()? {
+            let last = match self.newest.get(&organization) {
+                Some(known) => Some(*known),
+                None => self.load(&organization)?,
+            };
+            if last.is_some_and(|last| last.seal.next >= head.next) {
+                self.newest.extend(last.map(|last| (organization, last)));
+                continue;
+            }
+            let (seal, replaced) = following(&self.key, &organization, last, head);
+            if last.is_none() {
+                self.events.begin_archives(&organization, &mut batch)?;
+            }
+            if let Some(replaced) = replaced {
+                batch.delete(seal_key(&organization, replaced));
+            }
+            batch.put(seal_key(&organization, seal.next), seal.encode());
+            made.push((organization, Newest { seal, is_evidence: false }));
+        }
+        commit_durably(&*self.events.store, batch).await?;
+        let count = made.len();
+        self.newest.extend(made);
+        Ok(count)
+    }
+
+    /// The newest stored seal, and whether it still matches the journal: once, at the start.
+    fn load(&self, organization: &Identifier) -> Result<Option<Newest>, StoreError> {
+        let Some(seal) = self.events.newest_seal(organization)? else { return Ok(None) };
+        let matches = self.events.matches(organization, &seal)? && self.key.made(organization, &seal);
+        if !matches {
+            tracing::error!(
+                %organization,
+                event = seal.next.saturating_sub(1),
+                "the events of an organization do not match their seal; run `lockkeeper audit verify` to see where they were changed"
+            );
+        }
+        Ok(Some(Newest { seal, is_evidence: !matches }))
+    }
+}
+
+/// The next seal, and `next` of the one that it replaces.
+fn following(key: &AuditKey, organization: &Identifier, last: Option<Newest>, head: Head) -> (Seal, Option<u64>) {
+    let Head { next, hash } = head;
+    match last {
+        None => (key.seal(organization, next, next, hash, Hash::default()), None),
+        Some(Newest { seal: last, is_evidence: false })
+            if last.since < last.next && next - last.since <= EVENTS_PER_SEAL =>
+        {
+            (key.seal(organization, last.since, next, hash, last.before), Some(last.next))
+        }
+        Some(Newest { seal: last, .. }) => (key.seal(organization, last.next, next, hash, last.mac), None),
+    }
+}
+
+impl Events {
+    fn newest_seal(&self, organization: &Identifier) -> Result<Option<Seal>, StoreError> {
+        let prefix = seals_of(organization);
+        let found = self.store.scan(&prefix, &end_of_prefix(&prefix), 1)?.pop();
+        found.map(|(_, bytes)| Ok(Seal::decode(&bytes)?)).transpose()
+    }
+
+    /// Whether the journal still has the event that a seal ends with; an event that was dropped since is not missed.
+    fn matches(&self, organization: &Identifier, seal: &Seal) -> Result<bool, StoreError> {
+        let Some(last) = seal.next.checked_sub(1) else { return Ok(true) };
+        if last < self.first(organization)? {
+            return Ok(true);
+        }
+        let events = self.read(organization, last)?;
+        Ok(events.first().is_some_and(|event| event.id.number == last && event.hash == seal.hash))
+    }
+
+    /// All seals of an organization, oldest first.
+    pub(super) fn seals(&self, organization: &Identifier) -> Result<Vec<Seal>, StoreError> {
+        let mut seals = Vec::new();
+        store::for_each(&*self.store, &seals_of(organization), |_, bytes| {
+            seals.push(Seal::decode(bytes).map_err(|_| unreadable("a seal"))?);
+            Ok(())
+        })?;
+        seals.reverse();
+        Ok(seals)
+    }
+
+    /// Drops seals of events before `first`, except for the newest of them, to which the others are chained.
+    pub(super) fn drop_seals(
+        &self,
+        organization: &Identifier,
+        first: u64,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let end = end_of_prefix(&seals_of(organization));
+        let old = self.store.scan(&seal_key(organization, first), &end, DROPPED_AT_ONCE)?;
+        old.into_iter().skip(1).for_each(|(key, _)| batch.delete(key));
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! From a decision to its commit: decides a command, makes the batch, hands it to the store, and moves on to the new state.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use actix::prelude::*;
+
+use super::messages::Trim;
+use super::settling::{Executed, Granted, Settlement};
+use super::{ActorLinks, EnvironmentActor};
+use crate::failure::Failure;
+use crate::services::clients::{ClaimOutcome, HeldClient};
+use crate::state::change::Change;
+use crate::state::loaded::{Advance, Committed};
+use ambient::entropy;
+use domain::{
+    self, Command, Configuration, Environment, IdSeed, Initiator, Now, Origin, Outcome, PipelineNow, Presence,
+    Rejection, Session, Surroundings, Tick, Ticket, Timestamp, Transition, Turn, Waiter,
+};
+use store::{Batch, StoreError};
+
+impl EnvironmentActor {
+    /// Decides a command of `by` and hands in the outcome; `record` may add to the batch. If the store refuses, nothing
+    /// has changed.
+    pub(super) fn execute<C: Command>(
+        &mut self,
+        mut command: C,
+        by: Option<&Initiator>,
+        record: impl FnOnce(&C::Reply, &mut Batch, Timestamp),
+    ) -> Result<Executed<C::Reply>, Failure> {
+        let links = self.links.clone();
+        let ActorLinks { key, services, pool, .. } = &*links;
+        let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
+        if let Some(subject) = command.subject()
+            && loaded.environment.session(subject.id).is_none()
+        {
+            subject.ended = loaded.ended_session(&services.records, key, subject.id)?;
+        }
+        if let Some(target) = command.deployment()
+            && loaded.environment.unfinished_deployment(target.id).is_none()
+        {
+            target.ended = loaded.ended_deployment(&services.records, key, target.id)?.map(Box::new);
+        }
+        let now = services.now();
+        let mut context = DecisionContext { links: &links, held: &self.held, now: now.tick, taken: None };
+        let mut outcome = Outcome::default();
+        let ends = command.ends();
+        let Transition { next, reply } = domain::decide(&loaded.environment, command, now, &mut context, &mut outcome)?;
+
+        let record = |batch: &mut Batch| {
+            if ends {
+                batch.mark_as_end();
+            }
+            record(&reply, batch, now.at);
+        };
+        match self.hand_in(&next, &outcome, by, now, record) {
+            Ok(committed) => {
+                let settlement = self.accept(next, &mut outcome, committed, C::ENDS, now);
+                Ok(Executed { reply, settlement })
+            }
+            Err(error) => {
+                if let Some(granted) = outcome.granted.filter(|granted| granted.outsider) {
+                    // Other environments are offered to it first, and this one when it tries again.
+                    self.retry(C::ENDS);
+                    self.report_anew();
+                    pool.put_back(services, granted.waiter.ticket);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Hands the changes of a decision to the store.
+    fn hand_in(
+        &self,
+        next: &Environment,
+        outcome: &Outcome,
+        by: Option<&Initiator>,
+        now: Now,
+        record: impl FnOnce(&mut Batch),
+    ) -> Result<Committed, StoreError> {
+        let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
+        let mut change = Change::new(&self.services().records, &self.links.key, loaded);
+        change.deployments(next, outcome)?;
+        change.environment(next, outcome, now)?;
+        change.queue(outcome);
+        change.events(outcome, by, now);
+        self.record_grant(outcome, change.batch(), now);
+        record(change.batch());
+        change.commit()
+    }
+
+    /// Stores the answer to a waiter with an idempotency key together with its grant.
+    fn record_grant(&self, outcome: &Outcome, batch: &mut Batch, now: Now) {
+        let Some(granted) = &outcome.granted else { return };
+        let mut keep = |client: &HeldClient| {
+            if let Some(keyed) = &client.keyed {
+                let session = granted.session.clone();
+                keyed.record(batch, &ClaimOutcome::Granted { environment: self.links.key.clone(), session }, now.at);
+            }
+        };
+        if granted.outsider {
+            self.links.pool.with_taken(granted.waiter.ticket, keep);
+        } else if let Some(client) = self.held.get(&granted.waiter.ticket) {
+            keep(client);
+        }
+    }
+
+    /// The environment is in the decided state from now on. Takes from the outcome what is still needed of it.
+    fn accept(
+        &mut self,
+        next: Arc<Environment>,
+        outcome: &mut Outcome,
+        committed: Committed,
+        ends: bool,
+        now: Now,
+    ) -> Settlement {
+        let ActorLinks { services, pool, view, .. } = &*self.links;
+        let granted = outcome.granted.take().map(|granted| {
+            let ticket = granted.waiter.ticket;
+            let client = if granted.outsider { pool.granted(ticket) } else { self.held.remove(&ticket) };
+            services.waiters.forget(&granted.waiter);
+            Box::new(Granted { ticket, client, session: granted.session, outsider: granted.outsider })
+        });
+        // Somebody may have released a queued session whose client still waits on its connection.
+        let client_of = |session: &Arc<Session>| match session.id.origin {
+            Origin::Queued(ticket) => {
+                let ended = Rejection::SessionEnded { session: session.clone() };
+                self.held.remove(&ticket).map(|client| (client, ended))
+            }
+            Origin::Granted(_) => None,
+        };
+        let sent_away = if outcome.retired {
+            let disabled = || Rejection::EnvironmentDisabled { reason: next.disabled_reason.clone() };
+            let clients = outcome.dequeued.iter().filter_map(|waiter| self.held.remove(&waiter.ticket));
+            clients.map(|client| (client, disabled())).collect()
+        } else {
+            outcome.left.iter().filter_map(client_of).collect()
+        };
+        // After the new holder has left `held`: it must get its answer, or the grant is taken back.
+        for waiter in &outcome.dequeued {
+            services.waiters.forget(waiter);
+            // A client that is still connected is taken out by whoever answers it.
+            if self.held.get(&waiter.ticket).is_some_and(HeldClient::is_gone) {
+                self.held.remove(&waiter.ticket);
+            }
+        }
+        services.waiters.joined(usize::from(outcome.enqueued.is_some()));
+        services.waiters.left(outcome.dequeued.len());
+        services.waiters.sessions_ended(outcome.left.len());
+
+        let (sequence, trim_on) = (committed.sequence, committed.trim_on);
+        let effects = std::mem::take(&mut outcome.effects);
+        let Ok(loaded) = &mut self.loaded else { unreachable!("only a loaded environment decides") };
+        if sequence > loaded.handed_in {
+            loaded.retry.accepted(ends, now.tick);
+        }
+        services.lock_times.passed(loaded.environment.lock.as_deref(), next.lock.as_deref(), now);
+        let Advance { view, sessions, deployments, was_held_back } =
+            loaded.advance(next, outcome, committed, now, |written| view.has_settled(written));
+        self.note_held_back_after_decision(was_held_back);
+        Settlement { sequence, view, sessions, deployments, effects, granted, sent_away, trim_on }
+    }
+}
+
+/// The actor's answers to questions of the rules during a decision.
+struct DecisionContext<'a> {
+    links: &'a ActorLinks,
+    held: &'a HashMap<Ticket, HeldClient>,
+    now: Tick,
+    /// The waiter taken from the pool for this decision.
+    taken: Option<(Ticket, Presence)>,
+}
+
+impl Surroundings for DecisionContext<'_> {
+    fn presence(&self, waiter: &Waiter) -> Presence {
+        match self.taken {
+            Some((ticket, presence)) if ticket == waiter.ticket => presence,
+            Some(_) | None => self.links.services.waiters.presence(waiter, self.held.get(&waiter.ticket), self.now),
+        }
+    }
+
+    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+        let (waiter, presence) = self.links.pool.take(&self.links.services, configuration, before, self.now)?;
+        self.taken = Some((waiter.ticket, presence));
+        Some(waiter)
+    }
+
+    fn seed(&mut self) -> IdSeed {
+        entropy::id_seed()
+    }
+
+    fn pipeline(&self) -> PipelineNow {
+        self.links.services.pipelines.now(&self.links.key.pipeline)
+    }
+}
+
+impl Handler<Trim> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Trim, context: &mut Self::Context) {
+        let Ok(loaded) = &self.loaded else { return };
+        let ActorLinks { key, services, .. } = &*self.links;
+        let (next, now) = (loaded.environment.clone(), services.now());
+        let mut change = Change::new(&services.records, key, loaded);
+        // If the store refuses, the next commit of this environment trims on.
+        let Ok(()) = change.trim(&next) else { return };
+        change.put_environment(&next);
+        let Ok(committed) = change.commit() else { return };
+        let settlement = self.accept(next, &mut Outcome::default(), committed, false, now);
+        self.settle(settlement, context, |_| {});
+    }
+}

@@ -1,0 +1,156 @@
+//! The actor of one environment: takes commands one by one, decides, hands the outcome to the store, and answers when it
+//! is durable. It decides the next command without waiting for the disk; only the answers wait.
+//!
+//! `answering` handles messages and `signals` the signals; both decide and commit in `committing`. `settling` does what
+//! happens once a commit is durable.
+
+mod answering;
+mod committing;
+mod held_back;
+pub mod messages;
+pub mod published_view;
+mod reporting;
+mod settling;
+mod signals;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::prelude::*;
+use published_view::PublishedView;
+
+use super::pool::PipelinePool;
+use super::services::Services;
+use super::services::clients::HeldClient;
+use super::services::session_index::SessionIndex;
+use super::services::signals::{Inbox, Signal};
+use super::state::loaded::Loaded;
+use domain::{Environment, EnvironmentKey, Tick, Ticket, Timestamp};
+use records::StoredEnvironment;
+use store::{Sequence, StoreError, durable_up_to};
+
+pub struct EnvironmentActor {
+    links: Rc<ActorLinks>,
+    held: HashMap<Ticket, HeldClient>,
+    /// Signals whose commit the store has refused so far.
+    undone: Vec<Signal>,
+    /// Or why loading failed. No message is handled until loading succeeds or fails.
+    loaded: Result<Loaded, StoreError>,
+    /// When the environment's deadline is due.
+    armed: Option<Tick>,
+    /// What the pool was last told: vacancy, configuration revision, last use.
+    reported: Option<(bool, u64, Option<Timestamp>)>,
+}
+
+/// The actor's key and everything it works with. Counted per thread, as every settlement holds it too.
+pub struct ActorLinks {
+    pub key: EnvironmentKey,
+    pub services: Arc<Services>,
+    pub pool: Arc<PipelinePool>,
+    pub inbox: Arc<Inbox>,
+    pub view: Arc<PublishedView>,
+    /// Of the organization.
+    pub session_index: Arc<SessionIndex>,
+    /// How many settlements wait for the disk, or in line behind one of another environment.
+    pub pending: Cell<usize>,
+}
+
+impl ActorLinks {
+    /// Whether everything up to `sequence` is durable and has been shown to readers. While a settlement waits, a later one
+    /// must not overtake it, or readers would go back in time.
+    fn has_settled(&self, sequence: Sequence) -> bool {
+        self.pending.get() == 0 && self.view.has_settled(sequence)
+    }
+
+    /// Shows readers a state that has been durable since `sequence`. The view first: whoever turns on the index reads the
+    /// views afterwards.
+    fn publish(&self, environment: &Arc<Environment>, sequence: Sequence) {
+        self.view.publish(environment.clone(), sequence);
+        self.session_index.published(&self.key, environment, sequence);
+    }
+}
+
+impl EnvironmentActor {
+    pub fn start(links: ActorLinks) -> Addr<Self> {
+        Self::create(|context| {
+            context.set_mailbox_capacity(links.services.options.mailbox);
+            Self {
+                links: Rc::new(links),
+                held: HashMap::new(),
+                undone: Vec::new(),
+                loaded: Err(StoreError::Read("the environment is still being loaded".to_owned())),
+                armed: None,
+                reported: None,
+            }
+        })
+    }
+
+    fn services(&self) -> &Arc<Services> {
+        &self.links.services
+    }
+}
+
+impl Actor for EnvironmentActor {
+    type Context = Context<Self>;
+
+    /// Commands wait in the mailbox until the environment is loaded.
+    fn started(&mut self, context: &mut Self::Context) {
+        let load = load(self.services().clone(), self.links.key.clone()).into_actor(self);
+        context.wait(load.map(|loaded, actor, _| match loaded {
+            Ok((stored, settled)) => {
+                let ActorLinks { key, services, .. } = &*actor.links;
+                let loaded = Loaded::new(stored, settled, services.tick());
+                actor.links.publish(&loaded.environment, settled);
+                services.records.queue_loaded(key);
+                services.waiters.joined(loaded.environment.queue.len());
+                actor.loaded = Ok(loaded);
+                services.deadlines.loaded(key);
+                actor.note_held_back_after_load();
+                actor.arm();
+            }
+            Err(error) => {
+                tracing::error!(environment = %actor.links.key, %error, "an environment cannot be loaded");
+                actor.loaded = Err(error);
+            }
+        }));
+    }
+}
+
+/// Reads the environment once everything handed in so far is durable: an earlier actor may have died with commits under
+/// way, and must not be contradicted.
+async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnvironment, Sequence), StoreError> {
+    let settled = services.store().handed_in();
+    durable_up_to(services.store(), settled).await;
+    let has_queue = services.records.has_unloaded_queue(&key);
+    let read = move || match services.records.complete_environment(&key)? {
+        Some(stored) => Ok(stored),
+        None => services.records.new_environment(),
+    };
+    // Reading one record takes less time than finding a thread for it; a queue may have ten thousand.
+    let stored = if has_queue {
+        tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))??
+    } else {
+        read()?
+    };
+    Ok((stored, settled))
+}
+
+/// An actor that ends has an empty queue, unless it died; then the closed channels tell its clients.
+impl Drop for EnvironmentActor {
+    fn drop(&mut self) {
+        let ActorLinks { key, services, .. } = &*self.links;
+        if let Ok(loaded) = &self.loaded {
+            let queue = &loaded.environment.queue;
+            services.waiters.left(queue.len());
+            if !queue.is_empty() {
+                services.records.queue_unloaded(key);
+            }
+        }
+        let waiting = self.held.values().filter(|client| !client.is_gone()).count();
+        if waiting > 0 {
+            tracing::warn!(environment = %key, waiting, "an environment's actor ended while clients waited");
+        }
+    }
+}

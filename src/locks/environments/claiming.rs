@@ -1,0 +1,275 @@
+//! A claim from the caller's side: sent, awaited as long as the caller wants, and withdrawn if the caller disconnects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Environments;
+use crate::actor::messages::{AskClaim, Attach};
+use crate::failure::Failure;
+use crate::services::clients::{ClaimOutcome, HeldClient, Keyed};
+use crate::services::signals::Signal;
+use crate::services::waiters::{KeptPlace, QueueRef};
+use crate::services::waiting_places::WaitingPlace;
+use crate::time_limit;
+use ambient::entropy;
+use domain::{
+    Claim, ClaimAny, ClaimRequest, EnvironmentKey, Holder, KeptBy, Labels, PipelineKey, PlaceKey, Seen, SessionId,
+    Ticket,
+};
+
+/// How long a claim waits if the lock is not free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// How long the caller holds its connection open.
+    pub wait: Duration,
+    /// Whether its place is kept after that, as a queued session.
+    pub queue: bool,
+}
+
+impl Patience {
+    const NONE: Self = Self { wait: Duration::ZERO, queue: false };
+
+    fn waits(self) -> bool {
+        self != Self::NONE
+    }
+}
+
+type Answers = oneshot::Receiver<Result<ClaimOutcome, Failure>>;
+
+impl Environments {
+    /// Claims the environment. If the future is dropped, the claim is withdrawn and a grant taken back.
+    pub async fn claim(
+        &self,
+        key: &EnvironmentKey,
+        request: ClaimRequest,
+        patience: Patience,
+        keyed: Option<Keyed<ClaimOutcome>>,
+    ) -> Result<ClaimOutcome, Failure> {
+        let send = |claim, hold, client| self.directory.send(key, AskClaim { claim, hold, client });
+        self.claim_in(QueueRef::Environment(key), request, patience, keyed, send).await
+    }
+
+    /// Claims any environment of the pipeline that has these labels, in the same way.
+    pub async fn claim_any(
+        &self,
+        pipeline: &PipelineKey,
+        labels: Labels,
+        request: ClaimRequest,
+        patience: Patience,
+        keyed: Option<Keyed<ClaimOutcome>>,
+    ) -> Result<ClaimOutcome, Failure> {
+        let (services, pool) = (self.services(), self.directory.pools.get(pipeline));
+        pool.learn(services).await?;
+        let labels = Arc::new(labels);
+        let join = |claim, hold, client| pool.join(services, ClaimAny { claim, labels, hold }, client);
+        self.claim_in(QueueRef::Pool(pipeline), request, patience, keyed, join).await
+    }
+
+    /// `send` hands the claim to the queue; its second argument says whether the caller waits on its connection.
+    async fn claim_in(
+        &self,
+        queue: QueueRef<'_>,
+        request: ClaimRequest,
+        patience: Patience,
+        keyed: Option<Keyed<ClaimOutcome>>,
+        send: impl FnOnce(Claim, bool, HeldClient) -> Result<(), Failure>,
+    ) -> Result<ClaimOutcome, Failure> {
+        let keyed = match self.resume(keyed.map(Box::new), patience).await {
+            Resumed::Outcome(outcome) => return outcome,
+            Resumed::Anew(keyed) => keyed,
+        };
+        let place = patience.waits().then(|| self.place(queue));
+        let (place, refused) = match place.transpose() {
+            Ok(place) => (place, None),
+            Err(refused) => (None, Some(refused)),
+        };
+        // Without a place it does not wait, and still gets a lock that is free.
+        let patience = if refused.is_some() { Patience::NONE } else { patience };
+        let claim = self.new_claim(request, patience, keyed.as_deref());
+        let (client, call) = self.call(queue, claim.ticket, keyed, place);
+        let outcome = match send(claim, !patience.wait.is_zero(), client) {
+            Ok(()) => call.wait(patience).await,
+            Err(failure) => Err(call.defused(failure)),
+        };
+        match (outcome, refused) {
+            (Err(Failure::Rejected(rejection)), Some(refused)) if rejection.means_locked() => Err(refused),
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// A grant could not be delivered, since its client is gone. With a key the client may come back for it, for a while.
+    pub fn undelivered(&self, key: &EnvironmentKey, session: SessionId, keyed: bool) {
+        self.services().signal(key, Signal::Undelivered { session, keyed });
+    }
+
+    /// The client has been shown that its session has the lock; from now on that does not expire for want of a poll. On a
+    /// full disk it is noted in memory, and stored when there is room again.
+    pub async fn seen(&self, key: &EnvironmentKey, session: SessionId) -> Result<(), Failure> {
+        match self.ask(key, Seen { session }).await {
+            Err(Failure::Store(error)) if error.is_lack_of_room() => {
+                self.services().signal(key, Signal::Seen(session));
+                Ok(())
+            }
+            seen => seen,
+        }
+    }
+
+    /// Attaches a client that comes back with its key after a restart to its kept place in the queue.
+    async fn resume(&self, keyed: Option<Box<Keyed<ClaimOutcome>>>, patience: Patience) -> Resumed {
+        let Some(keyed) = keyed else { return Resumed::Anew(None) };
+        let kept = self.services().waiters.kept_place(keyed.pending.record_key());
+        let Some(KeptPlace { queue, ticket, fingerprint }) = kept else { return Resumed::Anew(Some(keyed)) };
+        if fingerprint != keyed.pending.fingerprint().0 {
+            return Resumed::Outcome(Err(Failure::KeyReused));
+        }
+        let queue = queue.borrowed();
+        let place = self.place(queue).ok();
+        let (client, call) = self.call(queue, ticket, Some(keyed), place);
+        let attached = match queue {
+            QueueRef::Environment(key) => {
+                let (reply, attached) = oneshot::channel();
+                match self.directory.send(key, Attach { ticket, client, reply }) {
+                    Ok(()) => attached.await.unwrap_or(Err(None)),
+                    Err(failure) => return Resumed::Outcome(Err(call.defused(failure))),
+                }
+            }
+            QueueRef::Pool(pipeline) => self.directory.pools.get(pipeline).attach(self.services(), ticket, client),
+        };
+        match attached {
+            Ok(()) => Resumed::Outcome(call.wait(patience).await),
+            // Its place is gone, so it waits anew. If its key is gone too, its actor has died with it.
+            Err(Some(keyed)) => {
+                call.defuse();
+                Resumed::Anew(Some(keyed))
+            }
+            Err(None) => Resumed::Outcome(Err(call.defused(Failure::Unavailable))),
+        }
+    }
+
+    /// A place in the name of the caller.
+    fn place(&self, queue: QueueRef<'_>) -> Result<WaitingPlace, Failure> {
+        let by = self.by.as_ref();
+        let holder = by.map(|initiator| Holder { member: initiator.person.id, is_admin: self.is_admin });
+        self.services().waiters.place(queue, holder, by.and_then(|initiator| initiator.via.as_ref()))
+    }
+
+    fn new_claim(&self, request: ClaimRequest, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) -> Claim {
+        let waits = match keyed {
+            _ if patience.queue => Some(KeptBy::Polling),
+            _ if patience.wait.is_zero() => None,
+            Some(keyed) => Some(KeptBy::Key(PlaceKey {
+                record: keyed.pending.record_key().into(),
+                fingerprint: keyed.pending.fingerprint().0,
+            })),
+            None => Some(KeptBy::Connection),
+        };
+        // A client that waits on its connection first is told later; without a key it has no other way to the session.
+        let known = patience.wait.is_zero() || keyed.is_some();
+        let ticket = self.services().waiters.next_ticket();
+        let via = self.by.as_ref().and_then(|initiator| initiator.via.clone());
+        Claim { request, seed: entropy::id_seed(), ticket, waits, known, is_admin: self.is_admin, via }
+    }
+
+    fn call<'a>(
+        &'a self,
+        queue: QueueRef<'a>,
+        ticket: Ticket,
+        keyed: Option<Box<Keyed<ClaimOutcome>>>,
+        place: Option<WaitingPlace>,
+    ) -> (HeldClient, Call<'a>) {
+        let (reply, answers) = oneshot::channel();
+        let has_key = keyed.is_some();
+        let call = Call { environments: self, queue, ticket, has_key, answers: Some(answers) };
+        (HeldClient { reply, keyed, place }, call)
+    }
+}
+
+enum Resumed {
+    Outcome(Result<ClaimOutcome, Failure>),
+    /// No place is kept for it.
+    Anew(Option<Box<Keyed<ClaimOutcome>>>),
+}
+
+/// A claim under way. It withdraws when dropped before its answer has come.
+struct Call<'a> {
+    environments: &'a Environments,
+    queue: QueueRef<'a>,
+    ticket: Ticket,
+    has_key: bool,
+    answers: Option<Answers>,
+}
+
+impl Call<'_> {
+    async fn wait(mut self, patience: Patience) -> Result<ClaimOutcome, Failure> {
+        if !patience.wait.is_zero() {
+            let closing = tokio::select! {
+                biased;
+                outcome = answer(&mut self.answers) => {
+                    self.defuse();
+                    return outcome;
+                }
+                () = self.environments.closed() => true,
+                () = tokio::time::sleep(patience.wait) => false,
+            };
+            // A queued session stays; other clients must come back, those with a key to their place.
+            if closing && !patience.queue {
+                return Err(self.defused(Failure::ShuttingDown));
+            }
+            self.give_up();
+        }
+        let limit = self.environments.services().options.answer_timeout;
+        match time_limit::within(limit, answer(&mut self.answers)).await {
+            Ok(outcome) => {
+                self.defuse();
+                outcome
+            }
+            Err(_) => Err(Failure::TimedOut),
+        }
+    }
+
+    /// It has waited long enough: the actor or pool with its place answers it now.
+    fn give_up(&self) {
+        let (services, pools) = (self.environments.services(), &self.environments.directory.pools);
+        match self.queue {
+            QueueRef::Environment(key) => _ = services.signal(key, Signal::WaitedEnough(self.ticket)),
+            QueueRef::Pool(pipeline) => pools.get(pipeline).give_up(services, self.ticket),
+        }
+    }
+
+    /// Its outcome is handled elsewhere: do not withdraw.
+    fn defuse(mut self) {
+        self.answers = None;
+    }
+
+    fn defused(self, failure: Failure) -> Failure {
+        self.defuse();
+        failure
+    }
+}
+
+async fn answer(answers: &mut Option<Answers>) -> Result<ClaimOutcome, Failure> {
+    match answers {
+        Some(answers) => answers.await.unwrap_or(Err(Failure::Unavailable)),
+        None => std::future::pending().await,
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let Some(mut answers) = self.answers.take() else { return };
+        let (services, pools) = (self.environments.services(), &self.environments.directory.pools);
+        answers.close();
+        match answers.try_recv() {
+            Ok(Ok(ClaimOutcome::Granted { environment, session })) => {
+                services.signal(&environment, Signal::Undelivered { session: session.id, keyed: self.has_key });
+            }
+            Ok(_) => {}
+            Err(_) => match self.queue {
+                QueueRef::Environment(key) => _ = services.signal(key, Signal::HungUp(self.ticket)),
+                QueueRef::Pool(pipeline) => pools.get(pipeline).hang_up(services, self.ticket),
+            },
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! [`Environments`]: the face of the actors for everybody else. Commands go to an environment's actor; reads take the
+//! last durable state.
+
+pub mod census;
+pub mod claiming;
+pub mod declaring;
+pub mod deployment_reading;
+pub mod past;
+mod pools;
+pub mod reading;
+pub mod session_listing;
+
+use std::sync::Arc;
+
+use super::directory::Directory;
+use super::failure::Failure;
+use super::ports::{Clock, Definitions, Executor, LogKeeper, Options};
+use super::services::Services;
+use super::services::clients::Keyed;
+use super::services::signals::Signal;
+use super::services::watchers::{Subject, Watch};
+use super::{restart, timer};
+use ambient::entropy;
+use domain::{
+    Boot, ClaimRequest, Command, Configure, Configured, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed,
+    Initiator, PipelineKey, Role, SessionId,
+};
+use store::{Store, StoreError};
+
+/// How many environments are signalled about a resumed pipeline before other tasks get their turn on the thread.
+const SIGNALLED_AT_ONCE: usize = 64;
+
+/// All environments. Cheap to clone.
+#[derive(Clone)]
+pub struct Environments {
+    directory: Arc<Directory>,
+    /// The caller in whose name it asks.
+    by: Option<Initiator>,
+    /// Whether that is an admin, for whom the last places of queues are kept.
+    is_admin: bool,
+}
+
+impl Environments {
+    /// Takes over the waiters and deadlines of the last run. The ticks of `clock` are those of `boot`.
+    pub fn open(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        boot: Boot,
+        definitions: Arc<dyn Definitions>,
+        options: Options,
+    ) -> Result<Self, StoreError> {
+        let directory = Directory::new(|directory| Services::new(store, clock, boot, definitions, options, directory));
+        restart::find_waiters(&directory.services, &directory.pools)?;
+        restart::find_deadlines(&directory.services)?;
+        Ok(Self { directory, by: None, is_admin: false })
+    }
+
+    /// Sets who runs stages. Nothing runs before; [`Self::recover`] finds what was decided until then.
+    pub fn set_executor(&self, executor: Box<dyn Executor>) {
+        self.services().set_executor(executor);
+    }
+
+    /// In a cluster: who keeps the output of stages here. To be set before the executor.
+    pub fn set_log_keeper(&self, keeper: Box<dyn LogKeeper>) {
+        self.services().records.set_log_keeper(keeper);
+    }
+
+    /// Continues the deployments of the last run; returns the number of environments. Call it when there is an executor
+    /// and before anybody else can ask for anything.
+    pub async fn recover(&self) -> Result<usize, Failure> {
+        restart::recover_deployments(&self.directory).await
+    }
+
+    /// The same environments, asked in the name of a caller, to whom the audit attributes the outcome.
+    pub fn by(&self, initiator: Initiator) -> Self {
+        Self { directory: self.directory.clone(), by: Some(initiator), is_admin: false }
+    }
+
+    /// The same for a caller of this role.
+    pub fn as_role(self, role: Role) -> Self {
+        Self { is_admin: role == Role::Admin, ..self }
+    }
+
+    /// Executes a command on an environment that must exist. Claims go through [`Self::claim`] and [`Self::force_claim`].
+    pub async fn ask<C: Command>(&self, key: &EnvironmentKey, command: C) -> Result<C::Reply, Failure> {
+        self.ask_keyed(key, command, None).await
+    }
+
+    /// The same with an idempotency key.
+    pub async fn ask_keyed<C: Command>(
+        &self,
+        key: &EnvironmentKey,
+        command: C,
+        keyed: Option<Keyed<C::Reply>>,
+    ) -> Result<C::Reply, Failure> {
+        self.directory.ask(key, command, keyed, self.by.clone()).await
+    }
+
+    pub async fn force_claim(
+        &self,
+        key: &EnvironmentKey,
+        request: ClaimRequest,
+        role: Role,
+        keyed: Option<Keyed<ForceClaimed>>,
+    ) -> Result<ForceClaimed, Failure> {
+        self.ask_keyed(key, ForceClaim { request, seed: entropy::id_seed(), role }, keyed).await
+    }
+
+    /// The only command for which an environment need not exist.
+    pub async fn configure(&self, key: &EnvironmentKey, configure: Configure) -> Result<Configured, Failure> {
+        self.directory.ask_or_create(key, configure, self.by.clone()).await
+    }
+
+    /// The pipeline starts deployments again: signals every environment that is held back, oldest deployment first. Call
+    /// it once the pipeline is known to be running.
+    pub async fn resume_pipeline(&self, pipeline: &PipelineKey) {
+        for some in self.services().pipelines.held_back(pipeline).chunks(SIGNALLED_AT_ONCE) {
+            for key in some {
+                self.services().signal(key, Signal::Resume);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub fn watch_environment(&self, key: &EnvironmentKey) -> Watch {
+        self.services().watchers.watch(Subject::Environment(key.clone()))
+    }
+
+    pub fn watch_session(&self, id: SessionId) -> Watch {
+        self.services().watchers.watch(Subject::Session(id))
+    }
+
+    pub fn watch_deployment(&self, id: DeploymentId) -> Watch {
+        self.services().watchers.watch(Subject::Deployment(id))
+    }
+
+    /// Dismisses the actors that nobody has used since the last call.
+    pub fn dismiss_unused(&self) {
+        self.directory.dismiss_unused();
+    }
+
+    /// How many environments have an actor at the moment.
+    pub fn resident(&self) -> usize {
+        self.directory.len()
+    }
+
+    /// How many wait for an environment by name.
+    pub fn waiting_by_name(&self) -> usize {
+        self.services().waiters.by_name()
+    }
+
+    /// The server shuts down: ends the waiting of all clients that hold a connection open.
+    pub fn send_waiters_away(&self) {
+        self.services().waiters.close();
+    }
+
+    /// Resolves when clients can no longer wait, since the server shuts down.
+    pub async fn closed(&self) {
+        self.services().waiters.closed().await;
+    }
+
+    /// Ends what expires, at the right moments, for ever.
+    pub async fn keep_time(&self) {
+        timer::run(&self.directory).await;
+    }
+
+    /// Ends everything that has expired by now.
+    #[cfg(test)]
+    pub fn elapse(&self) {
+        timer::signal_due(&self.directory);
+    }
+
+    /// Drops the oldest sessions that ended in a queue, beyond those that are kept.
+    pub async fn drop_old_ended_sessions(&self) -> Result<(), StoreError> {
+        timer::drop_old_ended_sessions(self.services()).await
+    }
+
+    pub(super) fn services(&self) -> &Arc<Services> {
+        &self.directory.services
+    }
+}
+
+#[cfg(test)]
+use domain::{Identifier, TokenId, Waiter};
+
+#[cfg(test)]
+impl Environments {
+    pub(super) fn armed_deadlines(&self) -> usize {
+        self.services().deadlines.len()
+    }
+
+    /// How many environments the index of an organization has.
+    pub(super) fn indexed(&self, organization: &Identifier) -> usize {
+        self.services().session_indexes.get(organization).len()
+    }
+
+    /// How many claims of the token wait.
+    pub(super) fn waiting_of(&self, token: TokenId) -> usize {
+        self.services().waiters.of_token(token)
+    }
+
+    /// All waiters for any environment.
+    pub(super) fn waiters_for_any(&self) -> Vec<Arc<Waiter>> {
+        self.directory.pools.active().iter().flat_map(|pool| pool.waiters()).collect()
+    }
+
+    pub(super) fn keeps_places(&self) -> bool {
+        self.services().waiters.keeps_places()
+    }
+}

@@ -1,0 +1,166 @@
+//! How many answers each organization has, and whether it may have another one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dashmap::DashMap;
+
+use super::stored;
+use domain::{IdSeed, Identifier};
+use shares::{Capacity, ShareMeter, may_grow};
+use store::{Store, StoreError, end_of_prefix, for_each};
+
+/// The answers of one organization, or those from before organizations had their own.
+pub(super) struct Ledger {
+    pub organization: Option<Identifier>,
+    pub index: Vec<u8>,
+    /// The number of the next answer. An answer that the store refused leaves a gap.
+    pub next_number: AtomicU64,
+    /// The entries in the index, or a few more: answers that the store refused are counted until the next recount.
+    kept: AtomicU64,
+}
+
+pub(super) struct Ledgers {
+    pub keys_max: u64,
+    of_organizations: DashMap<Identifier, Arc<Ledger>>,
+    shared: Arc<Ledger>,
+    /// The entries of all ledgers.
+    total: AtomicU64,
+    meter: ShareMeter,
+}
+
+impl Ledgers {
+    pub fn open(store: &dyn Store, keys_max: u64) -> Result<Self, StoreError> {
+        let shared = Ledger::open(store, None, stored::SHARED_INDEX.to_vec())?;
+        let (of_organizations, mut total) = (DashMap::new(), shared.kept());
+        let mut from = stored::INDEXES.to_vec();
+        while let Some((key, _)) = store.scan(&from, &end_of_prefix(stored::INDEXES), 1)?.first() {
+            let organization = stored::organization_of(key).ok_or_else(unreadable)?;
+            let index = stored::index_of(&organization);
+            from = end_of_prefix(&index);
+            let ledger = Ledger::open(store, Some(organization.clone()), index)?;
+            // A record of the shared index is not mistaken for one of the organization's if no number is used in both.
+            ledger.next_number.fetch_max(shared.next_number.load(Ordering::Relaxed), Ordering::Relaxed);
+            total += ledger.kept();
+            of_organizations.insert(organization, Arc::new(ledger));
+        }
+        let meter = ShareMeter::new("idempotency_keys", Capacity::turns(keys_max as usize).among(1));
+        Ok(Self { keys_max, of_organizations, shared: Arc::new(shared), total: AtomicU64::new(total), meter })
+    }
+
+    pub fn of(&self, organization: &Identifier) -> Arc<Ledger> {
+        if let Some(known) = self.of_organizations.get(organization) {
+            return known.clone();
+        }
+        let entry = self.of_organizations.entry(organization.clone());
+        let first = || Ledger::first(organization.clone(), self.shared.next_number.load(Ordering::Relaxed));
+        entry.or_insert_with(|| Arc::new(first())).clone()
+    }
+
+    /// In no particular order.
+    pub fn all(&self) -> Vec<Arc<Ledger>> {
+        let of_organizations = self.of_organizations.iter().map(|entry| entry.value().clone());
+        of_organizations.chain([self.shared.clone()]).collect()
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Shows an operator who has many.
+    pub fn show(&self) {
+        for ledger in &self.of_organizations {
+            self.meter.used(ledger.key(), ledger.kept() as usize);
+        }
+    }
+
+    /// Whether the organization may have another answer.
+    pub fn has_room(&self, ledger: &Ledger) -> bool {
+        let total = self.total();
+        let has_room =
+            total < self.keys_max || may_grow(self.keys_max, total, ledger.kept(), self.of_organizations.len());
+        if let Some(refused) = ledger.organization.as_ref().filter(|_| !has_room) {
+            self.meter.refused(refused);
+        }
+        has_room
+    }
+
+    /// Returns the number of the answer.
+    pub fn add(&self, ledger: &Ledger) -> u64 {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        ledger.kept.fetch_add(1, Ordering::Relaxed);
+        ledger.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// So many entries have been dropped.
+    pub fn subtract(&self, ledger: &Ledger, entries: u64) {
+        self.correct(ledger, |kept| kept.saturating_sub(entries));
+    }
+
+    /// There were `counted` entries when the ledger said `kept`.
+    pub fn recounted(&self, ledger: &Ledger, kept: u64, counted: u64) {
+        self.correct(ledger, |now| (now + counted).saturating_sub(kept));
+    }
+
+    /// Keeps the total equal to the sum of all ledgers.
+    fn correct(&self, ledger: &Ledger, correction: impl Fn(u64) -> u64) {
+        let corrected = ledger.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| Some(correction(kept)));
+        let before = corrected.unwrap_or_else(|unchanged| unchanged);
+        // Wraps where entries are subtracted, and then so does the addition.
+        self.total.fetch_add(correction(before).wrapping_sub(before), Ordering::Relaxed);
+    }
+}
+
+/// Visits the scope of every recorded answer, with its organization. Answers that older versions recorded are not among them.
+pub fn indexed_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
+    for_each(store, stored::INDEXES, |key, record_key| {
+        let (organization, scope) = (stored::organization_of(key), stored::scope_of(record_key));
+        visit(scope.ok_or_else(unreadable)?, organization.ok_or_else(unreadable)?);
+        Ok(())
+    })
+}
+
+impl Ledger {
+    fn first(organization: Identifier, next_number: u64) -> Self {
+        let index = stored::index_of(&organization);
+        Self {
+            organization: Some(organization),
+            index,
+            next_number: AtomicU64::new(next_number),
+            kept: AtomicU64::new(0),
+        }
+    }
+
+    fn open(store: &dyn Store, organization: Option<Identifier>, index: Vec<u8>) -> Result<Self, StoreError> {
+        let next = next_number(store, &index)?;
+        let oldest = match store.scan(&index, &end_of_prefix(&index), 1)?.first() {
+            Some((key, _)) => stored::number_of(&index, key).ok_or_else(unreadable)?,
+            None => next,
+        };
+        let (next_number, kept) = (AtomicU64::new(next), AtomicU64::new(next - oldest));
+        Ok(Self { organization, index, next_number, kept })
+    }
+
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+}
+
+/// The number after the last in the index, by binary search, since the index may be long.
+fn next_number(store: &dyn Store, index: &[u8]) -> Result<u64, StoreError> {
+    let end = end_of_prefix(index);
+    // Invariant: the entry before `next` exists, unless that is 0, and there is none from `unused` on.
+    let (mut next, mut unused) = (0, u64::MAX);
+    while next < unused {
+        let middle = next + (unused - next) / 2;
+        match store.scan(&stored::index_key(index, middle), &end, 1)?.first() {
+            Some((key, _)) => next = stored::number_of(index, key).ok_or_else(unreadable)?.saturating_add(1),
+            None => unused = middle,
+        }
+    }
+    Ok(next)
+}
+
+fn unreadable() -> StoreError {
+    StoreError::Read("a key of the idempotency index is malformed".to_owned())
+}

@@ -1,0 +1,190 @@
+//! The keys of environments in the store. Identifiers contain no `/`, so no key is a prefix of another.
+
+use domain::{ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Ticket};
+use store::{Key, key_of};
+
+/// `e/{organization}/{pipeline}/{environment}`
+pub fn environment(key: &EnvironmentKey) -> Key {
+    of_environment(b"e/", key)
+}
+
+/// The prefix of all environments of a pipeline.
+pub fn environments_of(pipeline: &PipelineKey) -> Key {
+    in_pipeline(b"e/", pipeline, b"")
+}
+
+/// The prefix of all environments of an organization.
+pub fn environments_in(organization: &Identifier) -> Key {
+    key_of(&[ENVIRONMENTS, organization.as_str().as_bytes(), b"/"])
+}
+
+/// The prefix of all environments.
+pub const ENVIRONMENTS: &[u8] = b"e/";
+
+/// How many fencing tokens an environment skips that is made from now on; only after a restore.
+pub const NEW_ENVIRONMENTS: &[u8] = b"en";
+
+/// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
+pub fn declaration(key: &EnvironmentKey) -> Key {
+    of_environment(DECLARATIONS, key)
+}
+
+/// The prefix of all such declarations.
+pub const DECLARATIONS: &[u8] = b"d/";
+
+/// The prefix of those of an organization.
+pub fn declarations_in(organization: &Identifier) -> Key {
+    key_of(&[DECLARATIONS, organization.as_str().as_bytes(), b"/"])
+}
+
+/// `h/{organization}/{pipeline}/{environment}/{page, big-endian}`: pages of the history, in order.
+pub fn page(key: &EnvironmentKey, number: u64) -> Key {
+    in_environment(b"h/", key, &number.to_be_bytes())
+}
+
+/// `q/{organization}/{pipeline}/{environment}/{ticket}`: a waiter for this environment.
+pub fn waiter(key: &EnvironmentKey, ticket: Ticket) -> Key {
+    in_environment(b"q/", key, &ticket.0.to_be_bytes())
+}
+
+/// The prefix of all waiters for an environment.
+pub fn waiters_of(key: &EnvironmentKey) -> Key {
+    in_environment(b"q/", key, b"")
+}
+
+/// The prefix of all waiters for environments by name.
+pub const WAITERS: &[u8] = b"q/";
+
+/// `p/{organization}/{pipeline}/{ticket}`: a waiter for any environment of a pipeline.
+pub fn outsider(pipeline: &PipelineKey, ticket: Ticket) -> Key {
+    in_pipeline(b"p/", pipeline, &ticket.0.to_be_bytes())
+}
+
+/// The prefix of all waiters for any environment.
+pub const OUTSIDERS: &[u8] = b"p/";
+
+/// `i/{ticket}`: points to the record of the session that was queued under this ticket.
+pub fn pointer(ticket: Ticket) -> Key {
+    key_of(&[b"i/", &ticket.0.to_be_bytes()])
+}
+
+/// `g/{ticket}`: a session that ended in a queue.
+pub fn left(ticket: Ticket) -> Key {
+    key_of(&[LEFT, &ticket.0.to_be_bytes()])
+}
+
+/// The prefix of all sessions that ended in a queue.
+pub const LEFT: &[u8] = b"g/";
+
+/// `l/{organization}/{pipeline}/{environment}`: when its lock expires by itself.
+pub fn wake(key: &EnvironmentKey) -> Key {
+    of_environment(b"l/", key)
+}
+
+/// The prefix of all such wake records.
+pub const WAKES: &[u8] = b"l/";
+
+/// `D/{organization}/{seed, inverted}`: a deployment, newest first.
+pub fn deployment(organization: &Identifier, id: DeploymentId) -> Key {
+    seeded(DEPLOYMENTS, organization, newest_first(id.0))
+}
+
+/// The prefix of all deployments of all organizations.
+pub const DEPLOYMENTS: &[u8] = b"D/";
+
+/// The organization of the deployment under this key.
+pub fn organization_of_deployment(key: &[u8]) -> Option<Identifier> {
+    let organization = key.strip_prefix(DEPLOYMENTS)?.split(|byte| *byte == b'/').next()?;
+    Identifier::parse(std::str::from_utf8(organization).ok()?).ok()
+}
+
+/// The prefix of all deployments of an organization.
+pub fn deployments_of(organization: &Identifier) -> Key {
+    key_of(&[DEPLOYMENTS, organization.as_str().as_bytes(), b"/"])
+}
+
+/// `b/{organization}/{seed}`: the blueprint of a deployment: what its stages do.
+pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Key {
+    seeded(b"b/", organization, id.0)
+}
+
+/// `A/{organization}/{seed, inverted}`: an approval, newest first.
+pub fn approval(organization: &Identifier, id: ApprovalId) -> Key {
+    seeded(b"A/", organization, newest_first(id.0))
+}
+
+/// The prefix of all approvals of an organization.
+pub fn approvals_of(organization: &Identifier) -> Key {
+    key_of(&[b"A/", organization.as_str().as_bytes(), b"/"])
+}
+
+/// `a/{organization}/{seed}`: the ids of a deployment's approvals.
+pub fn approvals_of_deployment(organization: &Identifier, id: DeploymentId) -> Key {
+    seeded(b"a/", organization, id.0)
+}
+
+/// `n/{organization}/{seed}`: the parts of a deployment's log, in a cluster.
+pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Key {
+    seeded(b"n/", organization, id.0)
+}
+
+/// `nd/{organization}/{seed}`: the same of a deployment that is no longer kept, until the store of logs has nothing of it.
+pub fn dropped_log(organization: &Identifier, id: DeploymentId) -> Key {
+    seeded(DROPPED_LOGS, organization, id.0)
+}
+
+/// The prefix of all such logs.
+pub const DROPPED_LOGS: &[u8] = b"nd/";
+
+/// The deployment under a key of this kind.
+pub fn parse_dropped_log(key: &[u8]) -> Option<(Identifier, DeploymentId)> {
+    let (key, seed) = key.strip_prefix(DROPPED_LOGS)?.split_last_chunk::<12>()?;
+    let organization = Identifier::parse(std::str::from_utf8(key.strip_suffix(b"/")?).ok()?).ok()?;
+    Some((organization, DeploymentId(IdSeed(*seed))))
+}
+
+/// `r/{organization}/{pipeline}/{environment}`: marks that a deployment here is unfinished.
+pub fn unfinished(key: &EnvironmentKey) -> Key {
+    of_environment(b"r/", key)
+}
+
+/// The prefix of all such marks.
+pub const UNFINISHED: &[u8] = b"r/";
+
+/// The environment in a key of this kind; its name may be followed by more.
+pub fn parse_environment(key: &[u8], kind: &[u8]) -> Option<EnvironmentKey> {
+    let mut parts = key.strip_prefix(kind)?.splitn(4, |byte| *byte == b'/');
+    let mut next = || Identifier::parse(std::str::from_utf8(parts.next()?).ok()?).ok();
+    let pipeline = PipelineKey { organization: next()?, pipeline: next()? };
+    Some(EnvironmentKey { pipeline, name: next()? })
+}
+
+/// The pipeline in a key of this kind.
+pub fn parse_pipeline(key: &[u8], kind: &[u8]) -> Option<PipelineKey> {
+    let mut parts = key.strip_prefix(kind)?.splitn(3, |byte| *byte == b'/');
+    let mut next = || Identifier::parse(std::str::from_utf8(parts.next()?).ok()?).ok();
+    Some(PipelineKey { organization: next()?, pipeline: next()? })
+}
+
+/// Seeds sort by time; inverted, the newest comes first.
+fn newest_first(seed: IdSeed) -> IdSeed {
+    IdSeed(seed.0.map(|byte| !byte))
+}
+
+fn seeded(kind: &[u8], organization: &Identifier, seed: IdSeed) -> Key {
+    key_of(&[kind, organization.as_str().as_bytes(), b"/", &seed.0])
+}
+
+fn in_pipeline(kind: &[u8], PipelineKey { organization, pipeline }: &PipelineKey, last: &[u8]) -> Key {
+    key_of(&[kind, organization.as_str().as_bytes(), b"/", pipeline.as_str().as_bytes(), b"/", last])
+}
+
+fn of_environment(kind: &[u8], key: &EnvironmentKey) -> Key {
+    in_pipeline(kind, &key.pipeline, key.name.as_str().as_bytes())
+}
+
+fn in_environment(kind: &[u8], EnvironmentKey { pipeline, name }: &EnvironmentKey, last: &[u8]) -> Key {
+    let PipelineKey { organization, pipeline } = pipeline;
+    let (organization, pipeline, name) = (organization.as_str(), pipeline.as_str(), name.as_str());
+    key_of(&[kind, organization.as_bytes(), b"/", pipeline.as_bytes(), b"/", name.as_bytes(), b"/", last])
+}

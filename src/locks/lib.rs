@@ -1,0 +1,50 @@
+//! Order and durability: one actor per environment serialises its commands, decides them by the domain's rules, and
+//! answers when the outcome is durable. It adds no rules.
+//!
+//! Layers, from the bottom; each uses only those before it:
+//!
+//! 1. `stored`, `keys`: the stored form of environments. `ports`, `failure`: what the folder needs from and tells others.
+//!    `skipping`: raises the fencing tokens of a store that was restored. `belonging`: whose a record is. `time_limit`: for waits that hardly ever reach it.
+//! 2. `state`: what is read from the store, what an actor holds in memory, and the batch that a decision makes.
+//! 3. `services`: what all actors share: answers waiting for the disk, waiters, watchers, deadlines, signals.
+//! 4. `pool`: waiters for any environment of a pipeline.
+//! 5. `actor`: messages, deciding, committing, settling.
+//! 6. `directory` (key to actor), `timer` (what happens when a deadline passes), `restart` (what a start finds).
+//! 7. `environments`: [`Environments`], the face for everybody else. Nothing outside sees an `Addr` or a message.
+
+mod actor;
+mod belonging;
+mod directory;
+mod environments;
+mod failure;
+pub mod idempotency;
+mod keys;
+pub mod pipelines;
+mod pool;
+mod ports;
+mod restart;
+mod services;
+mod skipping;
+mod state;
+#[cfg(test)]
+mod tests;
+mod time_limit;
+mod timer;
+
+pub use belonging::{more_skipped, organization_of_left, organization_of_pointer};
+pub use environments::Environments;
+pub use environments::census::Census;
+pub use environments::claiming::Patience;
+pub use environments::declaring::{environment_differences, is_disabled_because};
+pub use environments::deployment_reading::{
+    ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound, DroppedEntry,
+};
+pub use environments::past::UtilisationFound;
+pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
+pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};
+pub use failure::Failure;
+pub use ports::{Clock, Definitions, Executor, LogKeeper, Options, TicketLane};
+pub use restart::has_unfinished;
+pub use services::clients::{ClaimOutcome, Keyed};
+pub use services::watchers::Watch;
+pub use skipping::skip_fencing_tokens;

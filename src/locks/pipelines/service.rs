@@ -1,0 +1,208 @@
+//! All pipelines, for everybody else. Readers see what is durable; a writer is answered when its change is durable.
+
+use std::sync::Arc;
+
+use super::change::{self, NewestPipelines, PublishedPipelines};
+use super::declared::{self, Declared};
+use super::pipeline::{Definition, Pipeline, Stopped};
+use super::stored;
+use domain::{Context, EventType, Expected, Identifier, Initiator, PipelineKey, Timestamp};
+use events::Cause;
+use store::{Batch, Published, Store, StoreError};
+
+/// Far beyond the organizations we know, few enough to keep in memory and to list.
+pub const PIPELINES_MAX: usize = 1_000;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Pipelines {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pipelines: PublishedPipelines,
+    /// Shared by requests that create an environment, held exclusively by a request that deletes a pipeline because it has
+    /// none.
+    entrance: tokio::sync::RwLock<()>,
+}
+
+/// The outcome of a put.
+#[derive(Debug)]
+pub struct Put {
+    pub pipeline: Arc<Pipeline>,
+    pub created: bool,
+}
+
+/// Held while an environment is created: its pipeline is not deleted meanwhile.
+pub struct Entering<'a> {
+    _entrance: tokio::sync::RwLockReadGuard<'a, ()>,
+}
+
+/// Held while a pipeline's environments are counted and it is deleted: none is created meanwhile.
+pub struct Closing<'a> {
+    _entrance: tokio::sync::RwLockWriteGuard<'a, ()>,
+}
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PipelinesError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the pipeline does not exist")]
+    NotFound,
+    #[error("the pipeline is not at the expected revision")]
+    Changed,
+    #[error("the organization has the maximum of {PIPELINES_MAX} pipelines")]
+    TooMany,
+}
+
+impl Pipelines {
+    /// Loads the stored pipelines, and applies the declarations that are new or have changed.
+    pub async fn open(store: Arc<dyn Store>, declared: Vec<Declared>, now: Timestamp) -> Result<Self, StoreError> {
+        let pipelines = Published::load(store, stored::PIPELINES, |record| {
+            let pipeline = Arc::new(stored::decode(record)?);
+            Ok((change::set(&pipeline.key, Some(pipeline.clone())), pipeline.revision))
+        })?;
+        declared::apply(&pipelines, declared, now).await?;
+        Ok(Self { inner: Arc::new(Inner { pipelines, entrance: tokio::sync::RwLock::new(()) }) })
+    }
+
+    /// Applies the declarations of files that are new or have changed.
+    pub async fn declare(&self, declared: Vec<Declared>, now: Timestamp) -> Result<(), StoreError> {
+        declared::apply(&self.inner.pipelines, declared, now).await
+    }
+
+    /// Deletes a pipeline that its file no longer declares, if it is there. The caller has checked, holding `Closing`, that it has
+    /// no environments.
+    pub async fn prune(&self, key: &PipelineKey, _: &Closing<'_>, now: Timestamp) -> Result<(), StoreError> {
+        declared::prune(&self.inner.pipelines, key, now).await
+    }
+
+    pub fn get(&self, organization: &Identifier, id: &str) -> Option<Arc<Pipeline>> {
+        self.inner.pipelines.read().get(organization, id).cloned()
+    }
+
+    /// The pipelines of an organization, by id.
+    pub fn list(&self, organization: &Identifier) -> Vec<Arc<Pipeline>> {
+        self.inner.pipelines.read().of(organization).cloned().collect()
+    }
+
+    /// The same, durable or not, for callers that decide something by them.
+    pub fn newest(&self, organization: &Identifier) -> Vec<Arc<Pipeline>> {
+        self.inner.pipelines.with_newest(|newest| newest.of(organization).cloned().collect())
+    }
+
+    /// Creates a pipeline or replaces its definition; a stopped one stays stopped.
+    pub async fn put(
+        &self,
+        key: &PipelineKey,
+        definition: Definition,
+        expected: Option<&Expected>,
+        by: &Initiator,
+        now: Timestamp,
+    ) -> Result<Put, PipelinesError> {
+        let put = self.inner.pipelines.change(|newest, batch| {
+            let present = newest.get(&key.organization, &key.pipeline).cloned();
+            check(present.as_deref(), expected)?;
+            if let Some(pipeline) = present.as_ref().filter(|present| present.is_as(&definition)) {
+                return Ok((None, Put { pipeline: pipeline.clone(), created: false }));
+            }
+            if present.is_none() && newest.of(&key.organization).count() >= PIPELINES_MAX {
+                return Err(PipelinesError::TooMany);
+            }
+            let pipeline = change::redefined(newest, key, definition, now);
+            let created = present.is_none();
+            let event_type = if created { EventType::PipelineCreated } else { EventType::PipelineUpdated };
+            let change = change::put(batch, &pipeline, event_type, Cause::by(by, now));
+            Ok((Some(change), Put { pipeline, created }))
+        });
+        put.await
+    }
+
+    /// The caller has checked, holding `Closing`, that the pipeline has no environments.
+    pub async fn delete(
+        &self,
+        key: &PipelineKey,
+        expected: Option<&Expected>,
+        _: &Closing<'_>,
+        by: &Initiator,
+        now: Timestamp,
+    ) -> Result<(), PipelinesError> {
+        let deleted = self.inner.pipelines.change(|newest, batch| {
+            let present = present(newest, key)?;
+            check(Some(&present), expected)?;
+            Ok((Some(change::delete(batch, &present, Cause::by(by, now))), ()))
+        });
+        deleted.await
+    }
+
+    /// Stops a pipeline, with what `beside` adds to the batch; what that returns is held until it is durable or refused. A
+    /// stopped pipeline keeps its first reason.
+    pub async fn stop<Held>(
+        &self,
+        key: &PipelineKey,
+        reason: Option<Context>,
+        by: &Initiator,
+        now: Timestamp,
+        beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
+    ) -> Result<Arc<Pipeline>, PipelinesError> {
+        let stopped = Stopped { by: by.person.clone(), at: now, reason };
+        let to = |present: &Pipeline| present.stopped.is_none().then_some(Some(stopped));
+        self.switch(key, to, EventType::PipelineStopped, Cause::by(by, now), beside).await
+    }
+
+    /// The reverse of `stop`. The caller notifies the environments whose deployments wait.
+    pub async fn resume<Held>(
+        &self,
+        key: &PipelineKey,
+        by: &Initiator,
+        now: Timestamp,
+        beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
+    ) -> Result<Arc<Pipeline>, PipelinesError> {
+        let to = |present: &Pipeline| present.stopped.is_some().then_some(None);
+        self.switch(key, to, EventType::PipelineResumed, Cause::by(by, now), beside).await
+    }
+
+    /// To be held while an environment is created. None if the pipeline does not exist.
+    pub async fn entering(&self, key: &PipelineKey) -> Option<Entering<'_>> {
+        let entrance = self.inner.entrance.read().await;
+        let exists = self.get(&key.organization, key.pipeline.as_str()).is_some();
+        exists.then_some(Entering { _entrance: entrance })
+    }
+
+    /// To be held while a pipeline is deleted.
+    pub async fn closing(&self) -> Closing<'_> {
+        Closing { _entrance: self.inner.entrance.write().await }
+    }
+
+    /// `to` gives the new `stopped`; None if nothing changes.
+    async fn switch<Held>(
+        &self,
+        key: &PipelineKey,
+        to: impl FnOnce(&Pipeline) -> Option<Option<Stopped>>,
+        event_type: EventType,
+        cause: Cause<'_>,
+        beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
+    ) -> Result<Arc<Pipeline>, PipelinesError> {
+        let switched = self.inner.pipelines.change(|newest, batch| {
+            let present = present(newest, key)?;
+            let Some(stopped) = to(&present) else {
+                let held = beside(&present, batch);
+                return Ok((None, (present, held)));
+            };
+            let revision = newest.next_revision(cause.at.as_millis());
+            let pipeline = Arc::new(Pipeline { stopped, revision, ..(*present).clone() });
+            let held = beside(&pipeline, batch);
+            Ok((Some(change::put(batch, &pipeline, event_type, cause)), (pipeline, held)))
+        });
+        switched.await.map(|(pipeline, _held)| pipeline)
+    }
+}
+
+fn present(newest: &NewestPipelines, key: &PipelineKey) -> Result<Arc<Pipeline>, PipelinesError> {
+    newest.get(&key.organization, &key.pipeline).cloned().ok_or(PipelinesError::NotFound)
+}
+
+fn check(present: Option<&Pipeline>, expected: Option<&Expected>) -> Result<(), PipelinesError> {
+    let holds = expected.is_none_or(|expected| expected.holds(present.map(|present| present.revision)));
+    if holds { Ok(()) } else { Err(PipelinesError::Changed) }
+}

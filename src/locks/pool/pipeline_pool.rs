@@ -1,0 +1,300 @@
+//! The pool of one pipeline, shared by the pipeline's actors.
+//!
+//! While the lock of `inner` is held, nothing waits and nothing is sent: offers and answers go out afterwards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use crate::failure::Failure;
+use crate::keys;
+use crate::services::Services;
+use crate::services::clients::{ClaimOutcome, HeldClient, Keyed};
+use crate::services::signals::Signal;
+use crate::state::change::record_events;
+use crate::state::loaded::Pause;
+use domain::{
+    Availability, ClaimAny, Configuration, Environment, EnvironmentKey, Identifier, Initiator, KeptBy, Labels, Now,
+    Origin, PipelineKey, Pool, Presence, SessionId, Tick, Ticket, Timestamp, Turn, Waiter,
+};
+use store::{Batch, Sequence, StoreError, durable_up_to};
+
+pub struct PipelinePool {
+    pub pipeline: PipelineKey,
+    /// Whether anybody has ever waited here; until then, nobody has to report to the pool.
+    active: AtomicBool,
+    learned: OnceCell<()>,
+    pub(super) inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+pub(super) struct Inner {
+    pub pool: Pool,
+    /// Of the waiters that have one.
+    pub clients: HashMap<Ticket, HeldClient>,
+    /// Out of the pool, but not durably yet: still queued, as far as anybody is told.
+    pub removed: HashMap<Ticket, Removed>,
+    /// After the store refused to end waiters that are overdue.
+    pub expiry: Pause,
+}
+
+pub(super) struct Removed {
+    waiter: Arc<Waiter>,
+    labels: Arc<Labels>,
+    pub client: Option<HeldClient>,
+}
+
+impl Inner {
+    pub fn remove(&mut self, ticket: Ticket) {
+        let labels = self.pool.labels(ticket).cloned();
+        if let Some((waiter, labels)) = self.pool.leave(ticket).zip(labels) {
+            let client = self.clients.remove(&ticket);
+            self.removed.insert(ticket, Removed { waiter, labels, client });
+        }
+    }
+}
+
+pub(super) fn presence<'a>(
+    clients: &'a HashMap<Ticket, HeldClient>,
+    services: &'a Services,
+    now: Tick,
+) -> impl Fn(&Waiter) -> Presence + 'a {
+    move |waiter| services.waiters.presence(waiter, clients.get(&waiter.ticket), now)
+}
+
+impl PipelinePool {
+    pub fn new(pipeline: PipelineKey) -> Self {
+        Self { pipeline, active: AtomicBool::new(false), learned: OnceCell::new(), inner: Mutex::default() }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    /// Reads which environments are free, the first time anybody wants to know.
+    pub async fn learn(&self, services: &Arc<Services>) -> Result<(), StoreError> {
+        self.learned.get_or_try_init(|| self.learn_all(services)).await.copied()
+    }
+
+    async fn learn_all(&self, services: &Arc<Services>) -> Result<(), StoreError> {
+        // From now on every actor reports what it decides. What was decided before is in the store once this is durable.
+        self.active.store(true, Ordering::SeqCst);
+        durable_up_to(services.store(), services.store().handed_in()).await;
+        let (reader, pipeline) = (services.clone(), self.pipeline.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut all = Vec::new();
+            let visit = |name, environment: &Environment| all.push((name, environment.availability()));
+            reader.records.each_environment(&pipeline, visit).map(|()| all)
+        });
+        let all = read.await.map_err(|error| StoreError::Read(error.to_string()))??;
+        let mut inner = self.inner.lock();
+        for (name, standing) in all {
+            if !inner.pool.knows(&name) {
+                inner.pool.report(&name, standing);
+            }
+        }
+        drop(inner);
+        self.offer_around(services);
+        Ok(())
+    }
+
+    /// For an environment's decision: the first waiter that it would do for, if it comes before `before`.
+    pub fn take(
+        &self,
+        services: &Services,
+        configuration: &Configuration,
+        before: Option<Turn>,
+        now: Tick,
+    ) -> Option<(Arc<Waiter>, Presence)> {
+        if !self.is_active() {
+            return None;
+        }
+        let mut inner = self.inner.lock();
+        let presence = presence(&inner.clients, services, now);
+        let waiter = inner.pool.first(configuration, before, &presence)?;
+        let present = presence(&waiter);
+        drop(presence);
+        inner.remove(waiter.ticket);
+        Some((waiter, present))
+    }
+
+    /// A waiter that was taken could not be granted the lock.
+    pub fn put_back(&self, services: &Arc<Services>, ticket: Ticket) {
+        let mut inner = self.inner.lock();
+        let Some(Removed { waiter, labels, client }) = inner.removed.remove(&ticket) else { return };
+        inner.pool.put_back(waiter, labels);
+        inner.clients.extend(client.map(|client| (ticket, client)));
+        drop(inner);
+        self.offer_around(services);
+    }
+
+    pub fn with_taken(&self, ticket: Ticket, look: impl FnOnce(&HeldClient)) {
+        let inner = self.inner.lock();
+        if let Some(client) = inner.removed.get(&ticket).and_then(|removed| removed.client.as_ref()) {
+            look(client);
+        }
+    }
+
+    /// The grant of a waiter that was taken is handed to the store: returns the client to answer.
+    pub fn granted(&self, ticket: Ticket) -> Option<HeldClient> {
+        self.inner.lock().removed.get_mut(&ticket)?.client.take()
+    }
+
+    /// The removal of a waiter is durable. Returns its client, unless it has been answered.
+    pub fn settled(&self, ticket: Ticket) -> Option<HeldClient> {
+        self.inner.lock().removed.remove(&ticket)?.client
+    }
+
+    /// Notes whether an environment is free, and returns whether a waiter here wants it.
+    pub fn report(&self, services: &Services, name: &Identifier, standing: Availability) -> bool {
+        let mut inner = self.inner.lock();
+        let free = match &standing {
+            Availability::Free { configuration, .. } => Some(configuration.clone()),
+            Availability::Taken { .. } | Availability::Gone => None,
+        };
+        inner.pool.report(name, standing);
+        let presence = presence(&inner.clients, services, services.tick());
+        free.is_some_and(|configuration| inner.pool.wants(&configuration, presence))
+    }
+
+    pub fn join(&self, services: &Arc<Services>, claim: ClaimAny, mut client: HeldClient) -> Result<(), Failure> {
+        let (now, labels) = (services.now(), claim.labels.clone());
+        let mut inner = self.inner.lock();
+        let waiter = inner.pool.join(claim, now)?;
+        // Before anybody can take it, so that its end is later in the log than its beginning.
+        if waiter.is_durable()
+            && let Err(error) = self.keep(services, &inner.pool, &waiter, &labels, &client, now)
+        {
+            inner.pool.leave(waiter.ticket);
+            return Err(error.into());
+        }
+        if waiter.kept_by == KeptBy::Polling {
+            services.waiters.start_polling(waiter.ticket, now.tick);
+            services.waiters.keep(waiter.ticket, client.place.take());
+        }
+        let offer = inner.pool.offer(&labels);
+        inner.clients.insert(waiter.ticket, client);
+        let unserved = self.take_unserved(services, &mut inner);
+        drop(inner);
+        self.answer(services, unserved);
+        self.send_offers(services, offer);
+        Ok(())
+    }
+
+    /// Stores its place, and under an idempotency key what its client is told if it comes back before it is served.
+    fn keep(
+        &self,
+        services: &Services,
+        pool: &Pool,
+        waiter: &Waiter,
+        labels: &Labels,
+        client: &HeldClient,
+        now: Now,
+    ) -> Result<Sequence, StoreError> {
+        let mut batch = Batch::default();
+        batch.put(keys::outsider(&self.pipeline, waiter.ticket), records::encode_waiter(waiter, Some(labels)));
+        if waiter.kept_by == KeptBy::Polling {
+            let position = pool.position(waiter);
+            let outcome = ClaimOutcome::queued_for_any(waiter, position);
+            client.record(&mut batch, &outcome, now.at);
+            let by = Initiator { person: waiter.session.user.clone(), via: waiter.via.clone() };
+            record_events(&mut batch, &self.pipeline, None, &[waiter.queued(position)], Some(&by), now.at);
+        }
+        services.store().commit(batch)
+    }
+
+    /// A client comes back for its place. Gives its key back if there is none.
+    pub fn attach(
+        &self,
+        services: &Arc<Services>,
+        ticket: Ticket,
+        client: HeldClient,
+    ) -> Result<(), Option<Box<Keyed<ClaimOutcome>>>> {
+        let mut inner = self.inner.lock();
+        if inner.pool.get(ticket).is_none() {
+            return Err(client.keyed);
+        }
+        inner.clients.insert(ticket, client);
+        drop(inner);
+        self.offer_around(services);
+        Ok(())
+    }
+
+    /// Offers the free environments to the waiters, and answers the claims that do not wait for more. Called whenever an
+    /// environment has handled an offer, whether it has taken a waiter or not.
+    pub fn offer_around(&self, services: &Arc<Services>) {
+        let mut inner = self.inner.lock();
+        let Inner { pool, clients, .. } = &mut *inner;
+        let offers = pool.offers(presence(clients, services, services.tick()));
+        let unserved = self.take_unserved(services, &mut inner);
+        drop(inner);
+        self.answer(services, unserved);
+        self.send_offers(services, offers);
+    }
+
+    fn send_offers(&self, services: &Arc<Services>, offers: impl IntoIterator<Item = Identifier>) {
+        for name in offers {
+            let key = EnvironmentKey { pipeline: self.pipeline.clone(), name };
+            if !services.signal(&key, Signal::Offer) {
+                self.inner.lock().pool.report(&key.name, Availability::Gone);
+                self.offer_around(services);
+            }
+        }
+    }
+
+    /// The waiter under this session id, and its position.
+    pub fn session(&self, id: SessionId) -> Option<(Arc<Waiter>, usize)> {
+        let Origin::Queued(ticket) = id.origin else { return None };
+        let inner = self.inner.lock();
+        let (waiter, position) = match inner.pool.get(ticket) {
+            Some(waiter) => (waiter, inner.pool.position(waiter)),
+            None => (&inner.removed.get(&ticket)?.waiter, 1),
+        };
+        (waiter.session.id == id).then(|| (waiter.clone(), position))
+    }
+
+    /// Some environments with these labels that somebody has, in no particular order.
+    pub fn taken(&self, labels: &Labels, at_most: usize) -> Vec<Identifier> {
+        self.inner.lock().pool.taken(labels).take(at_most).cloned().collect()
+    }
+
+    /// All waiters, also those whose end or grant is not durable yet. What they are may not be durable yet either.
+    pub fn waiters(&self) -> Vec<Arc<Waiter>> {
+        let inner = self.inner.lock();
+        inner.pool.iter().chain(inner.removed.values().map(|removed| &removed.waiter)).cloned().collect()
+    }
+
+    /// The waiters that would take such an environment.
+    pub fn waiting_for(&self, configuration: &Configuration) -> Vec<Arc<Waiter>> {
+        if !self.is_active() {
+            return Vec::new();
+        }
+        self.inner.lock().pool.waiting_for(configuration).cloned().collect()
+    }
+
+    /// How many of those come before this turn.
+    pub fn ahead(&self, configuration: &Configuration, turn: Turn) -> usize {
+        if !self.is_active() {
+            return 0;
+        }
+        self.inner.lock().pool.waiting_for(configuration).filter(|waiter| waiter.turn() < turn).count()
+    }
+
+    /// Takes over a waiter of the last run.
+    pub fn restore(&self, waiter: Waiter, labels: Labels) {
+        self.active.store(true, Ordering::SeqCst);
+        self.inner.lock().pool.put_back(Arc::new(waiter), Arc::new(labels));
+    }
+
+    pub fn len(&self) -> usize {
+        self.inner.lock().pool.len()
+    }
+
+    /// Since when the oldest of its waiters waits.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.inner.lock().pool.iter().map(|waiter| waiter.session.created_at).min()
+    }
+}

@@ -1,0 +1,94 @@
+//! What the environments are opened with: the clock, pipeline definitions, the executor of stages, and limits.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{DeploymentId, EnvironmentKey, Identifier, Now, PipelineKey, PipelineNow, StageOrder};
+use shares::Capacity;
+
+/// Reads both clocks. A function, so that tests can move the time.
+pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
+
+/// Looks up a pipeline when a deployment could start. An unknown pipeline is stopped and has no stages.
+pub trait Definitions: Send + Sync + 'static {
+    fn now(&self, pipeline: &PipelineKey) -> PipelineNow;
+}
+
+/// Runs the stages of deployments. It is called once the order is durable, in order per environment, and reports back
+/// through [`Environments`](super::Environments). Must return quickly: it is called on the thread that sends the answers.
+pub trait Executor: Send + Sync + 'static {
+    fn run_stage(&self, environment: &EnvironmentKey, order: StageOrder);
+
+    /// Stops everything a deployment runs; the runner reports the end.
+    fn stop(&self, environment: &EnvironmentKey, deployment: DeploymentId);
+
+    /// Cleans up what a deployment of an earlier run of the server left running.
+    fn sweep(&self, environment: &EnvironmentKey, deployment: DeploymentId);
+}
+
+/// Where the output of stages lies that begin here, in a cluster.
+pub trait LogKeeper: Send + Sync + 'static {
+    /// The name of this node.
+    fn node(&self) -> &str;
+
+    /// Whether logs are uploaded to a store.
+    fn uploads(&self) -> bool;
+
+    /// Whether this node still has this part of a log.
+    fn has(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> bool;
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How many ended sessions the history of each environment keeps.
+    pub history_retention: u64,
+    /// How many commands may wait for one environment.
+    pub mailbox: usize,
+    /// How many claims may wait, on a connection or in a queue.
+    pub waiting: Capacity,
+    /// How many of them may be of one token.
+    pub waiting_per_token: usize,
+    /// How long a caller waits for an answer; after that the outcome is unknown.
+    pub answer_timeout: Duration,
+    pub tickets: TicketLane,
+}
+
+/// The tickets of one shard of a cluster, which no other shard gives: records are found by their tickets, and those of all
+/// shards may become the records of one store.
+#[derive(Debug, Clone, Copy)]
+pub struct TicketLane {
+    /// Below `of`.
+    pub number: u64,
+    pub of: NonZeroU64,
+}
+
+impl TicketLane {
+    /// All tickets: those of a store that has no others beside it.
+    pub const ONLY: TicketLane = TicketLane { number: 0, of: NonZeroU64::MIN };
+
+    /// The first number of this lane that is not below this one.
+    pub fn first_from(self, number: u64) -> u64 {
+        let of = self.of.get();
+        number + (self.number + of - number % of) % of
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_number_is_in_one_lane() {
+        let lane = |number| TicketLane { number, of: NonZeroU64::new(3).unwrap() };
+        for number in 0..9 {
+            let firsts = [0, 1, 2].map(|of| lane(of).first_from(number));
+            let mut sorted = firsts;
+            sorted.sort_unstable();
+            assert_eq!(sorted, [number, number + 1, number + 2], "{firsts:?}");
+            assert!((0..3).all(|of| firsts[usize::try_from(of).unwrap()] % 3 == of));
+        }
+        assert_eq!(TicketLane::ONLY.first_from(7), 7);
+    }
+}

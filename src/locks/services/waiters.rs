@@ -1,0 +1,221 @@
+//! All waiters: the order of arrival, signs of life, and the places that clients may come back for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use dashmap::DashMap;
+use tokio::sync::watch;
+
+use super::clients::HeldClient;
+use super::waiting_places::{WaitingPlace, WaitingPlaces};
+use crate::failure::Failure;
+use crate::ports::TicketLane;
+use domain::{
+    EnvironmentKey, Holder, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef, Tick, Ticket, Waiter,
+};
+use shares::Capacity;
+
+pub struct WaiterRegistry {
+    /// One order for all claims that may have to wait.
+    next_ticket: AtomicU64,
+    lane: TicketLane,
+    started: Tick,
+    /// Waiters for an environment by name that are in memory.
+    by_name: AtomicUsize,
+    /// Sessions that ended in a queue since the last cleanup.
+    ended: AtomicUsize,
+    polled: DashMap<Ticket, Polled>,
+    /// By the record of their idempotency key.
+    kept_places: DashMap<Arc<[u8]>, KeptPlace>,
+    /// Whether the server shuts down, so that nobody can wait any longer.
+    closing: watch::Sender<bool>,
+    places: WaitingPlaces,
+}
+
+/// A waiter whose place is kept by polling.
+struct Polled {
+    last: Tick,
+    /// `None` if it was restored and its organization or its token has more waiters than it may have now.
+    place: Option<WaitingPlace>,
+}
+
+/// The queue of an environment, or of the pool of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueKey {
+    Environment(EnvironmentKey),
+    Pool(PipelineKey),
+}
+
+/// The same, borrowed: a claim that does not wait needs no key of its own.
+#[derive(Debug, Clone, Copy)]
+pub enum QueueRef<'a> {
+    Environment(&'a EnvironmentKey),
+    Pool(&'a PipelineKey),
+}
+
+impl QueueKey {
+    pub fn borrowed(&self) -> QueueRef<'_> {
+        match self {
+            Self::Environment(key) => QueueRef::Environment(key),
+            Self::Pool(pipeline) => QueueRef::Pool(pipeline),
+        }
+    }
+}
+
+impl QueueRef<'_> {
+    fn organization(&self) -> &Identifier {
+        match self {
+            Self::Environment(key) => &key.pipeline.organization,
+            Self::Pool(pipeline) => &pipeline.organization,
+        }
+    }
+}
+
+/// A place in a queue whose client may come back for it with its idempotency key.
+#[derive(Debug, Clone)]
+pub struct KeptPlace {
+    pub queue: QueueKey,
+    pub ticket: Ticket,
+    pub fingerprint: [u8; 16],
+}
+
+impl WaiterRegistry {
+    /// `waiting`: how many claims may wait; `per_token`: how many of one token.
+    pub fn new(started: Now, lane: TicketLane, waiting: Capacity, per_token: usize) -> Self {
+        Self {
+            // Later runs give later tickets: each run begins with its starting millisecond, and has a million tickets
+            // per millisecond, which the shards of a cluster share.
+            next_ticket: AtomicU64::new(lane.first_from(started.at.as_millis().unsigned_abs() << 20 | 1)),
+            lane,
+            started: started.tick,
+            by_name: AtomicUsize::new(0),
+            // Not zero, so that the first cleanup looks at what the last run left behind.
+            ended: AtomicUsize::new(1),
+            polled: DashMap::new(),
+            kept_places: DashMap::new(),
+            closing: watch::Sender::new(false),
+            places: WaitingPlaces::new(waiting, per_token),
+        }
+    }
+
+    pub fn next_ticket(&self) -> Ticket {
+        Ticket(self.next_ticket.fetch_add(self.lane.of.get(), Ordering::Relaxed))
+    }
+
+    /// A place for a claim that may have to wait.
+    pub fn place(
+        &self,
+        queue: QueueRef<'_>,
+        holder: Option<Holder>,
+        via: Option<&RequestRef>,
+    ) -> Result<WaitingPlace, Failure> {
+        self.places.take(queue.organization(), holder, via)
+    }
+
+    /// Takes over a waiter of the last run.
+    pub fn restore(&self, waiter: &Waiter, queue: QueueKey) {
+        self.next_ticket.fetch_max(self.lane.first_from(waiter.ticket.0 + 1), Ordering::Relaxed);
+        match &waiter.kept_by {
+            KeptBy::Connection => {}
+            KeptBy::Key(key) => {
+                let place = KeptPlace { queue, ticket: waiter.ticket, fingerprint: key.fingerprint };
+                self.kept_places.insert(key.record.clone(), place);
+            }
+            KeptBy::Polling => {
+                self.start_polling(waiter.ticket, self.started);
+                // It had its place before, whatever its role was.
+                let holder = Holder { member: waiter.session.user.id, is_admin: true };
+                self.keep(waiter.ticket, self.place(queue.borrowed(), Some(holder), waiter.via.as_ref()).ok());
+            }
+        }
+    }
+
+    /// A waiter has left its queue, with or without the lock.
+    pub fn forget(&self, waiter: &Waiter) {
+        match &waiter.kept_by {
+            KeptBy::Connection => {}
+            KeptBy::Key(place) => _ = self.kept_places.remove(&place.record),
+            KeptBy::Polling => _ = self.polled.remove(&waiter.ticket),
+        }
+    }
+
+    pub fn kept_place(&self, record_key: &[u8]) -> Option<KeptPlace> {
+        self.kept_places.get(record_key).map(|place| place.clone())
+    }
+
+    /// From now on the place is kept by polling.
+    pub fn start_polling(&self, ticket: Ticket, now: Tick) {
+        self.polled.entry(ticket).or_insert(Polled { last: now, place: None }).last = now;
+    }
+
+    /// Holds the place of a waiter that is kept by polling until it is forgotten.
+    pub fn keep(&self, ticket: Ticket, place: Option<WaitingPlace>) {
+        if let Some(mut polled) = self.polled.get_mut(&ticket) {
+            polled.place = place;
+        }
+    }
+
+    /// The client has polled, or was heard of otherwise.
+    pub fn polled(&self, ticket: Ticket, now: Tick) {
+        if let Some(mut polled) = self.polled.get_mut(&ticket) {
+            polled.last = now;
+        }
+    }
+
+    /// The last sign of life; waiters of the last run count as heard of at the start.
+    pub fn last_poll(&self, ticket: Ticket) -> Tick {
+        self.polled.get(&ticket).map_or(self.started, |polled| polled.last)
+    }
+
+    /// Whether the client of a waiter is there, as far as we can know.
+    pub fn presence(&self, waiter: &Waiter, client: Option<&HeldClient>, now: Tick) -> Presence {
+        waiter.presence(HeldClient::connection(client), self.is_closing(), now, |ticket| self.last_poll(ticket))
+    }
+
+    /// How many wait for an environment by name, as far as it is in memory.
+    pub fn by_name(&self) -> usize {
+        self.by_name.load(Ordering::Relaxed)
+    }
+
+    pub fn joined(&self, count: usize) {
+        self.by_name.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn left(&self, count: usize) {
+        self.by_name.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    pub fn sessions_ended(&self, count: usize) {
+        self.ended.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Whether a session has ended in a queue since the last call.
+    pub fn take_ended(&self) -> bool {
+        self.ended.swap(0, Ordering::Relaxed) > 0
+    }
+
+    /// The server shuts down: nobody can wait any longer.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    pub fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    pub async fn closed(&self) {
+        // The sender lives as long as we do.
+        self.closing.subscribe().wait_for(|closing| *closing).await.ok();
+    }
+
+    /// How many claims of the token wait.
+    #[cfg(test)]
+    pub fn of_token(&self, token: domain::TokenId) -> usize {
+        self.places.of_token(token)
+    }
+
+    #[cfg(test)]
+    pub fn keeps_places(&self) -> bool {
+        !self.kept_places.is_empty()
+    }
+}

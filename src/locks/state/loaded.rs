@@ -1,0 +1,248 @@
+//! What an actor holds in memory: the environment after its last decision, durable or not.
+
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::page_list::PageList;
+use super::recent::{DeploymentUpdate, RecentDepartures, RecentDeployments, RecentPages};
+use super::records::Records;
+use ambient::backoff::{Backoff, Retries};
+use domain::{
+    ASK_WITHIN_MILLIS, DeploymentId, EndedDeployment, Environment, EnvironmentKey, IdSeed, Now, Outcome, Session,
+    SessionId, Tick,
+};
+use records::{Keeping, Page, StoredEnvironment};
+use store::{Sequence, StoreError};
+
+pub struct Loaded {
+    pub environment: Arc<Environment>,
+    /// Up to where the store must be durable for this state to be durable.
+    pub handed_in: Sequence,
+    /// When a waiter may lose its place for want of a sign of life.
+    pub queue_due: Option<Tick>,
+    /// What the store refused, and when to try it again.
+    pub retry: Retry,
+    pub(super) keeping: Keeping,
+    pub(super) pages: RecentPages,
+    departures: RecentDepartures,
+    pub(super) deployments: RecentDeployments,
+    /// Whether the store has a wake record: the lock runs out by itself.
+    pub(super) has_wake_record: bool,
+    /// Whether the store has a record that a deployment here is unfinished.
+    pub(super) has_unfinished_record: bool,
+}
+
+/// Full disks last: the longest pause is one that nobody notices when it is over, and that a thousand environments can have.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
+
+/// When the actor tries again what the store has refused, and nobody waits for. A full disk takes ends for longer than all
+/// else, so they have a pause of their own: what it refuses must not keep a lease from ending.
+#[derive(Default)]
+pub struct Retry {
+    pub ends: Pause,
+    pub others: Pause,
+}
+
+impl Retry {
+    /// Of commands that end something ([`domain::Command::ENDS`]), or of all others.
+    pub fn of(&mut self, ends: bool) -> &mut Pause {
+        if ends { &mut self.ends } else { &mut self.others }
+    }
+
+    /// The store has taken something: what it refused before is due. Where it takes other changes, it takes ends too.
+    pub fn accepted(&mut self, ends: bool, now: Tick) {
+        self.ends.accepted(now);
+        if !ends {
+            self.others.accepted(now);
+        }
+    }
+
+    /// Whether anything was refused and not tried again since.
+    pub fn is_due(&self) -> bool {
+        self.ends.at.is_some() || self.others.at.is_some()
+    }
+}
+
+/// The pause after refusals.
+pub struct Pause {
+    at: Option<Tick>,
+    retries: Retries,
+}
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self { at: None, retries: Retries::new(BACKOFF) }
+    }
+}
+
+impl Pause {
+    /// The store has refused. Of all that it refuses until then, the first sets the time.
+    pub fn refused(&mut self, now: Tick) {
+        if self.at.is_none() {
+            self.at = Some(now.after(self.retries.failed()));
+        }
+    }
+
+    /// The store has taken something: what it refused before is due.
+    pub fn accepted(&mut self, now: Tick) {
+        self.retries.worked();
+        if let Some(at) = &mut self.at {
+            *at = now.min(*at);
+        }
+    }
+
+    /// Whether nothing is to be tried yet.
+    pub fn is_pausing(&self, now: Tick) -> bool {
+        self.at.is_some_and(|at| now < at)
+    }
+
+    /// What was refused is tried now.
+    pub fn begin(&mut self) {
+        self.at = None;
+    }
+}
+
+/// A change that was handed in, and what the store has of the history after it.
+pub struct Committed {
+    /// The change is durable when the store is durable up to here.
+    pub sequence: Sequence,
+    pub pages: PageList<Page>,
+    pub keeping: Keeping,
+    pub deployments: BTreeMap<DeploymentId, DeploymentUpdate>,
+    /// Whether more of the history is to be dropped.
+    pub trim_on: bool,
+}
+
+/// The seeds of their ids: a command changes one session, and a force-claim two.
+pub type ChangedSessions = SmallVec<[IdSeed; 2]>;
+
+/// What a decision changed for readers.
+pub struct Advance {
+    /// The new state, if readers see a difference.
+    pub view: Option<Arc<Environment>>,
+    pub sessions: ChangedSessions,
+    pub deployments: Vec<DeploymentId>,
+    pub was_held_back: bool,
+}
+
+impl Loaded {
+    pub fn new(stored: StoredEnvironment, settled: Sequence, now: Tick) -> Self {
+        let StoredEnvironment { environment, keeping } = stored;
+        Self {
+            handed_in: settled,
+            queue_due: environment.queue.has_durable().then_some(now),
+            retry: Retry::default(),
+            keeping,
+            pages: RecentPages::default(),
+            departures: RecentDepartures::default(),
+            deployments: RecentDeployments::default(),
+            has_wake_record: expires(&environment),
+            has_unfinished_record: is_unfinished(&environment),
+            environment,
+        }
+    }
+
+    /// When something here may run out, or must be tried again. While the store refuses ends, none is tried earlier than
+    /// that: what ran out in the meantime would be refused as well, again and again.
+    pub fn wake(&self) -> Option<Tick> {
+        let ends = self.retry.ends.at.or_else(|| {
+            let lock = self.environment.lock.as_deref().and_then(Session::expiry).map(|(until, _)| until.due);
+            let queue = self.queue_due.filter(|_| self.environment.queue.has_durable());
+            [lock, queue].into_iter().flatten().min()
+        });
+        [ends, self.retry.others.at].into_iter().flatten().min()
+    }
+
+    /// Moves on to the state that was decided and handed in; `settled` tells whether a sequence is durable.
+    pub fn advance(
+        &mut self,
+        next: Arc<Environment>,
+        outcome: &mut Outcome,
+        committed: Committed,
+        now: Now,
+        settled: impl Fn(Sequence) -> bool,
+    ) -> Advance {
+        let Outcome { ended, left, enqueued, dequeued, deployments: records, blueprints, .. } = outcome;
+        let Committed { sequence, pages, keeping, deployments: updates, trim_on: _ } = committed;
+        let before = std::mem::replace(&mut self.environment, next);
+        let next = &self.environment;
+        let mut sessions: ChangedSessions = ended.iter().chain(&*left).map(|session| session.id.seed).collect();
+        if let Some(lock) = &next.lock
+            && before.lock.as_ref().is_none_or(|old| (old.id, old.revision) != (lock.id, lock.revision))
+        {
+            sessions.push(lock.id.seed);
+        }
+        let moved = before.revision != next.revision || enqueued.is_some() || !dequeued.is_empty();
+        self.has_wake_record = expires(next);
+        self.has_unfinished_record = is_unfinished(next);
+        self.keeping = keeping;
+        self.handed_in = sequence;
+        if enqueued.as_ref().is_some_and(|waiter| waiter.is_durable()) && self.queue_due.is_none() {
+            self.queue_due = Some(now.tick.plus(ASK_WITHIN_MILLIS));
+        }
+        self.pages.advance(pages, sequence, &settled);
+        self.departures.advance(take(left), sequence, &settled);
+        let deployments = records.iter().map(|record| record.deployment.id).collect();
+        self.deployments.advance(take(records), take(blueprints), updates, sequence, settled);
+        let view = moved.then(|| self.environment.clone());
+        Advance { view, sessions, deployments, was_held_back: before.held_back }
+    }
+
+    /// A session that is no longer part of the environment: one that left the queue, or one from the history.
+    pub fn ended_session(
+        &self,
+        records: &Records,
+        key: &EnvironmentKey,
+        id: SessionId,
+    ) -> Result<Option<Arc<Session>>, StoreError> {
+        if let Some(session) = self.departures.session(id) {
+            return Ok(Some(session.clone()));
+        }
+        let session = match self.pages.session(id)? {
+            Some(session) => {
+                let remembered = self.environment.remembered_sessions(records.history_retention);
+                Some(session).filter(|session| session.fencing_token().is_some_and(|n| remembered.contains(&n)))
+            }
+            None => records.ended_session(key, &self.environment, id)?,
+        };
+        Ok(session.map(Arc::new))
+    }
+
+    /// A deployment of this environment that has ended.
+    pub fn ended_deployment(
+        &self,
+        records: &Records,
+        key: &EnvironmentKey,
+        id: DeploymentId,
+    ) -> Result<Option<EndedDeployment>, StoreError> {
+        let organization = &key.pipeline.organization;
+        let recent = self.deployments.get(id);
+        if recent.is_some_and(|update| update.forgotten) {
+            return Ok(None);
+        }
+        let record = match recent.and_then(|update| update.record.clone()) {
+            Some(record) => Some(record),
+            None => records.deployment(organization, id)?.filter(|(of, _)| of == key).map(|(_, record)| record),
+        };
+        let Some(record) = record else { return Ok(None) };
+        let blueprint = match recent.and_then(|update| update.blueprint.clone()) {
+            Some(blueprint) => Some(blueprint),
+            None if record.deployment.staged => records.blueprint(organization, id)?,
+            None => None,
+        };
+        Ok(Some(EndedDeployment { record, blueprint }))
+    }
+}
+
+fn expires(environment: &Environment) -> bool {
+    environment.lock.as_ref().is_some_and(|lock| lock.expiry().is_some())
+}
+
+/// Whether a deployment here has begun or waits.
+pub fn is_unfinished(environment: &Environment) -> bool {
+    environment.current_deployment().is_some() || environment.waiting_deployment().is_some()
+}

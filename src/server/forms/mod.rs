@@ -1,0 +1,233 @@
+//! Forms: what a request body or a file may say, described once. A form is a struct with a type for each field; the reader
+//! of JSON and TOML and the schema of the OpenAPI document come from it, so names and bounds are written down once.
+//!
+//! From the bottom up: `names`, `element` (the tree of a source), `reader`, `types` (fields with their bounds), `form!` here,
+//! then the forms themselves. JSON is parsed in `http`, TOML in `config`; nothing here knows either.
+
+mod configuration;
+mod element;
+mod member;
+mod names;
+mod pipeline;
+mod reader;
+mod registry_step;
+mod schema;
+mod session;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use configuration::{ConfigurationForm, EnvironmentName};
+pub use element::{Content, Element, Entry, Object, Spelling};
+pub use member::MemberForm;
+pub use names::{plain, shown};
+pub use pipeline::{HttpForm, Name, PipelineForm, RepositoryForm, StageForm, StepForm};
+pub use reader::{FieldFault, Reader};
+pub use registry_step::RegistryStepForm;
+pub use schema::{ObjectSchema, Schemas};
+pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
+pub use types::texts;
+pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
+pub(crate) use types::{choices, named_choices};
+
+use serde_json::Value;
+
+// Named by `texts`.
+pub use domain::Malformed;
+
+/// A value that is read from an element.
+pub trait Form: Sized {
+    /// `None` if it left a fault.
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self>;
+
+    /// Its JSON schema. Schemas with a name are entered into `schemas` and referred to.
+    fn schema(schemas: &mut Schemas) -> Value;
+
+    /// The field that must be unique within a list of these, with its value.
+    fn unique_name(_object: &Object<'_>, _index: usize) -> Option<(&'static str, String)> {
+        None
+    }
+}
+
+/// A value that can be a default, which the schema names.
+pub trait ToJson {
+    fn to_json(&self) -> Value;
+}
+
+/// A closed set of names: a schema of its own, which requests and answers refer to.
+pub trait Choice: Copy + 'static {
+    /// The schema's name.
+    const SCHEMA: &'static str;
+    const DESCRIPTION: &'static str;
+
+    fn names() -> impl Iterator<Item = &'static str>;
+
+    fn name(self) -> &'static str;
+}
+
+/// A form that is an object.
+pub trait ObjectForm: Sized {
+    fn each_name(found: &mut dyn FnMut(&'static str));
+
+    fn read_fields(object: &Object<'_>, reader: &mut Reader) -> Option<Self>;
+
+    /// Checks more than one field. Called without the form if a field has a fault.
+    fn check(_object: &Object<'_>, _form: Option<&Self>, _reader: &mut Reader) {}
+
+    fn describe(schema: &mut ObjectSchema<'_>);
+}
+
+/// Makes a struct a form. Each field is
+/// - `required`,
+/// - `optional`: may be left out, an `Option`; with a value in parentheses, that is its default,
+/// - `nullable`: may be left out or null, an `Option`; with a value in parentheses, that is its default,
+/// - `flatten`: the fields of another form, in the same object.
+///
+/// A name after `as` makes it a schema of its own, which others refer to; every form of the OpenAPI document has one, but
+/// those that are only flattened. Comments become descriptions, to which defaults are added; `#[schema(…)]` adds to the
+/// schema, on the form an example of a whole request. After the struct may follow:
+/// - `one_of`: fields of which exactly one is given, each with those that need it;
+/// - `any_of`: fields of which at least one is given;
+/// - `unique`: the field that must be unique within a list, and what it is by default;
+/// - `check`: what takes more than one field. It is also called where a field has a fault, then without the form.
+#[macro_export]
+macro_rules! form {
+    (
+        $(#[doc = $form_doc:literal])*
+        $(#[schema($($form_extra:tt)*)])?
+        $vis:vis struct $form:ident $(as $name:literal)? {
+            $(
+                $(#[doc = $doc:literal])*
+                $(#[schema($($extra:tt)*)])?
+                $kind:ident $(($default:expr))? $field:ident : $type:ty
+            ),* $(,)?
+        }
+        $(one_of $([$($alternative:ident),+])+;)?
+        $(any_of [$($any:ident),+];)?
+        $(unique $unique:ident $(or $unique_default:path)?;)?
+        $(check $check:path;)?
+    ) => {
+        $(#[doc = $form_doc])*
+        $vis struct $form {
+            $($(#[doc = $doc])* pub $field: $crate::forms::field_type!($kind $(($default))? $type),)*
+        }
+
+        impl $crate::forms::ObjectForm for $form {
+            fn each_name(_found: &mut dyn FnMut(&'static str)) {
+                $($crate::forms::field_names!(_found $kind $field $type);)*
+            }
+
+            fn read_fields(
+                _object: &$crate::forms::Object<'_>,
+                _reader: &mut $crate::forms::Reader,
+            ) -> Option<Self> {
+                // All of them before the first is missed.
+                $(let $field = $crate::forms::field_value!(_object _reader $kind $(($default))? $field $type);)*
+                $(_reader.check_one_of(_object, &[$(&[$($crate::forms::plain(stringify!($alternative))),+]),+]);)?
+                $(_reader.check_any_of(_object, &[$($crate::forms::plain(stringify!($any))),+]);)?
+                Some(Self { $($field: $field?),* })
+            }
+
+            $(
+                fn check(
+                    object: &$crate::forms::Object<'_>,
+                    form: Option<&Self>,
+                    reader: &mut $crate::forms::Reader,
+                ) {
+                    $check(object, form, reader);
+                }
+            )?
+
+            fn describe(_schema: &mut $crate::forms::ObjectSchema<'_>) {
+                $(
+                    $crate::forms::field_schema!(
+                        _schema $kind $(($default))? $field $type [$($doc)*] [$($($extra)*)?]
+                    );
+                )*
+                $(_schema.one_of(&[$(&[$($crate::forms::plain(stringify!($alternative))),+]),+]);)?
+                $(
+                    let _ = [$(stringify!($any)),+];
+                    _schema.extra(serde_json::json!({ "minProperties": 1 }));
+                )?
+                $(_schema.extra(serde_json::json!({ $($form_extra)* }));)?
+            }
+        }
+
+        impl $crate::forms::Form for $form {
+            fn read(
+                element: &$crate::forms::Element<'_>,
+                reader: &mut $crate::forms::Reader,
+            ) -> Option<Self> {
+                reader.form(element)
+            }
+
+            fn schema(schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
+                schemas.form::<Self>(&[$($name)?], &[$($form_doc),*])
+            }
+
+            $(
+                fn unique_name(object: &$crate::forms::Object<'_>, _index: usize) -> Option<(&'static str, String)> {
+                    let name = object.text(stringify!($unique)).map(str::to_owned);
+                    $(let name = name.or_else(|| Some($unique_default(_index).to_string()));)?
+                    Some((stringify!($unique), name?))
+                }
+            )?
+        }
+    };
+}
+
+#[macro_export]
+macro_rules! field_type {
+    (required $type:ty) => { $type };
+    (flatten $type:ty) => { $type };
+    (optional ($default:expr) $type:ty) => { $type };
+    (nullable ($default:expr) $type:ty) => { $type };
+    (optional $type:ty) => { Option<$type> };
+    (nullable $type:ty) => { Option<$type> };
+}
+
+#[macro_export]
+macro_rules! field_names {
+    ($found:ident flatten $field:ident $type:ty) => {
+        <$type as $crate::forms::ObjectForm>::each_name($found)
+    };
+    ($found:ident $kind:ident $field:ident $type:ty) => {
+        $found($crate::forms::plain(stringify!($field)))
+    };
+}
+
+#[macro_export]
+macro_rules! field_value {
+    ($object:ident $reader:ident flatten $field:ident $type:ty) => {
+        $reader.fields::<$type>($object)
+    };
+    ($object:ident $reader:ident $kind:ident ($default:expr) $field:ident $type:ty) => {
+        $reader
+            .$kind::<$type>($object, $crate::forms::plain(stringify!($field)))
+            .map(|value| value.unwrap_or_else(|| $default))
+    };
+    ($object:ident $reader:ident $kind:ident $field:ident $type:ty) => {
+        $reader.$kind::<$type>($object, $crate::forms::plain(stringify!($field)))
+    };
+}
+
+#[macro_export]
+macro_rules! field_schema {
+    ($schema:ident flatten $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {
+        <$type as $crate::forms::ObjectForm>::describe($schema)
+    };
+    ($schema:ident $kind:ident ($default:expr) $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {{
+        let default: $type = $default;
+        let extra = serde_json::json!({ "default": $crate::forms::ToJson::to_json(&default), $($extra)* });
+        $schema.$kind::<$type>($crate::forms::plain(stringify!($field)), &[$($doc),*], extra)
+    }};
+    ($schema:ident $kind:ident $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {
+        $schema.$kind::<$type>(
+            $crate::forms::plain(stringify!($field)),
+            &[$($doc),*],
+            serde_json::json!({ $($extra)* }),
+        )
+    };
+}
+
+pub use {field_names, field_schema, field_type, field_value, form};

@@ -1,0 +1,103 @@
+//! Successful answers, `{"data": …}`, and conditional requests.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use serde::Serialize;
+
+use super::head::Headers;
+use super::problem::Problem;
+use super::response::Response;
+use super::{json, spare_buffer};
+use domain::Expected;
+use locks::idempotency::StoredAnswer;
+
+/// A handler's outcome.
+pub type Answered = Result<Response, EarlyReturn>;
+
+/// How a request ends that is not executed to its end.
+pub enum EarlyReturn {
+    Problem(Problem),
+    /// It was executed before, under the same `Idempotency-Key`.
+    Replay(Box<StoredAnswer>),
+}
+
+impl<E> From<E> for EarlyReturn
+where
+    Problem: From<E>,
+{
+    fn from(error: E) -> Self {
+        Self::Problem(error.into())
+    }
+}
+
+/// The media type of answers, but for problems.
+pub const JSON: &str = "application/json";
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct One<T> {
+    pub data: T,
+}
+
+pub fn one<T: Serialize>(status: StatusCode, data: T) -> Response {
+    json(status, &One { data })
+}
+
+pub fn json<T: Serialize>(status: StatusCode, body: &T) -> Response {
+    Response::new(status).of_type(JSON).rendered(rendered(body))
+}
+
+/// JSON for an answer: in the spare buffer of this thread.
+pub fn rendered<T: Serialize>(body: &T) -> Vec<u8> {
+    write(body, spare_buffer::take())
+}
+
+/// JSON for something else.
+pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
+    write(body, Vec::with_capacity(spare_buffer::USUAL_BYTES))
+}
+
+fn write<T: Serialize>(body: &T, mut bytes: Vec<u8>) -> Vec<u8> {
+    json::write(body, &mut bytes).expect("our views can be serialised: all their keys are strings");
+    bytes
+}
+
+/// 304 if the client already has this state, else the rendered answer; both with the `ETag`.
+pub fn tagged(headers: &Headers, etag: &str, render: impl FnOnce() -> Answered) -> Answered {
+    let response = if is_known(headers, etag) { Response::new(StatusCode::NOT_MODIFIED) } else { render()? };
+    Ok(response.with(ETAG, etag))
+}
+
+/// Whether the client already has the state with this tag.
+pub fn is_known(headers: &Headers, etag: &str) -> bool {
+    let mut known = tags(headers, IF_NONE_MATCH);
+    known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag)
+}
+
+/// The condition of `If-Match` or `If-None-Match: *`. Our tags are `"{configuration}.{environment}.{queue}"` or
+/// `"{pipeline}.{environments}"`. Only the first part counts here, so that a change of the lock does not block a change of
+/// the configuration.
+pub fn expected(headers: &Headers) -> Option<Expected> {
+    if !headers.contains(&IF_MATCH) {
+        return tags(headers, IF_NONE_MATCH).any(|tag| tag == "*").then_some(Expected::Absent);
+    }
+    if tags(headers, IF_MATCH).any(|tag| tag == "*") {
+        return Some(Expected::Existing);
+    }
+    // A tag that is not one of ours matches nothing.
+    let revision = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.split_once('.')?.0.parse().ok();
+    Some(Expected::Revisions(tags(headers, IF_MATCH).filter_map(revision).collect()))
+}
+
+/// The versions that `If-Match` allows, where a tag is just a version; `None` if any version is allowed.
+pub fn expected_versions(headers: &Headers) -> Option<Vec<u64>> {
+    if !headers.contains(&IF_MATCH) || tags(headers, IF_MATCH).any(|tag| tag == "*") {
+        return None;
+    }
+    let version = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok();
+    Some(tags(headers, IF_MATCH).filter_map(version).collect())
+}
+
+/// The tags of all lines of a header. Ours contain no comma.
+fn tags(headers: &Headers, name: HeaderName) -> impl Iterator<Item = &str> {
+    headers.texts(name).flat_map(|line| line.split(',')).map(str::trim)
+}

@@ -1,0 +1,184 @@
+//! Requests that may be retried: checks the `Idempotency-Key` of a `POST` before it is executed, and renders answers that
+//! are stored.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::HeaderName;
+use serde::Serialize;
+
+use super::access::{self, Access};
+use super::answer::{EarlyReturn, JSON, One, rendered};
+use super::body::{Body, read_body};
+use super::call::Call;
+use super::codes::Code;
+use super::head::{Headers, ascii};
+use super::paging::Query;
+use super::problem::{FieldError, Problem};
+use super::request::Request;
+use super::response::Response;
+use domain::{Malformed, Timestamp};
+use locks::Keyed;
+use locks::idempotency::{Fingerprint, IdempotencyKey, KeyState, Pending, StoredAnswer, Subject};
+use store::Batch;
+
+/// The name in problems and in the OpenAPI document.
+pub const HEADER: &str = "Idempotency-Key";
+pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// Most requests are answered within milliseconds.
+const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
+/// Old answers are dropped every few seconds while there are too many.
+const NO_ROOM_RETRY_SECONDS: u64 = 15;
+
+/// A `POST` whose body has been read and that has not been executed before. With a key, its answer is to be stored.
+pub struct Begun {
+    pub body: Body,
+    pub pending: Option<Pending>,
+}
+
+/// For a `POST` without a query.
+pub async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
+    Query::of(&call.request).finish()?;
+    let body = read_body(call, access).await?;
+    let pending = check_key(&call.request, access, body.bytes())?;
+    Ok(Begun { body, pending })
+}
+
+/// The same for a body with a secret in it. The stored fingerprint, by which a retry is recognised, cannot be used to
+/// test guesses at the secret: it includes the caller's token or sign-in, of which the disk has only a hash.
+pub async fn begin_secret(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
+    Query::of(&call.request).finish()?;
+    let body = read_body(call, access).await?;
+    let secret = access::credential(call).as_bytes();
+    let salted = |method: &str, path: &str| Fingerprint::salted(secret, method, path, body.bytes());
+    let pending = check_key_as(&call.request, access, salted)?;
+    Ok(Begun { body, pending })
+}
+
+/// Called before the fields of the body are read: a request that was right when it was executed gets its answer again,
+/// also where it would be wrong by now.
+pub fn check_key(request: &Request, access: &Access, body: &[u8]) -> Result<Option<Pending>, EarlyReturn> {
+    check_key_as(request, access, |method, path| Fingerprint::of(method, path, body))
+}
+
+fn check_key_as(
+    request: &Request,
+    access: &Access,
+    fingerprint: impl FnOnce(&str, &str) -> Fingerprint,
+) -> Result<Option<Pending>, EarlyReturn> {
+    let key = key_of(request.headers()).map_err(|malformed| {
+        let fault = FieldError { field: HEADER.to_owned(), message: malformed.to_string() };
+        Problem::invalid_request(vec![fault])
+    })?;
+    let Some(key) = key else {
+        return Ok(None);
+    };
+    let path = request.path_and_query();
+    let fingerprint = fingerprint(request.method().as_str(), path);
+    let now = (access.realm.clock)();
+    match access.realm.idempotency.begin(&access.caller.organization, access.caller.retry_scope(), &key, fingerprint, now)? {
+        KeyState::Unused(pending) => Ok(Some(pending)),
+        KeyState::Executed(answer) => Err(EarlyReturn::Replay(Box::new(answer))),
+        KeyState::Reused => Err(Problem::new(
+            Code::IdempotencyKeyReused,
+            "another request was executed under this `Idempotency-Key`; use a new key for every request, and send a \
+             retry exactly as the first time",
+        )
+        .into()),
+        KeyState::InFlight => Err(Problem::new(
+            Code::IdempotencyKeyInFlight,
+            "a request under this `Idempotency-Key` is still being executed; try again after `Retry-After` to get its answer",
+        )
+        .retry_after(IN_FLIGHT_RETRY_SECONDS)
+        .into()),
+        KeyState::NoRoom => Err(Problem::new(
+            Code::Overloaded,
+            "your organization has used its share of this server's idempotency keys within the last minutes; nothing was \
+             changed, send the request again after `Retry-After`, and leave the key out where a repetition does no harm, \
+             such as with a heartbeat",
+        )
+        .retry_after(NO_ROOM_RETRY_SECONDS)
+        .into()),
+    }
+}
+
+/// For an environment's actor, which stores the answer together with the effect.
+pub fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> StoredAnswer + Send + 'static) -> Option<Keyed<R>> {
+    pending.map(|pending| Keyed { pending, render: Box::new(render) })
+}
+
+/// For a registry, which stores the answer in the batch of the change.
+pub fn keep<R: ?Sized>(
+    pending: Option<Pending>,
+    clock: impl FnOnce() -> Timestamp,
+    render: impl FnOnce(&R) -> StoredAnswer,
+) -> impl FnOnce(&R, &mut Batch) -> Option<Pending> {
+    move |result, batch| pending.map(|pending| pending.keep(batch, &render(result), clock()))
+}
+
+/// An answer as it is sent, and stored if the request has a key.
+pub fn answer<T: Serialize>(status: StatusCode, location: Option<String>, data: T) -> StoredAnswer {
+    StoredAnswer { status: status.as_u16(), location, body: rendered(&One { data }), subject: None }
+}
+
+/// The same for an answer of which a retry needs the subject.
+pub fn answer_about<T: Serialize>(subject: Subject, status: StatusCode, location: String, data: T) -> StoredAnswer {
+    StoredAnswer { subject: Some(subject), ..answer(status, Some(location), data) }
+}
+
+pub fn response(answer: StoredAnswer) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    let response = Response::new(status).of_type(JSON).rendered(answer.body);
+    match answer.location {
+        Some(location) => response.at(location),
+        None => response,
+    }
+}
+
+/// A stored answer, marked as such.
+pub fn replayed(answer: StoredAnswer) -> Response {
+    response(answer).with(REPLAYED, "true")
+}
+
+fn key_of(headers: &Headers) -> Result<Option<IdempotencyKey>, Malformed> {
+    let mut given = headers.get_all(KEY);
+    let Some(first) = given.next() else {
+        return Ok(None);
+    };
+    if given.next().is_some() {
+        return Err(Malformed("must not be repeated"));
+    }
+    // A value that is not ASCII text becomes empty, which is malformed too.
+    IdempotencyKey::parse(ascii(first).unwrap_or_default()).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use actix_web::body::to_bytes;
+
+    use super::*;
+
+    fn headers(values: &[&'static str]) -> Headers {
+        values.iter().map(|value| (KEY, *value)).collect()
+    }
+
+    #[test]
+    fn a_request_has_at_most_one_key() {
+        assert_eq!(key_of(&headers(&[])), Ok(None));
+        assert_eq!(key_of(&headers(&["once"])), IdempotencyKey::parse("once").map(Some));
+        for malformed in [&[""][..], &["a b"], &["é"], &["once", "once"]] {
+            assert!(key_of(&headers(malformed)).is_err(), "{malformed:?}");
+        }
+    }
+
+    #[actix::test]
+    async fn a_response_has_all_of_its_answer() {
+        let answer = answer(StatusCode::ACCEPTED, Some("/there".to_owned()), "x");
+        let response = response(answer.clone());
+        assert_eq!(response.status, StatusCode::ACCEPTED);
+        assert_eq!((response.content_type, response.location.as_deref()), (Some(JSON), Some("/there")));
+        assert_eq!(to_bytes(response.body.boxed()).await.unwrap(), answer.body);
+        assert_eq!(answer.body, br#"{"data":"x"}"#);
+    }
+}

@@ -1,0 +1,104 @@
+//! The operations on events.
+
+use serde_json::json;
+
+use super::operation::Operation;
+use super::parameters::time;
+use crate::http::codes::Code;
+use crate::http::dto::{AuditView, EventView};
+use crate::http::resources::audit::EXPECTED_MAX;
+use crate::http::resources::events::{LAST_EVENT_ID, START};
+use domain::{DeploymentId, EventType, Identifier, SessionId, UserId};
+use events::EventId;
+
+const EVENTS: &str = "Events";
+
+pub fn list_events() -> Operation {
+    let operation = Operation::api(EVENTS, "listEvents").about(
+        "Every change in the organization, newest first, with its actor, token and request. The operator sets how \
+         long and how many are kept.",
+    );
+    filtered(operation).lists::<EventView<'_>>("The events")
+}
+
+pub fn get_event() -> Operation {
+    Operation::api(EVENTS, "getEvent")
+        .about("One change in the organization.")
+        .answers::<EventView<'_>>(200, "The event", &[])
+        .fails(&[Code::EventNotFound])
+}
+
+pub fn verify_events() -> Operation {
+    let expected = json!({
+        "type": "array", "maxItems": EXPECTED_MAX,
+        "items": { "type": "string", "pattern": expected_pattern(), "examples": [format!("1233:{}", "0".repeat(64))] },
+    });
+    Operation::api(EVENTS, "verifyEvents")
+        .about(
+            "Verifies the recorded events, those that are kept up to now: each is chained to the one before it by a hash, and the \
+             server seals the chain every second. It reads all of them, so it may take seconds, and there is one at a time. The \
+             seals do not show that all data was put back to an earlier state: so store the `head` of the answer in a safe \
+             place now and then, and pass it as `expect` later. An answer of 200 does not mean that all is well: see `intact`.",
+        )
+        .query_by(
+            "expect",
+            "A head of an earlier answer, `number:hash`, or the `eventId` and `hash` of an event, which must be part of the \
+             chain; may be repeated",
+            expected,
+        )
+        .answers::<AuditView<'_>>(200, "The result", &[])
+}
+
+fn expected_pattern() -> String {
+    format!("^([0-9]{{1,19}}|{}):[0-9a-f]{{64}}$", EventId::PATTERN.trim_start_matches('^').trim_end_matches('$'))
+}
+
+pub fn stream_events() -> Operation {
+    let content = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    let operation = Operation::api(EVENTS, "streamEvents").about(
+        "Server-sent events: each has its `id`, its type as `event`, and as `data` what Get Event answers, in one \
+         line. It begins with what comes from now on, or after the event that `Last-Event-ID` names: without a gap \
+         and nothing twice, also when the server has started again meanwhile. If that event is no longer kept \
+         (`expired`), or never was one of this organization (`unknown`), the first is a `reset`, with `{reason, \
+         firstEventId}` as its data, the oldest that is kept, and the stream goes on with what comes from now on. \
+         In silence it sends comments. It ends with the server, with the token, and when its client falls behind: \
+         come again. `retry` comes with the first event, and there is no block without data. The answer's \
+         `Last-Event-ID` is where the stream begins: send it to come again before the first event.",
+    );
+    let id = json!({ "type": "string", "maxLength": 256 });
+    filtered(operation)
+        .query_by("lastEventId", "The same as the header, which wins", id)
+        .header(LAST_EVENT_ID, &format!("The id of the last event seen, or `{START}`: all that are kept"))
+        .answers_content(200, "The events", content, &[LAST_EVENT_ID])
+}
+
+fn filtered(operation: Operation) -> Operation {
+    operation
+        .query_by("type", "Only of these types (see `EventFilter`): with commas, given several times, or a whole group like `session.*`", json!({ "type": "string", "pattern": types_pattern() }))
+        .query_by(
+            "actor",
+            "Only by this user, or by the `system`",
+            json!({ "type": "string", "pattern": actor_pattern() }),
+        )
+        .query::<Identifier>("pipelineId", "Only in this pipeline")
+        .query::<Identifier>("envName", "Only in environments of this name")
+        .query::<SessionId>("sessionId", "Only of this session")
+        .query::<DeploymentId>("deploymentId", "Only of this deployment")
+        .query_by("since", "Only from this time on", time())
+        .query_by("until", "Only before this time", time())
+}
+
+/// Names and groups, with commas between them.
+fn types_pattern() -> String {
+    let names = EventType::ALL.iter().map(|event_type| event_type.as_str().replace('.', r"\."));
+    let mut groups: Vec<_> =
+        EventType::ALL.iter().filter_map(|event_type| event_type.as_str().split('.').next()).collect();
+    groups.dedup();
+    let groups = groups.into_iter().map(|group| format!(r"{group}\.\*"));
+    let one = names.chain(groups).collect::<Vec<_>>().join("|");
+    format!("^({one})(,({one}))*$")
+}
+
+fn actor_pattern() -> String {
+    format!("{}|^system$", UserId::PATTERN)
+}

@@ -1,0 +1,149 @@
+//! Parameters and headers by their names, with examples: those of paths exist in the sample organization.
+
+use serde_json::{Map, Value, json};
+
+use crate::forms::{Text, example_of, id_schema};
+use crate::http::codes::Code;
+use crate::http::idempotent;
+use crate::http::resources::events::LAST_EVENT_ID;
+use crate::http::resources::logs::NEXT_OFFSET;
+use domain::{
+    AnalysisId, ApprovalId, DeliveryId, DeploymentId, Identifier, RegistryId, SessionId, TokenId, UserId, VariableName,
+    WebhookId,
+};
+use events::EventId;
+
+/// Of a path, as the explorer fills them in; `chosen` are examples that an operation has instead.
+pub fn of_path(path: &str, chosen: &[(&str, &str)]) -> Vec<Value> {
+    let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    names
+        .map(|name| {
+            let (description, mut schema) = path_parameter(name);
+            let own = schema.as_object_mut().and_then(|schema| schema.remove("examples")).unwrap_or_default();
+            let chosen = chosen.iter().find(|(of, _)| *of == name);
+            let example = chosen.map_or_else(|| own[0].clone(), |(_, example)| json!(example));
+            json!({
+                "name": name, "in": "path", "required": true, "description": description, "schema": schema,
+                "example": example,
+            })
+        })
+        .collect()
+}
+
+/// A moment, in a query.
+pub fn time() -> Value {
+    json!({ "type": "string", "format": "date-time" })
+}
+
+fn path_parameter(name: &str) -> (&'static str, Value) {
+    let identifier = |example| example_of(Identifier::text_schema(), example);
+    match name {
+        "orgId" => ("The organization", identifier("acme")),
+        "pipelineId" => ("The pipeline", identifier("web")),
+        "envName" => ("The environment", identifier("review-1")),
+        "sessionId" => ("The session", SessionId::text_schema()),
+        "deploymentId" => ("The deployment", DeploymentId::text_schema()),
+        "stage" => ("The stage, by its name", identifier("build")),
+        "approvalId" => ("The approval", ApprovalId::text_schema()),
+        "analysisId" => ("The analysis", AnalysisId::text_schema()),
+        "eventId" => ("The event", id_schema(EventId::PATTERN, EventId::EXAMPLE)),
+        "name" => ("The secret, by its name", example_of(VariableName::text_schema(), "EXAMPLE_PASSWORD")),
+        "registryId" => ("The step registry", RegistryId::text_schema()),
+        "tokenId" => ("The token, by its id", TokenId::text_schema()),
+        "userId" => ("The member", id_schema(UserId::PATTERN, UserId::EXAMPLE)),
+        "webhookId" => ("The webhook", WebhookId::text_schema()),
+        "deliveryId" => ("The delivery", DeliveryId::text_schema()),
+        _ => ("The code of a problem", id_schema("^[a-z_]{1,64}$", "environment_locked")),
+    }
+}
+
+/// One that may be left out. Its example is in the schema, where the explorer shows it and does not fill it in.
+pub fn of_query(name: &str, description: &str, mut schema: Value) -> Value {
+    if schema.get("$ref").is_none() && schema.get("examples").is_none() && schema.get("items").is_none() {
+        schema["examples"] = json!([query_example(name)]);
+    }
+    json!({ "name": name, "in": "query", "description": description, "schema": schema })
+}
+
+fn query_example(name: &str) -> Value {
+    match name {
+        "limit" => json!(20),
+        "offset" => json!(0),
+        "page" => json!(1),
+        "waitSeconds" => json!(10),
+        "pipelineId" => json!("web"),
+        "envName" => json!("review-1"),
+        "stage" => json!("build"),
+        "step" => json!("compile"),
+        "user" | "name" => json!("ana"),
+        "type" => json!("session.*,deployment.failed"),
+        "actor" => json!("system"),
+        "since" | "from" => json!("2026-11-15T00:00:00Z"),
+        "until" | "to" => json!("2026-11-16T00:00:00Z"),
+        "lastEventId" => json!(EventId::EXAMPLE),
+        // The tests refuse it.
+        _ => Value::Null,
+    }
+}
+
+pub fn of_header(name: &str, description: &str, mut schema: Value) -> Value {
+    schema["examples"] = json!([header_example(name)]);
+    json!({ "name": name, "in": "header", "description": description, "schema": schema })
+}
+
+fn header_example(name: &str) -> &'static str {
+    match name {
+        idempotent::HEADER => "0199f3c2-a4b0-7f3e-9d2c-5a1b2c3d4e5f",
+        LAST_EVENT_ID => EventId::EXAMPLE,
+        // An `ETag`.
+        _ => "\"3\"",
+    }
+}
+
+/// A header of an answer, by its name.
+pub fn answer_header(name: &str) -> (String, Value) {
+    (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }))
+}
+
+/// Every header that answers refer to.
+pub fn answer_headers() -> Map<String, Value> {
+    let headers = [
+        ("X-Request-Id", "The id of the request, which is also in the server's log", "0199f3c2a4b07f3e"),
+        ("Location", "The address of the record", "/api/v1/organizations/acme/pipelines/web"),
+        ("ETag", "The version of the record, for `If-Match` and `If-None-Match`", "\"3\""),
+        ("Link", "The other parts of the list (RFC 8288)", "<…?limit=50&offset=50>; rel=\"next\""),
+        ("WWW-Authenticate", "How to authenticate", "Bearer realm=\"lockkeeper\""),
+        ("Retry-After", "Seconds to wait before a retry", "5"),
+        ("RateLimit", "What is left of the rate limit", "\"token\";r=0;t=1"),
+        ("RateLimit-Policy", "The rate limit", "\"token\";q=1000;w=1"),
+        ("Idempotency-Replayed", "`true` if this is a stored answer", "true"),
+        (LAST_EVENT_ID, "The event after which the stream begins", EventId::EXAMPLE),
+        (NEXT_OFFSET, "The `offset` that goes on where this answer ends", "120"),
+    ];
+    let described = headers.into_iter().map(|(name, description, example)| {
+        let schema = json!({ "type": "string", "examples": [example] });
+        (name.to_owned(), json!({ "description": description, "schema": schema }))
+    });
+    described.collect()
+}
+
+/// The examples of an answer with one of these problems.
+pub fn problem_examples(codes: &[Code]) -> Value {
+    let refer = |code: &Code| {
+        let code = code.as_str();
+        (code.to_owned(), json!({ "$ref": format!("#/components/examples/{code}") }))
+    };
+    Value::Object(codes.iter().map(refer).collect())
+}
+
+/// A problem of each of these codes, as it looks on the wire.
+pub fn problems(codes: &[Code]) -> Map<String, Value> {
+    let shown = |code: &Code| {
+        let problem = json!({
+            "type": format!("/problems/{}", code.as_str()), "title": code.title(), "status": code.status().as_u16(),
+            "detail": code.meaning(), "code": code.as_str(), "requestId": "0199f3c2a4b07f3e",
+        });
+        (code.as_str().to_owned(), json!({ "summary": code.title(), "value": problem }))
+    };
+    codes.iter().map(shown).collect()
+}

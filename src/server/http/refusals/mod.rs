@@ -1,0 +1,461 @@
+//! Maps every rejection and failure to a problem: its code, detail and members.
+
+mod fixes;
+mod missing;
+mod registries;
+
+pub use fixes::analysis_not_found;
+pub use missing::*;
+
+use std::sync::Arc;
+
+use crate::http::codes::Code;
+use crate::http::dto::{EndedByView, HolderView, LockView, Time, UserView, Written, end_reason};
+use crate::http::problem::{FieldError, OVERLOADED_RETRY_SECONDS, Problem};
+use accounts::auth::{AccountsError, Caller, Permission};
+use accounts::secrets::SecretError;
+use domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Session, SessionStatus, StageStatus};
+use locks::Failure;
+use locks::pipelines::PipelinesError;
+use store::StoreError;
+use webhooks::WebhookError;
+
+/// When to retry a claim of a locked environment: soon, but not in a tight loop.
+const LOCKED_RETRY_SECONDS: u64 = 5;
+/// Somebody has to free disk space.
+const STORAGE_FULL_RETRY_SECONDS: u64 = 30;
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Rejected(rejection) => rejection.into(),
+            Failure::Store(error) => error.into(),
+            Failure::PlaceGivenUp { session, error } if error.is_lack_of_room() => {
+                let detail = format!(
+                    "the claim was queued as session {session} while it waited, and the store has no room to keep its place \
+                     any longer: it gets no lock and ends; claim again when an operator has freed space"
+                );
+                Problem::new(Code::StorageFull, detail)
+                    .retry_after(STORAGE_FULL_RETRY_SECONDS)
+                    .with("sessionId", session.to_string())
+            }
+            Failure::PlaceGivenUp { session, error } => {
+                Problem::from(error).with("sessionId", session.to_string())
+            }
+            Failure::Crowded(_) => Problem::new(
+                Code::QueueFull,
+                format!("{failure}; nothing was changed, claim without `waitSeconds` and `queue`, or try again later"),
+            )
+            .retry_after(LOCKED_RETRY_SECONDS),
+            Failure::TokenCrowded { .. } => Problem::new(
+                Code::QueueFull,
+                format!(
+                    "{failure} (`environments.max_waiting_per_token` of the server); nothing was changed, claim without \
+                     `waitSeconds` and `queue`, use another token, or try again later"
+                ),
+            )
+            .retry_after(LOCKED_RETRY_SECONDS),
+            Failure::Overloaded => Problem::overloaded("too many requests are waiting for this environment"),
+            Failure::ShuttingDown => Problem::new(
+                Code::ShuttingDown,
+                "the server is stopping; resend the request after `Retry-After`. With the same `Idempotency-Key` it keeps \
+                 its place in the queue",
+            )
+            .retry_after(OVERLOADED_RETRY_SECONDS),
+            Failure::KeyReused => Problem::new(Code::IdempotencyKeyReused, Code::IdempotencyKeyReused.meaning()),
+            Failure::Unavailable | Failure::TimedOut => {
+                let detail = format!("{failure}; check the environment before you try again");
+                Problem::new(Code::OutcomeUnknown, detail).retry_after(OVERLOADED_RETRY_SECONDS).because(failure)
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Overloaded => Problem::overloaded("too many writes are waiting for the disk"),
+            StoreError::EngineFull => {
+                let detail = "the database of the cluster's engine is full: nothing was changed; reads still work, and releases, \
+                              cancellations and removals as long as the engine takes any writes; an operator must make room \
+                              in the engine, and then everything goes on by itself";
+                Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
+            }
+            StoreError::Full { .. } => {
+                let detail = "the server's disk is full: nothing was changed; reads, releases, cancellations and removals \
+                              still work; an operator must free space on the disk of the data directory, and then \
+                              everything goes on by itself";
+                Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
+            }
+            StoreError::Closed | StoreError::Deposed => {
+                Problem::new(Code::ShuttingDown, Code::ShuttingDown.meaning()).retry_after(1)
+            }
+            StoreError::BatchTooLarge { .. }
+            | StoreError::TooManyChanges { .. }
+            | StoreError::Engine(_)
+            | StoreError::Read(_) => Problem::internal(error),
+        }
+    }
+}
+
+impl From<AccountsError> for Problem {
+    fn from(error: AccountsError) -> Self {
+        match error {
+            AccountsError::Store(error) => error.into(),
+            AccountsError::TooManyTokens(_) => Problem::new(
+                Code::TokenLimitReached,
+                format!("{error}; revoke unused ones, `GET /tokens?mine=true` lists your own"),
+            ),
+            AccountsError::TokenNotFound => Problem::new(Code::TokenNotFound, Code::TokenNotFound.meaning()),
+            AccountsError::TooManyMembers => Problem::new(Code::MemberLimitReached, format!("{error}; remove some")),
+            AccountsError::MemberExists => Problem::new(
+                Code::MemberExists,
+                "the organization has a member with this name; change the role with PATCH, or choose another name",
+            ),
+            AccountsError::MemberNotFound => member_not_found(),
+            AccountsError::LastAdmin => Problem::new(
+                Code::LastAdmin,
+                "this is the organization's last admin; make somebody else an admin first",
+            ),
+            AccountsError::InvalidCredentials | AccountsError::NoLongerTrusted => Problem::new(
+                Code::InvalidCredentials,
+                "the organization, the name, the password or the token is wrong; try again, or ask an admin for an invitation",
+            ),
+            AccountsError::InvitationNotFound => {
+                Problem::new(Code::InvitationNotFound, Code::InvitationNotFound.meaning())
+            }
+            AccountsError::MemberDisabled => Problem::new(Code::MemberDisabled, Code::MemberDisabled.meaning()),
+            AccountsError::MemberForJobs => Problem::new(Code::MemberForJobs, Code::MemberForJobs.meaning()),
+            AccountsError::InvitationDenied => Problem::new(Code::InvitationDenied, Code::InvitationDenied.meaning()),
+            AccountsError::NoPassword => Problem::new(Code::InvitationRequired, Code::InvitationRequired.meaning()),
+            AccountsError::AboveProvider => Problem::new(Code::SsoAboveProvider, Code::SsoAboveProvider.meaning()),
+            AccountsError::PasswordIsName => Problem::invalid_request(vec![FieldError {
+                field: "password".to_owned(),
+                message: "must be more than the member's name".to_owned(),
+            }]),
+            AccountsError::Crowded => Problem::overloaded("too many passwords are being checked"),
+            // Said in other words where tokens are exchanged.
+            AccountsError::ExchangedTooOften | AccountsError::NotForJobs | AccountsError::TooManyExchanged(_) => {
+                Problem::new(Code::InvalidGrant, Code::InvalidGrant.meaning())
+            }
+            AccountsError::SignInNotFound => Problem::new(Code::SignInNotFound, Code::SignInNotFound.meaning()),
+            AccountsError::NoLongerAdmin => {
+                let required = Permission::ManageMembers.required_role();
+                let detail = format!("this requires the role {required}, which you no longer have; ask an admin");
+                Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+            }
+        }
+    }
+}
+
+impl From<PipelinesError> for Problem {
+    fn from(error: PipelinesError) -> Self {
+        match error {
+            PipelinesError::Store(error) => error.into(),
+            PipelinesError::NotFound => pipeline_not_found(),
+            PipelinesError::Changed => Problem::new(
+                Code::PreconditionFailed,
+                "the pipeline does not match `If-Match` or `If-None-Match`; read it again and send its `ETag`",
+            ),
+            PipelinesError::TooMany => Problem::new(Code::PipelineLimitReached, format!("{error}; delete unused ones")),
+        }
+    }
+}
+
+impl From<SecretError> for Problem {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Store(error) => error.into(),
+            SecretError::Exists => Problem::new(
+                Code::SecretExists,
+                "the scope has a secret with this name; change it with PUT, or choose another name",
+            ),
+            SecretError::TooMany => Problem::new(Code::SecretLimitReached, error.to_string()),
+            SecretError::NotFound => secret_not_found(),
+            SecretError::VersionMismatch { current } => Problem::new(
+                Code::PreconditionFailed,
+                "the secret does not match `If-Match`; read it again and send its `ETag`",
+            )
+            .with("version", current),
+            SecretError::DoesNotOpen { .. } => {
+                let detail =
+                    "the secret's record is damaged and cannot be decrypted; set its value again, or delete it";
+                Problem::internal(error).with_detail(detail)
+            }
+        }
+    }
+}
+
+impl From<WebhookError> for Problem {
+    fn from(error: WebhookError) -> Self {
+        match error {
+            WebhookError::Store(error) => error.into(),
+            WebhookError::Secret(error) => error.into(),
+            WebhookError::TooMany => Problem::new(Code::WebhookLimitReached, error.to_string()),
+            WebhookError::NotFound => webhook_not_found(),
+            WebhookError::DeliveryNotFound => delivery_not_found(),
+            WebhookError::Disabled => {
+                Problem::new(Code::WebhookDisabled, "the webhook is disabled; enable it with PATCH first")
+            }
+            WebhookError::NotPublic(_) => Problem::invalid_request(vec![FieldError {
+                field: "url".to_owned(),
+                message: "must lead to a public address, or to one that an operator allows with outbound.allow or \
+                          webhooks.allow_private"
+                    .to_owned(),
+            }]),
+            WebhookError::Busy => Problem::overloaded("too many webhooks are being tested"),
+        }
+    }
+}
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::EnvironmentNotFound => environment_not_found(),
+            Rejection::EnvironmentLocked { holder, queue_length } => locked(&holder, queue_length),
+            Rejection::EnvironmentResetting { queue_length } => Problem::new(
+                Code::EnvironmentResetting,
+                "the environment is being reset after a release; wait for it with `waitSeconds` or `queue`, or try again \
+                 later",
+            )
+            .with("queueLength", queue_length)
+            .retry_after(LOCKED_RETRY_SECONDS),
+            Rejection::AllLocked { queue_length } => all_locked(&[], queue_length),
+            Rejection::NoneMatches => Problem::new(
+                Code::EnvironmentNotFound,
+                "no environment of the pipeline has all these labels; list the environments to see their labels",
+            ),
+            Rejection::QueueFull { limit } => {
+                let detail = format!("the queue has reached its limit of {limit}; try again after `Retry-After`");
+                Problem::new(Code::QueueFull, detail).with("queueLength", limit).retry_after(LOCKED_RETRY_SECONDS)
+            }
+            Rejection::QueueShare(refused) => Problem::new(
+                Code::QueueFull,
+                format!(
+                    "there are too many claims in the queue: {refused}; end queued sessions that are not needed any more, \
+                     claim without `waitSeconds` and `queue`, or try again after `Retry-After`"
+                ),
+            )
+            .retry_after(LOCKED_RETRY_SECONDS),
+            Rejection::QueueNotEmpty { length } => Problem::new(
+                Code::EnvironmentInUse,
+                format!("{length} sessions are queued for the environment; delete it when the queue is empty"),
+            )
+            .with("queueLength", length),
+            Rejection::TtlTooLong { max_seconds } => Problem::invalid_request(vec![FieldError {
+                field: "ttlSeconds".to_owned(),
+                message: format!("must be at most {max_seconds} in this environment"),
+            }]),
+            Rejection::EnvironmentDisabled { reason } => {
+                let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+                let detail =
+                    format!("the environment is disabled{why}; ask a maintainer to enable it, or claim another one");
+                Problem::new(Code::EnvironmentDisabled, detail).with("reason", reason.as_deref())
+            }
+            Rejection::SessionQueued { position } => Problem::new(
+                Code::SessionQueued,
+                format!("the session is still queued, at position {position}; poll it until it is active"),
+            )
+            .with("queuePosition", position),
+            Rejection::StaleFencingToken { current } => Problem::new(
+                Code::StaleFencingToken,
+                format!("the session's fencing token is {current}; the sender of another one does not hold this lock"),
+            )
+            .with("fencingToken", current),
+            Rejection::DeploymentRunning { deployment } => Problem::new(
+                Code::DeploymentRunning,
+                "a deployment of an ended session has not stopped yet; try again when it has",
+            )
+            .with("deploymentId", Written(deployment)),
+            Rejection::LockNotFound => lock_not_found(),
+            Rejection::SessionNotFound => session_not_found(),
+            Rejection::SessionEnded { session } => session_ended(&session),
+            Rejection::NotSessionHolder { holder } => Problem::new(
+                Code::NotSessionHolder,
+                format!(
+                    "the session belongs to {}; only they can use it, and only they or a maintainer can release it, or cancel \
+                     and retry its deployments",
+                    holder.name
+                ),
+            )
+            .with("holder", serde_json::json!({ "user": UserView::from(&holder) })),
+            Rejection::RoleTooLow { required } => Problem::new(
+                Code::PermissionDenied,
+                format!("force-claiming this environment requires the role {required}; ask somebody with that role, or wait"),
+            )
+            .with("requiredRole", required.as_str()),
+            Rejection::DeploymentQueueFull { limit } => Problem::new(
+                Code::QueueFull,
+                format!("{limit} deployments of this session are already queued; try again when some have finished"),
+            )
+            .retry_after(LOCKED_RETRY_SECONDS),
+            Rejection::DeploymentNotRunning => {
+                Problem::new(Code::DeploymentNotRunning, Code::DeploymentNotRunning.meaning())
+            }
+            Rejection::DeploymentNotFound => deployment_not_found(),
+            Rejection::StageNotFound => stage_not_found(),
+            Rejection::StageNotRunning { status } => stage_not_running(status),
+            Rejection::StageNotRetryable { status } => stage_not_retryable(status),
+            Rejection::DeploymentOfNoSession => {
+                let required = Permission::ManageDeployments.required_role();
+                let detail = format!(
+                    "the deployment resets the environment and belongs to no session; this requires the role {required}"
+                );
+                Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+            }
+            Rejection::ApprovalNotFound => approval_not_found(),
+            Rejection::ApprovalNotPending { status } => {
+                Problem::new(Code::ApprovalNotPending, Code::ApprovalNotPending.meaning())
+                    .with("approvalStatus", status.as_str())
+            }
+            Rejection::SelfApproval => {
+                Problem::new(Code::SelfApprovalDenied, "you started this deployment, and in this pipeline users cannot \
+                 approve their own; ask another maintainer, or reject it")
+            }
+            Rejection::ConfigurationChanged { revision } => Problem::new(
+                Code::PreconditionFailed,
+                "the environment does not match `If-Match`; read it again and send its `ETag`",
+            )
+            .with("configurationRevision", revision),
+        }
+    }
+}
+
+pub fn pipeline_in_use(environments: u64) -> Problem {
+    let counted = if environments == 1 { "1 environment".to_owned() } else { format!("{environments} environments") };
+    let detail = format!("the pipeline has {counted}; delete them first, then the pipeline");
+    Problem::new(Code::PipelineInUse, detail).with("environmentCount", environments)
+}
+
+fn stage_not_running(status: StageStatus) -> Problem {
+    let detail = match status {
+        StageStatus::Pending => "the stage has not started; cancel the current stage of the deployment",
+        StageStatus::Succeeded | StageStatus::Failed | StageStatus::Cancelled | StageStatus::Skipped => {
+            "the stage has ended; there is nothing to cancel"
+        }
+        StageStatus::AwaitingApproval | StageStatus::Queued | StageStatus::Running | StageStatus::Cancelling => {
+            "the stage cannot be cancelled at this moment; check the deployment and try again"
+        }
+    };
+    Problem::new(Code::StageNotRunning, detail).with("stageStatus", status.as_str())
+}
+
+fn stage_not_retryable(status: StageStatus) -> Problem {
+    let detail = match status {
+        StageStatus::Succeeded => "the stage has succeeded; to run it again, start a new deployment",
+        StageStatus::Skipped => "the stage was skipped; retry the one before it that failed or was cancelled",
+        StageStatus::Failed | StageStatus::Cancelled => "the deployment is still running; retry when it has finished",
+        StageStatus::Pending
+        | StageStatus::AwaitingApproval
+        | StageStatus::Queued
+        | StageStatus::Running
+        | StageStatus::Cancelling => "the stage has not ended; wait for it, or cancel it first",
+    };
+    Problem::new(Code::StageNotRetryable, detail).with("stageStatus", status.as_str())
+}
+
+/// What puts an environment back in order is run in no session, so there is none that could have the lock.
+pub fn reset_not_retryable(record: &DeploymentRecord, stage: &Identifier) -> Problem {
+    let Some(stage) = record.stages.iter().find(|known| known.name == *stage) else { return stage_not_found() };
+    stage_not_retryable(stage.status).with_detail(
+        "the deployment reset the environment after a release, in no session, and cannot be retried; a maintainer can \
+         enable the environment with PUT, and the next release resets it again",
+    )
+}
+
+/// The decision came too late.
+pub fn approval_not_pending(record: &ApprovalRecord) -> Problem {
+    let approval = &record.approval;
+    let status = approval.status.as_str();
+    let at = approval.decided_at.map(|at| format!(" at {}", Time(at))).unwrap_or_default();
+    let detail = match &approval.decided_by {
+        Some(by) => {
+            format!("{} {status} it{at}; check the deployment for its outcome", by.name)
+        }
+        None => format!("its deployment ended{at} before anybody decided; check the deployment"),
+    };
+    Problem::new(Code::ApprovalNotPending, detail)
+        .with("approvalStatus", status)
+        .with("decidedAt", approval.decided_at.map(Time))
+        .with("decidedBy", approval.decided_by.as_ref().map(UserView::from))
+}
+
+/// The caller may not raise the priority of a claim.
+pub fn priority_too_high(caller: &Caller) -> Problem {
+    let required = Permission::RaisePriority.required_role();
+    let detail = format!(
+        "a `priority` above 0 requires the role {required}, and {} is {}; leave it out, or ask somebody with that role",
+        caller.person.name, caller.role
+    );
+    Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+}
+
+/// With the advice for a request to delete the environment.
+pub fn not_deleted(failure: Failure) -> Problem {
+    let advice = match &failure {
+        Failure::Rejected(Rejection::EnvironmentLocked { holder, .. }) => {
+            format!("{} holds the environment; delete it when the session has ended", holder.user.name)
+        }
+        Failure::Rejected(Rejection::EnvironmentResetting { .. }) => {
+            "the environment is being reset after a release; delete it when that has ended".to_owned()
+        }
+        _ => return failure.into(),
+    };
+    Problem::from(failure).with_detail(advice)
+}
+
+/// A claim of any environment, refused since all that match are locked, by these among others.
+pub fn all_locked(holders: &[(Identifier, Arc<Session>)], queue_length: usize) -> Problem {
+    let advice = if !holders.is_empty() && holders.iter().all(|(_, holder)| holder.never_expires()) {
+        "none of the locks in `holders` has a TTL, so they never expire by themselves; ask a holder to release one, or wait \
+         with `waitSeconds` or `queue`"
+    } else {
+        "wait for one with `waitSeconds` or `queue`, or try again later"
+    };
+    let holders: Vec<_> = holders.iter().map(|(name, holder)| HolderView::new(name.as_str(), holder)).collect();
+    Problem::new(Code::EnvironmentLocked, format!("all environments with these labels are locked; {advice}"))
+        .with("holder", serde_json::Value::Null)
+        .with("holders", holders)
+        .with("queueLength", queue_length)
+        .retry_after(LOCKED_RETRY_SECONDS)
+}
+
+fn locked(holder: &Session, queue_length: usize) -> Problem {
+    let name = &holder.user.name;
+    let since = Time(holder.claimed.as_ref().map_or(holder.created_at, |claimed| claimed.at));
+    let detail = if holder.never_expires() {
+        format!(
+            "{name} has held the environment since {since} without a TTL, so the lock never expires by itself; ask {name} to \
+             release it, force-claim it, or wait with `waitSeconds` or `queue`"
+        )
+    } else {
+        format!(
+            "{name} has held the environment since {since}; wait for it with `waitSeconds` or `queue`, try again later, or \
+             force-claim it"
+        )
+    };
+    Problem::new(Code::EnvironmentLocked, detail)
+        .with("holder", LockView::from(holder))
+        .with("queueLength", queue_length)
+        .retry_after(LOCKED_RETRY_SECONDS)
+}
+
+fn session_ended(session: &Session) -> Problem {
+    let by = session.ended.as_ref().and_then(|ended| ended.by.as_ref()).map_or("somebody", |by| &*by.name);
+    let (code, detail) = match session.status() {
+        SessionStatus::Overridden => {
+            (Code::SessionOverridden, format!("{by} force-claimed the environment; claim again"))
+        }
+        SessionStatus::Expired => {
+            (Code::SessionExpired, "the session has expired, see `endReason`; claim again".to_owned())
+        }
+        SessionStatus::Released | SessionStatus::Active | SessionStatus::Queued => {
+            (Code::SessionReleased, format!("{by} released the session; claim again"))
+        }
+    };
+    Problem::new(code, detail)
+        .with("sessionId", Written(session.id))
+        .with("endedAt", session.ended.as_ref().map(|ended| Time(ended.at)))
+        .with("endedBy", EndedByView::of(session))
+        .with("endReason", session.ended.as_ref().and_then(|ended| end_reason(ended.how)))
+}

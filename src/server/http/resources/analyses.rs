@@ -1,0 +1,261 @@
+//! Analyses of failed deployments: request, wait, list, and propose a fix.
+
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::deployments::{deployment_id, find};
+use crate::forms::{WaitSeconds, choices, form, rule_schema, texts};
+use crate::http::access::Access;
+use crate::http::answer::{Answered, EarlyReturn};
+use crate::http::body::{invalid_field, read_body};
+use crate::http::call::Call;
+use crate::http::clients::{self, Read};
+use crate::http::codes::Code;
+use crate::http::dto::{AnalysisView, FixView};
+use crate::http::idempotent::{self, Begun};
+use crate::http::outcome::done_in_task;
+use crate::http::paging::{self, Query, Slice};
+use crate::http::problem::Problem;
+use crate::http::request::Request;
+use crate::http::{answer, refusals};
+use accounts::auth::Permission;
+use ambient::entropy;
+use analysis::fixes::{FixRequest, Proposed, Title};
+use analysis::service::{Analysis, AnalysisFilter, EngineName, NewAnalysis, PullRequest, Status};
+use delivery::git::RefName;
+use domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier, REVISION};
+use locks::idempotency::{Pending, StoredAnswer, Subject};
+use store::Batch;
+
+/// Advice for a request whose outcome is unknown.
+const LOOK: &str = "list the deployment's analyses";
+const NO_MODEL: &str = "is llm only where the operator has configured a model (analysis.llm_url); leave it out";
+
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
+    let filter = AnalysisFilter {
+        deployment: query.text("deploymentId", str::parse::<DeploymentId>),
+        pipeline: query.text("pipelineId", Identifier::parse),
+        status: query.choice("status", &Status::ALL, Status::as_str),
+    };
+    listed(&call, &access, query, filter).await
+}
+
+pub async fn list_of_deployment(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let query = Query::of(&call.request);
+    // Analyses may outlive their deployment; then only the list of all has them.
+    let id = find(&access, deployment_id(&call)?)?.record.deployment.id;
+    listed(&call, &access, query, AnalysisFilter { deployment: Some(id), ..AnalysisFilter::default() }).await
+}
+
+async fn listed(call: &Call, access: &Access, mut query: Query, filter: AnalysisFilter) -> Answered {
+    let slice = Slice::take(&mut query);
+    query.finish()?;
+    let (analyses, organization) = (access.realm.analyses.clone(), access.caller.organization.clone());
+    let page = access.read_list(move || analyses.list(&organization, &filter, slice.offset, slice.limit)).await?;
+    let views = page.analyses.iter().map(AnalysisView::new).collect();
+    Ok(paging::slice(&call.request, slice, page.total, views))
+}
+
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let id = analysis_id(&call)?;
+    let wait = clients::wait_of(&call.request)?;
+    let read = || read(&access, id).map(|analysis| Read { etag: etag(&analysis), state: analysis });
+    let watch = || access.realm.analyses.watch();
+    let Read { state, etag } = clients::read_when_changed(&call.request, &access, wait, watch, read).await?;
+    answer::tagged(call.request.headers(), &etag, || Ok(answer::one(StatusCode::OK, AnalysisView::new(&state))))
+}
+
+form! {
+    /// How to analyse. May be empty.
+    #[schema("examples": [{ "waitSeconds": 5 }])]
+    pub struct AnalysisForm as "AnalysisRequest" {
+        /// The server's default engine if left out. `llm` only if the operator has configured a model.
+        nullable engine: EngineName,
+        /// How long to wait for the end: 200 if it comes in time.
+        #[schema("examples": [30])]
+        nullable wait_seconds: WaitSeconds,
+    }
+}
+
+form! {
+    /// How to propose the fix. May be empty.
+    #[schema("examples": [{ "title": "Install jq", "draft": true }])]
+    pub struct FixForm as "FixPullRequestRequest" {
+        /// The branch to push, `lockkeeper/fix-{analysisId}` if left out. Never the default branch.
+        #[schema("examples": ["fix/missing-jq"])]
+        nullable branch: BranchName,
+        /// The pull request's title; the summary of the fix if left out.
+        #[schema("examples": ["Install jq"])]
+        nullable title: Title,
+        /// Whether it is a draft, for a provider that has drafts.
+        nullable(false) draft: bool,
+    }
+}
+
+/// Git allows less than the schema says; the parser knows.
+pub struct BranchName(RefName);
+
+texts! {
+    BranchName: |text: &str| RefName::parse(text).map(Self), rule_schema(&REVISION);
+    Title: Self::parse, title_schema();
+}
+
+choices! {
+    EngineName as "AnalysisEngine": "What makes an analysis: a catalogue of failures, or a model.";
+    Status as "AnalysisStatus": "The status of an analysis.";
+}
+
+fn title_schema() -> Value {
+    let mut schema = rule_schema(&Title::RULE);
+    schema["pattern"] = json!(Title::PATTERN);
+    schema
+}
+
+pub async fn create(mut call: Call) -> Answered {
+    let mut access = Access::to(&call, Permission::Analyse)?;
+    Query::of(&call.request).finish()?;
+    let body = read_body(&mut call, &mut access).await?;
+    let (pending, kept) = match idempotent::check_key(&call.request, &access, body.bytes()) {
+        Err(EarlyReturn::Replay(kept)) => (None, Some(kept)),
+        checked => (checked?, None),
+    };
+    let AnalysisForm { engine, wait_seconds } = body.form()?;
+    let wait = Duration::from_secs(wait_seconds.map_or(0, WaitSeconds::u64));
+    if let Some(kept) = kept {
+        return asked_before(&call.request, &access, kept, wait).await;
+    }
+    if engine == Some(EngineName::Llm) && access.realm.analyses.engines().llm.is_none() {
+        return Err(invalid_field("engine", NO_MODEL).into());
+    }
+    let Some(default) = access.realm.analyses.engines().default else {
+        let detail = "analysis is off on this server (analysis.engine); ask its operator to turn it on";
+        return Err(Problem::new(Code::AnalysisDisabled, detail).into());
+    };
+    let found = find(&access, deployment_id(&call)?)?;
+    check_failed(found.record.deployment.status)?;
+    let new = NewAnalysis {
+        environment: found.environment,
+        deployment: found.record.deployment.id,
+        engine: engine.unwrap_or(default),
+        requested_by: access.initiator(),
+        holder: access.caller.holder(),
+    };
+    let (analyses, now) = (access.realm.analyses.clone(), (access.realm.clock)());
+    let starting =
+        async move { analyses.start(new, entropy::id_seed(), idempotent::keep(pending, || now, rendered)).await };
+    let analysis = done_in_task(access.node.answer_timeout, LOOK, starting).await?;
+    let analysis = ended_within(&call.request, &access, analysis, wait).await?;
+    Ok(idempotent::response(rendered(&analysis)))
+}
+
+/// Only a failed deployment is analysed.
+fn check_failed(status: DeploymentStatus) -> Result<(), Problem> {
+    let detail = match status {
+        DeploymentStatus::Failed => return Ok(()),
+        DeploymentStatus::Succeeded => "the deployment succeeded; there is nothing to analyse",
+        DeploymentStatus::Cancelled => "the deployment was cancelled and did not fail; see its `error`",
+        DeploymentStatus::Queued
+        | DeploymentStatus::Running
+        | DeploymentStatus::AwaitingApproval
+        | DeploymentStatus::Cancelling => "the deployment has not ended; try again when it has failed",
+    };
+    Err(Problem::new(Code::DeploymentNotFailed, detail).with("deploymentStatus", status.as_str()))
+}
+
+/// Waits for an analysis to end while the client is connected; returns its newest state.
+async fn ended_within(
+    request: &Request,
+    access: &Access,
+    analysis: Analysis,
+    wait: Duration,
+) -> Result<Analysis, Problem> {
+    let (analyses, id) = (&access.realm.analyses, analysis.id);
+    let has_ended = |analysis: &Analysis| analysis.status() != Status::Running;
+    let read = || Ok(analyses.get(&access.caller.organization, id)?);
+    clients::newest_within(request, access, wait, analysis, has_ended, || analyses.watch(), read).await
+}
+
+/// The answer to a retried request. The stored answer is from the start of the analysis; a retry that waits gets the
+/// newest state instead.
+async fn asked_before(request: &Request, access: &Access, kept: Box<StoredAnswer>, wait: Duration) -> Answered {
+    let found = match kept.subject {
+        Some(Subject::Analysis(id)) if !wait.is_zero() => access.realm.analyses.get(&access.caller.organization, id)?,
+        _ => None,
+    };
+    let Some(analysis) = found else { return Err(EarlyReturn::Replay(kept)) };
+    let analysis = ended_within(request, access, analysis, wait).await?;
+    Ok(idempotent::replayed(rendered(&analysis)))
+}
+
+pub async fn propose_fix(mut call: Call) -> Answered {
+    let mut access = Access::to(&call, Permission::Analyse)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
+    let FixForm { branch, title, draft } = body.form()?;
+    let wish = FixRequest { branch: branch.map(|BranchName(name)| name), title, draft };
+    let id = analysis_id(&call)?;
+    let analysis = read(&access, id)?;
+    // In a separate task: a pushed branch must be recorded even if the caller disconnects.
+    let mut proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
+    let Ok(proposed) = tokio::time::timeout(access.node.answer_timeout, &mut proposing).await else {
+        actix_web::rt::spawn(async move {
+            if let Ok(Err(problem)) = proposing.await {
+                tracing::warn!(analysis = %id, %problem, "proposing a fix failed after its request timed out");
+            }
+        });
+        let later = idempotent::answer(StatusCode::ACCEPTED, Some(url(&analysis)), AnalysisView::new(&analysis));
+        return Ok(idempotent::response(later));
+    };
+    let Proposed { analysis, pull_request, is_new } = proposed.map_err(Problem::internal)??;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(idempotent::response(rendered_fix(status, &analysis, &pull_request)))
+}
+
+async fn propose(
+    access: Access,
+    id: AnalysisId,
+    wish: FixRequest,
+    pending: Option<Pending>,
+) -> Result<Proposed, Problem> {
+    let now = (access.realm.clock)();
+    let keep = |made: &PullRequest, analysis: &Analysis, batch: &mut Batch| {
+        pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))
+    };
+    let (organization, by) = (&access.caller.organization, access.initiator());
+    let proposed = access.realm.fixes.propose(organization, id, &wish, (&by, access.caller.holder()), keep).await?;
+    let (url, is_new) = (&proposed.pull_request.url, proposed.is_new);
+    tracing::info!(analysis = %id, %url, is_new, by = %by.person.name, "fix proposed");
+    Ok(proposed)
+}
+
+fn rendered(analysis: &Analysis) -> StoredAnswer {
+    let status = if analysis.status() == Status::Running { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let subject = Subject::Analysis(analysis.id);
+    idempotent::answer_about(subject, status, url(analysis), AnalysisView::new(analysis))
+}
+
+fn rendered_fix(status: StatusCode, analysis: &Analysis, made: &PullRequest) -> StoredAnswer {
+    idempotent::answer(status, Some(url(analysis)), FixView::new(analysis, made))
+}
+
+/// The analysis in the path. A text that is not an id is not found.
+fn analysis_id(call: &Call) -> Result<AnalysisId, Problem> {
+    call.segment("analysisId").parse().map_err(|_| refusals::analysis_not_found())
+}
+
+fn read(access: &Access, id: AnalysisId) -> Result<Analysis, Problem> {
+    access.realm.analyses.get(&access.caller.organization, id)?.ok_or_else(refusals::analysis_not_found)
+}
+
+fn etag(analysis: &Analysis) -> String {
+    format!("\"{}\"", analysis.revision)
+}
+
+fn url(analysis: &Analysis) -> String {
+    format!("/api/v1/organizations/{}/analyses/{}", analysis.environment.pipeline.organization, analysis.id)
+}

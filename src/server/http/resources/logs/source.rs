@@ -1,0 +1,326 @@
+//! Reads the requested lines of a log, piece by piece.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use actix_web::web::Bytes;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::forms::choices;
+use crate::http::access::Access;
+use crate::http::dto::Time;
+use crate::http::paging::{PLACE_MAX, Query};
+use crate::http::problem::Problem;
+use delivery::logs::{Line, LogId, LogReader, Logs};
+use domain::Identifier;
+use domain::named::named_enum;
+use store::StoreError;
+
+pub const LINES_MAX: u64 = 100_000;
+/// The size of a piece; about as much is buffered for a client that does not read.
+const PIECE_BYTES: usize = 32 * 1024;
+
+named_enum! {
+    pub enum Format {
+        Text = "text",
+        Json = "json",
+    }
+}
+
+choices! {
+    Format as "LogFormat": "`text`: the output as written; `json`: an object per line.";
+}
+
+/// The query parameters: which lines, in which format.
+pub struct LogQuery {
+    pub format: Format,
+    pub offset: u64,
+    pub limit: Option<u64>,
+    pub follow: bool,
+    stage: Option<Identifier>,
+    step: Option<Identifier>,
+}
+
+impl LogQuery {
+    pub fn take(query: &mut Query) -> Self {
+        Self {
+            format: query.text("format", Format::parse).unwrap_or(Format::Text),
+            offset: query.number("offset", 0, PLACE_MAX).unwrap_or(0),
+            limit: query.number("limit", 1, LINES_MAX),
+            follow: query.choice("follow", &[false, true], |b| if b { "true" } else { "false" }).unwrap_or(false),
+            stage: query.text("stage", Identifier::parse),
+            step: query.text("step", Identifier::parse),
+        }
+    }
+
+    fn has(&self, line: &Line) -> bool {
+        let section = line.section.as_deref();
+        let is = |asked: &Option<Identifier>, name: Option<&str>| {
+            asked.as_ref().is_none_or(|asked| name == Some(asked.as_str()))
+        };
+        is(&self.stage, section.map(|section| &*section.stage)) && is(&self.step, section.map(|section| &*section.step))
+    }
+
+    fn write(&self, line: &Line, piece: &mut Vec<u8>) -> io::Result<()> {
+        match self.format {
+            Format::Text => piece.extend_from_slice(&line.bytes),
+            Format::Json => serde_json::to_writer(&mut *piece, &LineView::from(line))?,
+        }
+        let ends = self.format == Format::Json || line.ends_line;
+        if ends { piece.write_all(b"\n") } else { Ok(()) }
+    }
+}
+
+/// The end of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageEnd {
+    pub next: u64,
+    pub more: bool,
+}
+
+/// A log that is read piece by piece, on threads that may block.
+pub struct LogSource {
+    logs: Logs,
+    pub log: LogId,
+    pub query: LogQuery,
+    /// `None` before the first piece.
+    reader: Option<LogReader>,
+    /// The line to stop before.
+    pub until: u64,
+    /// How many more lines are wanted.
+    pub left: u64,
+}
+
+impl LogSource {
+    pub fn new(logs: Logs, log: LogId, query: LogQuery) -> Self {
+        let left = query.limit.unwrap_or(u64::MAX);
+        Self { logs, log, query, reader: None, until: u64::MAX, left }
+    }
+
+    /// Reads the page once ahead, since the headers of the answer say where it ends.
+    fn end_of_page(&self) -> io::Result<PageEnd> {
+        let mut next = self.query.offset;
+        let mut reader = self.logs.read(&self.log, next);
+        let mut left = self.left;
+        while let Some(line) = reader.next_line()? {
+            let shown = self.query.has(&line);
+            if shown && left == 0 {
+                return Ok(PageEnd { next, more: true });
+            }
+            left -= u64::from(shown);
+            // A full page ends after its last line, another one at the end of the log.
+            if shown || left > 0 {
+                next = line.number + 1;
+            }
+        }
+        Ok(PageEnd { next, more: false })
+    }
+
+    /// Where the page ends, and the source to read it from.
+    pub async fn with_end(self, access: &Access) -> Result<(Self, PageEnd), Problem> {
+        let read = move || {
+            let end = self.end_of_page();
+            end.map(|end| (self, end)).map_err(|error| StoreError::Read(error.to_string()))
+        };
+        access.node.log_reads.read(&access.caller.organization, Some(access.caller.holder()), read).await
+    }
+
+    /// Empty at the current end of the log.
+    pub async fn next_piece(mut self, access: &Access) -> Result<(Self, Bytes), Problem> {
+        let read = move || {
+            let piece = self.read_piece();
+            Ok::<_, StoreError>((self, piece))
+        };
+        let (source, piece) =
+            access.node.log_reads.read(&access.caller.organization, Some(access.caller.holder()), read).await?;
+        match piece {
+            Ok(piece) => Ok((source, piece.into())),
+            Err(error) => {
+                // The answer has begun, so the client cannot be told.
+                tracing::error!(deployment = %source.log.deployment, %error, "a log could not be read to its end");
+                Err(Problem::internal(error))
+            }
+        }
+    }
+
+    fn read_piece(&mut self) -> io::Result<Vec<u8>> {
+        let mut piece = Vec::new();
+        let reader = self.reader.get_or_insert_with(|| self.logs.read(&self.log, self.query.offset));
+        self.logs.extend(reader, &self.log);
+        while self.left > 0 && piece.len() < PIECE_BYTES && reader.passed() < self.until {
+            let Some(line) = reader.next_line()? else { break };
+            if line.number < self.until && self.query.has(&line) {
+                self.query.write(&line, &mut piece)?;
+                self.left -= 1;
+            }
+        }
+        Ok(piece)
+    }
+}
+
+/// A line of a log.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LogLine)]
+pub struct LineView<'a> {
+    /// Its number, from 0.
+    #[schema(example = 7)]
+    line: u64,
+    /// When it was written.
+    at: Time,
+    /// Null for what the server remarked before the first step.
+    #[schema(example = "build")]
+    stage: Option<&'a str>,
+    /// The step that wrote it, or null.
+    #[schema(example = "compile")]
+    step: Option<&'a str>,
+    /// The attempt of the stage, or null.
+    #[schema(example = 1)]
+    attempt: Option<u32>,
+    /// Without its line break; bytes that are no UTF-8 are replaced.
+    #[schema(value_type = String, example = "compiling basket")]
+    text: Cow<'a, str>,
+    /// Whether the same line goes on in the next one: it was too long, or written in pieces.
+    #[schema(example = false)]
+    partial: bool,
+}
+
+impl<'a> From<&'a Line> for LineView<'a> {
+    fn from(line: &'a Line) -> Self {
+        let section = line.section.as_deref();
+        Self {
+            line: line.number,
+            at: Time(line.at),
+            stage: section.map(|section| &*section.stage),
+            step: section.map(|section| &*section.step),
+            attempt: section.map(|section| section.attempt),
+            text: String::from_utf8_lossy(&line.bytes),
+            partial: !line.ends_line,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use delivery::logs::Section;
+    use domain::{DeploymentId, IdSeed, Timestamp};
+
+    const ID: DeploymentId = DeploymentId(IdSeed([7; 12]));
+
+    /// Lines of two stages in turns, some of them in pieces.
+    fn acme() -> Identifier {
+        Identifier::parse("acme").unwrap()
+    }
+
+    fn logs() -> (TempDir, Logs) {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = Logs::open(folder.path(), u64::MAX).unwrap();
+        let at = Timestamp::from_millis(1_794_735_000_123);
+        let mut writer = logs.append(&acme(), ID).unwrap();
+        writer.remark(at, "hello");
+        for (stage, texts) in [("build", &["a\n", "b\n"][..]), ("test", &["c\n", "d"]), ("build", &["e\n", "f"])] {
+            let section = Section { stage: stage.into(), step: "step-1".into(), attempt: 1 };
+            let mut step = writer.step(section, u64::MAX);
+            for text in texts {
+                step.write(at, text.as_bytes());
+                step.idle(at);
+            }
+            writer = step.finish(at);
+        }
+        (folder, logs)
+    }
+
+    fn wanted(query: &str) -> LogQuery {
+        let request = crate::http::request::Request::get(&format!("/?{query}")).unwrap();
+        let mut query = Query::of(&request);
+        let wanted = LogQuery::take(&mut query);
+        query.finish().unwrap();
+        wanted
+    }
+
+    /// A page as it is answered: what it shows, where the next begins, and whether there is more.
+    fn page(logs: &Logs, query: &str) -> (String, u64, bool) {
+        let mut source = LogSource::new(logs.clone(), LogId::whole(&acme(), ID), wanted(query));
+        let end = source.end_of_page().unwrap();
+        source.until = end.next;
+        let mut shown = Vec::new();
+        loop {
+            let piece = source.read_piece().unwrap();
+            if piece.is_empty() {
+                return (String::from_utf8_lossy(&shown).into_owned(), end.next, end.more);
+            }
+            shown.extend(piece);
+        }
+    }
+
+    #[test]
+    fn pages_one_after_the_other_are_the_whole_log() {
+        let (_folder, logs) = logs();
+        let (whole, end, more) = page(&logs, "");
+        assert!(!more && whole.starts_with("lockkeeper: hello\na\n"), "{whole}");
+        for (limit, filter) in (1..=end + 1).flat_map(|limit| [(limit, ""), (limit, "&stage=build")]) {
+            let expected = page(&logs, filter.trim_start_matches('&')).0;
+            let (mut text, mut offset) = (String::new(), 0);
+            loop {
+                let (shown, next, more) = page(&logs, &format!("limit={limit}&offset={offset}{filter}"));
+                text += &shown;
+                assert!(next > offset || !more, "{next} after {offset}");
+                offset = next;
+                if !more {
+                    break;
+                }
+            }
+            assert_eq!(text, expected, "limit {limit}{filter}");
+        }
+        assert_eq!(page(&logs, "offset=1000"), (String::new(), 1000, false));
+    }
+
+    #[test]
+    fn filters_show_the_lines_of_a_stage_or_a_step() {
+        let (_folder, logs) = logs();
+        assert!(page(&logs, "stage=test").0.starts_with("c\nd"));
+        assert_eq!(page(&logs, "stage=deploy").0, "");
+        assert_eq!(page(&logs, "stage=test&step=step-1").0, page(&logs, "stage=test").0);
+        assert!(!page(&logs, "step=step-1").0.contains("hello"), "a remark before the first step is of none");
+    }
+
+    #[test]
+    fn as_json_every_line_is_an_object_of_its_own() {
+        let (_folder, logs) = logs();
+        let (text, end, _) = page(&logs, "format=json");
+        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len() as u64, end);
+        assert_eq!(lines[0]["text"], "lockkeeper: hello");
+        assert_eq!(lines[0]["stage"], serde_json::Value::Null);
+        assert_eq!((&lines[1]["line"], &lines[1]["at"]), (&1.into(), &"2026-11-15T09:30:00.123Z".into()));
+        assert_eq!(
+            (&lines[1]["stage"], &lines[1]["step"], &lines[1]["attempt"]),
+            (&"build".into(), &"step-1".into(), &1.into())
+        );
+        assert_eq!((&lines[1]["text"], &lines[1]["partial"]), (&"a".into(), &false.into()));
+    }
+
+    #[test]
+    fn a_deployment_without_a_log_has_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = Logs::open(folder.path(), u64::MAX).unwrap();
+        assert_eq!(page(&logs, ""), (String::new(), 0, false));
+        assert_eq!(page(&logs, "limit=1&offset=3"), (String::new(), 3, false));
+    }
+
+    #[test]
+    fn what_is_written_later_belongs_to_the_next_page() {
+        let (_folder, logs) = logs();
+        let mut source = LogSource::new(logs.clone(), LogId::whole(&acme(), ID), wanted(""));
+        source.until = source.end_of_page().unwrap().next;
+        logs.append(&acme(), ID).unwrap().remark(Timestamp::from_millis(0), "later");
+        let before = String::from_utf8_lossy(&source.read_piece().unwrap()).into_owned();
+        assert!(!before.contains("later") && source.read_piece().unwrap().is_empty());
+        assert!(page(&logs, &format!("offset={}", source.until)).0.contains("later"));
+    }
+}

@@ -1,0 +1,158 @@
+//! API tokens: list, create, revoke. Everybody manages their own, admins those of all.
+
+use actix_web::http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::forms::{Name, form, texts};
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::body::invalid_field;
+use crate::http::call::Call;
+use crate::http::dto::{OpenTokenView, TokenView};
+use crate::http::idempotent::{self, Begun};
+use crate::http::outcome::{done_in_task, done_within, read_within};
+use crate::http::paging::{self, Query, Slice};
+use crate::http::problem::Problem;
+use crate::http::response::Response;
+use accounts::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
+use domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
+use events::Cause;
+use locks::idempotency::Pending;
+
+/// Advice for a change whose outcome is unknown.
+const LOOK: &str = "list the tokens";
+
+form! {
+    /// A new token.
+    #[schema("examples": [{ "name": "ci", "user": "ana" }])]
+    pub struct TokenForm as "TokenRequest" {
+        /// What it is for.
+        #[schema("examples": ["ci"])]
+        required name: Name,
+        /// The name of the member it stands for; the caller if left out. Only admins name others.
+        optional user: MemberName,
+        /// The same, by id.
+        optional user_id: UserId,
+        /// When it stops working, in the future; never if left out. Not later than the token that the request is sent with:
+        /// a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes this one.
+        nullable expires_at: Expiry,
+    }
+}
+
+/// Not checked: no member has a name that is not allowed.
+pub struct MemberName(String);
+pub struct Expiry(Timestamp);
+
+texts! {
+    MemberName: |text: &str| Ok(Self(text.to_owned())), json!({ "type": "string", "examples": ["ana"] });
+    UserId: str::parse, json!({ "type": "string", "examples": [Self::EXAMPLE] });
+    Expiry: parse_expiry, json!({ "type": "string", "format": "date-time", "examples": ["2099-01-31T00:00:00Z"] });
+}
+
+fn no_member(field: &str) -> Problem {
+    invalid_field(field, "must be a member of this organization")
+}
+
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
+    let mine = query.flag("mine");
+    let slice = Slice::take(&mut query);
+    query.finish()?;
+    let organization = &access.caller.organization;
+    let reading = access.realm.accounts.tokens(organization);
+    let mut list = read_within(access.node.answer_timeout, "tokens", reading).await?;
+    if mine || !access.may(Permission::ManageTokens) {
+        list.tokens.retain(|token| token.user == access.caller.person.id);
+    }
+    let shown = slice.part(list.tokens.iter());
+    let views =
+        shown.map(|token| TokenView::new(token, |user| list.name_of(user).map(Identifier::to_string))).collect();
+    Ok(paging::slice(&call.request, slice, list.tokens.len() as u64, views))
+}
+
+/// A token has the permissions of the user it stands for: the caller, or the member that `userId` or `user` names.
+pub async fn create(mut call: Call) -> Answered {
+    let mut access = Access::to(&call, Permission::Read)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
+    let now = (access.realm.clock)();
+    let (accounts, organization) = (&access.realm.accounts, &access.caller.organization);
+    let TokenForm { name, user, user_id, expires_at } = body.form()?;
+    let names_caller = user_id.is_none_or(|id| id == access.caller.person.id)
+        && user.as_ref().is_none_or(|MemberName(name)| **name == *access.caller.person.name);
+    if !names_caller {
+        access.require(Permission::ManageTokens)?;
+    }
+    let expires_at = expires_at.map(|Expiry(time)| time);
+    if expires_at.is_some_and(|time| time <= now) {
+        return Err(invalid_field("expiresAt", "must be in the future").into());
+    }
+    let user = match (user_id, user) {
+        (Some(_), Some(_)) => return Err(invalid_field("user", "must be left out if userId is given").into()),
+        (Some(id), None) => accounts.member(organization, id).ok_or_else(|| no_member("userId"))?.id,
+        (None, Some(MemberName(name))) => {
+            accounts.member_named(organization, &name).ok_or_else(|| no_member("user"))?.id
+        }
+        (None, None) => access.caller.person.id,
+    };
+    let new = NewToken { organization: organization.clone(), user, name: name.0.to_string(), expires_at };
+    let open = done_in_task(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
+    tracing::info!(token = %open.token.id, by = %access.caller.person.name, "token created");
+    let view = OpenTokenView::new(&open, |user| access.user_name(user));
+    Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
+}
+
+async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Timestamp) -> Result<OpenToken, Problem> {
+    let keep = idempotent::keep(
+        pending,
+        || now,
+        |token: &Token| {
+            let view = KeptTokenView { view: TokenView::new(token, |user| access.user_name(user)), token: None };
+            idempotent::answer(StatusCode::CREATED, Some(url(token)), view)
+        },
+    );
+    let made = access.realm.accounts.create_token(new, Cause::by(&access.initiator(), now), keep).await;
+    // The member may have been removed after the fields were checked.
+    made.map_err(|error| if matches!(error, AccountsError::MemberNotFound) { no_member("user") } else { error.into() })
+}
+
+fn url(token: &Token) -> String {
+    format!("/api/v1/organizations/{}/tokens/{}", token.organization, token.id)
+}
+
+/// The answer for a retry of the request that created a token.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptTokenView<'a> {
+    #[serde(flatten)]
+    view: TokenView<'a>,
+    /// Always null: the token itself was in the first answer, and is stored nowhere.
+    token: Option<String>,
+}
+
+pub async fn revoke(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    Query::of(&call.request).finish()?;
+    let id: TokenId = call.segment("tokenId").parse().map_err(|_| AccountsError::TokenNotFound)?;
+    let initiator = access.initiator();
+    let cause = Cause::by(&initiator, (access.realm.clock)());
+    let only_of = (!access.may(Permission::ManageTokens)).then_some(access.caller.person.id);
+    let revoking = access.realm.accounts.revoke(&access.caller.organization, id, only_of, cause);
+    done_within(access.node.answer_timeout, LOOK, revoking).await?;
+    tracing::info!(token = %id, by = %access.caller.person.name, "token revoked");
+    Ok(Response::no_content())
+}
+
+impl Access {
+    fn user_name(&self, user: UserId) -> Option<String> {
+        let member = self.realm.accounts.member(&self.caller.organization, user)?;
+        Some(member.name.as_str().to_owned())
+    }
+}
+
+fn parse_expiry(text: &str) -> Result<Expiry, Malformed> {
+    let time: jiff::Timestamp =
+        text.parse().map_err(|_| Malformed("must be an RFC 3339 time such as 2027-01-31T00:00:00Z"))?;
+    Ok(Expiry(Timestamp::from_millis(time.as_millisecond())))
+}

@@ -1,0 +1,297 @@
+//! Finds the realm of a request in a cluster: here, or on another node, which is asked again while a shard is taken over.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::Method;
+use actix_web::http::header::HeaderName;
+use actix_web::web::Bytes;
+use tokio::time::Instant;
+
+use super::answer::{Answered, EarlyReturn};
+use super::body::read_whole;
+use super::call::segment;
+use super::clients;
+use super::codes::Code;
+use super::forwarding::{Unanswered, forward};
+use super::front::{App, Cluster};
+use super::handling::Handling;
+use super::idempotent;
+use super::incoming::Incoming;
+use super::owned_stream::owned_stream;
+use super::problem::Problem;
+use super::request::Request;
+use super::response::Response;
+use super::shards::{Peer, Whereabouts};
+use super::state::Realm;
+use accounts::sso;
+use ambient::backoff::{Backoff, Retries};
+use cluster::peers::{BodyHash, HeadersHash, REFUSED, Refusal, VIA};
+
+/// How long a request is tried again while its shard has no owner: longer than a take-over usually lasts.
+const TRIED_FOR: Duration = Duration::from_secs(15);
+/// Owners are seen a moment after they have taken a shard. Pauses double from the first to the longest, so that a request is
+/// passed on about twenty times at most.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+/// Nobody mends the settings of a node sooner.
+const REFUSED_RETRY_SECONDS: u64 = 30;
+const WAY: HeaderName = HeaderName::from_static(VIA);
+const WAY_REFUSED: HeaderName = HeaderName::from_static(REFUSED);
+
+/// A request with its way, if another node has passed it on; or why it is not believed that one has.
+pub fn arrived(cluster: &Cluster, request: Request) -> (Request, Option<Refusal>) {
+    if !request.headers().contains(&WAY) {
+        return (request, None);
+    }
+    let header = request.headers().text(&WAY).unwrap_or_default();
+    let signed = (request.method().as_str(), request.path_and_query());
+    let headers = HeadersHash::of(request.headers().iter());
+    match cluster.client.admit(header, signed, &headers, request.client_address()) {
+        Ok(way) => (request.passed_on(way), None),
+        Err(refusal) => (request, Some(refusal)),
+    }
+}
+
+pub fn not_believed(refusal: &Refusal) -> Problem {
+    let detail =
+        format!("the header Lockkeeper-Via does not show that a node of this cluster sent this: {}", refusal.why());
+    Problem::new(Code::NotTheOwner, detail).with_header(WAY_REFUSED, &refusal.header())
+}
+
+pub async fn route(cluster: &Cluster, handling: &Handling<'_>, mut incoming: Incoming) -> Answered {
+    let request = handling.request;
+    if let Some(via) = request.via() {
+        let body = read_whole(request, &mut incoming, handling.front.node.body_timeout).await?;
+        if via.body != BodyHash::of(&body) {
+            tracing::warn!(node = via.node, "refused a request of another node: its body was changed on its way");
+            let detail = "the body was changed on its way between two nodes of the cluster; nothing was done, resend the request";
+            return Err(Problem::new(Code::BadRequest, detail).into());
+        }
+        incoming = Incoming::Whole(body);
+    }
+    let route = Route { cluster, handling };
+    let organization = segment(request, &handling.resource.parameters, "orgId");
+    // Without reading its body, which its handler does when it knows the client.
+    if let Some(organization) = organization
+        && let Whereabouts::Here(realm) = cluster.shards.of(organization)
+    {
+        return route.answer(realm, incoming).await;
+    }
+    let body = read_whole(request, &mut incoming, handling.front.node.body_timeout).await?;
+    match organization.map(str::to_owned).or_else(|| named_otherwise(request, &body)) {
+        Some(organization) => route.ask_owner(&organization, &body).await,
+        None => route.ask_everywhere(&body).await,
+    }
+}
+
+struct Route<'a> {
+    cluster: &'a Cluster,
+    handling: &'a Handling<'a>,
+}
+
+impl Route<'_> {
+    /// Answers it here, unless this node may have lost the shard by then.
+    async fn answer(&self, realm: Arc<Realm>, incoming: Incoming) -> Answered {
+        let (front, request) = (self.handling.front, self.handling.request);
+        if !realm.store.is_current() {
+            // Nothing is executed: another node may look for the next owner.
+            return Err(if request.via().is_some() { not_the_owner() } else { not_current() }.into());
+        }
+        let encrypted = request.via().map_or(front.encrypted, |via| via.encrypted);
+        let app = App { realm: Rc::new(realm), encrypted, node: front.node.clone() };
+        let answered = self.handling.answer(&app, incoming).await;
+        if !app.realm.store.is_current() {
+            // The engine may or may not have the change, and this node can no longer tell.
+            let lost = || Unanswered::Unknown("this node has lost the organization's shard meanwhile".to_owned());
+            return Err(if is_read(request) { not_current() } else { problem(lost()) }.into());
+        }
+        answered.map(|response| owned_stream(response, &app.realm))
+    }
+
+    async fn ask_owner(&self, organization: &str, body: &Bytes) -> Answered {
+        let (request, deadline) = (self.handling.request, Instant::now() + TRIED_FOR);
+        let mut retries = Retries::new(BACKOFF);
+        loop {
+            let moved = self.cluster.shards.moved();
+            let unanswered = match self.cluster.shards.of(organization) {
+                Whereabouts::Here(realm) => return self.answer(realm, Incoming::Whole(body.clone())).await,
+                // The node that passed it on looks again.
+                Whereabouts::At(_) | Whereabouts::Nowhere if request.via().is_some() => {
+                    return Err(not_the_owner().into());
+                }
+                Whereabouts::At(peer) => match self.forward(&peer, organization, body).await {
+                    Ok(response) => return Ok(response),
+                    Err(unanswered) => unanswered,
+                },
+                Whereabouts::Nowhere => Unanswered::NotExecuted("its shard has no owner".to_owned()),
+            };
+            let is_gone = request.connection().is_some_and(|connection| connection.socket.is_known_gone());
+            if is_gone || Instant::now() >= deadline || !self.may_be_sent_again(&unanswered) {
+                return Err(problem(unanswered).into());
+            }
+            tokio::time::timeout(retries.failed(), moved).await.ok();
+        }
+    }
+
+    /// Gives up when somebody else owns the shard: the answer may never come then.
+    async fn forward(&self, peer: &Peer, organization: &str, body: &Bytes) -> Result<Response, Unanswered> {
+        let Handling { front, request, id, .. } = self.handling;
+        let replaced = async {
+            loop {
+                let moved = self.cluster.shards.moved();
+                match self.cluster.shards.of(organization) {
+                    Whereabouts::At(now) if now == *peer => moved.await,
+                    _ => return,
+                }
+            }
+        };
+        tokio::select! {
+            answer = forward(&self.cluster.client, peer, request, (body, id, front.encrypted)) => answer,
+            () = replaced => Err(Unanswered::Unknown(format!("{} has lost the shard", peer.node))),
+        }
+    }
+
+    /// A request without an organization: the first realm that knows its token, sign-in or invitation answers.
+    async fn ask_everywhere(&self, body: &Bytes) -> Answered {
+        let mut last = Err(Problem::engine_unavailable("no shard has an owner").into());
+        for place in self.cluster.shards.everywhere() {
+            let answered = match place {
+                Whereabouts::Here(realm) => self.answer(realm, Incoming::Whole(body.clone())).await,
+                Whereabouts::At(_) if self.handling.request.via().is_some() => continue,
+                Whereabouts::At(peer) => {
+                    let Handling { front, request, id, .. } = self.handling;
+                    let sent = (body, *id, front.encrypted);
+                    forward(&self.cluster.client, &peer, request, sent).await.map_err(|why| problem(why).into())
+                }
+                Whereabouts::Nowhere => Err(Problem::engine_unavailable("a shard has no owner").into()),
+            };
+            if !is_unknown(&answered) {
+                return answered;
+            }
+            last = answered;
+        }
+        last
+    }
+
+    /// Whether it has no effect to be sent twice.
+    fn may_be_sent_again(&self, unanswered: &Unanswered) -> bool {
+        let request = self.handling.request;
+        match unanswered {
+            Unanswered::NotExecuted(_) => true,
+            Unanswered::Unknown(_) => is_read(request) || request.headers().contains(&idempotent::KEY),
+            Unanswered::Refused(_) | Unanswered::ClientGone => false,
+        }
+    }
+}
+
+fn is_read(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+/// The organization of a request whose path has none.
+fn named_otherwise(request: &Request, body: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        organization: String,
+    }
+    let of_query = |wanted: &str| {
+        let mut parameters = form_urlencoded::parse(request.query_string().as_bytes());
+        parameters.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
+    };
+    let of_body = || Some(serde_json::from_slice::<Named>(body).ok()?.organization);
+    // Of a browser that comes back from its provider.
+    let of_state = || sso::organization_of(&of_query("state")?).map(str::to_owned);
+    of_query("organization").or_else(of_body).or_else(of_state)
+}
+
+/// Whether another realm may know what this one does not.
+fn is_unknown(answered: &Answered) -> bool {
+    match answered {
+        Ok(response) => matches!(response.status.as_u16(), 401 | 404 | 503),
+        Err(EarlyReturn::Problem(problem)) => {
+            matches!(
+                problem.code(),
+                Code::InvalidToken
+                    | Code::InvalidCredentials
+                    | Code::InvitationNotFound
+                    | Code::SsoNotUnderWay
+                    | Code::EngineUnavailable
+            )
+        }
+        Err(EarlyReturn::Replay(_)) => false,
+    }
+}
+
+fn not_the_owner() -> Problem {
+    Problem::new(Code::NotTheOwner, Code::NotTheOwner.meaning())
+}
+
+fn not_current() -> Problem {
+    Problem::engine_unavailable(
+        "this node cannot reach the engine, so another one may have taken over the organization's shard",
+    )
+}
+
+fn problem(unanswered: Unanswered) -> Problem {
+    match unanswered {
+        Unanswered::NotExecuted(why) => Problem::engine_unavailable(why),
+        Unanswered::Unknown(why) => {
+            let detail = format!("{why}; whether the request took effect is not known, so check before you try again");
+            Problem::new(Code::OutcomeUnknown, detail).retry_after(1).because(why)
+        }
+        // An operator has to act, and the log says more.
+        Unanswered::Refused(why) => {
+            let detail =
+                "a node does not take requests of another one; an operator must act, the log of both nodes says why";
+            Problem::new(Code::EngineUnavailable, detail).retry_after(REFUSED_RETRY_SECONDS).because(why)
+        }
+        Unanswered::ClientGone => clients::gone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::{any, proptest};
+
+    use super::*;
+    use cluster::peers;
+
+    #[test]
+    fn pauses_grow_and_a_request_is_passed_on_about_twenty_times() {
+        for chance in [0.0, 0.5, 1.0] {
+            let pauses: Vec<_> = (1..100).map(|tried| BACKOFF.pause(tried, chance)).collect();
+            assert!(pauses.is_sorted());
+            let mut passed = Duration::ZERO;
+            let tried = pauses
+                .iter()
+                .take_while(|pause| {
+                    passed += **pause;
+                    passed < TRIED_FOR
+                })
+                .count();
+            assert!(tried <= 32, "{tried}");
+        }
+    }
+
+    proptest! {
+        /// Whatever target is accepted here reaches the owner as it is.
+        #[test]
+        fn every_target_that_is_accepted_is_sent_on_as_it_is(
+            target in r#"/[!-~äß☃]{0,20}(\?[!-~äß☃]{0,20})?"#, any_text in any::<String>()
+        ) {
+            for target in [target, any_text.clone(), format!("/{any_text}"), format!("http://host/{any_text}")] {
+                let Some(request) = Request::get(&target) else { continue };
+                let accepted = request.path_and_query();
+                let sent = peers::uri("http://10.0.0.1:8080", accepted);
+                let sent = sent.as_ref().and_then(|uri| uri.path_and_query()).map(|sent| sent.as_str());
+                if accepted.starts_with('/') {
+                    proptest::prop_assert_eq!(sent, Some(accepted));
+                    let arrived = Request::get(accepted).unwrap();
+                    proptest::prop_assert_eq!(arrived.path_and_query(), accepted);
+                }
+            }
+        }
+    }
+}

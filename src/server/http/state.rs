@@ -1,0 +1,134 @@
+//! The parts that handlers use: those of the process in `Node`, those of a store in `Realm`. A process has one realm, or, in a
+//! cluster, one for each shard that it owns.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::Duration;
+
+use actix_web::web::Bytes;
+use parking_lot::RwLock;
+
+use super::connections::Connections;
+use super::event_hubs::EventHubs;
+use super::overview::Surveyed;
+use super::rate_limit::RateLimits;
+use super::refusal_log::RefusalLog;
+use super::scans::Scans;
+use crate::backup::Backups;
+use crate::tls::ServerTls;
+use accounts::auth::Accounts;
+use accounts::identities::Identities;
+use accounts::secrets::Vault;
+use accounts::sso::SingleSignOn;
+use analysis::fixes::Fixes;
+use analysis::service::Analyses;
+use delivery::archive::Archive;
+use delivery::git::Git;
+use delivery::logs::Logs;
+use delivery::registries::Registries;
+use domain::{Identifier, Timestamp};
+use events::Events;
+use locks::Environments;
+use locks::idempotency::Keys;
+use locks::pipelines::Pipelines;
+use shares::{Capacity, Disk, Limited, Places};
+use store::Store;
+use webhooks::Webhooks;
+
+/// Reads the wall clock: for timestamps that people see, and for expiry dates.
+pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The parts of the process, shared by all realms.
+pub struct Node {
+    pub connections: Arc<Connections>,
+    /// Of requests without a token.
+    pub refusals: RefusalLog,
+    pub scans: Scans,
+    pub log_reads: Scans,
+    /// Audits under way: one for each organization, since it reads all its events.
+    pub audits: Limited<Identifier>,
+    pub git: Git,
+    /// Of the data directory.
+    pub disk: Disk,
+    pub logs: Logs,
+    /// Where the parts of logs are that other nodes wrote.
+    pub archive: Archive,
+    /// Places to follow a log as it is written.
+    pub log_followers: Places,
+    /// Places for requests that wait or stream, and hold a connection meanwhile; known when the server listens.
+    pub held_connections: OnceLock<Places>,
+    /// In a cluster; known when the server listens.
+    pub cluster: OnceLock<Arc<dyn Surveyed>>,
+    /// How many organizations share this process.
+    pub organizations: usize,
+    /// The OpenAPI document, made when it is first asked for.
+    pub openapi: LazyLock<Bytes>,
+    pub body_timeout: Duration,
+    pub answer_timeout: Duration,
+    /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
+    pub public_url: Option<String>,
+    /// If it has TLS of its own; known when the server listens.
+    pub tls: OnceLock<Arc<ServerTls>>,
+    /// Renders the metrics in Prometheus' text format.
+    pub metrics: Box<dyn Fn() -> String + Send + Sync>,
+    pub draining: AtomicBool,
+    /// The number of requests that have been read and not yet answered.
+    pub underway: AtomicUsize,
+}
+
+impl Node {
+    /// The server listens, with so many connections: requests that hold one for long have a share of them.
+    pub fn share_connections(&self, connections: usize) {
+        let capacity = Capacity::seats(connections).among(self.organizations);
+        self.held_connections.get_or_init(|| Places::without_queue("held_connections", capacity));
+    }
+}
+
+/// A store and everything that stands on it.
+pub struct Realm {
+    pub store: Arc<dyn Store>,
+    pub clock: WallClock,
+    pub environments: Environments,
+    pub accounts: Accounts,
+    /// The names for people of the organizations that files declare.
+    pub organization_names: Replaceable<HashMap<Identifier, String>>,
+    pub idempotency: Keys,
+    pub pipelines: Pipelines,
+    pub registries: Registries,
+    pub vault: Arc<Vault>,
+    pub webhooks: Webhooks,
+    pub analyses: Analyses,
+    pub fixes: Fixes,
+    pub events: Events,
+    pub event_hubs: Arc<EventHubs>,
+    pub rate_limits: Option<RateLimits>,
+    pub sso: Replaceable<SingleSignOn>,
+    pub identities: Replaceable<Identities>,
+    /// `None` if the records lie in no data directory.
+    pub backups: Option<Backups>,
+}
+
+impl Realm {
+    /// The name for people; the id if the file gives none.
+    pub fn organization_name(&self, id: &Identifier) -> String {
+        self.organization_names.get().get(id).map_or_else(|| id.to_string(), String::clone)
+    }
+}
+
+/// What the files of the operator say, which may be replaced while the server runs. A request goes on with what it began with.
+pub struct Replaceable<T>(RwLock<Arc<T>>);
+
+impl<T> Replaceable<T> {
+    pub fn new(value: T) -> Self {
+        Self(RwLock::new(Arc::new(value)))
+    }
+
+    pub fn get(&self) -> Arc<T> {
+        self.0.read().clone()
+    }
+
+    pub fn replace(&self, value: T) {
+        *self.0.write() = Arc::new(value);
+    }
+}

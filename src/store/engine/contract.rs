@@ -1,0 +1,165 @@
+//! The contract of every engine.
+
+use std::collections::BTreeMap;
+
+use super::membership::{ClusterRecord, NodeRecord};
+use super::shard::{Owner, Shard, Tenure, Version};
+use crate::batch::{Changes, Sequence};
+use crate::contract::StoreError;
+
+/// Everything that lies in a shard.
+pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub trait Engine: Send + Sync + 'static {
+    /// Refuses an engine that is not set up for us, and says what to change.
+    fn probe(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    fn limits(&self) -> Limits;
+
+    /// The cluster's record; writes this one if there is none yet.
+    fn found(&self, cluster: &ClusterRecord) -> impl Future<Output = Result<ClusterRecord, EngineError>> + Send;
+
+    /// The cluster's record, not older than this call.
+    fn cluster(&self) -> impl Future<Output = Result<Option<ClusterRecord>, EngineError>> + Send;
+
+    /// Writes the cluster's record, or removes it, if it is still the one that was seen. Whether it is the new one now: after
+    /// [`EngineError::Away`] it may have happened, and the same call says so.
+    fn replace(
+        &self,
+        seen: &ClusterRecord,
+        next: Option<&ClusterRecord>,
+    ) -> impl Future<Output = Result<bool, EngineError>> + Send;
+
+    /// Removes the cluster's record with all shards and everything in them, if the record is still the one that was seen;
+    /// otherwise it removes nothing. Whether there is no record now: after [`EngineError::Away`] it may have happened, and the
+    /// same call says so. It also works in an engine without room.
+    fn clear(&self, seen: &ClusterRecord) -> impl Future<Output = Result<bool, EngineError>> + Send;
+
+    /// Writes the record of a node.
+    fn announce(&self, node: &NodeRecord) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// All nodes that have ever announced themselves, not older than this call.
+    fn nodes(&self) -> impl Future<Output = Result<Vec<NodeRecord>, EngineError>> + Send;
+
+    /// The shards that have a record, not older than this call.
+    fn shards(&self) -> impl Future<Output = Result<Vec<Shard>, EngineError>> + Send;
+
+    /// The contents of a shard at this version of its record. Fails if that version has been forgotten; the newest one of a
+    /// shard never is.
+    fn load(&self, number: u16, at: Version) -> impl Future<Output = Result<Pairs, EngineError>> + Send;
+
+    /// The record of a shard and its contents, both of one moment, while its owner writes on; `None` if it has no record.
+    fn copy(&self, number: u16) -> impl Future<Output = Result<Option<(Shard, Pairs)>, EngineError>> + Send;
+
+    /// Writes the shard's record and all changes if its record still has the compared version, or nothing. The version that
+    /// it has afterwards, or `None` if somebody else has written it. After [`EngineError::Away`] it may have happened; the same
+    /// call says whether, as `resolve` decides.
+    fn write(
+        &self,
+        compared: Version,
+        record: &Shard,
+        changes: &Changes,
+    ) -> impl Future<Output = Result<Option<Version>, EngineError>> + Send;
+
+    /// Makes `by` the owner of a shard if its record is still the one that was seen; `None` if it is another one. After
+    /// [`EngineError::Away`] it may have happened; the same call says whether.
+    fn take(&self, seen: &Shard, by: &Owner) -> impl Future<Output = Result<Option<Tenure>, EngineError>> + Send {
+        async {
+            let record = seen.taken_by(by);
+            let written = self.write(seen.version, &record, &Changes::new()).await?;
+            Ok(written.map(|version| Tenure::of(record, version)))
+        }
+    }
+
+    /// Writes the shard's record and all changes, or nothing. After [`EngineError::Away`] it may have happened; the same
+    /// call says whether, and no other transaction of this tenure may be sent before that.
+    fn commit(
+        &self,
+        tenure: &mut Tenure,
+        transaction: &Transaction<'_>,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send {
+        async {
+            let record = tenure.advanced_to(transaction.last, transaction.millis);
+            let written = self.write(tenure.shard().version, &record, transaction.changes).await?;
+            tenure.wrote(record, written.ok_or(EngineError::Deposed)?);
+            Ok(())
+        }
+    }
+
+    /// Leaves a shard, to this node if one is named. After [`EngineError::Away`] it may have happened; the same call says
+    /// whether.
+    fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> impl Future<Output = Result<(), EngineError>> + Send {
+        async move {
+            let written = self.write(tenure.shard().version, &tenure.left_to(successor), &Changes::new()).await?;
+            written.map(drop).ok_or(EngineError::Deposed)
+        }
+    }
+
+    fn room(&self) -> impl Future<Output = Result<Room, EngineError>> + Send;
+
+    /// Frees what only versions before this one need. They cannot be loaded any more.
+    fn forget(&self, before: Version) -> impl Future<Output = Result<(), EngineError>> + Send;
+}
+
+/// One atomic write.
+#[derive(Debug, Clone, Copy)]
+pub struct Transaction<'a> {
+    /// The last of its batches.
+    pub last: Sequence,
+    /// The wall clock when it was made.
+    pub millis: u64,
+    pub changes: &'a Changes,
+}
+
+/// How much a transaction may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub changes: usize,
+    /// Keys, values, and [`CHANGE_BYTES`] per change.
+    pub bytes: usize,
+}
+
+/// The overhead of a change in a request: the shard's prefix, lengths and tags.
+pub const CHANGE_BYTES: usize = 64;
+
+/// How full an engine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub used_bytes: u64,
+    pub quota_bytes: u64,
+    /// The engine itself refuses writes.
+    pub is_exhausted: bool,
+}
+
+impl Room {
+    /// Writes are refused before the engine refuses them: then what was handed in before still fits, and an operator can
+    /// still delete something.
+    pub fn is_full(&self) -> bool {
+        const FULL_PERCENT: u64 = 80;
+        self.is_exhausted || self.used_bytes >= self.quota_bytes / 100 * FULL_PERCENT
+    }
+}
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// A transaction under way has happened before that, or never will.
+    #[error("another node has taken the shard")]
+    Deposed,
+    /// Nothing was changed.
+    #[error(transparent)]
+    Refused(StoreError),
+    /// There was no answer: it is not known whether anything was changed.
+    #[error("the engine does not answer: {0}")]
+    Away(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_full_at_four_fifths_of_its_quota_or_when_it_says_so() {
+        let room = |used_bytes, is_exhausted| Room { used_bytes, quota_bytes: 1000, is_exhausted }.is_full();
+        assert_eq!((room(799, false), room(800, false), room(0, true)), (false, true, true));
+    }
+}

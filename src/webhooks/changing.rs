@@ -1,0 +1,217 @@
+//! Creating, changing and deleting webhooks, and rotating their secrets.
+
+use std::time::Duration;
+
+use super::service::{Hook, Webhooks, put_progress, put_webhook};
+use super::signature::WebhookSecret;
+use super::stored;
+use super::webhook::{
+    Disabled, DisabledWhy, NewWebhook, PreviousSecret, Progress, WEBHOOKS_MAX, Webhook, WebhookChange, WebhookError,
+    WebhookState,
+};
+use accounts::secrets;
+use ambient::entropy::id_seed;
+use domain::{EventData, EventType, Identifier, Initiator, Timestamp, WebhookId};
+use events::{Cause, NewEvent};
+use store::Batch;
+
+const FIRST_SECRET: u32 = 1;
+
+impl Webhooks {
+    /// Its first event is the next one that happens. What `beside` adds goes into the same batch; what it returns is held
+    /// until that is durable or refused.
+    pub async fn create<Held>(
+        &self,
+        organization: &Identifier,
+        new: NewWebhook,
+        by: &Initiator,
+        beside: impl FnOnce(&WebhookState, &mut Batch) -> Held,
+    ) -> Result<WebhookState, WebhookError> {
+        let inner = &self.inner;
+        inner.options.policy.check(new.target.url())?;
+        inner.vault.prepare(organization).await?;
+        let created = inner.hooks.change(|hooks, committer| {
+            if hooks.of(organization).len() >= WEBHOOKS_MAX {
+                return Err(WebhookError::TooMany);
+            }
+            let now = inner.now();
+            let (webhook, secret) = new.into_webhook(organization, now);
+            // Read before the batch is handed in, so that no later event is skipped.
+            let progress = Progress::from(inner.events.next(organization)?);
+            let mut batch = Batch::default();
+            inner.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), secret.text())?;
+            put_webhook(&mut batch, &webhook);
+            put_progress(&mut batch, &webhook, &progress);
+            record(&mut batch, EventType::WebhookCreated, &webhook, Cause::by(by, now), EventData::default());
+            let created = WebhookState { webhook, progress };
+            let held = beside(&created, &mut batch);
+            committer.commit(batch)?;
+            hooks.of(organization).insert(created.webhook.id, Hook::new(created.clone()));
+            Ok((created, held))
+        });
+        let (created, _held) = created.await?;
+        inner.to_capture.notify_one();
+        Ok(created)
+    }
+
+    pub async fn update(
+        &self,
+        organization: &Identifier,
+        id: WebhookId,
+        change: WebhookChange,
+        by: &Initiator,
+    ) -> Result<WebhookState, WebhookError> {
+        let inner = &self.inner;
+        if let Some(target) = &change.target {
+            inner.options.policy.check(target.url())?;
+        }
+        let updated = inner.hooks.change(|hooks, committer| {
+            let hook = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
+            let now = inner.now();
+            let mut next = change.applied_to(hook, now);
+            if next.webhook == hook.webhook {
+                return Ok(next);
+            }
+            next.webhook.updated_at = now;
+            let changed = changed_fields(&hook.webhook, &next.webhook);
+            let mut batch = Batch::default();
+            put_webhook(&mut batch, &next.webhook);
+            put_progress(&mut batch, &next.webhook, &next.progress);
+            let data = EventData::default().with("changed", changed).with("enabled", next.webhook.is_enabled());
+            record(&mut batch, EventType::WebhookUpdated, &next.webhook, Cause::by(by, now), data);
+            committer.commit(batch)?;
+            hook.webhook = next.webhook.clone();
+            hook.progress = next.progress.clone();
+            hook.stored_cursor = next.progress.cursor;
+            // Here and not after the wait, in which the caller may go away.
+            inner.to_capture.notify_one();
+            inner.to_send.notify_one();
+            Ok(next)
+        });
+        updated.await
+    }
+
+    /// Deletes it with its deliveries; one that is being sent may still arrive.
+    pub async fn delete(&self, organization: &Identifier, id: WebhookId, by: &Initiator) -> Result<(), WebhookError> {
+        let deleted = self.inner.hooks.change(|hooks, committer| {
+            let Hook { webhook, queue, .. } = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
+            let mut batch = Batch::default();
+            batch.delete(stored::webhook_key(organization, id));
+            batch.delete(stored::progress_key(organization, id));
+            for delivery in queue.all() {
+                batch.delete(stored::delivery_key(organization, id, delivery));
+            }
+            for number in webhook.previous.iter().map(|previous| previous.number).chain([webhook.secret]) {
+                secrets::forget(&mut batch, organization, &webhook.secret_name(number));
+            }
+            record(
+                &mut batch,
+                EventType::WebhookDeleted,
+                webhook,
+                Cause::by(by, self.inner.now()),
+                EventData::default(),
+            );
+            committer.commit(batch)?;
+            hooks.of(organization).remove(&id);
+            Ok(())
+        });
+        deleted.await
+    }
+
+    /// From now on the new secret signs, and for as long as `grace` the old one too.
+    pub async fn rotate_secret<Held>(
+        &self,
+        organization: &Identifier,
+        id: WebhookId,
+        secret: &WebhookSecret,
+        grace: Duration,
+        by: &Initiator,
+        beside: impl FnOnce(&WebhookState, &mut Batch) -> Held,
+    ) -> Result<WebhookState, WebhookError> {
+        let inner = &self.inner;
+        let rotated = inner.hooks.change(|hooks, committer| {
+            let hook = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
+            let now = inner.now();
+            let mut webhook = hook.webhook.clone();
+            let mut batch = Batch::default();
+            if let Some(older) = webhook.previous {
+                secrets::forget(&mut batch, organization, &webhook.secret_name(older.number));
+            }
+            let until = now.after(grace);
+            webhook.previous = Some(PreviousSecret { number: webhook.secret, until });
+            webhook.secret = webhook.secret.wrapping_add(1);
+            webhook.updated_at = now;
+            inner.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), secret.text())?;
+            put_webhook(&mut batch, &webhook);
+            let data = EventData::default().with("changed", "secret").with("enabled", webhook.is_enabled());
+            record(&mut batch, EventType::WebhookUpdated, &webhook, Cause::by(by, now), data);
+            let rotated = WebhookState { webhook, progress: hook.progress.clone() };
+            let held = beside(&rotated, &mut batch);
+            committer.commit(batch)?;
+            hook.webhook = rotated.webhook.clone();
+            Ok((rotated, held))
+        });
+        rotated.await.map(|(rotated, _held)| rotated)
+    }
+}
+
+impl NewWebhook {
+    fn into_webhook(self, organization: &Identifier, now: Timestamp) -> (Webhook, WebhookSecret) {
+        let webhook = Webhook {
+            organization: organization.clone(),
+            id: WebhookId(id_seed()),
+            target: self.target,
+            filters: self.filters,
+            description: self.description,
+            disabled: (!self.enabled).then_some(Disabled { at: now, why: DisabledWhy::Asked }),
+            secret: FIRST_SECRET,
+            previous: None,
+            created_at: now,
+            updated_at: now,
+        };
+        (webhook, self.secret)
+    }
+}
+
+impl WebhookChange {
+    fn applied_to(self, hook: &Hook, now: Timestamp) -> WebhookState {
+        let mut next = WebhookState { webhook: hook.webhook.clone(), progress: hook.progress.clone() };
+        if let Some(target) = self.target.filter(|target| *target != hook.webhook.target) {
+            next.webhook.target = target;
+            // It was another receiver that failed.
+            next.progress.failing_since = None;
+        }
+        if let Some(filters) = self.filters {
+            next.webhook.filters = filters;
+        }
+        if let Some(description) = self.description {
+            next.webhook.description = description;
+        }
+        match (self.enabled, hook.webhook.is_enabled()) {
+            (Some(false), true) => next.webhook.disabled = Some(Disabled { at: now, why: DisabledWhy::Asked }),
+            (Some(true), false) => {
+                next.webhook.disabled = None;
+                next.progress.failing_since = None;
+            }
+            (Some(_), _) | (None, _) => {}
+        }
+        next
+    }
+}
+
+/// Without the URL: its path or query may be what its receiver trusts.
+pub(super) fn record(batch: &mut Batch, event_type: EventType, webhook: &Webhook, cause: Cause<'_>, data: EventData) {
+    let data = data.with("webhookId", webhook.id.to_string()).with("host", webhook.target.host());
+    events::record(batch, &webhook.organization, &NewEvent::new(event_type, cause, &data));
+}
+
+fn changed_fields(before: &Webhook, after: &Webhook) -> String {
+    let fields = [
+        ("url", before.target != after.target),
+        ("events", before.filters != after.filters),
+        ("description", before.description != after.description),
+        ("enabled", before.is_enabled() != after.is_enabled()),
+    ];
+    let changed: Vec<_> = fields.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| field).collect();
+    changed.join(" ")
+}
