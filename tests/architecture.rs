@@ -7,7 +7,7 @@ mod circles;
 #[path = "architecture/sources.rs"]
 mod sources;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -155,21 +155,6 @@ fn tests_and_load_test_do_not_change_how_the_server_is_built() {
     let everything = packages(&["--workspace", "--edges", "normal,build,dev"]);
     let only_alone: Vec<_> = server.difference(&everything).collect();
     assert!(server.len() > 100 && only_alone.is_empty(), "built twice, with other features: {only_alone:#?}");
-}
-
-/// A profile inherits what is set for single packages; what is shipped must not be built for size by an oversight.
-#[test]
-fn what_release_builds_for_size_is_built_in_full_for_shipping() {
-    let manifest = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
-    let manifest: toml::Table = manifest.parse().unwrap();
-    let packages = |profile: &str| manifest["profile"][profile]["package"].as_table().unwrap().clone();
-    let (release, dist) = (packages("release"), packages("dist"));
-    let small: Vec<_> = release.iter().filter(|(_, settings)| settings.get("opt-level").is_some()).collect();
-    assert!(!small.is_empty());
-    for (name, _) in small {
-        let level = dist.get(name).and_then(|settings| settings["opt-level"].as_integer());
-        assert_eq!(level, Some(3), "profile.dist.package.{name} needs `opt-level = 3`");
-    }
 }
 
 /// The packages of a build, each with its features.

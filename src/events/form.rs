@@ -1,8 +1,6 @@
 //! The stored form of an event in its journal. The fields that filters compare come first, so that a search need not read
 //! the rest.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::event::{EventId, RecordedEvent};

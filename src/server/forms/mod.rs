@@ -21,7 +21,7 @@ pub use configuration::{ConfigurationForm, EnvironmentName};
 pub use element::{Content, Element, Entry, Object, Spelling};
 pub use member::MemberForm;
 pub use names::{plain, shown};
-pub use pipeline::{HttpForm, Name, PipelineForm, RepositoryForm, StageForm, StepForm};
+pub use pipeline::{Name, PipelineForm};
 pub use reader::{FieldFault, Reader};
 pub use registry_step::RegistryStepForm;
 pub use schema::{ObjectSchema, Schemas};
