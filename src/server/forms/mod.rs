@@ -21,6 +21,8 @@ pub use configuration::{ConfigurationForm, EnvironmentName};
 pub use element::{Content, Element, Entry, Object, Spelling};
 pub use member::MemberForm;
 pub use names::{plain, shown};
+#[cfg(test)]
+pub use pipeline::{HttpForm, RepositoryForm, StageForm, StepForm};
 pub use pipeline::{Name, PipelineForm};
 pub use reader::{FieldFault, Reader};
 pub use registry_step::RegistryStepForm;
