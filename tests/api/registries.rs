@@ -4,5 +4,4 @@
 mod cut_off;
 mod fetched;
 mod inline;
-mod remote;
 mod used;

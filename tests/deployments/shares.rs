@@ -1,6 +1,6 @@
 //! Two organizations, of which one does its worst: the other deploys, and keeps its logs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -72,6 +72,52 @@ async fn output_of_one_organization_does_not_delete_the_logs_of_another() {
     assert!(file(&of_acme[3]).exists(), "the oldest go first");
     let log = bea.get(&format!("/deployments/{of_beta}/logs")).await.ok();
     assert_eq!(log.text, "of beta\n");
+}
+
+/// Writes 24 MiB in small pieces, so that it takes longer than the server needs to notice.
+const WRITES: &str =
+    "for part in $(seq 96); do dd if=/dev/zero of=part-$part bs=256k count=1 2>/dev/null; done; echo end";
+const PACE: &str = "[runner]\nmax_write_mb_per_second = 1\nmin_free_mb = \"off\"\n";
+
+/// The output of a deployment that writes much faster than `PACE` allows.
+async fn log_of_writing(client: &Client) -> String {
+    put_stage(client, WRITES).await;
+    let deployment = deploy(client, "review-1").await;
+    let ended = finished(client, &deployment).await;
+    assert_eq!(ended["status"], "succeeded", "{ended:#}");
+    client.get(&format!("/deployments/{deployment}/logs")).await.ok().text
+}
+
+#[tokio::test]
+async fn a_step_that_writes_too_much_beside_other_organizations_is_held_and_says_so() {
+    let (server, bea) = acme_and_beta(|| setup(PACE)).await;
+    if !counts_writes(server.home()) {
+        return;
+    }
+    let log = log_of_writing(&bea).await;
+    assert!(log.starts_with("end\n") && log.contains("was held for "), "{log}");
+    assert!(log.contains("(runner.max_write_mb_per_second)"), "{log}");
+}
+
+#[tokio::test]
+async fn a_step_of_the_only_organization_writes_as_fast_as_it_can() {
+    let server = setup(PACE).start();
+    assert_eq!(log_of_writing(&server.admin()).await, "end\n");
+}
+
+/// Whether the kernel counts what is written there: a file system in memory writes to no disk.
+fn counts_writes(dir: &Path) -> bool {
+    let written = || {
+        let counters = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        counters.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse::<u64>().ok())
+    };
+    let before = written();
+    std::fs::write(dir.join("probe"), vec![0; 1 << 20]).unwrap();
+    let counts = written() > before;
+    if !counts {
+        println!("skipped: what is written to {} is not counted", dir.display());
+    }
+    counts
 }
 
 async fn until_gone(file: PathBuf) {

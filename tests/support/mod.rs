@@ -16,6 +16,7 @@ pub mod issuer;
 pub mod model;
 pub mod namespace;
 pub mod recorded;
+pub mod registries;
 pub mod secrecy;
 pub mod tenants;
 pub mod waiting;

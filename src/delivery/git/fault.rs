@@ -68,6 +68,8 @@ pub(super) fn from_stderr(said: &str, url: &str) -> GitError {
     // The order matters: a denied login is also reported as a failed access.
     if says(&["[rejected]", "[remote rejected]", "protected branch"]) {
         GitError::Rejected(reason)
+    } else if lacks_space(&counted) {
+        GitError::Io("the server's disk is full".to_owned())
     } else if says(&[
         "Authentication failed",
         "could not read Username",
@@ -110,6 +112,11 @@ pub(super) fn from_stderr(said: &str, url: &str) -> GitError {
     } else {
         GitError::Failed(reason)
     }
+}
+
+/// The disk of the remote may be full, too.
+fn lacks_space(said: &str) -> bool {
+    said.lines().any(|line| !line.starts_with("remote: ") && line.contains("No space left on device"))
 }
 
 /// Lines that git adds after the reason, or as advice.
@@ -179,6 +186,14 @@ mod tests {
             (
                 &format!("fatal: Could not read from remote repository.{hint}"),
                 GitError::Unreachable("Could not read from remote repository.".into()),
+            ),
+            (
+                "fatal: write error: No space left on device\nfatal: fetch-pack: invalid index-pack output",
+                GitError::Io("the server's disk is full".into()),
+            ),
+            (
+                "remote: fatal: write error: No space left on device\nfatal: protocol error",
+                GitError::Failed("protocol error".into()),
             ),
             ("fatal: something else", GitError::Failed("something else".into())),
             ("", GitError::Failed("it gave no reason".into())),

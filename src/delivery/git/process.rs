@@ -373,6 +373,13 @@ impl<'a> GitCommand<'a> {
     }
 
     fn failure(&self, git: &Installation, stderr: &[u8]) -> GitError {
+        let most = git.settings.max_bytes;
+        if self.paths.as_ref().is_some_and(|paths| has_pack_of(&paths.repository, most)) {
+            let most = most / (1024 * 1024);
+            return GitError::TooLarge(format!(
+                "the repository used more than {most} MiB of disk (git.max_repository_mb)"
+            ));
+        }
         let said = String::from_utf8_lossy(stderr);
         let said = match self.remote.and_then(Remote::usable_credential) {
             Some(credential) => credential.mask(&said),
@@ -422,6 +429,12 @@ fn limit_file_size(child: &Child, bytes: u64) {
     if let Some(pid) = pid(child) {
         prlimit(Some(pid), Resource::Fsize, limit).ok();
     }
+}
+
+/// Whether git was stopped by the limit on the size of files: it says nothing of it.
+fn has_pack_of(repository: &Path, bytes: u64) -> bool {
+    let packs = std::fs::read_dir(repository.join("objects/pack")).into_iter().flatten().flatten();
+    packs.filter_map(|pack| pack.metadata().ok()).any(|pack| pack.len() >= bytes)
 }
 
 fn pid(child: &Child) -> Option<Pid> {

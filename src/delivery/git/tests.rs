@@ -448,25 +448,36 @@ async fn a_repository_whose_files_are_too_large_unpacked_is_refused_and_none_is_
         fixture.git.work_at(&fixture.remote(), &name("main"), &commit).await.map(|_| ())
     }] {
         let Err(GitError::TooLarge(why)) = refused else { panic!("{refused:?}") };
-        assert!(why.contains("18 MiB") && why.contains("git.max_repository_mb"), "{why}");
+        assert!(why.contains("16 MiB") && why.contains("git.max_repository_mb"), "{why}");
     }
     assert_eq!(scratch_files(&fixture), "");
     drop(allowed);
     fixture.scratch_gets_empty().await;
 }
 
-#[tokio::test]
-async fn a_repository_with_more_files_than_can_be_listed_is_refused() {
-    let Some(fixture) = Fixture::new() else { return };
-    // Trees of trees: a few objects, and ten to the seventh files.
-    let script = "cd clone && blob=$(echo x | git hash-object -w --stdin) && entry=\"100644 blob $blob\" && \
+/// A branch of trees of trees: a few objects, and ten to the seventh files of so many bytes. Why it is refused.
+async fn refusal_of_many(file_bytes: u64) -> Option<String> {
+    let fixture = Fixture::new()?;
+    let script = "cd clone && blob=$(head -c $BYTES /dev/zero | git hash-object -w --stdin) && entry=\"100644 blob $blob\" && \
         for level in 1 2 3 4 5 6 7; do \
             tree=$(for n in 0 1 2 3 4 5 6 7 8 9; do printf '%s\\t%s\\n' \"$entry\" $n; done | git mktree) && entry=\"040000 tree $tree\"; \
         done && commit=$(git commit-tree -m bomb $tree) && git push -q origin $commit:refs/heads/bomb";
-    fixture.sh(script);
+    fixture.sh(&format!("BYTES={file_bytes}; {script}"));
     let refused = fixture.git.work_on(&fixture.remote(), &name("bomb")).await.map(|_| ());
     let Err(GitError::TooLarge(why)) = refused else { panic!("{refused:?}") };
+    Some(why)
+}
+
+#[tokio::test]
+async fn a_repository_with_more_files_than_can_be_listed_is_refused() {
+    let Some(why) = refusal_of_many(2).await else { return };
     assert!(why.contains("the list of the repository's files"), "{why}");
+}
+
+#[tokio::test]
+async fn many_large_files_are_refused_before_all_of_them_are_listed() {
+    let Some(why) = refusal_of_many(1 << 20).await else { return };
+    assert!(why.contains("git.max_repository_mb"), "{why}");
 }
 
 #[tokio::test]
@@ -475,6 +486,7 @@ async fn a_pack_that_is_too_large_ends_the_fetch() {
     fixture.sh("cd clone && head -c 25165824 /dev/urandom > random");
     fixture.push();
     let refused = fixture.git.fetch(&fixture.remote(), &name("main")).await.map(|_| ());
-    assert!(refused.is_err(), "{refused:?}");
+    let Err(GitError::TooLarge(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("16 MiB") && why.contains("git.max_repository_mb"), "{why}");
     fixture.scratch_gets_empty().await;
 }

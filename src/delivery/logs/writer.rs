@@ -21,6 +21,7 @@ const ONLY_OWNER: u32 = 0o600;
 const SYNC_STEP: u64 = 64 * 1024;
 /// The prefix of the server's own lines.
 const REMARK_PREFIX: &str = "lockkeeper: ";
+const NOT_WRITTEN: &str = "output is left out from here: the server cannot write it to its disk";
 const NO_ROOM: &str = "output is left out from here: your organization has used its share of the space for logs, and the \
                        oldest of its logs are being removed; let steps write less";
 /// The largest number of bytes after the first one of a UTF-8 character.
@@ -42,8 +43,8 @@ pub struct LogWriter {
     mid_line_in_file: bool,
     frames: Vec<u8>,
     lost_bytes: u64,
-    /// Whether the last thing in the file is the remark that there is no space.
-    is_without_room: bool,
+    /// Whether the last thing in the file is a remark that output is left out.
+    is_left_out: bool,
     warned: bool,
 }
 
@@ -61,7 +62,7 @@ impl LogWriter {
             mid_line_in_file: false,
             frames: Vec::new(),
             lost_bytes: 0,
-            is_without_room: false,
+            is_left_out: false,
             warned: false,
         };
         match writer.open_file(path) {
@@ -139,7 +140,10 @@ impl LogWriter {
         if !self.space.has_room() {
             self.frames.clear();
             self.lost_bytes += output_bytes;
-            return self.remark_no_room(at);
+            if !self.is_left_out {
+                self.space.refused();
+            }
+            return self.remark_left_out(at, NO_ROOM);
         }
         let mut bytes = self.due_header();
         if self.lost_bytes > 0 {
@@ -149,21 +153,22 @@ impl LogWriter {
         bytes.append(&mut self.frames);
         if self.write(&bytes) {
             self.lost_bytes = 0;
-            self.is_without_room = false;
+            self.is_left_out = false;
             self.mid_line_in_file = self.mid_line;
         } else {
             self.lost_bytes += output_bytes;
+            self.remark_left_out(at, NOT_WRITTEN);
         }
     }
 
-    /// Once, until there is space again. So little is written even now, so that a reader knows what is missing and why.
-    fn remark_no_room(&mut self, at: Timestamp) {
-        if !self.is_without_room {
-            self.space.refused();
+    /// Once, until there is space again. So little is written even now, so that a reader knows what is missing and why. On a full
+    /// disk, it mostly fits into the file's last block.
+    fn remark_left_out(&mut self, at: Timestamp, why: &str) {
+        if !self.is_left_out {
             let mut bytes = self.due_header();
-            self.put_own_line(at, NO_ROOM, &mut bytes);
+            self.put_own_line(at, why, &mut bytes);
             if self.write(&bytes) {
-                self.is_without_room = true;
+                self.is_left_out = true;
                 self.mid_line_in_file = false;
             }
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::remote::{Remote, git_is_usable, greet, make, place, program, scratch_is_empty, steps, sync};
+use crate::support::registries::{Remote, git_is_usable, greet, make, place, program, scratch_is_empty, steps, sync};
 use crate::support::waiting::until;
 use crate::support::{Server, Setup};
 

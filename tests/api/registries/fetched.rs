@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::remote::{Remote, git_is_usable, greet, make, place, program, scratch_is_empty, steps, sync};
+use crate::support::registries::{Remote, git_is_usable, greet, make, place, program, scratch_is_empty, steps, sync};
 use crate::support::{Client, Server, Setup, assert_fields, assert_has};
 
 #[tokio::test]

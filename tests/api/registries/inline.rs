@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::remote::{greeting, make, place, steps, sync, using};
+use crate::support::registries::{greeting, make, place, steps, sync, using};
 use crate::support::{Server, assert_fields, assert_has, assert_is_time};
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::remote::{Remote, git_is_usable, greet, greeting, make, place, steps, sync, using};
+use crate::support::registries::{Remote, git_is_usable, greet, greeting, make, place, steps, sync, using};
 use crate::support::{Client, Server, Setup};
 
 const PIPELINE: &str = "/pipelines/web";

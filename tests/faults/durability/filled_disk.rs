@@ -8,14 +8,19 @@ use super::until;
 use crate::support::tenants::{ACME, BETA};
 use crate::support::{Answer, Client, Server, Setup, at};
 
-const DISK_MIB: u32 = 256;
+pub const DISK_MIB: u32 = 256;
 /// It goes on when there is nothing left to write to.
 const FILLS: &str = "dd if=/dev/zero of=big bs=1M 2>/dev/null; touch \"$TRACE\"; exec sleep 600";
 
 async fn start(disk: &SmallDisk, runner: &str) -> Server {
+    start_running(disk, runner, FILLS).await
+}
+
+/// A server whose deployments run this script.
+pub async fn start_running(disk: &SmallDisk, runner: &str, script: &str) -> Server {
     let settings = format!("[storage]\nlog_segment_mb = 4\nmin_free_mb = 8\n[runner]\n{runner}\n");
     let server = Setup::default().settings(&settings).start_at(disk.home());
-    let stages = json!([{ "name": "fill", "steps": [{ "name": "fill", "run": ["sh", "-c", FILLS] }] }]);
+    let stages = json!([{ "name": "fill", "steps": [{ "name": "fill", "run": ["sh", "-c", script] }] }]);
     let variables = json!({ "TRACE": disk.home().join("trace") });
     server.admin().put("/pipelines/web", json!({ "stages": stages, "variables": variables })).await.ok();
     wait_for_reserve(disk, &server).await;
@@ -23,13 +28,13 @@ async fn start(disk: &SmallDisk, runner: &str) -> Server {
 }
 
 /// A deployment that fills the disk, with its session.
-async fn deploy(client: &Client) -> (String, String) {
+pub async fn deploy(client: &Client) -> (String, String) {
     let session = client.claim("review-1", json!({})).await.created().session();
     let deployed = client.deploy("review-1", &session, json!({ "commitId": "c0ffee1" })).await.has_status(202);
     (session, deployed.data()["deploymentId"].as_str().unwrap().to_owned())
 }
 
-async fn finished(client: &Client, deployment: &str) -> Value {
+pub async fn finished(client: &Client, deployment: &str) -> Value {
     let is_finished =
         |found: &Value| ["succeeded", "failed", "cancelled"].iter().any(|status| found["status"] == *status);
     client.until(&format!("/deployments/{deployment}"), is_finished).await
@@ -40,6 +45,10 @@ async fn goes_on(disk: &SmallDisk, server: &Server) {
     let work = disk.home().join("data/work");
     let left = || async { std::fs::read_dir(&work).unwrap().count() };
     until("an empty working directory", left, |left| *left == 0).await;
+    until_claims_are_taken(server).await;
+}
+
+pub async fn until_claims_are_taken(server: &Server) {
     let client = server.admin();
     let claim = || client.claim("review-2", json!({ "ttlSeconds": 600 }));
     let taken = until("a claim that is taken", claim, |answer: &Answer| answer.status == 201).await;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Client, Server};
+use super::{Answer, Client, Server};
 
 /// Says why not, where git cannot be used.
 pub fn git_is_usable() -> bool {
