@@ -7,13 +7,12 @@ use reqwest::{Method, Response};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
+use super::connection::identity::IdentitySource;
 use super::connection::link::{self, Link, NoAnswer, RawAnswer};
 use super::connection::options::{Options, Settings, variable};
 use super::connection::secret::Secret;
-use super::connection::tokens::TokenSource;
+use super::connection::tokens::{Exchange, TokenSource};
 use super::failure::Failure;
-use super::identity::exchange::Exchange;
-use super::identity::source::IdentitySource;
 use super::names::{EnvironmentName, identifier};
 use super::problem::Problem;
 use super::retry::{self, Trouble};

@@ -9,10 +9,10 @@ use crate::api::Api;
 use crate::connection::options::{DEFAULT_URL, Options, Settings, read_token, variable};
 use crate::connection::profile::{self, DEFAULT_NAME, Profile, Profiles};
 use crate::connection::secret::Secret;
+use crate::connection::secret::read_hidden;
 use crate::failure::Failure;
 use crate::names::identifier;
 use crate::output::Out;
-use crate::prompt::read_hidden;
 
 /// A token is far shorter.
 const STDIN_BYTES_MAX: u64 = 16 * 1024;

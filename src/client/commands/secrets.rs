@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 use super::connected::Connected;
 use crate::api::{Api, CallError, new_key};
 use crate::connection::options::Options;
+use crate::connection::secret::read_hidden;
 use crate::failure::{Failure, client_help};
 use crate::listing;
 use crate::names::identifier;
@@ -18,7 +19,6 @@ use crate::output::paint::Style;
 use crate::output::table::{Cell, Column};
 use crate::output::text::harmless;
 use crate::output::{Out, text_of, times};
-use crate::prompt::read_hidden;
 
 /// The server takes no more.
 const VALUE_BYTES_MAX: u64 = 16 * 1024;
