@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::identity::IdentitySource;
 use super::profile::{self, Profile, Profiles};
 use super::secret::{Secret, read_line};
-use crate::durations::seconds;
+use crate::arguments::seconds;
 use crate::failure::Failure;
 use crate::output::{Colour, Out};
 

@@ -11,10 +11,8 @@ use tokio::sync::Mutex;
 use super::identity::IdentitySource;
 use super::link::{self, Link, RawAnswer};
 use super::secret::Secret;
-use crate::failure::Failure;
-use crate::problem::Problem;
-use crate::retry::{self, Trouble};
-use crate::retrying::Retrying;
+use crate::failure::{Failure, Problem};
+use crate::retry::{self, Retrying, Trouble};
 use crate::steady::Moment;
 
 /// Asked before every request, since a token may have to be renewed.

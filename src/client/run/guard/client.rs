@@ -1,4 +1,4 @@
-//! The client's side of its guard: starts it, sends orders, hears its reports.
+//! The client's side of its guard: starts it, sends orders, reads its reports.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -8,15 +8,17 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use lockkeeper_processes as processes;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
-use super::guard::{GUARD_COMMAND, Lines, OWN_PROGRAM, Order, Report};
-use super::terminal;
-use lockkeeper_processes as processes;
+use super::process::GUARD_COMMAND;
+use super::protocol::{Lines, Order, Report};
+use super::start::OWN_PROGRAM;
+use crate::run::terminal;
 
 /// Processes that were born during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(10);
