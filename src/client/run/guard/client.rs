@@ -8,7 +8,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use lockkeeper_processes as processes;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
@@ -19,6 +18,7 @@ use super::process::GUARD_COMMAND;
 use super::protocol::{Lines, Order, Report};
 use super::start::OWN_PROGRAM;
 use crate::run::terminal;
+use lockkeeper_processes as processes;
 
 /// Processes that were born during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(10);

@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use lockkeeper_processes::{self as processes, Process};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, set_child_subreaper, wait};
 use tokio::io::AsyncReadExt;
@@ -19,6 +18,7 @@ use super::protocol::{Ending, Lines, Order, Report};
 use super::start::{OWN_PROGRAM, START_COMMAND};
 use crate::signals;
 use crate::steady::{Alarm, Moment};
+use lockkeeper_processes::{self as processes, Process};
 
 /// `guard-command ORDERS REPORTS TERMINAL PROGRAM ARGUMENT…`: the numbers of two pipes, whether the command gets the
 /// terminal, and the command.
