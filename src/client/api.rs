@@ -1,5 +1,7 @@
-//! The server's API for one caller: paths below the organization, tokens, retries with an idempotency key.
+//! The server's API for one caller: paths below the organization, tokens, retries with an idempotency key, and lists that
+//! come in pages.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,17 +9,14 @@ use reqwest::{Method, Response};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
+use super::arguments::{EnvironmentName, identifier};
+use super::connection::identity::IdentitySource;
 use super::connection::link::{self, Link, NoAnswer, RawAnswer};
 use super::connection::options::{Options, Settings, variable};
 use super::connection::secret::Secret;
-use super::connection::tokens::TokenSource;
-use super::failure::Failure;
-use super::identity::exchange::Exchange;
-use super::identity::source::IdentitySource;
-use super::names::{EnvironmentName, identifier};
-use super::problem::Problem;
-use super::retry::{self, Trouble};
-use super::retrying::Retrying;
+use super::connection::tokens::{Exchange, TokenSource};
+use super::failure::{Failure, Problem};
+use super::retry::{self, Retrying, Trouble};
 use super::steady::Moment;
 
 /// For requests that do not wait for anything. A durable answer takes milliseconds; this is for a server in trouble.
@@ -436,6 +435,37 @@ fn read(raw: RawAnswer) -> Result<Answer, CallError> {
         }
         _ => Err(problem()),
     }
+}
+
+/// As many as the server gives at once.
+const PAGE: usize = 100;
+/// Nobody reads more; scripts that need more ask the API by filter.
+pub const ITEMS_MAX: usize = 10_000;
+
+/// All of a list, as far as anybody could want to read it.
+pub async fn list_all(api: &Api, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
+    list_first(api, path, query, ITEMS_MAX).await
+}
+
+/// The first so many of a list. What is added or removed at its beginning meanwhile shifts its pages: then an item may come
+/// twice, which is left out, but none that was there all the time is missed.
+pub async fn list_first(api: &Api, path: &str, query: &[(&str, String)], count: usize) -> Result<Value, Failure> {
+    let mut items: Vec<Value> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut offset = 0;
+    while items.len() < count {
+        let limit = PAGE.min(count - items.len());
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(query).append_pair("limit", &limit.to_string()).append_pair("offset", &offset.to_string());
+        let Value::Array(page) = api.get(&format!("{path}?{}", text.finish())).await?.data else { break };
+        let got = page.len();
+        offset += got;
+        items.extend(page.into_iter().filter(|item| seen.insert(item.to_string())));
+        if got < limit {
+            break;
+        }
+    }
+    Ok(Value::Array(items))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing of
 //! the server, so that it can be built alone, small, for the images of CI jobs (`--no-default-features` of `lockkeeper`).
 //!
-//! From top to bottom: `commands` → `run`, `watch`, `logs`, `feed`, `listing` → `acquire`, `deploying` → `api`, `prompt`,
-//! `eval` → `signals` → `connection`, `identity`, `retry`, `retrying`, `steady`, `names`, `durations` → `failure` → `problem`, `holders` → `output`.
+//! From top to bottom: `commands` → `run`, `watch`, `logs` → `acquire`, `feed` → `api`, `eval` → `signals` → `connection` →
+//! `retry`, `steady`, `arguments`, `failure` → `holders` → `output`.
 
 pub mod api;
 pub mod commands;
@@ -13,19 +13,11 @@ pub mod output;
 
 mod acquire;
 mod alone;
-mod deploying;
-mod durations;
+mod arguments;
 mod feed;
 mod holders;
-mod identity;
-mod listing;
 mod logs;
-mod moments;
-mod names;
-mod problem;
-mod prompt;
 mod retry;
-mod retrying;
 mod run;
 mod signals;
 mod steady;

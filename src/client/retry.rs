@@ -1,6 +1,12 @@
-//! When a request is sent again, and after which pause. Pure: time and chance come from the caller.
+//! When a request is sent again, after which pause, and what a terminal shows meanwhile: what it waits for, why, and how long
+//! still. The rule is pure: time and chance come from the caller.
 
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::time::Duration;
+
+use super::output::{draw_line, stderr_is_drawn_on, times, wipe_line};
+use super::steady::Moment;
 
 /// The first pause at most; each is at most twice as long as the one before.
 const PAUSE_FIRST_MAX: Duration = Duration::from_millis(250);
@@ -51,6 +57,73 @@ pub fn pause(attempt: u32, retry_after: Option<Duration>, chance: f64) -> Durati
     }
 }
 
+/// Most answers come sooner, and nothing flickers.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+
+/// Says on a terminal what a request waits for, why, and how long still, once that takes longer than a second.
+pub struct Retrying {
+    patience: Duration,
+    until: Cell<Moment>,
+    terminal: bool,
+    /// Empty: there is nothing to say.
+    why: RefCell<String>,
+    drawn: Cell<bool>,
+}
+
+impl Retrying {
+    /// With no patience nothing is ever said: the caller has words of its own.
+    pub fn new(patience: Duration, why: String) -> Self {
+        let terminal = !patience.is_zero() && stderr_is_drawn_on();
+        let until = Cell::new(Moment::now().plus(patience));
+        Self { patience, until, terminal, why: RefCell::new(why), drawn: Cell::new(false) }
+    }
+
+    /// Says nothing.
+    pub fn silent() -> Self {
+        Self::new(Duration::ZERO, String::new())
+    }
+
+    pub fn failed(&self, why: String) {
+        *self.why.borrow_mut() = why;
+    }
+
+    /// The server has answered: nothing is shown until the next failure, and patience begins anew.
+    pub fn succeeded(&self) {
+        self.why.borrow_mut().clear();
+        self.until.set(Moment::now().plus(self.patience));
+        self.wipe();
+    }
+
+    fn wipe(&self) {
+        if self.drawn.take() {
+            wipe_line();
+        }
+    }
+
+    /// Until it is dropped.
+    pub async fn show(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(SHOWN_EVERY).await;
+            let why = self.why.borrow();
+            if self.terminal && !why.is_empty() {
+                draw_line(&line(&why, self.until.get().since(Moment::now())));
+                self.drawn.set(true);
+            }
+        }
+    }
+}
+
+/// How long comes first: the end is cut off in a narrow terminal.
+fn line(why: &str, left: Duration) -> String {
+    format!("trying for {} more: {why}", times::span(left))
+}
+
+impl Drop for Retrying {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +161,11 @@ mod tests {
         {
             assert!(!is_retried(Trouble::Refused { status, code }, true), "{code}");
         }
+    }
+
+    #[test]
+    fn it_says_why_and_how_long_still() {
+        let words = line("cannot reach http://a: connection refused", Duration::from_secs(27));
+        assert_eq!(words, "trying for 27 s more: cannot reach http://a: connection refused");
     }
 }

@@ -1,14 +1,212 @@
-//! Which failure made another: the cause is the failure that no other explains, found from the most telling one backwards.
+//! Weighs the lines that match a signature, groups those that tell of one failure, and chooses the cause: the failure that
+//! no other explains, found from the most telling one backwards. The catalogue says what a line means by itself; here its
+//! position, the lines around it, the end of the step and the logs of successes count.
 
-use super::categories::{Reach, meaning, reach};
-use super::rank::Group;
+use super::baseline::Baseline;
+use super::case_view::{CaseView, Parts, is_end_remark, is_remark};
+use super::meaning::{ExitMeaning, Reach, meaning, reach};
+use super::scan::{Hit, Scan};
+use super::text::cleaned;
+use super::{noise, tools};
+use crate::Category;
+
+/// No cause is named below this score: the hint is most likely wrong.
+const SCORE_MIN: f64 = 30.0;
+/// For lines of another step: its failures were survived.
+const ELSEWHERE: f64 = 0.3;
+/// For lines that the last success had, where these are excluded.
+const EXCLUDED: f64 = 0.1;
+/// For an error after which a later line reports recovery.
+const RECOVERED: f64 = 0.3;
+const RECOVERED_WITHIN: usize = 40;
+/// For an error after which the step went on with another command.
+const SURVIVED: f64 = 0.75;
+/// The last command is searched for in this many last lines.
+const COMMAND_WITHIN: usize = 300;
+/// For errors logged before the first failed test.
+const BEFORE_TESTS: f64 = 0.4;
+/// For lines of a response's body, which describe the other server.
+const RESPONSE_BODY: f64 = 0.6;
+/// For an exit code that means the same category, or another one.
+const EXIT_AGREES: f64 = 1.12;
+const EXIT_DISAGREES: f64 = 0.9;
+/// Full score up to this many lines from the end; then it decreases gradually by up to a third.
+const NEAR_LINES: usize = 30;
+const FAR_LINES: usize = 300;
+const FAR: f64 = 0.67;
+/// Lines of a category that are further apart belong to different moments.
+const CLUSTER_GAP: usize = 80;
+/// The log ends with this many lines; and a program that gives up says so within as many.
+const END_LINES: usize = 4;
+/// Failures that are compared: beyond it, those with the lowest scores are left out.
+const GROUPS_MAX: usize = 48;
+
+/// A line that may be the cause.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    pub hit: Hit,
+    pub score: f64,
+    /// From 0 to 1: whether the line means what it says.
+    pub credibility: f64,
+    pub in_focus: bool,
+}
+
+/// The lines of one category that tell of one failure.
+#[derive(Clone)]
+pub(super) struct Group {
+    pub category: Category,
+    /// The most telling line, the first of several.
+    pub cause: Candidate,
+    /// The others, the most telling first.
+    pub others: Vec<Candidate>,
+    /// From 0 to 1: how near the end it is.
+    pub nearness: f64,
+    pub score: f64,
+    /// Whether no success had such a line.
+    pub is_new: bool,
+}
+
+/// The failures that the log tells of, in its order.
+pub(super) fn groups(
+    view: &CaseView<'_>,
+    scan: &Scan,
+    baseline: &Baseline,
+    exit: Option<&ExitMeaning>,
+    parts: Parts,
+) -> Vec<Group> {
+    let end = view.focus().rev().find(|at| !is_remark(&view.lines[*at])).unwrap_or(view.lines.len());
+    let counted_now = baseline.count_now(scan.hits().map(|hit| &view.lines[hit.at]));
+    let hits = scan.hits().filter(|hit| !is_end_remark(&view.lines[hit.at]));
+    let last_command = if parts.segments { last_command(view).unwrap_or(0) } else { 0 };
+    let mut candidates: Vec<Candidate> = hits.map(|hit| judge(view, scan, exit, hit, last_command)).collect();
+    discount_output_of_tests(&mut candidates);
+    candidates.retain(|candidate| candidate.score >= SCORE_MIN);
+    for candidate in &mut candidates {
+        let line = &view.lines[candidate.hit.at];
+        let weight = if parts.weighing {
+            let ends = ends(view, candidate.hit.at, end);
+            baseline.weight(line, &counted_now, ends)
+        } else if baseline.weight(line, &counted_now, false) < 1.0 && !baseline.is_new(line) {
+            EXCLUDED
+        } else {
+            1.0
+        };
+        candidate.score *= weight;
+        candidate.credibility *= weight;
+    }
+    if !parts.weighing {
+        candidates.retain(|candidate| candidate.score >= SCORE_MIN);
+    }
+    let mut groups: Vec<Group> = Vec::new();
+    for category in Category::ALL {
+        let of: Vec<Candidate> =
+            candidates.iter().filter(|candidate| candidate.hit.signature.category == category).copied().collect();
+        let apart = |one: &Candidate, other: &Candidate| other.hit.at - one.hit.at <= CLUSTER_GAP;
+        let clusters = of.chunk_by(apart).map(|cluster| Group::of(category, cluster, end));
+        groups.extend(clusters.flatten());
+    }
+    for group in &mut groups {
+        group.is_new = baseline.is_new(&view.lines[group.cause.hit.at]);
+    }
+    groups.sort_by(|one, other| other.score.total_cmp(&one.score));
+    groups.truncate(GROUPS_MAX);
+    groups.sort_by_key(|group| group.cause.hit.at);
+    groups
+}
+
+/// Whether the step ends with the line, or gives up right after it.
+fn ends(view: &CaseView<'_>, at: usize, end: usize) -> bool {
+    let after = view.lines.iter().skip(at).take(END_LINES);
+    at + END_LINES > end || after.into_iter().any(|line| noise::gives_up(&line.text))
+}
+
+/// The line that announces the last command of the step which has an output of its own, cleanups aside.
+pub(super) fn last_command(view: &CaseView<'_>) -> Option<usize> {
+    let mut has_output = false;
+    for at in view.focus().rev().take(COMMAND_WITHIN) {
+        let line = &view.lines[at];
+        if is_remark(line) {
+            continue;
+        }
+        let text = cleaned(&line.text);
+        let text = text.strip_prefix("##[group]").unwrap_or(&text);
+        match tools::announced(text).filter(|_| !text.starts_with('>')) {
+            Some(command) if noise::comes_after_a_failure(command) || command.contains("|| true") => has_output = false,
+            Some(_) if has_output => return Some(at),
+            Some(_) => {}
+            None => has_output |= !noise::is_routine(text),
+        }
+    }
+    None
+}
+
+fn judge(view: &CaseView<'_>, scan: &Scan, exit: Option<&ExitMeaning>, hit: Hit, last_command: usize) -> Candidate {
+    let line = &view.lines[hit.at];
+    let category = hit.signature.category;
+    let in_focus = view.is_in_focus(line);
+    let mut credibility = if is_remark(line) { 1.0 } else { noise::credibility(&hit.text(view.lines)) };
+    let recovers = |at: &usize| *at > hit.at && *at <= hit.at + RECOVERED_WITHIN;
+    if meaning(category).passing && scan.recoveries.iter().any(recovers) {
+        credibility *= RECOVERED;
+    }
+    if in_focus && hit.at < last_command {
+        credibility *= SURVIVED;
+    }
+    let mut score = f64::from(hit.signature.weight) * hit.fits * credibility;
+    if !in_focus {
+        score *= ELSEWHERE;
+    }
+    if view.is_request() && in_focus && !is_remark(line) && !line.text.starts_with("HTTP/") {
+        score *= RESPONSE_BODY;
+    }
+    if let Some(exit) = exit {
+        score *= if exit.categories.contains(&category) { EXIT_AGREES } else { EXIT_DISAGREES };
+    }
+    Candidate { hit, score, credibility, in_focus }
+}
+
+/// Errors logged by code under test are usually intended by the test. Errors that prevent tests from running are not.
+fn discount_output_of_tests(candidates: &mut [Candidate]) {
+    let fails = |candidate: &&Candidate| {
+        candidate.hit.signature.category == Category::TestFailure && candidate.score >= SCORE_MIN
+    };
+    let Some(first) = candidates.iter().find(fails).map(|candidate| candidate.hit.at) else { return };
+    let logged = candidates.iter_mut().filter(|candidate| candidate.hit.at < first);
+    for candidate in logged.filter(|candidate| !meaning(candidate.hit.signature.category).prevents_tests) {
+        candidate.score *= BEFORE_TESTS;
+    }
+}
+
+impl Group {
+    /// Its last line.
+    pub fn last(&self) -> usize {
+        self.others.iter().map(|other| other.hit.at).chain([self.cause.hit.at]).max().unwrap_or_default()
+    }
+
+    fn of(category: Category, candidates: &[Candidate], end: usize) -> Option<Self> {
+        let last = candidates.last()?.hit.at;
+        let best = candidates.iter().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
+        let cause = *candidates.iter().find(|candidate| candidate.score >= best)?;
+        let mut others: Vec<Candidate> =
+            candidates.iter().filter(|other| other.hit.at != cause.hit.at).copied().collect();
+        others.sort_by(|one, other| other.score.total_cmp(&one.score));
+        let nearness = nearness(end.saturating_sub(last));
+        let score = best * nearness;
+        Some(Self { category, cause, others, nearness, score, is_new: false })
+    }
+}
+
+fn nearness(distance: usize) -> f64 {
+    let beyond = distance.saturating_sub(NEAR_LINES).min(FAR_LINES) as f64;
+    1.0 - (1.0 - FAR) * beyond / FAR_LINES as f64
+}
 
 /// A failure with this share of the best score that comes shortly before the best one is taken as its trigger.
 const RIVALS_WITHIN: f64 = 0.92;
 /// Shortly: at most this many lines before. An error that was survived for longer triggered nothing by itself.
 const CASCADE_LINES: usize = 40;
 /// Further back, only a failure that makes others late.
-const NEAR_LINES: usize = 120;
+const SOON_LINES: usize = 120;
 /// What is reported before its reason is shown: the reason follows within this many lines.
 const AFTER_LINES: usize = 60;
 /// An explanation is at least this credible, and has at least this share of the score of what it explains.
@@ -82,7 +280,7 @@ fn explains(cause: &Group, effect: &Group) -> bool {
         && cause.cause.hit.signature.names_a_cause();
     let (from, to) = (cause.cause.hit.at, effect.cause.hit.at);
     let is_in_reach = if from <= to {
-        reach == Reach::Later || to - from <= NEAR_LINES
+        reach == Reach::Later || to - from <= SOON_LINES
     } else {
         meaning(effect.category).report && !meaning(cause.category).symptom && from - to <= AFTER_LINES
     };

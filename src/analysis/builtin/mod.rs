@@ -1,21 +1,18 @@
 //! The engine that needs nothing but the case: a catalogue of failure signatures, and rules that choose the cause among
 //! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
 //!
-//! From top to bottom: `report` → `causes` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `sentences`,
-//! `translation` → `signatures`, `categories` → `text`, `tools`; and by itself `learnt`, a guess where no signature
-//! matches. What these know of failures is in the files of `catalogue`.
+//! From top to bottom: `report` → `causes` → `meaning`, `baseline`, `scan` → `case_view`, `noise`, `translation`,
+//! `signatures` → `text`, `tools`; and by itself `learnt`, a guess where no signature matches. What these know of failures
+//! is in the files of `catalogue`.
 
 mod baseline;
 mod case_view;
-mod categories;
 mod causes;
-mod ends;
 mod learnt;
+mod meaning;
 mod noise;
-mod rank;
 mod report;
 mod scan;
-mod sentences;
 mod signatures;
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,11 @@
 
 use super::baseline::Baseline;
 use super::case_view::{CaseView, Parts, is_remark};
-use super::categories::{Meaning, meaning};
-use super::causes::{self, Choice};
-use super::ends::{self, ExitMeaning, Verdict};
+use super::causes::{self, Choice, Group};
+use super::meaning::{ExitMeaning, Meaning, Verdict, exit_meaning, meaning, verdict};
 use super::noise;
-use super::rank::{self, Group};
 use super::scan::{self, Hit, Scan};
-use super::sentences::sentences;
+use super::signatures::sentences;
 use super::text::cleaned;
 use crate::plain::last_shown;
 use crate::{
@@ -61,14 +59,14 @@ pub(super) fn finding(
     parts: Parts,
     classifier: Classifier,
 ) -> Finding {
-    let exit = ends::exit_meaning(view);
-    let groups = rank::groups(view, scan, baseline, exit, parts);
+    let exit = exit_meaning(view);
+    let groups = causes::groups(view, scan, baseline, exit, parts);
     let choice = causes::choose(&groups, parts.causes);
-    if let Some(verdict) = ends::verdict(view) {
+    if let Some(verdict) = verdict(view) {
         return by_verdict(view, &verdict, choice.as_ref());
     }
     let weight_of_exit = exit.map_or(0.0, |exit| f64::from(exit.weight));
-    let last_command = if parts.segments { rank::last_command(view).unwrap_or(0) } else { 0 };
+    let last_command = if parts.segments { causes::last_command(view).unwrap_or(0) } else { 0 };
     let is_survived = groups.iter().all(|group| group.last() < last_command);
     let is_weak = |choice: &Choice| choice.cause.cause.hit.signature.is_vague() || choice.cause.score < WEAK_BELOW;
     let is_at_stake = |choice: &Choice| is_weak(choice) || is_survived;

@@ -4,12 +4,11 @@
 //! The work may be interrupted at any point. What is about to be pushed is durable before the push, so a retry recognises
 //! its own branch and continues from there; an existing pull request is found.
 //!
-//! From top to bottom: `proposal` → `document`, `repositories` → `error`, `links` → `github`.
+//! From top to bottom: `proposal` → `document`, `repositories` → `error` → `github`.
 
 mod document;
 mod error;
 mod github;
-mod links;
 mod proposal;
 mod repositories;
 

@@ -8,8 +8,7 @@ use parking_lot::Mutex;
 use super::document::{self, Document};
 use super::error::FixError;
 use super::github::{GitHub, NewPull};
-use super::links;
-use super::repositories::{Provision, Repositories, Target, open_secrets, unusable};
+use super::repositories::{Provision, Repositories, Target, compare, open_secrets, unusable};
 use crate::service::{Analyses, Analysis, Clock, Mask, Masks, PullRequest, Pushing, Status};
 use delivery::git::{Author, Commit, GitError, RefName, TreePath, WorkTree};
 use domain::{
@@ -182,7 +181,7 @@ impl Fixes {
         let pushed = self.push_branch(analysis.clone(), &target, &branch, &title, &document).await?;
         let (head, base) = (branch.as_str(), target.base.as_str());
         let (url, number) = match &target.provision {
-            Provision::BranchOnly => (links::compare(target.remote.url.as_str(), base, head), None),
+            Provision::BranchOnly => (compare(target.remote.url.as_str(), base, head), None),
             Provision::GitHubPull { of, token } => {
                 let pull = NewPull { title: &title, head, base, body: &document.text(None), draft: request.draft };
                 let made = self.inner.github.pull_request(of, token, &pull).await?;

@@ -1,5 +1,8 @@
-//! The claim itself: asks for the lock, waits in the queue, and confirms that it has it.
+//! The claim itself: asks for the lock, waits in the queue, shows progress on stderr, since stdout is the command's, and
+//! confirms that it has the lock.
 
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::time::Duration;
 
 use form_urlencoded::Serializer;
@@ -7,17 +10,14 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use super::fate::{Fate, fate};
-use super::progress::Progress;
-use super::session::{Acquired, Session, Standing, heartbeat};
+use super::session::{Acquired, Fate, Session, Standing, fate, heartbeat};
 use crate::api::{Answer, Api, Call, CallError, new_key};
 use crate::failure::Failure;
-use crate::holders;
 use crate::output::text::harmless;
-use crate::output::{text_of, times};
-use crate::retry;
+use crate::output::{draw_line, note, stderr_is_drawn_on, text_of, times, wipe_line};
 use crate::signals::Signals;
 use crate::steady::Moment;
+use crate::{holders, retry};
 
 /// A third of the time within which the server wants to be polled.
 const POLL_SECONDS: u64 = 20;
@@ -330,4 +330,84 @@ fn holder_in(data: &Value, now: Timestamp) -> Option<String> {
     let first = locked.min_by_key(|environment| text_of(&environment["lock"], "claimedAt").to_owned())?;
     let words = holders::holder_in_words(&first["lock"], now)?;
     Some(format!("{} environments, all taken; {}: {words}", listed.len(), harmless(text_of(first, "envName"))))
+}
+
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+/// Smooth, and next to no work.
+const FRAME_TIME: Duration = Duration::from_millis(120);
+/// Logs of CI jobs are kept and read: often enough to see that the job is alive.
+const LINE_TIME: Duration = Duration::from_secs(30);
+
+/// The display while waiting for a lock: a line that moves on a terminal, elsewhere a line every half minute.
+#[derive(Debug)]
+struct Progress {
+    since: Moment,
+    /// Whether stderr is a terminal that can move its cursor.
+    terminal: bool,
+    /// For which environment, and the rest of the sentence. Empty: there is nothing to wait for yet.
+    target: String,
+    words: RefCell<String>,
+    drawn: Cell<bool>,
+}
+
+impl Progress {
+    fn new(target: String) -> Self {
+        Self {
+            since: Moment::now(),
+            terminal: stderr_is_drawn_on(),
+            target,
+            words: RefCell::default(),
+            drawn: Cell::new(false),
+        }
+    }
+
+    /// Its place, and who has the lock.
+    fn show(&self, words: String) {
+        *self.words.borrow_mut() = words;
+    }
+
+    fn is_shown(&self) -> bool {
+        !self.words.borrow().is_empty()
+    }
+
+    /// How long comes first: the end is cut off in a narrow terminal.
+    fn line(&self) -> String {
+        format!("waiting for {} for {}: {}", self.target, times::span(self.waited()), self.words.borrow())
+    }
+
+    fn waited(&self) -> Duration {
+        Moment::now().since(self.since)
+    }
+
+    /// One line that stays.
+    fn say(&self, words: &str) {
+        self.clear();
+        note(&format!("lockkeeper: {words}"));
+    }
+
+    /// Shows what it waits for until it is dropped.
+    async fn animate(&self) -> Infallible {
+        let mut frames = FRAMES.iter().cycle();
+        loop {
+            let shown = self.is_shown();
+            match (shown, self.terminal) {
+                (true, true) => self.draw(*frames.next().unwrap_or(&' ')),
+                (true, false) => note(&format!("lockkeeper: {}", self.line())),
+                (false, _) => {}
+            }
+            tokio::time::sleep(if shown && !self.terminal { LINE_TIME } else { FRAME_TIME }).await;
+        }
+    }
+
+    fn draw(&self, frame: char) {
+        draw_line(&format!("{frame} {}", self.line()));
+        self.drawn.set(true);
+    }
+
+    /// Takes the moving line away.
+    fn clear(&self) {
+        if self.drawn.take() {
+            wipe_line();
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! A session as the client knows it, and the heartbeat that proves that it has the lock.
+//! A session as the client knows it, the heartbeat that proves that it has the lock, and what a failed request says about
+//! whether it still exists.
 
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Call, CallError};
+use crate::failure::{Failure, Problem};
+use crate::holders;
 use crate::output::text_of;
 use crate::steady::Moment;
 
@@ -93,9 +96,49 @@ fn left(answer: &Answer) -> Option<Duration> {
     Some(expires.duration_since(now).try_into().unwrap_or_default())
 }
 
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It has ended: in words, why.
+    Lost(String),
+    /// Nothing is known: the server is out of reach, or refuses for now.
+    Unclear(String),
+    /// The server refuses for good. That says nothing about the session.
+    Refused(Failure),
+}
+
+pub fn fate(error: CallError) -> Fate {
+    match error {
+        CallError::NoAnswer(no_answer) => Fate::Unclear(no_answer.words),
+        CallError::Failure(Failure::Unreachable(words) | Failure::Locked(words)) => Fate::Unclear(words),
+        CallError::Failure(failure) => Fate::Refused(failure),
+        CallError::Problem(problem) => fate_of(*problem),
+    }
+}
+
+fn fate_of(problem: Problem) -> Fate {
+    if !problem.is_ours() {
+        return Fate::Unclear(problem.to_string());
+    }
+    match (problem.status, problem.code.as_str()) {
+        (409, "session_overridden" | "session_expired" | "session_released") => {
+            Fate::Lost(holders::lost_in_words(&problem.body).unwrap_or_else(|| problem.to_string()))
+        }
+        (409, "stale_fencing_token") => Fate::Lost(format!("the lock is lost: {problem}")),
+        // Deleted, with everything in it.
+        (404, "session_not_found" | "environment_not_found" | "pipeline_not_found" | "organization_not_found") => {
+            Fate::Lost(format!("the lock is lost: {problem}"))
+        }
+        (409, "idempotency_key_in_flight") | (429 | 500..=599, _) => Fate::Unclear(problem.to_string()),
+        (_, _) => Fate::Refused(problem.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::connection::link::NoAnswer;
 
     #[test]
     fn the_rest_of_a_lease_is_told_by_the_clock_of_the_server_alone() {
@@ -119,5 +162,35 @@ mod tests {
         assert_eq!(session.path(), "/pipelines/web/ephemeral-environments/sessions/ses_1");
         session.data["envName"] = json!("review-1");
         assert_eq!(session.path(), "/pipelines/web/ephemeral-environments/review-1/sessions/ses_1");
+    }
+
+    fn of(status: u16, code: &str) -> Fate {
+        let body = json!({ "status": status, "code": code, "detail": "why" }).to_string();
+        let problem = Problem::read(status, "application/problem+json", None, body.as_bytes());
+        fate(CallError::Problem(Box::new(problem)))
+    }
+
+    #[test]
+    fn only_the_server_itself_can_say_that_a_lock_is_lost() {
+        for (status, code) in [(409, "session_overridden"), (409, "stale_fencing_token"), (404, "session_not_found")] {
+            assert!(matches!(of(status, code), Fate::Lost(_)), "{code}");
+        }
+        let page = Problem::read(404, "text/html", None, b"<h1>Not found</h1>");
+        assert!(matches!(fate(CallError::Problem(Box::new(page))), Fate::Unclear(_)));
+    }
+
+    #[test]
+    fn trouble_with_the_server_says_nothing_about_the_lock() {
+        for (status, code) in [(429, "rate_limited"), (500, "internal_error"), (503, "shutting_down")] {
+            assert!(matches!(of(status, code), Fate::Unclear(_)), "{code}");
+        }
+        let silence = NoAnswer::lost("no answer".to_owned());
+        assert_eq!(fate(CallError::NoAnswer(silence)), Fate::Unclear("no answer".to_owned()));
+    }
+
+    #[test]
+    fn a_token_that_is_refused_does_not_take_the_lock() {
+        assert!(matches!(of(401, "invalid_token"), Fate::Refused(Failure::Denied(_))));
+        assert!(matches!(of(422, "invalid_request"), Fate::Refused(Failure::Usage(_))));
     }
 }

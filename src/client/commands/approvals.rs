@@ -6,13 +6,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::deployment::DeploymentName;
-use crate::api::Api;
+use crate::api::{Api, list_all, list_first};
+use crate::arguments::identifier;
 use crate::failure::Failure;
-use crate::listing;
-use crate::names::identifier;
-use crate::output::paint::Style;
 use crate::output::table::{Cell, Column};
-use crate::output::text::harmless;
+use crate::output::text::{Style, harmless};
 use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 8] = [
@@ -41,7 +39,7 @@ pub async fn list(args: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     if let Some(pipeline) = api.given_pipeline() {
         query.push(("pipelineId", pipeline.to_owned()));
     }
-    let approvals = listing::all(api, "/approvals", &query).await?;
+    let approvals = list_all(api, "/approvals", &query).await?;
     let none = if args.status == "pending" { "nothing waits for an approval" } else { "no approvals" };
     let now = Timestamp::now();
     out.list(&approvals, &COLUMNS, |approval| row(approval, now), none)
@@ -97,7 +95,7 @@ impl ApprovalName {
             Self::PendingFor(name) => name.id(api).await?,
         };
         let query = [("status", "pending".to_owned()), ("deploymentId", deployment.clone())];
-        let pending = listing::first(api, "/approvals", &query, 1).await?;
+        let pending = list_first(api, "/approvals", &query, 1).await?;
         match pending[0]["approvalId"].as_str().map(identifier) {
             Some(Ok(id)) => Ok(id),
             Some(Err(_)) | None => {

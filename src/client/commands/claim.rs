@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::session::{self};
+use super::session;
 use crate::acquire;
 use crate::api::Api;
-use crate::durations::{seconds, seconds_from};
+use crate::arguments::{EnvironmentName, identifier, label, seconds, seconds_from};
 use crate::failure::Failure;
 use crate::holders::holder_in_words;
-use crate::names::{EnvironmentName, identifier, label};
 use crate::output::text::harmless;
 use crate::output::{Out, text_of};
 use crate::signals::Signals;

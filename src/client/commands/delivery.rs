@@ -3,8 +3,11 @@
 use std::process::ExitCode;
 
 use super::connected::Connected;
-use super::{analyze, approvals, events, logs, pipelines, watch};
+use super::{analyze, approvals, events, logs, pipelines};
+use crate::api::Api;
 use crate::failure::{Failure, client_help};
+use crate::output::Out;
+use crate::watch;
 
 #[derive(clap::Subcommand)]
 pub enum Command {
@@ -16,7 +19,7 @@ pub enum Command {
          Examples:\n  lockkeeper watch\n  lockkeeper watch --pipeline web\n  \
          lockkeeper watch --json | jq --unbuffered -r 'select(.lockStatus == \"unlocked\") | .envName'"
     ))]
-    Watch(Connected<watch::Args>),
+    Watch(Connected<WatchArgs>),
     /// Print the log of a deployment; with -f until the deployment ends
     #[command(after_help = client_help!(
         "With -f the exit code is that of the deployment: 0 if it succeeds, 1 if it fails or is cancelled.\n\n\
@@ -71,7 +74,7 @@ pub enum Command {
 
 pub async fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Watch(command) => command.run(watch::run).await,
+        Command::Watch(command) => command.run(watch).await,
         Command::Logs(command) => command.run(logs::run).await,
         Command::Analyze(command) => command.run(analyze::run).await,
         Command::Pipelines(command) => command.run(pipelines::list).await,
@@ -82,4 +85,11 @@ pub async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Reject(command) => command.run(approvals::reject).await,
         Command::Events(command) => command.run(events::run).await,
     }
+}
+
+#[derive(clap::Args)]
+pub struct WatchArgs {}
+
+async fn watch(_: WatchArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+    watch::watch(api, out).await
 }

@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 use super::session::{Target, deployment_line};
 use crate::api::{ANSWER_WITHIN, Api, Call};
-use crate::durations::seconds;
+use crate::arguments::{identifier, seconds};
 use crate::failure::Failure;
-use crate::names::identifier;
 use crate::output::text::harmless;
 use crate::output::{Out, text_of};
 use crate::steady::Moment;

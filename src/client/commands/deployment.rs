@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use crate::api::Api;
+use crate::arguments::{EnvironmentName, identifier};
 use crate::connection::options::variable;
 use crate::failure::Failure;
-use crate::names::{EnvironmentName, identifier};
 use crate::output::text_of;
 
 /// A deployment, as somebody typed it.

@@ -5,11 +5,10 @@ use serde_json::Value;
 
 use super::session::{self, deployment_line};
 use crate::api::Api;
+use crate::arguments::EnvironmentName;
 use crate::failure::Failure;
 use crate::holders::holder_in_words;
-use crate::names::EnvironmentName;
-use crate::output::paint::Style;
-use crate::output::text::harmless;
+use crate::output::text::{Style, harmless};
 use crate::output::times::span;
 use crate::output::{Out, fields, text_of};
 

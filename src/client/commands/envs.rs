@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::Api;
+use crate::arguments::label;
 use crate::failure::Failure;
-use crate::names::label;
-use crate::output::paint::Style;
 use crate::output::table::{Cell, Column};
+use crate::output::text::Style;
 use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 8] = [

@@ -5,17 +5,13 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::Api;
+use crate::api::{Api, ITEMS_MAX, list_first};
+use crate::arguments::{EnvironmentName, moment};
 use crate::failure::Failure;
 use crate::feed::{EventWords, Feed, News};
-use crate::listing;
-use crate::moments::moment;
-use crate::names::EnvironmentName;
-use crate::output::closing::reader_gone;
-use crate::output::paint::Style;
 use crate::output::table::{Cell, Column};
-use crate::output::text::harmless;
-use crate::output::{Out, text_of, times};
+use crate::output::text::{Style, harmless};
+use crate::output::{Out, reader_gone, text_of, times};
 
 const COLUMNS: [Column; 5] = [
     Column::whole("TIME (UTC)"),
@@ -81,7 +77,7 @@ impl Args {
     }
 
     fn limit(&self) -> usize {
-        let all = if self.since.is_some() { listing::ITEMS_MAX } else { LIMIT };
+        let all = if self.since.is_some() { ITEMS_MAX } else { LIMIT };
         self.limit.map_or(all, usize::from)
     }
 }
@@ -94,7 +90,7 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
             () = reader_gone() => Err(Failure::OutputClosed),
         };
     }
-    let events = listing::first(api, "/events", &query, args.limit()).await?;
+    let events = list_first(api, "/events", &query, args.limit()).await?;
     if out.json {
         return out.json(&events);
     }
@@ -123,7 +119,7 @@ async fn follow(api: &Api, out: &Out, query: &[(&str, String)], limit: usize) ->
     text.extend_pairs(query);
     // First the stream, then the list: so nothing falls between them, and what is in both is told by its id.
     let mut feed = Feed::open(api, format!("/events/stream?{}", text.finish())).await?;
-    let past = listing::first(api, "/events", query, limit).await?;
+    let past = list_first(api, "/events", query, limit).await?;
     let past: Vec<&Value> = past.as_array().into_iter().flatten().rev().collect();
     let mut shown: HashSet<String> = past.iter().map(|event| text_of(event, "eventId").to_owned()).collect();
     for event in past {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::session;
 use crate::api::Api;
+use crate::arguments::EnvironmentName;
 use crate::failure::Failure;
-use crate::names::EnvironmentName;
 use crate::output::table::{Cell, Column};
 use crate::output::{Out, text_of, times};
 

@@ -1,18 +1,19 @@
-//! `lockkeeper login` and `logout`: profiles, which keep address and token of a server.
+//! `lockkeeper login`, `logout` and `whoami`: profiles, which keep address and token of a server, and whose token it is.
 
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::whoami;
+use serde_json::Value;
+
 use crate::api::Api;
+use crate::arguments::identifier;
 use crate::connection::options::{DEFAULT_URL, Options, Settings, read_token, variable};
 use crate::connection::profile::{self, DEFAULT_NAME, Profile, Profiles};
-use crate::connection::secret::Secret;
+use crate::connection::secret::{Secret, read_hidden};
 use crate::failure::Failure;
-use crate::names::identifier;
-use crate::output::Out;
-use crate::prompt::read_hidden;
+use crate::output::text::harmless;
+use crate::output::{Out, fields, text_of, times};
 
 /// A token is far shorter.
 const STDIN_BYTES_MAX: u64 = 16 * 1024;
@@ -75,7 +76,7 @@ pub async fn login(arguments: Login) -> Result<(), Failure> {
     profiles.default = Some(name.clone());
     profiles.save(&path)?;
     let out = options.out();
-    out.record(&caller, |caller| whoami::lines(caller, api.url()))?;
+    out.record(&caller, |caller| caller_lines(caller, api.url()))?;
     out.note(&format!("logged in: profile {name} in {}", path.display()));
     warn_of_variables(&out);
     Ok(())
@@ -154,4 +155,32 @@ async fn revoke_token(profile: &Profile, retry: u64) -> Result<(), Failure> {
 
 fn profile_path() -> Result<PathBuf, Failure> {
     profile::path().ok_or_else(|| Failure::Usage("set HOME or XDG_CONFIG_HOME, where profiles are kept".to_owned()))
+}
+
+#[derive(clap::Args)]
+pub struct Whoami {}
+
+pub async fn whoami(_: Whoami, api: &Api, out: &Out) -> Result<(), Failure> {
+    let caller = api.root_get("/api/v1/whoami").await?.data;
+    out.record(&caller, |caller| caller_lines(caller, api.url()))
+}
+
+/// `login` shows them too.
+fn caller_lines(caller: &Value, url: &str) -> Vec<String> {
+    let (organization, user, token) = (&caller["organization"], &caller["user"], &caller["token"]);
+    let expires = match token["expiresAt"].as_str() {
+        Some(at) => format!(", expires {} UTC", times::clock(at)),
+        None => String::new(),
+    };
+    let token = match token["name"].as_str() {
+        Some(name) => format!("{} ({}){expires}", harmless(name), harmless(text_of(token, "tokenId"))),
+        None => String::new(),
+    };
+    fields(&[
+        ("user", harmless(text_of(user, "name"))),
+        ("role", harmless(text_of(caller, "role"))),
+        ("organization", harmless(text_of(organization, "id"))),
+        ("token", token),
+        ("server", harmless(url)),
+    ])
 }

@@ -2,9 +2,9 @@
 
 use super::deployment::DeploymentName;
 use crate::api::Api;
+use crate::arguments::identifier;
 use crate::failure::Failure;
 use crate::logs::{LogQuery, Printer, print};
-use crate::names::identifier;
 use crate::output::text::harmless;
 use crate::output::{Out, text_of};
 

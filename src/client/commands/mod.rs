@@ -1,6 +1,6 @@
 //! The commands of the client, one file per command or family: its arguments, and `run`.
 //!
-//! From top to bottom: `mod` → the commands → `whoami` (of `login`), `session` (which session is meant) → `connected`.
+//! From top to bottom: `mod` → the commands → `session` (which session is meant) → `connected`.
 
 pub mod audit;
 pub mod claim;
@@ -8,7 +8,6 @@ pub mod connected;
 pub mod deploy;
 pub mod env;
 pub mod envs;
-pub mod extend;
 pub mod history;
 pub mod login;
 pub mod pages;
@@ -17,7 +16,6 @@ pub mod release;
 pub mod session;
 pub mod status;
 pub mod tokens;
-pub mod whoami;
 
 // The family of `delivery`, with `deployment` (which one is meant) below.
 mod analyze;
@@ -28,7 +26,6 @@ mod events;
 mod logs;
 mod pipelines;
 pub mod secrets;
-mod watch;
 
 use std::process::ExitCode;
 
@@ -71,13 +68,13 @@ pub enum Command {
     Deploy(Connected<deploy::Args>),
     /// Extend a session: its TTL begins from now
     #[command(after_help = client_help!("Examples:\n  lockkeeper extend review-1"))]
-    Extend(Connected<extend::Args>),
+    Extend(Connected<release::ExtendArgs>),
     /// Release an environment, or leave its queue
     #[command(after_help = client_help!(
         "Exits with 79 if the session had been taken over or had expired before: since then you worked without the lock.\n\n\
          Examples:\n  lockkeeper release review-1\n  lockkeeper release review-1 --anyone"
     ))]
-    Release(Connected<release::Args>),
+    Release(Connected<release::ReleaseArgs>),
     /// Show a session, or all that you have
     #[command(after_help = client_help!(
         "Of one session it exits with 0 if that has the lock, 75 if it waits, 79 if it has ended.\n\n\
@@ -123,7 +120,7 @@ pub enum Command {
     Run(Connected<RunArgs>),
     /// Tell whose token this is: organization, user, role
     #[command(after_help = client_help!("Examples:\n  lockkeeper whoami\n  lockkeeper whoami --json | jq -r .role"))]
-    Whoami(Connected<whoami::Args>),
+    Whoami(Connected<login::Whoami>),
     /// Print the script that completes commands and options in a shell
     #[command(after_help = client_help!(
         "Examples:\n  lockkeeper completions bash > ~/.local/share/bash-completion/completions/lockkeeper\n  \
@@ -143,8 +140,8 @@ pub async fn run(command: Command, program: clap::Command) -> Result<ExitCode, F
         Command::Claim(command) => command.run(claim::claim).await,
         Command::ForceClaim(command) => command.run(claim::force_claim).await,
         Command::Deploy(command) => command.run(deploy::run).await,
-        Command::Extend(command) => command.run(extend::run).await,
-        Command::Release(command) => command.run(release::run).await,
+        Command::Extend(command) => command.run(release::extend).await,
+        Command::Release(command) => command.run(release::release).await,
         Command::Status(command) => command.run(status::run).await,
         Command::Queue(command) => command.run(queue::run).await,
         Command::History(command) => command.run(history::run).await,
@@ -154,7 +151,7 @@ pub async fn run(command: Command, program: clap::Command) -> Result<ExitCode, F
         Command::Login(arguments) => login::login(arguments).await.map(done),
         Command::Logout(arguments) => login::logout(arguments).await.map(done),
         Command::Run(command) => command.run(run_command).await,
-        Command::Whoami(command) => command.run(whoami::run).await,
+        Command::Whoami(command) => command.run(login::whoami).await,
         Command::Audit(command) => audit::run(command).await,
         Command::Completions(arguments) => pages::completions(&arguments, program).map(done),
         Command::Man(arguments) => pages::manual(&arguments, program).map(done),

@@ -2,13 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, list_all};
+use crate::arguments::identifier;
 use crate::failure::Failure;
-use crate::listing;
-use crate::names::identifier;
-use crate::output::paint::Style;
 use crate::output::table::{Cell, Column};
-use crate::output::text::harmless;
+use crate::output::text::{Style, harmless};
 use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 6] = [
@@ -24,7 +22,7 @@ const COLUMNS: [Column; 6] = [
 pub struct ListArgs {}
 
 pub async fn list(_: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
-    let pipelines = listing::all(api, "/pipelines", &[]).await?;
+    let pipelines = list_all(api, "/pipelines", &[]).await?;
     out.list(&pipelines, &COLUMNS, row, "no pipelines")
 }
 

@@ -1,6 +1,7 @@
-//! `lockkeeper release`: ends a session, of the caller or, for maintainers, of anybody.
+//! `lockkeeper extend` and `release`: begin the TTL of a session from now, or end a session: the caller's, or, for
+//! maintainers, anybody's.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::session::{self, Target, without_lock};
 use crate::api::Api;
@@ -8,7 +9,20 @@ use crate::failure::Failure;
 use crate::output::{Out, text_of};
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ExtendArgs {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// By a heartbeat.
+pub async fn extend(args: ExtendArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+    let found = args.target.find(api).await?;
+    let session = api.post(&format!("{}/heartbeat", found.path()), &json!({})).await?.data;
+    out.record(&session, |session| session::lines(session, out))
+}
+
+#[derive(clap::Args)]
+pub struct ReleaseArgs {
     #[command(flatten)]
     target: Target,
     /// Release whoever has the lock; if it is not you, this needs a maintainer
@@ -16,7 +30,7 @@ pub struct Args {
     anyone: bool,
 }
 
-pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
+pub async fn release(args: ReleaseArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     let path = if args.anyone {
         let environment = session::environment(args.target.environment)?;
         format!("{}/lock", api.environment_path(&environment).await?)

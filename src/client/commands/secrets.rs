@@ -9,16 +9,14 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::connected::Connected;
-use crate::api::{Api, CallError, new_key};
+use crate::api::{Api, CallError, list_all, new_key};
+use crate::arguments::identifier;
 use crate::connection::options::Options;
+use crate::connection::secret::read_hidden;
 use crate::failure::{Failure, client_help};
-use crate::listing;
-use crate::names::identifier;
-use crate::output::paint::Style;
 use crate::output::table::{Cell, Column};
-use crate::output::text::harmless;
+use crate::output::text::{Style, harmless};
 use crate::output::{Out, text_of, times};
-use crate::prompt::read_hidden;
 
 /// The server takes no more.
 const VALUE_BYTES_MAX: u64 = 16 * 1024;
@@ -106,7 +104,7 @@ pub struct ListArgs {
 async fn list(args: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     let pipeline = args.scope.0;
     let query: Vec<(&str, String)> = pipeline.map(|pipeline| ("pipelineId", pipeline)).into_iter().collect();
-    let secrets = listing::all(api, "/secrets", &query).await?;
+    let secrets = list_all(api, "/secrets", &query).await?;
     out.list(&secrets, &COLUMNS, row, "no secrets")
 }
 

@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::api::Api;
+use crate::arguments::{EnvironmentName, identifier};
 use crate::connection::options::variable;
 use crate::failure::Failure;
 use crate::holders::{holder_in_words, lost_in_words};
-use crate::names::{EnvironmentName, identifier};
 use crate::output::text::harmless;
 use crate::output::{Out, fields, text_of, times};
 
@@ -112,7 +112,7 @@ pub fn lines(session: &Value, out: &Out) -> Vec<String> {
     let mut lines = fields(&[
         ("environment", harmless(text_of(session, "envName"))),
         ("session", harmless(text_of(session, "sessionId"))),
-        ("state", out.paint(&state, crate::output::paint::Style::of_status(status))),
+        ("state", out.paint(&state, crate::output::text::Style::of_status(status))),
         ("user", harmless(text_of(&session["user"], "name"))),
         ("context", harmless(text_of(session, "context"))),
         ("commit", harmless(text_of(session, "commitId"))),

@@ -7,8 +7,8 @@ use super::session::{self, Target, without_lock};
 use crate::api::Api;
 use crate::connection::options::variable;
 use crate::failure::Failure;
-use crate::output::paint::Style;
 use crate::output::table::{Cell, Column};
+use crate::output::text::Style;
 use crate::output::{Out, text_of, times};
 
 const COLUMNS: [Column; 7] = [

@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::arguments::identifier;
 use crate::failure::Failure;
-use crate::names::identifier;
 use crate::output::table::{Cell, Column};
 use crate::output::text::harmless;
 use crate::output::{Out, text_of, times};

@@ -1,7 +1,9 @@
-//! Where the server is and who we are: flags, variables and the profile file, put together; and the connection itself.
+//! Where the server is and who we are: flags, variables, the profile file and the identity of a CI job, put together; and
+//! the connection itself.
 //!
-//! From top to bottom: `tokens` → `identity` → `link` → `options` → `profile` → `secret`.
+//! From top to bottom: `tokens` → `link` → `options` → `identity`, `profile` → `secret`.
 
+pub mod identity;
 pub mod link;
 pub mod options;
 pub mod profile;

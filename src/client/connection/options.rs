@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::identity::IdentitySource;
 use super::profile::{self, Profile, Profiles};
 use super::secret::{Secret, read_line};
-use crate::durations::seconds;
+use crate::arguments::seconds;
 use crate::failure::Failure;
-use crate::identity::source::IdentitySource;
 use crate::output::{Colour, Out};
 
 /// Where a server on this machine serves by default.

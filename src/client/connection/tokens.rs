@@ -1,9 +1,19 @@
-//! Where requests get their token from.
+//! The token of each request: a fixed one, or one that the server issues in exchange for the identity token of this job,
+//! renewed before it expires.
 
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Method, Url};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use super::identity::IdentitySource;
+use super::link::{self, Link, RawAnswer};
 use super::secret::Secret;
-use crate::failure::Failure;
-use crate::identity::exchange::Exchange;
-use crate::retrying::Retrying;
+use crate::failure::{Failure, Problem};
+use crate::retry::{self, Retrying, Trouble};
+use crate::steady::Moment;
 
 /// Asked before every request, since a token may have to be renewed.
 #[derive(Debug)]
@@ -28,6 +38,203 @@ impl TokenSource {
         match self {
             TokenSource::Fixed(_) => Ok(false),
             TokenSource::Exchanged(exchange) => exchange.renew(refused, retrying).await.map(|()| true),
+        }
+    }
+}
+
+const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
+/// A server that waits for the issuer's keys answers within ten seconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// After a renewal that failed while the token still works: requests must not wait for one each time.
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub struct Exchange {
+    source: IdentitySource,
+    organization: String,
+    link: Link,
+    /// How long it is tried while there is no token that works.
+    patience: Duration,
+    /// Held while a token is being renewed, so that one exchange is enough for all.
+    current: Mutex<Option<Current>>,
+}
+
+#[derive(Debug)]
+struct Current {
+    token: Secret,
+    renew_at: Moment,
+    expires_at: Moment,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Fresh,
+    /// It works, and is to be renewed.
+    Aging,
+    Expired,
+}
+
+impl Current {
+    fn state(&self, now: Moment) -> State {
+        if now >= self.expires_at {
+            State::Expired
+        } else if now >= self.renew_at {
+            State::Aging
+        } else {
+            State::Fresh
+        }
+    }
+}
+
+/// Why an attempt failed, and whether another one may not.
+struct Failed {
+    failure: Failure,
+    is_worth_a_retry: bool,
+    retry_after: Option<Duration>,
+}
+
+impl Exchange {
+    pub fn new(source: IdentitySource, organization: String, link: Link, patience: Duration) -> Self {
+        Self { source, organization, link, patience, current: Mutex::new(None) }
+    }
+
+    pub async fn token(&self, retrying: &Retrying) -> Result<Secret, Failure> {
+        let mut current = self.current.lock().await;
+        let now = Moment::now();
+        if let Some(known) = current.as_mut() {
+            match known.state(now) {
+                State::Fresh => return Ok(known.token.clone()),
+                State::Aging => {
+                    match self.attempt().await {
+                        Ok(renewed) => *known = renewed,
+                        // The old one still works.
+                        Err(_) => known.renew_at = now.plus(TRIED_AGAIN_AFTER),
+                    }
+                    return Ok(known.token.clone());
+                }
+                State::Expired => {}
+            }
+        }
+        let new = self.insist(retrying).await?;
+        Ok(current.insert(new).token.clone())
+    }
+
+    /// Another token in the place of one that the server has refused. Somebody may have got it already.
+    pub async fn renew(&self, refused: &Secret, retrying: &Retrying) -> Result<(), Failure> {
+        let mut current = self.current.lock().await;
+        if current.as_ref().is_none_or(|known| known.token == *refused) {
+            *current = None;
+            *current = Some(self.insist(retrying).await?);
+        }
+        Ok(())
+    }
+
+    /// Tries until it works or patience is over.
+    async fn insist(&self, retrying: &Retrying) -> Result<Current, Failure> {
+        let began = Moment::now();
+        for attempt in 0.. {
+            let failed = match self.attempt().await {
+                Ok(current) => return Ok(current),
+                Err(failed) => failed,
+            };
+            let pause = retry::pause(attempt, failed.retry_after, rand::random());
+            if !failed.is_worth_a_retry || Moment::now().since(began) + pause > self.patience {
+                return Err(failed.failure);
+            }
+            retrying.failed(failed.failure.to_string());
+            tokio::time::sleep(pause).await;
+        }
+        unreachable!("attempts end by an answer, or by patience")
+    }
+
+    async fn attempt(&self) -> Result<Current, Failed> {
+        let identity = self.source.identity_token().await.map_err(|failure| {
+            // A file that cannot be read will not be there in a second; a CI may.
+            let is_worth_a_retry = matches!(failure, Failure::Unreachable(_));
+            Failed { failure, is_worth_a_retry, retry_after: None }
+        })?;
+        // Before the request: the token may be as old as that when the answer arrives.
+        let asked_at = Moment::now();
+        let form = [("grant_type", GRANT_TYPE), ("subject_token_type", ID_TOKEN), ("subject_token", identity.reveal())];
+        let path = format!("/api/v1/organizations/{}/tokens/exchange", self.organization);
+        let request = self.link.request(Method::POST, &path).timeout(ANSWER_WITHIN);
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(encoded(&form));
+        let sent = self.link.send(request).await;
+        let raw = sent.map_err(|no_answer| Failed {
+            is_worth_a_retry: !no_answer.is_untrusted,
+            failure: Failure::Unreachable(no_answer.words),
+            retry_after: None,
+        })?;
+        if raw.status == 200 { granted(&raw.body, asked_at).ok_or_else(no_token) } else { Err(refused(&raw)) }
+    }
+}
+
+/// As a form of a page: the query of an address has the same encoding.
+fn encoded(form: &[(&str, &str)]) -> String {
+    let url = Url::parse_with_params("http://form/", form);
+    url.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Renewed after three quarters of its time: then there is time to try again.
+fn granted(body: &[u8], asked_at: Moment) -> Option<Current> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let token = Secret::new(answer["access_token"].as_str()?);
+    let lives = Duration::from_secs(answer["expires_in"].as_u64()?);
+    Some(Current { token, renew_at: asked_at.plus(lives * 3 / 4), expires_at: asked_at.plus(lives) })
+}
+
+fn no_token() -> Failed {
+    let failure = Failure::Unreachable("the server has answered without a token; is this its address?".to_owned());
+    Failed { failure, is_worth_a_retry: false, retry_after: None }
+}
+
+fn refused(raw: &RawAnswer) -> Failed {
+    let retry_after = link::retry_after(&raw.headers);
+    let problem = Problem::read(raw.status, link::content_type(&raw.headers), retry_after, &raw.body);
+    let trouble = Trouble::Refused { status: problem.status, code: &problem.code };
+    // Each exchange makes a token; one more does no harm.
+    let is_worth_a_retry = retry::is_retried(trouble, true);
+    let failure = match problem.code.as_str() {
+        "invalid_grant" => {
+            Failure::Denied(format!("the server does not accept the identity token of this job: {problem}"))
+        }
+        "issuer_unavailable" => Failure::Unreachable(problem.to_string()),
+        _ => problem.into(),
+    };
+    Failed { failure, is_worth_a_retry, retry_after }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn whatever_the_identity_token_is_it_stays_one_parameter() {
+        assert_eq!(encoded(&[("a", "x.y-_z"), ("b", "1&c=2 +\n")]), "a=x.y-_z&b=1%26c%3D2+%2B%0A");
+    }
+
+    #[test]
+    fn a_token_is_renewed_before_it_expires() {
+        let now = Moment::now();
+        let mut current = granted(br#"{"access_token": "lk_x", "expires_in": 60}"#, now).unwrap();
+        for (seconds, state) in
+            [(0, State::Fresh), (44, State::Fresh), (45, State::Aging), (59, State::Aging), (60, State::Expired)]
+        {
+            assert_eq!(current.state(now.plus(Duration::from_secs(seconds))), state, "{seconds}");
+        }
+        current.renew_at = now.plus(Duration::from_secs(75));
+        assert_eq!(
+            current.state(now.plus(Duration::from_secs(60))),
+            State::Expired,
+            "a failed renewal makes it no younger"
+        );
+        for nothing in
+            [&b""[..], b"<html>", b"{}", br#"{"access_token": 1, "expires_in": 60}"#, br#"{"access_token": "x"}"#]
+        {
+            assert!(granted(nothing, now).is_none());
         }
     }
 }

@@ -1,21 +1,23 @@
 //! The output of commands: tables and lines for people, the server's own `data` for scripts (`--json`). Colours only on a
 //! terminal, nothing of others' text that a terminal would obey, and no panic when the reader has gone.
 //!
-//! From top to bottom: `mod` → `table` → `paint`, `text`; `times` → `text`; `closing`.
+//! From top to bottom: `mod` → `table` → `text`; `times` → `text`.
 
-pub mod closing;
-pub mod paint;
 pub mod table;
 pub mod text;
 pub mod times;
 
 use std::io::{self, IsTerminal, Write};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::stdio::stdout;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
+use tokio::sync::oneshot;
 
-use self::paint::{Style, paint};
 use self::table::{Cell, Column};
+use self::text::{Style, paint};
 use super::failure::Failure;
 
 /// A terminal that does not say how wide it is.
@@ -169,4 +171,30 @@ pub fn fields(fields: &[(&str, String)]) -> Vec<String> {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + 1;
     let given = fields.iter().filter(|(_, value)| !value.is_empty());
     given.map(|(name, value)| format!("{:width$} {value}", format!("{name}:"))).collect()
+}
+
+/// Waits until nobody can read what is written, as behind `| head -1`; for ever if stdout is a file.
+pub async fn reader_gone() {
+    let (tell, told) = oneshot::channel();
+    // A thread that waits ends with the program, which does not wait for it.
+    let waiting = std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
+        if is_gone_at_last() {
+            tell.send(()).ok();
+        }
+    });
+    if waiting.is_err() || told.await.is_err() {
+        std::future::pending().await
+    }
+}
+
+fn is_gone_at_last() -> bool {
+    loop {
+        // Errors and hang-ups are reported without being asked for.
+        let mut waiting = [PollFd::from_borrowed_fd(stdout(), PollFlags::empty())];
+        match poll(&mut waiting, None) {
+            Ok(_) => return waiting[0].revents().intersects(PollFlags::ERR | PollFlags::HUP),
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
 }

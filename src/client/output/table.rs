@@ -2,8 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::paint::{Style, paint};
-use super::text::harmless;
+use super::text::{Style, harmless, paint};
 
 /// Between two columns.
 const GAP: usize = 2;

@@ -1,8 +1,18 @@
-//! The lease as this side may rely on it: never longer than the server's. Pure: time comes from the caller.
+//! The lease of the lock: how long this side may rely on it, never longer than the server's; the heartbeats that keep it
+//! while the command runs; and a long poll on the session, so that a lost lock is noticed before the next heartbeat. The
+//! poll works through proxies that buffer answers. Heartbeats notice the loss where it does not work.
 
 use std::time::Duration;
 
-use crate::steady::Moment;
+use reqwest::Method;
+use tokio::sync::watch;
+
+use crate::acquire::{Acquired, Fate, Session, Standing, fate, heartbeat};
+use crate::api::{Answer, Api, Call};
+use crate::failure::Failure;
+use crate::holders;
+use crate::output::note;
+use crate::steady::{Alarm, Moment};
 
 /// The command is gone this long before the lease ends, whatever the scheduler and two clocks do.
 pub const MARGIN: Duration = Duration::from_secs(1);
@@ -68,6 +78,176 @@ impl Lease {
     }
 }
 
+/// A lock that this client holds.
+#[derive(Debug, Clone)]
+pub struct Held<'a> {
+    pub api: &'a Api,
+    pub session: Session,
+    pub lease: Lease,
+}
+
+impl<'a> Held<'a> {
+    pub fn new(api: &'a Api, acquired: Acquired, ttl: Duration) -> Self {
+        let lease = Lease::new(ttl, acquired.beat.sent, acquired.beat.left);
+        Self { api, session: acquired.session, lease }
+    }
+
+    /// Renews the lease until it is lost, and says in words why it is. `until` hears of every renewal.
+    pub async fn keep(self, alarm: Alarm, until: watch::Sender<Moment>) -> String {
+        let noticed = until_lost(self.api, self.session.clone());
+        tokio::select! {
+            words = self.renew(alarm, until) => words,
+            words = noticed => words,
+        }
+    }
+
+    async fn renew(mut self, alarm: Alarm, until: watch::Sender<Moment>) -> String {
+        let mut trouble = String::new();
+        loop {
+            alarm.reached(self.lease.next_beat()).await;
+            match heartbeat(self.api, &mut self.session, self.lease.answer_within()).await {
+                Ok(beat) => {
+                    if !trouble.is_empty() {
+                        note("lockkeeper: the server answers again; the lock is still held");
+                        trouble.clear();
+                    }
+                    self.lease.renewed(beat.sent, beat.left);
+                    until.send_replace(self.lease.until());
+                }
+                Err(error) => match fate(error) {
+                    Fate::Lost(words) => return words,
+                    Fate::Unclear(words) => self.missed(words, &mut trouble),
+                    // The lock is held until the end of the lease, and there may be another token by then.
+                    Fate::Refused(failure) => self.missed(failure.to_string(), &mut trouble),
+                },
+            }
+            if Moment::now() >= self.lease.until().minus(MARGIN) {
+                return format!("the lock is lost: it could not be renewed in time: {trouble}");
+            }
+        }
+    }
+
+    fn missed(&mut self, words: String, trouble: &mut String) {
+        if trouble.is_empty() {
+            note(&format!("lockkeeper: the lock could not be renewed, trying again: {words}"));
+        }
+        *trouble = words;
+        self.lease.unanswered(Moment::now());
+    }
+
+    /// Proves that the lock was held until now. Tries until the end of the lease.
+    pub async fn confirm(&mut self) -> Result<(), Failure> {
+        let alarm = Alarm::new().map_err(|error| Failure::Failed(error.to_string()))?;
+        loop {
+            let error = match heartbeat(self.api, &mut self.session, self.lease.answer_within()).await {
+                Ok(beat) => {
+                    self.lease.renewed(beat.sent, beat.left);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            let words = match fate(error) {
+                Fate::Lost(words) => return Err(Failure::LockLost(words)),
+                Fate::Refused(failure) => return Err(failure),
+                Fate::Unclear(words) => words,
+            };
+            self.lease.unanswered(Moment::now());
+            if self.lease.next_beat() >= self.lease.until() {
+                return Err(Failure::Unreachable(words));
+            }
+            alarm.reached(self.lease.next_beat()).await;
+        }
+    }
+
+    /// For a lock that is probably lost already: once, and without a word.
+    pub async fn release_briefly(&self) {
+        let call = self.api.call(Method::DELETE, &self.session.path());
+        self.api.send(Call { patience: Duration::ZERO, timeout: self.lease.answer_within(), ..call }).await.ok();
+    }
+
+    /// If that fails, the lease ends it.
+    pub async fn release(&self) {
+        let patience = self.lease.until().since(Moment::now());
+        let call = self.api.call(Method::DELETE, &self.session.path());
+        let call = Call { patience, timeout: self.lease.answer_within(), ..call };
+        if let Err(error) = self.api.send(call).await {
+            let words = Failure::from(error);
+            note(&format!("lockkeeper: the lock could not be released and expires by itself: {words}"));
+        }
+    }
+}
+
+/// Proxies wait for at least half a minute for an answer.
+const WAIT_SECONDS: u64 = 25;
+/// An answer takes this much longer than what it waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// An answer that came sooner, and says nothing new, comes from something that does not wait.
+const SOON: Duration = Duration::from_secs(1);
+/// Between two requests that were answered by news, such as our own heartbeats.
+const BETWEEN: Duration = Duration::from_millis(100);
+/// Pauses after trouble double from the first to the longest. A server that has no place for one more that waits is not asked
+/// more often than it gets heartbeats.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Says in words why the session has ended. Does not return before.
+async fn until_lost(api: &Api, mut session: Session) -> String {
+    let (mut etag, mut troubles) = (None, 0);
+    loop {
+        let asked = Moment::now();
+        match wait_for_news(api, &session, etag.as_ref()).await {
+            Ok(answer) if answer.status == 304 => {
+                let waited = Moment::now().since(asked) >= SOON;
+                troubles = if waited { 0 } else { troubles + 1 };
+            }
+            Ok(answer) => {
+                let is_it = answer.data["sessionId"] == session.data["sessionId"];
+                // Something between may take the ETag away, or answer from what it keeps.
+                let is_news = is_it && answer.etag.is_some() && answer.etag != etag;
+                troubles = if is_news { 0 } else { troubles + 1 };
+                if is_it {
+                    etag = answer.etag;
+                    session.data = answer.data;
+                }
+                if is_it && session.standing() == Standing::Ended {
+                    let words = session.data.as_object().and_then(holders::lost_in_words);
+                    return words.unwrap_or_else(|| "the session has ended".to_owned());
+                }
+            }
+            Err(Fate::Lost(words)) => return words,
+            Err(Fate::Unclear(_)) => troubles += 1,
+            Err(Fate::Refused(failure)) => {
+                if troubles == 0 {
+                    note(&format!("lockkeeper: a lost lock is noticed with the next heartbeat only: {failure}"));
+                }
+                troubles += 1;
+            }
+        }
+        tokio::time::sleep(pause(troubles, rand::random())).await;
+    }
+}
+
+/// Without an ETag the answer comes at once, with the first one.
+async fn wait_for_news(api: &Api, session: &Session, etag: Option<&String>) -> Result<Answer, Fate> {
+    let seconds = if etag.is_some() { WAIT_SECONDS } else { 0 };
+    let call = api.call(Method::GET, &format!("{}?waitSeconds={seconds}", session.path()));
+    let headers = etag.map(|etag| ("If-None-Match", etag.clone())).into_iter().collect();
+    let timeout = Duration::from_secs(seconds) + ANSWER_WITHIN;
+    api.send(Call { headers, patience: Duration::ZERO, timeout, ..call }).await.map_err(fate)
+}
+
+/// With half of it by chance: a thousand of these are not to come back at the same moment.
+fn pause(troubles: u32, chance: f64) -> Duration {
+    match troubles {
+        0 => BETWEEN,
+        _ => PAUSE_FIRST
+            .saturating_mul(1 << (troubles - 1).min(DOUBLINGS_MAX))
+            .min(PAUSE_MAX)
+            .mul_f64(0.5 + chance / 2.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +293,13 @@ mod tests {
         let lease = Lease::new(TTL_MIN, at(0), None);
         assert_eq!(lease.grace(Duration::from_secs(10)), Duration::from_millis(1_250));
         assert_eq!(lease.grace(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn pauses_are_short_after_news_and_grow_with_trouble() {
+        assert_eq!(pause(0, 1.0), BETWEEN);
+        let pauses: Vec<u64> = (1..10).map(|troubles| pause(troubles, 1.0).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(pause(u32::MAX, 0.0), PAUSE_MAX / 2);
     }
 }

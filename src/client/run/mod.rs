@@ -3,15 +3,11 @@
 //! The client claims, renews the lease and releases; its guard, a process of its own, runs the command and ends it with the
 //! lease, whatever happens to the client. docs/design/run.md has the states and the orders of events.
 //!
-//! From top to bottom: `command` → `keeping`, `guarded` → `guard` → `alarm`, `lease`, `notice`, `terminal`.
+//! From top to bottom: `command` → `guard` → `lease`, `terminal`.
 
-mod alarm;
 mod command;
 mod guard;
-mod guarded;
-mod keeping;
 mod lease;
-mod notice;
 mod terminal;
 
 use std::ffi::OsString;

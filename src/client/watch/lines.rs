@@ -7,9 +7,8 @@ use super::board::{Board, Change};
 use super::source::{self, Update};
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::output::Out;
-use crate::output::closing::reader_gone;
 use crate::output::text::harmless;
+use crate::output::{Out, reader_gone};
 
 /// A reader that is slower than this many updates slows the fetching down, and nothing else.
 const UPDATES_MAX: usize = 16;

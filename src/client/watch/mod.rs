@@ -1,10 +1,9 @@
 //! The live board in the terminal, and the same as lines where there is no terminal.
 //!
-//! Order: `board` (the state and its changes) and `columns`, `picture` (the state as text) know no terminal and no server;
+//! Order: `board` (the state and its changes) and `picture` (the state as text) know no terminal and no server;
 //! `source` asks the server; `screen` is the terminal; `live` and `lines` put them together.
 
 mod board;
-mod columns;
 mod lines;
 mod live;
 mod picture;

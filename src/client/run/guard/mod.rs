@@ -4,13 +4,15 @@
 //! It is this program, started with [`GUARD_COMMAND`], and starts the command by way of [`START_COMMAND`], which becomes
 //! the command: that one gives it the terminal and binds its life to the guard's.
 //!
-//! From top to bottom: `process` → `start`, `plan`, `protocol`.
+//! From top to bottom: `client` (this side of it) → `process` → `start`, `plan`, `protocol`.
 
+mod client;
 mod plan;
 mod process;
 mod protocol;
 mod start;
 
+pub use client::{Guarded, sweep};
 pub use process::{GUARD_COMMAND, guard};
-pub use protocol::{Ending, Lines, Order, Report};
-pub use start::{OWN_PROGRAM, START_COMMAND, start};
+pub use protocol::{Ending, Order, Report};
+pub use start::{START_COMMAND, start};

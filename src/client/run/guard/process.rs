@@ -16,9 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::plan::{Act, Event, Plan};
 use super::protocol::{Ending, Lines, Order, Report};
 use super::start::{OWN_PROGRAM, START_COMMAND};
-use crate::run::alarm::Alarm;
 use crate::signals;
-use crate::steady::Moment;
+use crate::steady::{Alarm, Moment};
 use lockkeeper_processes::{self as processes, Process};
 
 /// `guard-command ORDERS REPORTS TERMINAL PROGRAM ARGUMENT…`: the numbers of two pipes, whether the command gets the

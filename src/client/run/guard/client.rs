@@ -1,4 +1,4 @@
-//! The client's side of its guard: starts it, sends orders, hears its reports.
+//! The client's side of its guard: starts it, sends orders, reads its reports.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -14,8 +14,10 @@ use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
-use super::guard::{GUARD_COMMAND, Lines, OWN_PROGRAM, Order, Report};
-use super::terminal;
+use super::process::GUARD_COMMAND;
+use super::protocol::{Lines, Order, Report};
+use super::start::OWN_PROGRAM;
+use crate::run::terminal;
 use lockkeeper_processes as processes;
 
 /// Processes that were born during one scan are found by the next.

@@ -1,6 +1,8 @@
-//! What the end of a step means by itself: its exit code or the signal that killed it (`catalogue/exits.toml`), its time limit,
-//! a decision of a person.
+//! What a category means in general (`catalogue/categories.toml`), which failures follow from which
+//! (`catalogue/consequences.toml`), and what the end of a step means: its exit code or the signal that killed it
+//! (`catalogue/exits.toml`), its time limit, a decision of a person.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -8,8 +10,77 @@ use serde::Deserialize;
 
 use super::case_view::CaseView;
 use crate::Category;
-use crate::catalogue::EXITS;
+use crate::catalogue::{CATEGORIES, CONSEQUENCES, EXITS};
 use domain::StageStatus;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Meaning {
+    /// What went wrong, for a failure that no signature describes.
+    pub cause: String,
+    /// What to look at.
+    pub fix: String,
+    /// Whether such errors may disappear after a while.
+    #[serde(default)]
+    pub passing: bool,
+    /// Whether it keeps tests from running, and is not the output of code under test.
+    #[serde(default)]
+    pub prevents_tests: bool,
+    /// Whether something could not be reached.
+    #[serde(default)]
+    pub network: bool,
+    /// Whether those who wait for something else see it.
+    #[serde(default)]
+    pub symptom: bool,
+    /// Whether it is reported first, before its reason is looked up.
+    #[serde(default)]
+    pub report: bool,
+}
+
+static MEANINGS: LazyLock<HashMap<Category, Meaning>> = LazyLock::new(|| CATEGORIES.read());
+
+/// Panics for a category that is not in the file, which a test excludes.
+pub(super) fn meaning(category: Category) -> &'static Meaning {
+    &MEANINGS[&category]
+}
+
+/// How far before a failure the one that it follows from may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    Soon,
+    Later,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Consequences {
+    soon: Vec<Consequence>,
+    later: Vec<Consequence>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Consequence {
+    causes: Vec<Category>,
+    effects: Vec<Category>,
+}
+
+static REACHES: LazyLock<HashMap<(Category, Category), Reach>> = LazyLock::new(|| {
+    let Consequences { soon, later } = CONSEQUENCES.read();
+    let mut reaches = HashMap::new();
+    for (reach, rows) in [(Reach::Soon, soon), (Reach::Later, later)] {
+        for Consequence { causes, effects } in rows {
+            let pairs = causes.iter().flat_map(|cause| effects.iter().map(|effect| (*cause, *effect)));
+            reaches.extend(pairs.map(|pair| (pair, reach)));
+        }
+    }
+    reaches
+});
+
+/// None if the second failure does not follow from the first.
+pub(super) fn reach(cause: Category, effect: Category) -> Option<Reach> {
+    REACHES.get(&(cause, effect)).copied()
+}
 
 /// An end other than a plain failure: nothing in the log can say more about the category.
 pub(super) enum Verdict {
@@ -60,13 +131,13 @@ struct Table {
     exit: Vec<ExitMeaning>,
 }
 
-static MEANINGS: LazyLock<Vec<ExitMeaning>> = LazyLock::new(|| EXITS.read::<Table>().exit);
+static EXIT_MEANINGS: LazyLock<Vec<ExitMeaning>> = LazyLock::new(|| EXITS.read::<Table>().exit);
 
 pub(super) fn exit_meaning(view: &CaseView<'_>) -> Option<&'static ExitMeaning> {
     let code = view.exit_code();
     let by_code = code.filter(|code| SIGNALLED.contains(code)).map(|code| code - 128);
     let signal = killed_by(view.error()).or(by_code);
-    MEANINGS.iter().find(|meaning| match (signal, code) {
+    EXIT_MEANINGS.iter().find(|meaning| match (signal, code) {
         (Some(signal), _) => {
             meaning.signals.contains(&signal) && (!meaning.with_memory_limit || has_memory_limit(view.action()))
         }
@@ -104,8 +175,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_category_has_a_meaning_and_none_follows_from_itself() {
+        for category in Category::ALL {
+            assert!(MEANINGS.contains_key(&category), "categories.toml: {category} is missing");
+            assert!(matches!(category, Category::Killed) || reach(category, category).is_none(), "{category}");
+        }
+        assert_eq!(reach(Category::DependencyResolution, Category::MissingCommand), Some(Reach::Later));
+        assert_eq!(reach(Category::DependencyResolution, Category::Lint), Some(Reach::Soon));
+        assert_eq!(reach(Category::Lint, Category::DependencyResolution), None);
+    }
+
+    #[test]
     fn every_exit_has_categories_and_either_codes_or_signals() {
-        for meaning in MEANINGS.iter() {
+        for meaning in EXIT_MEANINGS.iter() {
             assert!(meaning.codes.is_empty() != meaning.signals.is_empty(), "exits.toml: {}", meaning.cause);
             assert!(!meaning.categories.is_empty() && meaning.weight <= 100, "exits.toml: {}", meaning.cause);
         }
