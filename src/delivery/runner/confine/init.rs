@@ -12,8 +12,7 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::super::chain::{self, report};
 use super::super::host::OWN_PROGRAM;
-use super::super::message_reader::MessageReader;
-use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, Status, StepOrder};
+use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, MessageReader, Status, StepOrder};
 use super::{apply, namespaces, network, sockets};
 use shares::LAST;
 
