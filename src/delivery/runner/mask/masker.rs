@@ -173,7 +173,8 @@ impl Searches {
     }
 }
 
-/// One mask per set of secrets, shared by every stage that runs with them, and gone with the last one. `Key` names a set of secrets with their versions.
+/// One mask per set of secrets, shared by every stage that runs with them, and gone with the last one. `Key` names a set of
+/// secrets with their versions.
 pub struct SharedMasks<Key>(Mutex<HashMap<Key, Slot>>);
 
 /// Locked while the mask is built, so that it is built once.
