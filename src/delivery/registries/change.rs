@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use super::registry::{
+    self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure,
+};
+use super::service::{Registries, RegistryChange, RegistryRecords, find, set};
 use domain::{Blueprint, EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
 use events::{Cause, NewEvent};
 use locks::pipelines::Pipelines;
 use store::{Batch, StoreError};
-use super::registry::{self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure};
-use super::service::{Registries, RegistryChange, RegistryRecords, find, set};
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
