@@ -247,11 +247,6 @@ impl Logs {
         Ok(())
     }
 
-    /// Writes the logs of a backup to a new folder.
-    pub fn restore(dir: &Path) -> io::Result<RestoredLogs> {
-        RestoredLogs::begin(dir, EXTENSION)
-    }
-
     fn all(&self) -> Vec<(LogFile, u64)> {
         let with_size = |(file, entry): (LogFile, fs::DirEntry)| Some((file, entry.metadata().ok()?.len()));
         self.listed(EXTENSION).into_iter().filter_map(with_size).collect()

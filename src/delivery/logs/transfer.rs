@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 use super::Logs;
-use super::file::{FETCHED, LogFile, PENDING};
+use super::file::{EXTENSION, FETCHED, LogFile, PENDING};
 use super::reader::whole_length;
 use super::space::OwnSpace;
 use domain::{DeploymentId, Identifier};
@@ -104,6 +104,11 @@ impl Logs {
             fs::remove_file(self.path_while_fetched(&file)).ok();
         }
     }
+
+    /// Writes the logs of a backup to a new folder.
+    pub fn restore(dir: &Path) -> io::Result<RestoredLogs> {
+        RestoredLogs::begin(dir, EXTENSION)
+    }
 }
 
 /// A copy that is being made or continued. What is dropped before [`LogCopy::finish`] is not there, if it was new.
@@ -160,7 +165,7 @@ pub struct RestoredLogs {
 }
 
 impl RestoredLogs {
-    pub(super) fn begin(dir: &Path, extension: &'static str) -> io::Result<Self> {
+    fn begin(dir: &Path, extension: &'static str) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
         Ok(Self { dir: dir.to_owned(), extension, current: None, files: 0 })
     }
