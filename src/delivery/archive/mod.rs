@@ -3,37 +3,27 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `signature`: AWS Signature Version 4, pure
-//! - `error`: why the store could not do it
-//! - `object`: where a part lies in the store; what is uploaded of it
-//! - `s3`, `directory`: the two kinds of stores; `store`: one of them
-//! - `line`: which log is uploaded next, pure; `uploads`: uploads what stages have written
-//! - `outage`: how long a source that failed is not asked again, pure; `sources`: the store and the other nodes, as readers ask them
-//! - `fetching`: [`Archive`], which brings parts here
+//! - `object`: where a part lies in the store; what is uploaded of it; why the store could not do it
+//! - `s3`: one kind of store; `store`: one of both kinds
+//! - `uploads`: uploads what stages have written; `sources`: the store and the other nodes, as readers ask them
+//! - `fetch`: [`Archive`], which brings parts here
 
-mod directory;
-mod error;
-mod fetching;
-mod line;
+mod fetch;
 mod object;
-mod outage;
 mod s3;
-mod signature;
 mod sources;
 mod store;
 #[cfg(test)]
 mod tests;
 mod uploads;
 
-pub use error::StoreFailure;
-pub use fetching::{Archive, ArchiveOptions, Unavailable};
-pub use line::UPLOADS_WAITING_MAX;
-pub use s3::{S3, S3Settings};
-pub use signature::Credentials;
+pub use fetch::{Archive, ArchiveOptions, Unavailable};
+pub use object::StoreFailure;
+pub use s3::{Credentials, S3, S3Settings};
 pub use sources::PART_BYTES_MAX;
 #[cfg(test)]
 pub use sources::part_target;
 pub use store::LogStore;
-pub use uploads::Uploads;
+pub use uploads::{UPLOADS_WAITING_MAX, Uploads};
 #[cfg(test)]
 pub use uploads::{UploadControl, UploadProgress};

@@ -5,8 +5,7 @@
 mod moto;
 mod outages;
 mod peer;
-mod removing;
-mod uploading;
+mod uploads;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

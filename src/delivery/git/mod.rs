@@ -7,16 +7,13 @@
 //! A repository is never checked out, since few bytes can unpack to any number of files; the sum of their sizes has a limit, too.
 //! Git connects only through a proxy of ours, under the policy of [`outbound`](outbound).
 //!
-//! From top to bottom: this file → `snapshot`, `work_tree` → `refs` → `process` → `scratch`, `names`, `fault`.
+//! From top to bottom: this file → `work_tree` → `remote` → `process` → `scratch`, `names`, `fault`.
 
 mod fault;
-#[cfg(test)]
-mod fuzz;
 mod names;
 mod process;
-mod refs;
+mod remote;
 mod scratch;
-mod snapshot;
 mod work_tree;
 
 #[cfg(test)]
@@ -29,7 +26,7 @@ use std::time::Duration;
 pub use fault::GitError;
 pub use names::{Author, Commit, Credential, RefName, Remote, RemoteUrl, TreePath};
 pub use process::GitSettings;
-pub use snapshot::{File, Snapshot};
+pub use remote::{File, Snapshot};
 pub use work_tree::WorkTree;
 
 use process::{GitCommand, Installation, Program};
@@ -73,29 +70,29 @@ impl Git {
 impl OrganizationGit {
     /// The current commit of a branch or a tag of the remote.
     pub async fn resolve(&self, remote: &Remote, reference: &RefName) -> Result<Commit, GitError> {
-        refs::find(&self.program, remote, reference).await.map(|found| found.commit)
+        remote::find(&self.program, remote, reference).await.map(|found| found.commit)
     }
 
     /// The branch that the remote's `HEAD` names; `None` if it names none or has no commits yet.
     pub async fn default_branch(&self, remote: &Remote) -> Result<Option<RefName>, GitError> {
-        refs::default_branch(&self.program, remote).await
+        remote::default_branch(&self.program, remote).await
     }
 
     /// The current files of a branch or a tag of the remote, without history.
     pub async fn fetch(&self, remote: &Remote, reference: &RefName) -> Result<Snapshot, GitError> {
-        let found = refs::find(&self.program, remote, reference).await?;
+        let found = remote::find(&self.program, remote, reference).await?;
         let scratch = Scratch::bare(self.scratch())?;
         self.run(&["init", "--quiet", "--bare", "."], &scratch).await?;
-        let commit = refs::fetch_into(&self.program, remote, &found.name, scratch.paths()).await?;
+        let commit = remote::fetch_into(&self.program, remote, &found.name, scratch.paths()).await?;
         Ok(Snapshot::new(self.program.clone(), scratch, commit))
     }
 
     /// The files at a branch of the remote, to be changed and pushed as another branch.
     pub async fn work_on(&self, remote: &Remote, base: &RefName) -> Result<WorkTree, GitError> {
-        let found = refs::find(&self.program, remote, base).await?;
+        let found = remote::find(&self.program, remote, base).await?;
         let scratch = Scratch::with_tree(self.scratch())?;
         self.run(&["init", "--quiet", "."], &scratch).await?;
-        let commit = refs::fetch_into(&self.program, remote, &found.name, scratch.paths()).await?;
+        let commit = remote::fetch_into(&self.program, remote, &found.name, scratch.paths()).await?;
         WorkTree::open(self.program.clone(), scratch, remote.clone(), base.clone(), &commit).await
     }
 
@@ -103,7 +100,7 @@ impl OrganizationGit {
     pub async fn work_at(&self, remote: &Remote, base: &RefName, commit: &Commit) -> Result<WorkTree, GitError> {
         let scratch = Scratch::with_tree(self.scratch())?;
         self.run(&["init", "--quiet", "."], &scratch).await?;
-        let commit = refs::fetch_into(&self.program, remote, commit.as_str(), scratch.paths()).await?;
+        let commit = remote::fetch_into(&self.program, remote, commit.as_str(), scratch.paths()).await?;
         WorkTree::open(self.program.clone(), scratch, remote.clone(), base.clone(), &commit).await
     }
 

@@ -4,8 +4,8 @@
 use super::fault::{self, GitError};
 use super::names::{Author, Commit, RefName, Remote, TreePath};
 use super::process::{GitCommand, Program};
+use super::remote;
 use super::scratch::Scratch;
-use super::{refs, snapshot};
 
 const MIB: u64 = 1024 * 1024;
 /// Far more than anybody would review.
@@ -47,7 +47,7 @@ impl WorkTree {
         let (mut seen, mut bytes, mut is_larger) = (0, 0_u64, false);
         let adding_up = |listed: &[u8]| {
             let end = listed.iter().rposition(|byte| *byte == 0).map_or(seen, |last| last + 1);
-            bytes = bytes.saturating_add(snapshot::tree_bytes(&listed[seen..end]));
+            bytes = bytes.saturating_add(remote::tree_bytes(&listed[seen..end]));
             seen = end;
             is_larger = bytes > most;
             if is_larger { Err(GitError::TooLarge(String::new())) } else { Ok(()) }
@@ -165,7 +165,7 @@ impl WorkTree {
     /// Pushes the commit as a new branch: an existing branch is left alone, even if this would only add to it. The default
     /// branch is refused: the remote's, and the one that the work tree started from.
     pub async fn push(&self, branch: &RefName) -> Result<(), GitError> {
-        let default = refs::default_branch(&self.program, &self.remote).await?;
+        let default = remote::default_branch(&self.program, &self.remote).await?;
         if branch.may_equal(&self.base) || default.is_some_and(|default| branch.may_equal(&default)) {
             return Err(GitError::DefaultBranch(branch.to_string()));
         }

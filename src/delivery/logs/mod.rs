@@ -4,17 +4,13 @@
 //! Knows nothing of processes and secrets: output arrives here already masked. Reading and writing block; only
 //! [`Logs::watch`] is for async tasks.
 
-mod cap;
-mod copies;
 mod file;
-mod frame;
-mod pending;
 mod reader;
 mod registry;
-mod restored;
 mod space;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod writer;
 
 use std::collections::HashMap;
@@ -27,12 +23,9 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
-pub use copies::LogCopy;
-pub use file::{LogFile, LogId};
-pub use frame::Section;
-pub use pending::SettledLog;
+pub use file::{LogFile, LogId, Section};
 pub use reader::{Line, LogReader};
-pub use restored::RestoredLogs;
+pub use transfer::{LogCopy, RestoredLogs, SettledLog};
 pub use writer::{LogWriter, StepLog};
 
 use domain::{DeploymentId, Identifier};
@@ -252,11 +245,6 @@ impl Logs {
             }
         }
         Ok(())
-    }
-
-    /// Writes the logs of a backup to a new folder.
-    pub fn restore(dir: &Path) -> io::Result<RestoredLogs> {
-        RestoredLogs::begin(dir, EXTENSION)
     }
 
     fn all(&self) -> Vec<(LogFile, u64)> {

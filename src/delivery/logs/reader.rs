@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use super::frame::{self, Frame, HEADER, Section};
+use super::file::{self, Frame, HEADER, Section};
 use domain::Timestamp;
 
 /// One frame of the log, the unit in which pages of a log are counted: a whole line, or a piece of a line that was too long
@@ -133,7 +133,7 @@ impl PartReader {
         if self.offset == 0 && !self.skip_header()? {
             return Ok(None);
         }
-        match frame::read(&mut self.file)? {
+        match file::read(&mut self.file)? {
             Some((frame, bytes)) => {
                 self.offset += bytes;
                 Ok(Some(frame))

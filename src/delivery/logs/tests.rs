@@ -83,7 +83,7 @@ proptest! {
             }
         }
         drop(log.finish(AT));
-        prop_assert!(lines(&logs, 0).iter().all(|line| line.bytes.len() <= frame::LINE_BYTES_MAX));
+        prop_assert!(lines(&logs, 0).iter().all(|line| line.bytes.len() <= file::LINE_BYTES_MAX));
         prop_assert_eq!(text(&logs), written);
     }
 }
@@ -310,7 +310,7 @@ fn a_log_is_pending_until_all_of_it_is_uploaded() {
     assert_eq!(again.pending(), std::slice::from_ref(&file));
     let now = again.settled(&file).unwrap().unwrap();
     assert_eq!(now.length + 4, fs::metadata(logs.path(&file)).unwrap().len());
-    assert_eq!(again.bytes(&file, 0, 8).unwrap().unwrap(), frame::HEADER);
+    assert_eq!(again.bytes(&file, 0, 8).unwrap().unwrap(), file::HEADER);
     again.uploaded(&file, Some(now));
     assert_eq!(again.pending(), []);
     // More stages than the queue holds never wait.
@@ -339,7 +339,7 @@ fn a_copy_is_there_when_it_is_whole_and_continues_what_is_here() {
     // Continued after the last whole line.
     let mut copy = logs.copy_of(&copied, &acme()).unwrap();
     let from = usize::try_from(copy.length()).unwrap();
-    assert!(from < bytes.len() - 3 && from > frame::HEADER.len());
+    assert!(from < bytes.len() - 3 && from > file::HEADER.len());
     copy.write(&bytes[from..]).unwrap();
     copy.finish().unwrap();
     assert_eq!(logs.bytes(&copied, 0, 10_000).unwrap().unwrap(), bytes);

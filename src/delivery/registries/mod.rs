@@ -3,22 +3,18 @@
 //!
 //! A change that would break a pipeline is refused, and so is a pipeline that uses a missing step. Both are decided under
 //! one gate, on the newest state, durable or not. Changes follow [`Published`](store::Published).
-
 //!
-//! Each file uses only those before it: registry, stored, service (all registries, for readers), fetch and usage,
-//! changing, syncing.
+//! Each file uses only those before it: registry, service (all registries, for readers), fetch, change, sync.
 
-mod changing;
+mod change;
 mod fetch;
 mod registry;
 mod service;
-mod stored;
-mod syncing;
+mod sync;
 #[cfg(test)]
 mod tests;
-mod usage;
 
-pub use changing::Refusal;
+pub use change::Refusal;
 pub use registry::{
     FileFault, GitSource, NewRegistry, NewSource, Registry, STEPS_MAX, Source, Status, StepKey, Steps, SyncFailure,
     steps_of,
@@ -28,4 +24,4 @@ pub use registry::{REGISTRIES_MAX, REGISTRY_BYTES_MAX};
 #[cfg(test)]
 pub use service::ReadStep;
 pub use service::{Registries, Using};
-pub use syncing::Synced;
+pub use sync::Synced;

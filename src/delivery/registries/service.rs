@@ -1,4 +1,4 @@
-//! All registries, for readers and for saving pipelines. Changes are in `changing` and `syncing`.
+//! All registries, for readers and for saving pipelines. Changes are in `change` and `sync`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::registry::{Registry, Status};
-use super::stored;
+use super::registry::{self, Registry, Status};
 use crate::git::Git;
 use accounts::secrets::Vault;
 use domain::nearest::{COMPARED_MAX, did_you_mean};
@@ -135,8 +134,8 @@ impl Using<'_> {
 }
 
 pub(super) fn load(store: Arc<dyn Store>) -> Result<Published<Identifier, RegistryId, Registry>, StoreError> {
-    Published::load(store, stored::REGISTRIES, |record| {
-        let registry = Arc::new(stored::decode(record)?);
+    Published::load(store, registry::REGISTRIES, |record| {
+        let registry = Arc::new(registry::decode(record)?);
         Ok((set(&registry), registry.revision))
     })
 }

@@ -174,7 +174,7 @@ async fn a_restart_finds_the_same_registries_and_refuses_an_unreadable_record() 
     let restarted = Bench::over(Arc::new(bench.store.crash())).await;
     assert_eq!(restarted.registries.list(&acme()), bench.registries.list(&acme()));
     let mut batch = Batch::default();
-    batch.put(stored::key(&acme(), id(9)), vec![9, 9, 9]);
+    batch.put(registry::key(&acme(), id(9)), vec![9, 9, 9]);
     bench.store.commit(batch).unwrap();
     let refused = service::load(bench.store.clone()).err();
     assert!(matches!(refused, Some(StoreError::Read(why)) if why.contains("version")));
@@ -257,7 +257,7 @@ fn a_registry_is_read_as_it_was_written() {
     let bare =
         Registry { source: Source::Inline, steps: Arc::default(), failure: None, synced_at: None, ..full.clone() };
     for registry in [full, bare] {
-        assert_eq!(stored::decode(&stored::encode(&registry)).unwrap(), registry);
+        assert_eq!(registry::decode(&registry::encode(&registry)).unwrap(), registry);
     }
 }
 

@@ -9,32 +9,25 @@
 //! cut off; so a step has a lease there (`step_lease.rs`), and its supervisor kills it unless the server keeps showing that it
 //! still owns the environment. `confine` keeps a step from everything that is not its own.
 //!
-//! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step`, `lifeline` → `supervise` → `supervision`
-//! → `confine` → `chain`, `process_tree`, `mask`, `ownership`, `disk_use` → `write_pace` → `host` → `message_reader`, `protocol`, `substitute`,
-//! `fair_queue`, `work_dirs`, `control_groups` → `step_lease`.
+//! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step` → `supervise` → `confine` → `chain`,
+//! `process_tree`, `mask` → `write_pace` → `host` → `protocol`, `fair_queue`, `work_dirs`, `control_groups` → `step_lease`.
 
 mod chain;
 mod confine;
 mod control_groups;
-mod disk_use;
 mod fair_queue;
 mod host;
 mod http_step;
 mod jobs;
-mod lifeline;
 mod mask;
-mod message_reader;
 mod output;
-mod ownership;
 mod process_step;
 mod process_tree;
 mod protocol;
 mod stage;
 mod step;
 mod step_lease;
-mod substitute;
 mod supervise;
-mod supervision;
 mod work_dirs;
 mod write_pace;
 

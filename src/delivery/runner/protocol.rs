@@ -8,7 +8,9 @@
 use std::io;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use zeroize::Zeroizing;
 
 use super::step_lease::{Moment, StepLease};
@@ -22,7 +24,7 @@ pub(super) const SUPERVISOR_NAME: &str = "lk-step";
 /// The name of a confined step's init.
 pub(super) const INIT_NAME: &str = "lk-init";
 /// The operating system starts programs only with arguments and variables far below this size.
-pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) const LENGTH_BYTES: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,4 +138,33 @@ pub(super) fn length(bytes: [u8; LENGTH_BYTES]) -> io::Result<usize> {
 
 pub(super) fn decode<T: DeserializeOwned>(payload: &[u8]) -> io::Result<T> {
     postcard::from_bytes(payload).map_err(io::Error::other)
+}
+
+/// Reads messages as they arrive: reports of a supervisor or of an init, and requests of the server.
+pub(super) struct MessageReader<R> {
+    source: R,
+    buffer: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> MessageReader<R> {
+    pub fn new(source: R) -> Self {
+        Self { source, buffer: Vec::new() }
+    }
+
+    /// The next message, or `None` after the last. Cancel safe.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        loop {
+            if let Some(length) = self.buffer.first_chunk::<LENGTH_BYTES>() {
+                let end = LENGTH_BYTES + self::length(*length)?;
+                if self.buffer.len() >= end {
+                    let message = decode(&self.buffer[LENGTH_BYTES..end])?;
+                    self.buffer.drain(..end);
+                    return Ok(Some(message));
+                }
+            }
+            if self.source.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
 }

@@ -8,14 +8,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::disk_use::DiskUse;
 use super::host::{Host, Options, StageJob, StepInputs, Variable};
 use super::output::{OutputPace, StepOutput};
-use super::ownership::Ownership;
 use super::process_tree::DEPLOYMENT_VARIABLE;
-use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
+use super::step::{Directive, DiskUse, Limits, Outcome, Ownership, StepContext, StepEnd, Variables, until};
 use super::step_lease::{Moment, StepLease};
-use super::substitute::Variables;
 use super::{http_step, process_step, work_dirs};
 use crate::logs::{LogWriter, Logs, Section};
 use domain::{Action, Stage, StageEnd, Step, StepRun, StepStatus};

@@ -1,21 +1,29 @@
-//! The parts that all kinds of steps share: their context, the limits that may end them early, and their outcome.
+//! The parts that all kinds of steps share: their context, the limits that may end them early (among them the ownership of
+//! the environment and the room on the disk), and their outcome.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use rustix::process::Pid;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
-use super::disk_use::DiskUse;
+use super::host::{Host, Options};
 use super::mask::Mask;
-use super::ownership::Ownership;
 use super::protocol::Confinement;
 use super::step_lease::Moment;
-use super::substitute::Variables;
-use domain::{DeploymentId, VariableName, VariableValue};
+use super::work_dirs;
+use super::write_pace::{Paced, WritePace, written};
+use ambient::backoff::{Backoff, Retries};
+use domain::{DeploymentId, EnvironmentKey, Identifier, VariableName, VariableValue};
+use processes::{file, tree};
+use shares::{Disk, DiskWriter, Look, Unlisted};
 
 /// What a running stage is told to do; it only ever moves forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +41,9 @@ pub(super) async fn until(mut directive: watch::Receiver<Directive>, wanted: Dir
         std::future::pending::<()>().await;
     }
 }
+
+/// The variables of a step by name.
+pub(super) type Variables = BTreeMap<String, Zeroizing<String>>;
 
 /// The context of the steps in one run of a stage.
 #[derive(Clone)]
@@ -116,5 +127,149 @@ pub(super) enum Outcome {
 impl StepEnd {
     pub fn of(outcome: Outcome) -> Self {
         Self { outcome, exit_code: None, remarks: Vec::new() }
+    }
+}
+
+/// The pauses between two questions while a step waits. The answer comes from memory.
+const ASK_AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+
+/// Whether this server certainly still owns the environment of a stage, as its host says.
+pub(super) struct Ownership {
+    host: Arc<dyn Host>,
+    environment: EnvironmentKey,
+}
+
+impl Ownership {
+    pub fn new(host: Arc<dyn Host>, environment: EnvironmentKey) -> Self {
+        Self { host, environment }
+    }
+
+    /// A moment at which it was certain, if it still is. Read before asking: if the server is frozen in between, the moment
+    /// is an old one, and a lease that counts from it may be over.
+    pub fn confirmed(&self) -> Option<Moment> {
+        let asked = Moment::now();
+        self.host.may_act(&self.environment).then_some(asked)
+    }
+
+    /// Resolves once it is certain. Unbounded here: whoever waits stops when its stage is cancelled or given up.
+    pub async fn until_confirmed(&self) -> Moment {
+        let mut retries = Retries::new(ASK_AGAIN);
+        loop {
+            if let Some(moment) = self.confirmed() {
+                return moment;
+            }
+            sleep(retries.failed()).await;
+        }
+    }
+}
+
+/// A step that finds the disk full fails after this long. Most of the time, the step that filled it has been ended by then.
+const WAITS_FOR_ROOM: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Open files that are looked at in one round.
+const OPEN_FILES_MAX: usize = 20_000;
+/// The unit of `st_blocks`.
+const BLOCK: u64 = 512;
+
+/// The space that a stage takes on the disk: its share, and whether there is any for another program.
+pub(super) struct DiskUse {
+    disk: Disk,
+    organization: Identifier,
+    work_dir: PathBuf,
+    pub writer: DiskWriter,
+    write_pace: Option<WritePace>,
+}
+
+impl DiskUse {
+    /// Of the stage that works in this directory.
+    pub fn new(options: &Options, organization: &Identifier, work_dir: &Path) -> Option<Self> {
+        let disk = options.disk.clone()?;
+        let directories = vec![work_dir.to_owned(), work_dirs::temporary(work_dir)];
+        let writer = disk.watch(organization, directories, options.max_disk_bytes, "runner.max_disk_mb");
+        Some(Self {
+            disk,
+            organization: organization.clone(),
+            work_dir: work_dir.to_owned(),
+            writer,
+            write_pace: options.write_pace.clone(),
+        })
+    }
+
+    /// Until the next call, what this process and its descendants have written counts, too, as far as no directory shows it.
+    pub fn look_at(&self, supervisor: Option<Pid>) {
+        let work_dir = self.work_dir.clone();
+        let look = supervisor.map(|supervisor| Arc::new(move || unlisted(supervisor, &work_dir)) as Look);
+        self.writer.look_with(look);
+    }
+
+    /// Until this is dropped, the processes below this supervisor are stopped while they write too fast, but the first `own` ones.
+    pub fn pace(&self, supervisor: Pid, own: usize) -> Option<Paced> {
+        Some(self.write_pace.as_ref()?.look_at(&self.organization, supervisor, own))
+    }
+
+    /// The error is the end of a sentence.
+    pub async fn until_room(&self) -> Result<(), String> {
+        let until = Instant::now() + WAITS_FOR_ROOM;
+        while let Some(reason) = self.disk.refusal(&self.organization) {
+            if Instant::now() >= until {
+                return Err(reason);
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
+    }
+}
+
+/// What the processes of a step have written: into files that are removed and still open, and altogether. A process whose files
+/// this user may not see, as it can choose for itself, counts as far as its parent knows of it when it has ended.
+fn unlisted(supervisor: Pid, work_dir: &Path) -> Unlisted {
+    let mut found = Unlisted::default();
+    let Ok(device) = fs::metadata(work_dir).map(|found| found.dev()) else { return found };
+    let (mut seen, mut left) = (HashSet::new(), OPEN_FILES_MAX);
+    for process in tree(supervisor) {
+        found.written_bytes = found.written_bytes.saturating_add(written(process));
+        for open in fs::read_dir(file(process, "fd")).into_iter().flatten().flatten() {
+            left = left.saturating_sub(1);
+            // The link first: looking at a file itself may take long on a network's file system.
+            let is_removed = |name: PathBuf| name.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
+            if left == 0 || !fs::read_link(open.path()).is_ok_and(is_removed) {
+                continue;
+            }
+            let Ok(metadata) = fs::metadata(open.path()) else { continue };
+            let counts = metadata.is_file() && metadata.nlink() == 0 && metadata.dev() == device;
+            if counts && seen.insert(metadata.ino()) {
+                found.removed_bytes = found.removed_bytes.saturating_add(metadata.blocks().saturating_mul(BLOCK));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Write;
+
+    use rustix::process::getpid;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_removed_and_open_is_found_once() {
+        const MIB: u64 = 1024 * 1024;
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, removed) = (dir.path().join("kept"), dir.path().join("removed"));
+        fs::File::create(&kept).and_then(|mut file| file.write_all(&[7; MIB as usize])).unwrap();
+        let mut open = fs::File::create(&removed).unwrap();
+        open.write_all(&vec![7; 32 * MIB as usize]).unwrap();
+        open.sync_all().unwrap();
+        let _again = open.try_clone().unwrap();
+        fs::remove_file(&removed).unwrap();
+        // Other tests of this process may have removed files open, too.
+        let found = unlisted(getpid(), dir.path()).removed_bytes;
+        assert!((32 * MIB..60 * MIB).contains(&found), "{found}");
+        drop((open, _again));
+        assert!(unlisted(getpid(), dir.path()).removed_bytes < 32 * MIB);
     }
 }

@@ -1,22 +1,23 @@
 //! The supervisor of one step: a small process between the server and the step. It adopts everything the step starts,
-//! however that detaches itself, and ends only when all of it has ended. It is this program, started with
-//! [`SUPERVISE_COMMAND`](super::SUPERVISE_COMMAND); one thread, no settings.
+//! however that detaches itself, asks it to end or kills it, and ends only when all of it has ended. It is this program,
+//! started with [`SUPERVISE_COMMAND`](super::SUPERVISE_COMMAND); one thread, no settings.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use rustix::process::{getpid, set_child_subreaper};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait};
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::chain::{self, report};
-use super::confine::{self, Init};
-use super::message_reader::MessageReader;
-use super::protocol::{Confinement, SUPERVISOR_NAME, Status, StepOrder};
-use super::step_lease::Moment;
-use super::supervision::{Event, InitReports, Root, Supervision};
+use super::confine::{self, Init, RunningInit};
+use super::protocol::{Confinement, MessageReader, Request, SUPERVISOR_NAME, Status, StepOrder};
+use super::step_lease::{Moment, StepLease};
+use processes::Process;
 
 /// Reads an order from standard input and runs the step until none of its processes is left.
 pub fn supervise() -> ExitCode {
@@ -99,5 +100,236 @@ async fn next_request(requests: &mut MessageReader<Receiver>) -> Event {
     match requests.next().await {
         Ok(Some(request)) => Event::Requested(request),
         Ok(None) | Err(_) => Event::ServerGone,
+    }
+}
+
+/// Processes that were born during one scan are found by the next.
+const KILL_AGAIN: Duration = Duration::from_millis(5);
+/// A process that is stuck in the kernel cannot be killed at once; scanning all the time would not help.
+const KILL_AGAIN_MAX: Duration = Duration::from_millis(200);
+
+/// Timers stand still while the machine sleeps; the clock of the lease does not.
+const CHECK_LEASE_AFTER: Duration = Duration::from_secs(1);
+
+/// After its step.
+const INIT_ENDS_WITHIN: Duration = Duration::from_millis(5);
+
+/// The child that the supervisor has started.
+#[derive(Clone, Copy)]
+enum Root {
+    Step(Pid),
+    /// Of a confined step, whose parent it is.
+    Init(Pid),
+}
+
+/// What wakes a supervisor.
+enum Event {
+    ChildEnded,
+    Requested(Request),
+    ServerGone,
+    /// By the init of a confined step.
+    Reported(Status),
+    Timer,
+    LeaseTimer,
+}
+
+/// What the init of a confined step reports.
+struct InitReports(pub Option<RunningInit>);
+
+impl InitReports {
+    /// Never resolves after the last one.
+    pub async fn next(&mut self) -> Status {
+        if let Some(init) = &mut self.0 {
+            if let Ok(Some(status)) = init.next_status().await {
+                return status;
+            }
+            self.0 = None;
+        }
+        std::future::pending().await
+    }
+}
+
+/// The state of a supervisor and what it does with its step's processes: wait for them, ask them to end, kill them.
+struct Supervision {
+    root: Root,
+    pub reports: InitReports,
+    grace: Duration,
+    /// `None` if there is none, or once it is over.
+    lease: Option<StepLease>,
+    pub server_is_gone: bool,
+    step_has_ended: bool,
+    /// When to look for processes that the step of an init has left behind.
+    look_at: Option<Instant>,
+    /// When the processes that are left are killed, and killed again.
+    next_kill: Option<Instant>,
+    pause: Duration,
+    pub left_behind: u32,
+}
+
+impl Supervision {
+    pub fn new(root: Root, reports: InitReports, grace: Duration, lease: Option<StepLease>) -> Self {
+        Self {
+            root,
+            reports,
+            grace,
+            lease,
+            server_is_gone: false,
+            step_has_ended: false,
+            look_at: None,
+            next_kill: None,
+            pause: KILL_AGAIN,
+            left_behind: 0,
+        }
+    }
+
+    /// Takes note of the children that have ended. Returns whether one is left, and so a descendant.
+    pub fn reap(&mut self) -> bool {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => match self.root {
+                    Root::Step(step) if step == pid => {
+                        report(&Status::Exited(chain::exit(status)));
+                        self.step_has_ended = true;
+                    }
+                    // If it ended before its step, nothing else would end what the step has started.
+                    Root::Init(init) if init == pid => self.step_has_ended = true,
+                    Root::Step(_) | Root::Init(_) => {}
+                },
+                Ok(None) => {
+                    if self.step_has_ended {
+                        self.clean_up();
+                    }
+                    return true;
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    pub fn timer(&self) -> Option<Instant> {
+        self.look_at.or(self.next_kill)
+    }
+
+    /// When to check the lease again.
+    pub fn lease_timer(&self) -> Option<Instant> {
+        self.lease.map(|lease| Instant::now() + lease.left(Moment::now()).min(CHECK_LEASE_AFTER))
+    }
+
+    /// If the lease is over, kills everything, as when the server is gone.
+    pub fn check_lease(&mut self, now: Moment) {
+        if let Some(lease) = self.lease.take_if(|lease| lease.is_over(now)) {
+            report(&Status::LeaseOver(lease.lasts()));
+            self.kill();
+        }
+    }
+
+    pub fn handle(&mut self, event: Event) {
+        match event {
+            Event::Requested(Request::Terminate) => self.on_terminate(),
+            Event::Requested(Request::Beat(owned_at)) => {
+                if let Some(lease) = &mut self.lease {
+                    lease.renew(owned_at, Moment::now());
+                }
+            }
+            Event::ServerGone => {
+                self.server_is_gone = true;
+                self.kill();
+            }
+            Event::Reported(status) => self.on_status(status),
+            Event::Timer => self.on_timer(),
+            Event::ChildEnded | Event::LeaseTimer => {}
+        }
+    }
+
+    fn on_timer(&mut self) {
+        match self.look_at.take() {
+            Some(_) => self.clean_up(),
+            None => self.kill(),
+        }
+    }
+
+    fn on_status(&mut self, status: Status) {
+        match status {
+            Status::Exited(exit) => {
+                report(&Status::Exited(exit));
+                // An init whose step has left nothing ends at once, and then there is nothing to look for.
+                self.look_at = Some(Instant::now() + INIT_ENDS_WITHIN);
+            }
+            Status::Started | Status::NotStarted(_) | Status::Gone { .. } | Status::LeaseOver(_) => {}
+        }
+    }
+
+    /// The reports that an init has made before it ended.
+    pub async fn last_statuses(&mut self) {
+        while let Some(init) = &mut self.reports.0 {
+            match init.next_status().await {
+                Ok(Some(Status::Exited(exit))) => report(&Status::Exited(exit)),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn on_terminate(&mut self) {
+        if self.next_kill.is_none() {
+            self.next_kill = Some(Instant::now() + self.grace);
+            self.terminate(true);
+        }
+    }
+
+    /// The step has ended by itself; the processes it left behind must end too.
+    fn clean_up(&mut self) {
+        if self.next_kill.is_some() {
+            return;
+        }
+        self.next_kill = Some(Instant::now() + self.grace);
+        self.left_behind = u32::try_from(self.processes().len()).unwrap_or(u32::MAX);
+        self.terminate(false);
+    }
+
+    /// The step's processes, as far as one scan can tell.
+    fn processes(&self) -> Vec<Process> {
+        let mut all = processes::own_descendants();
+        if let Root::Init(init) = self.root {
+            all.retain(|process| process.pid != init);
+        }
+        all
+    }
+
+    /// Asks each process once: many programs take a second signal as "now", and it would hit processes started to clean up.
+    /// First the step's own group, which the kernel asks in one go.
+    fn terminate(&self, step_runs: bool) {
+        let processes = self.processes();
+        let groups: Vec<Pid> = match self.root {
+            Root::Step(step) if step_runs => vec![step],
+            Root::Step(_) => Vec::new(),
+            Root::Init(init) => {
+                let is_first = |process: &&Process| process.parent == init.as_raw_pid() && process.leads_its_group();
+                processes.iter().filter(is_first).map(|process| process.pid).collect()
+            }
+        };
+        let groups = groups.into_iter().filter(|group| kill_process_group(*group, Signal::TERM).is_ok());
+        let asked: Vec<i32> = groups.map(Pid::as_raw_pid).collect();
+        for process in processes {
+            if !asked.contains(&process.group) {
+                process.signal(Signal::TERM);
+            }
+            if process.is_stopped() {
+                process.signal(Signal::CONT);
+            }
+        }
+    }
+
+    /// Whole groups first: otherwise a process could escape by starting another and ending before the scan sees it. The
+    /// end of an init ends its whole namespace.
+    fn kill(&mut self) {
+        let left = processes::own_descendants();
+        for leader in left.iter().filter(|process| process.leads_its_group()) {
+            kill_process_group(leader.pid, Signal::KILL).ok();
+        }
+        left.iter().for_each(|process| process.signal(Signal::KILL));
+        self.next_kill = Some(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(KILL_AGAIN_MAX);
     }
 }

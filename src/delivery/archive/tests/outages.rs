@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::peer::SmallServer;
 use super::*;
-use crate::archive::outage::NOT_ASKED_FOR;
+use crate::archive::sources::NOT_ASKED_FOR;
 use crate::logs::LogOwner;
 
 async fn some_seconds_later() {

@@ -1,8 +1,10 @@
-//! The init of a confined step, and how its supervisor starts it.
+//! The init of a confined step, how its supervisor starts it, and the order in which it puts on the layers.
 
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,10 +13,10 @@ use rustix::process::{Pid, Signal, WaitOptions, nice, set_parent_process_death_s
 use tokio::net::unix::pipe::Receiver;
 
 use super::super::chain::{self, report};
+use super::super::control_groups;
 use super::super::host::OWN_PROGRAM;
-use super::super::message_reader::MessageReader;
-use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, Status, StepOrder};
-use super::{apply, namespaces, network, sockets};
+use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, MessageReader, Status, StepOrder};
+use super::{files, namespaces, privileges, sockets};
 use shares::LAST;
 
 pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
@@ -99,7 +101,7 @@ pub fn confine() -> ExitCode {
 
 fn run() -> Result<(), String> {
     // If that is not allowed, the process keeps its name.
-    std::fs::write("/proc/self/comm", INIT_NAME).ok();
+    fs::write("/proc/self/comm", INIT_NAME).ok();
     let runtime = chain::single_threaded().map_err(failed)?;
     {
         let _entered = runtime.enter();
@@ -111,8 +113,8 @@ fn run() -> Result<(), String> {
     yield_processors();
     let mut input = chain::input().map_err(failed)?;
     let confinement: Confinement = chain::read_message(&mut input).map_err(failed)?;
-    network::enter(confinement.network).map_err(failed)?;
-    apply::apply(&confinement).map_err(failed)?;
+    namespaces::enter_network(confinement.network).map_err(failed)?;
+    apply(&confinement).map_err(failed)?;
     chain::shut_off().map_err(failed)?;
     // After the change of users, which would clear it.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
@@ -121,7 +123,7 @@ fn run() -> Result<(), String> {
         return Err(failed("its supervisor was killed"));
     }
     if order.arguments.is_empty() {
-        apply::check(&confinement).map_err(failed)?;
+        check(&confinement).map_err(failed)?;
         sockets::check(&order.variables).map_err(failed)?;
         report(&Status::Started);
         report(&Status::Exited(Exit::Code(0)));
@@ -139,7 +141,7 @@ fn run() -> Result<(), String> {
 /// one, so that twenty with a tenth of the server's weight would have twice as much as the server.
 fn yield_processors() {
     nice(LAST).ok();
-    std::fs::write("/proc/self/autogroup", LAST.to_string()).ok();
+    fs::write("/proc/self/autogroup", LAST.to_string()).ok();
 }
 
 /// Whether the supervisor has ended before the kernel knew that this process must end with it.
@@ -159,4 +161,44 @@ fn reap(step: Pid) {
             Err(_) => return,
         }
     }
+}
+
+/// Confines this process for good with all layers, in the order in which each is still allowed. The error is the end of a sentence.
+fn apply(confinement: &Confinement) -> Result<(), String> {
+    for group in &confinement.control_groups {
+        control_groups::join(Path::new(group))
+            .map_err(|error| format!("it cannot join the control group {group}: {error}"))?;
+    }
+    if confinement.namespaces {
+        files::arrange(confinement)?;
+    }
+    privileges::limit(&confinement.limits)?;
+    privileges::give_up(confinement.user)?;
+    if confinement.file_rules {
+        files::restrict(confinement)?;
+    }
+    if confinement.call_filter {
+        privileges::filter()?;
+    }
+    Ok(())
+}
+
+/// How the reason begins if the disk is full, among other causes.
+pub(super) const WORK_DIR_UNUSABLE: &str = "it could not use its working directory";
+
+/// Whether a step could work here, and could not see what it must not. For a process that is confined.
+fn check(confinement: &Confinement) -> Result<(), String> {
+    let own = Path::new(&confinement.work_dir).join("probe");
+    let used = File::create(&own).and_then(|_| fs::remove_file(&own));
+    used.map_err(|error| format!("{WORK_DIR_UNUSABLE} {}: {error}", confinement.work_dir))?;
+    if !confinement.namespaces && !confinement.file_rules {
+        // Nothing hides it, and the other layers hold nevertheless.
+        return Ok(());
+    }
+    let seen = fs::read_dir(&confinement.data_dir).into_iter().flatten().flatten();
+    let others = seen.filter(|entry| !Path::new(&confinement.work_dir).starts_with(entry.path())).count();
+    if others > 0 {
+        return Err(format!("it could see {others} entries of the data directory"));
+    }
+    Ok(())
 }

@@ -7,24 +7,17 @@
 //! Nothing here decides which layers a machine has: the server tries them at its start (`probe.rs`) and names them in each
 //! order. A layer that is named and fails stops the step.
 //!
-//! From top to bottom: `probe`, `init` → `apply` → `mounts` → `namespaces`, `network`, `file_rules`, `privileges`, `sockets`,
-//! `system_calls`, `layers`.
+//! From top to bottom: `probe` → `init` → `files`, `namespaces`, `privileges`, `sockets`.
 
-mod apply;
-mod file_rules;
+mod files;
 mod init;
-mod layers;
-mod mounts;
 mod namespaces;
-mod network;
 mod privileges;
 mod probe;
 mod sockets;
-mod system_calls;
 
 pub(super) use init::{Init, RunningInit, start};
 
-pub use file_rules::is_of_system;
+pub use files::is_of_system;
 pub use init::confine;
-pub use layers::{Layer, Layers};
-pub use probe::{Untried, probe};
+pub use probe::{Layer, Layers, Untried, probe};

@@ -1,8 +1,7 @@
 //! The search in text of an alphabet whose characters stand for a fixed number of bits each: base64, base32, hexadecimal.
 //! The encoded data may begin at any character, and line breaks may split it.
 
-use super::patterns::{HEX_BYTES_MIN, PIECE_BYTES_MIN, SecretPatterns};
-use super::trace::{Hidden, Trace, Window};
+use super::patterns::{HEX_BYTES_MIN, Hidden, PIECE_BYTES_MIN, SecretPatterns, Trace, Window};
 
 /// Follows runs of characters of one alphabet within a larger one, and decodes those that are long enough for a secret,
 /// from every possible beginning.

@@ -2,8 +2,7 @@
 //! offsets at the beginning of each line and the text at its end.
 
 use super::bases::HEX;
-use super::patterns::{PIECE_BYTES_MIN, SecretPatterns};
-use super::trace::{Hidden, Trace, Window};
+use super::patterns::{Hidden, PIECE_BYTES_MIN, SecretPatterns, Trace, Window};
 
 /// The digits of the longest number, and of an offset.
 const DIGITS_MAX: usize = 16;

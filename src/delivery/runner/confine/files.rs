@@ -1,7 +1,4 @@
-//! What a step sees of the file system: the programs, libraries and configuration of the machine, its own working directory,
-//! what the operator has added, temporary files of its own, and only its own processes in `/proc`. All other directories are
-//! empty. Landlock would not let the step open anything there; but it does not restrict connecting to a socket before
-//! Linux 7.1, and those of the machine's services and users are in `/run`, `/var` and home directories.
+//! The files of a confined step: which it sees (mounts, if it has namespaces), and which it may read and write (Landlock).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,6 +7,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use landlock::{
+    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope, path_beneath_rules,
+};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, Mode};
 use rustix::mount::{
@@ -19,7 +20,6 @@ use rustix::mount::{
 use rustix::process::{getuid, umask};
 
 use super::super::protocol::Confinement;
-use super::file_rules::{self, SYSTEM, TEMPORARY};
 
 const TERMINALS: &str = "/dev/pts";
 /// With the system's, those at the top that a step sees as they are or that have a view of their own.
@@ -60,7 +60,7 @@ impl Machine {
         let directories = entries.iter().zip(kinds).filter(|(_, is_dir)| *is_dir).map(|(entry, _)| entry);
         let named = SYSTEM.iter().map(PathBuf::from);
         let real = SYSTEM.iter().filter_map(|path| fs::canonicalize(path).ok());
-        let system = named.chain(real).chain(file_rules::linked()).collect();
+        let system = named.chain(real).chain(linked()).collect();
         Ok(Self { top: directories.map(|entry| entry.path()).collect(), system })
     }
 }
@@ -92,7 +92,11 @@ fn plan(
     Plan { hidden: outermost, temporary: temporary.into_iter().collect(), kept: kept.into_iter().collect() }
 }
 
-/// Gives this process and its children a view of their own. The error is the end of a sentence.
+/// Gives this process and its children a view of their own: the programs, libraries and configuration of the machine, its own
+/// working directory, what the operator has added, temporary files of its own, and only its own processes in `/proc`. All other
+/// directories are empty. Landlock would not let the step open anything there; but it does not restrict connecting to a socket
+/// before Linux 7.1, and those of the machine's services and users are in `/run`, `/var` and home directories. The error is the
+/// end of a sentence.
 pub(super) fn arrange(confinement: &Confinement) -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)
         .map_err(|error| format!("a mount namespace cannot be had: {}", io::Error::from(error)))?;
@@ -201,6 +205,81 @@ fn own_copies(dir: &Path) -> Result<(), String> {
 
 fn refused(place: impl AsRef<Path>) -> impl FnOnce(rustix::io::Errno) -> String {
     move |error| format!("nothing can be mounted at {}: {error}", place.as_ref().display())
+}
+
+/// The newest rules we ask for. An older kernel applies those it knows.
+const RULES: ABI = ABI::V9;
+/// Programs, libraries and configuration of the machine: to be read and executed by everybody.
+const SYSTEM: &[&str] = &[
+    "/bin",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix",
+    "/opt",
+    "/run/current-system",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/var/lib/ca-certificates",
+];
+/// The files of the resolver, which it replaces.
+const RESOLVER: &str = "/run/systemd/resolve";
+/// The places for temporary files and shared memory. A deployment has one directory for all of them.
+const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+/// Files that may lie anywhere on a machine, by the links that lead there.
+const SYSTEM_LINKS: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+/// With namespaces, these are the step's own.
+const OWN_TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
+
+/// Confines this process and its children to come with Landlock: the files that they may read and write, the sockets that they
+/// may connect to, and that they signal nobody outside. The error is the end of a sentence.
+pub(super) fn restrict(confinement: &Confinement) -> Result<(), String> {
+    let status = rules(confinement).and_then(RulesetCreated::restrict_self);
+    match status.map_err(|error| format!("Landlock refuses: {error}"))?.ruleset {
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        RulesetStatus::NotEnforced => Err("this kernel has no Landlock".to_owned()),
+    }
+}
+
+fn rules(confinement: &Confinement) -> Result<RulesetCreated, RulesetError> {
+    let (read, all) = (AccessFs::from_read(RULES), AccessFs::from_all(RULES));
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+    let own: &[&str] = &[&confinement.work_dir];
+    let rules = Ruleset::default()
+        .handle_access(all)?
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)?
+        .create()?
+        .add_rules(path_beneath_rules(SYSTEM, read))?
+        .add_rules(path_beneath_rules([RESOLVER], read))?
+        .add_rules(path_beneath_rules(linked(), read))?
+        .add_rules(path_beneath_rules(DEVICES, device))?
+        .add_rules(path_beneath_rules(&confinement.read_only, read))?
+        .add_rules(path_beneath_rules(&confinement.writable, all))?
+        .add_rules(path_beneath_rules(own, all))?;
+    if confinement.namespaces {
+        // Root may change the kernel's settings there without any capability.
+        let process_files = if getuid().is_root() { read } else { read | AccessFs::WriteFile };
+        return rules
+            .add_rules(path_beneath_rules(["/proc"], process_files))?
+            .add_rules(path_beneath_rules(TEMPORARY, all))?
+            .add_rules(path_beneath_rules(OWN_TERMINALS, all));
+    }
+    rules
+        .add_rules(path_beneath_rules(["/proc"], read))?
+        .add_rules(path_beneath_rules([&confinement.temporary_dir], all))
+}
+
+/// Whether every step may read it anyway.
+pub fn is_of_system(path: &Path) -> bool {
+    SYSTEM.iter().any(|system| path.starts_with(system))
+}
+
+fn linked() -> Vec<PathBuf> {
+    SYSTEM_LINKS.iter().filter_map(|link| Path::new(link).canonicalize().ok()).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::error::StoreFailure;
+use super::object::StoreFailure;
 use super::sources::{PART_BYTES_MAX, Sources, part_target};
 use super::store::LogStore;
 use super::uploads::UploadControl;

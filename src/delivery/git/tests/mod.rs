@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod fuzz;
+
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command as Program;

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::names::{Commit, RefName, RemoteUrl, TreePath};
-use super::{fault, refs, snapshot, work_tree};
+use super::super::names::{Commit, RefName, RemoteUrl, TreePath};
+use super::super::{fault, remote, work_tree};
 use testkit::fuzz::fuzz;
 
 const HASH: &str = "0123456789012345678901234567890123456789";
@@ -18,11 +18,11 @@ fn fuzzed_lists_of_references_are_understood_or_refused() {
         [listed],
         &["\t", "\n", "refs/heads/main", "refs/tags/main", "^{}", "ref: refs/heads/", "\tHEAD", HASH],
         |listed| {
-            let default = refs::default_in(listed);
+            let default = remote::default_in(listed);
             if let Some(default) = &default {
                 assert_eq!(RefName::parse(default.as_str()).as_ref(), Ok(default));
             }
-            let found = refs::found_in(listed, &main);
+            let found = remote::found_in(listed, &main);
             if let Some(found) = &found {
                 assert!(Commit::parse(found.commit.as_str()).is_ok());
             }
@@ -40,14 +40,14 @@ fn fuzzed_trees_and_contents_are_understood_or_refused() {
     let contents = format!("\u{1}{HASH} blob 5\nfirst\n{HASH} blob 0\n\n");
     fuzz([listed, contents], &["\0", "\t", " blob ", "100644", "18446744073709551615", HASH, "\n"], |output| {
         let (listed, contents) = output.split_at(output.iter().position(|byte| *byte == 1).unwrap_or(output.len()));
-        let files = snapshot::files_in(listed);
+        let files = remote::files_in(listed);
         for file in &files {
             assert!(!file.path.contains(char::is_control), "{:?}", file.path);
         }
-        let total = snapshot::total_bytes(&files);
-        assert!(total <= snapshot::tree_bytes(listed), "links count, too");
+        let total = remote::total_bytes(&files);
+        assert!(total <= remote::tree_bytes(listed), "links count, too");
         assert!(files.iter().all(|file| file.bytes <= total));
-        let read = snapshot::split(contents, &files);
+        let read = remote::split(contents, &files);
         if let Some(read) = &read {
             assert!(read.iter().zip(&files).all(|(content, file)| content.len() as u64 == file.bytes));
         }
@@ -59,7 +59,7 @@ fn fuzzed_trees_and_contents_are_understood_or_refused() {
 #[test]
 fn files_that_are_too_large_to_be_counted_are_too_large() {
     let listed = format!("100644 blob {HASH} {}\ta\0100644 blob {HASH} 2\tb\0", u64::MAX);
-    assert_eq!(snapshot::total_bytes(&snapshot::files_in(listed.as_bytes())), u64::MAX);
+    assert_eq!(remote::total_bytes(&remote::files_in(listed.as_bytes())), u64::MAX);
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! Creating, changing and deleting registries. Every answer, refusals included, waits until its state is durable.
+//! Creating, changing and deleting registries, unless that would break a pipeline that uses one. Every answer, refusals
+//! included, waits until its state is durable.
 
 use std::sync::Arc;
 
 use super::registry::{
-    GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure,
+    self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure,
 };
-use super::service::{Registries, RegistryChange, RegistryRecords, set};
-use super::{stored, usage};
-use domain::{EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
+use super::service::{Registries, RegistryChange, RegistryRecords, find, set};
+use domain::{Blueprint, EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
 use events::{Cause, NewEvent};
+use locks::pipelines::Pipelines;
 use store::{Batch, StoreError};
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -148,12 +149,12 @@ impl Registries {
         let gate = self.inner.gate.write().await;
         let deleted = self.inner.registries.decide(|newest, batch| {
             let present = check(newest, organization, id, expected)?;
-            let used_by = usage::users(&self.inner.pipelines, &present);
+            let used_by = users(&self.inner.pipelines, &present);
             if !used_by.is_empty() {
                 return Err(Refusal::InUse { used_by });
             }
             record(batch, EventType::RegistryDeleted, &present, by, now);
-            batch.delete(stored::key(organization, id));
+            batch.delete(registry::key(organization, id));
             Ok((Some(RegistryChange { group: organization.clone(), key: id, value: None }), ()))
         });
         drop(gate);
@@ -168,7 +169,7 @@ impl Registries {
         next: &Arc<Registry>,
     ) -> Result<(), Refusal> {
         let all: Vec<_> = newest.of(&present.organization).cloned().collect();
-        let used_by = usage::broken(&self.inner.pipelines, &all, present, next);
+        let used_by = broken(&self.inner.pipelines, &all, present, next);
         if used_by.is_empty() { Ok(()) } else { Err(Refusal::InUse { used_by }) }
     }
 
@@ -240,7 +241,7 @@ pub(super) fn check(
 }
 
 pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange {
-    batch.put(stored::key(&registry.organization, registry.id), stored::encode(registry));
+    batch.put(registry::key(&registry.organization, registry.id), registry::encode(registry));
     set(registry)
 }
 
@@ -257,4 +258,27 @@ pub(super) fn described(registry: &Registry) -> EventData {
         .with("status", status.as_str())
         .with("stepCount", registry.steps.len() as u64)
         .with_some("commit", registry.commit().map(|commit| commit.as_str()))
+}
+
+/// The pipelines that use the registry, by id, durable or not.
+fn users(pipelines: &Pipelines, registry: &Registry) -> Vec<Identifier> {
+    let names = |blueprint: &Blueprint| blueprint.uses().any(|used| used.reference.registry == registry.name);
+    let all = pipelines.newest(&registry.organization);
+    all.iter().filter(|pipeline| names(&pipeline.blueprint)).map(|pipeline| pipeline.key.pipeline.clone()).collect()
+}
+
+/// The pipelines that resolve now, and would not with `next` in place of `present`. A pipeline that does not resolve now,
+/// because of another registry, does not count.
+fn broken(pipelines: &Pipelines, all: &[Arc<Registry>], present: &Registry, next: &Arc<Registry>) -> Vec<Identifier> {
+    let after: Vec<_> = all.iter().map(|known| if known.id == next.id { next } else { known }).collect();
+    let resolves = |blueprint: &Blueprint, with: &[&Arc<Registry>]| {
+        blueprint.resolved(&|reference| find(with.iter().copied(), reference)).is_ok()
+    };
+    let before: Vec<_> = all.iter().collect();
+    let is_broken = |blueprint: &Blueprint| {
+        let concerned = blueprint.uses().any(|used| used.reference.registry == present.name);
+        concerned && resolves(blueprint, &before) && !resolves(blueprint, &after)
+    };
+    let all = pipelines.newest(&present.organization);
+    all.iter().filter(|pipeline| is_broken(&pipeline.blueprint)).map(|pipeline| pipeline.key.pipeline.clone()).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::changing::{Refusal, check, described, put, record};
+use super::change::{Refusal, check, described, put, record};
 use super::fetch::Fetched;
 use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncFailure};
 use super::service::{Inner, Registries};

@@ -1,0 +1,195 @@
+//! Logs that leave this node or come to it: parts that are to be uploaded (each has an empty file beside it, so that it is
+//! found again after a restart), copies of parts that other nodes wrote, and the logs of a backup.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+
+use super::Logs;
+use super::file::{EXTENSION, FETCHED, LogFile, PENDING};
+use super::reader::whole_length;
+use super::space::OwnSpace;
+use domain::{DeploymentId, Identifier};
+
+const ONLY_OWNER: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// The length of a log at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettledLog {
+    /// Of its undamaged part.
+    pub length: u64,
+    on_disk: u64,
+}
+
+impl Logs {
+    /// Before the first output. Synced with the directory when the stage ends.
+    pub(super) fn mark_pending(&self, file: &LogFile) {
+        if self.parts.as_ref().is_some_and(|parts| parts.ended.is_some())
+            && let Err(error) = File::create(self.mark(file))
+        {
+            warn!(deployment = %file.deployment, %error, "cannot mark a log as not yet uploaded: it may stay on this node");
+        }
+    }
+
+    /// The logs that nobody writes and the store does not have yet, oldest first.
+    pub fn pending(&self) -> Vec<LogFile> {
+        let all = self.listed(PENDING).into_iter().map(|(file, _)| file);
+        let mut all: Vec<_> =
+            all.filter(|file| self.registry.unless_written(file.deployment, || ()).is_some()).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Makes what there is of a log durable. `None` if there is none.
+    pub fn settled(&self, file: &LogFile) -> io::Result<Option<SettledLog>> {
+        let path = self.path(file);
+        let opened = match File::open(&path) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let on_disk = opened.metadata()?.len();
+        opened.sync_data()?;
+        Ok(Some(SettledLog { length: whole_length(&path)?.min(on_disk), on_disk }))
+    }
+
+    /// So many bytes from there on, or up to the end; `None` if there is no such file.
+    pub fn bytes(&self, file: &LogFile, from: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        let opened = match File::open(self.path(file)) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let left = opened.metadata()?.len().saturating_sub(from);
+        let mut bytes = vec![0; usize::try_from(left).unwrap_or(bytes_max).min(bytes_max)];
+        opened.read_exact_at(&mut bytes, from)?;
+        Ok(Some(bytes))
+    }
+
+    /// The store has it, as it was then: it is no longer pending, unless it is being written or has grown.
+    pub fn uploaded(&self, file: &LogFile, then: Option<SettledLog>) {
+        let removed = self.registry.unless_written(file.deployment, || match fs::metadata(self.path(file)) {
+            Ok(now) if then.is_none_or(|then| then.on_disk != now.len()) => Ok(()),
+            Ok(_) => fs::remove_file(self.mark(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_file(self.mark(file)),
+            Err(error) => Err(error),
+        });
+        match removed {
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                warn!(deployment = %file.deployment, %error, "cannot remove the mark of an uploaded log: it is uploaded again");
+            }
+            Some(Ok(()) | Err(_)) | None => {}
+        }
+    }
+
+    /// Continues the copy that is here, or makes a new one. Two of one file at once would disturb each other.
+    pub fn copy_of(&self, file: &LogFile, organization: &Identifier) -> io::Result<LogCopy> {
+        let (path, fetched) = (self.path(file), self.path_while_fetched(file));
+        let is_new = !path.exists();
+        let length = if is_new { 0 } else { whole_length(&path)? };
+        let opened = if is_new { &fetched } else { &path };
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(ONLY_OWNER).open(opened)?;
+        file.set_len(length)?;
+        let renamed = is_new.then_some((fetched, path));
+        Ok(LogCopy { file, length, space: self.space.of(organization), renamed })
+    }
+
+    pub(super) fn remove_unfinished_copies(&self) {
+        for (file, _) in self.listed(FETCHED) {
+            fs::remove_file(self.path_while_fetched(&file)).ok();
+        }
+    }
+
+    /// Writes the logs of a backup to a new folder.
+    pub fn restore(dir: &Path) -> io::Result<RestoredLogs> {
+        RestoredLogs::begin(dir, EXTENSION)
+    }
+}
+
+/// A copy that is being made or continued. What is dropped before [`LogCopy::finish`] is not there, if it was new.
+pub struct LogCopy {
+    file: File,
+    length: u64,
+    space: OwnSpace,
+    /// From where to where it is renamed at the end.
+    renamed: Option<(PathBuf, PathBuf)>,
+}
+
+impl LogCopy {
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// False if the organization has no space for more.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        if !self.space.has_room() {
+            self.space.refused();
+            return Ok(false);
+        }
+        self.file.write_all_at(bytes, self.length)?;
+        self.length += bytes.len() as u64;
+        self.space.add(bytes.len() as u64);
+        Ok(true)
+    }
+
+    /// A file under its final name is taken for whole, also after a power cut.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        match self.renamed.take() {
+            Some((from, to)) => fs::rename(from, to),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for LogCopy {
+    fn drop(&mut self) {
+        if let Some((unfinished, _)) = &self.renamed {
+            fs::remove_file(unfinished).ok();
+        }
+    }
+}
+
+/// Writes the logs of a backup to a new folder.
+pub struct RestoredLogs {
+    dir: PathBuf,
+    extension: &'static str,
+    current: Option<(DeploymentId, File)>,
+    /// How many there are.
+    pub files: u64,
+}
+
+impl RestoredLogs {
+    fn begin(dir: &Path, extension: &'static str) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
+        Ok(Self { dir: dir.to_owned(), extension, current: None, files: 0 })
+    }
+
+    /// The next piece of a log; all pieces of one come in a row.
+    pub fn append(&mut self, deployment: DeploymentId, piece: &[u8]) -> io::Result<()> {
+        if self.current.as_ref().is_none_or(|(current, _)| *current != deployment) {
+            self.end_file()?;
+            let path = self.dir.join(format!("{deployment}.{}", self.extension));
+            let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
+            self.files += 1;
+            self.current = Some((deployment, file));
+        }
+        self.current.as_mut().map_or(Ok(()), |(_, file)| file.write_all(piece))
+    }
+
+    /// Everything is durable.
+    pub fn finish(mut self) -> io::Result<u64> {
+        self.end_file()?;
+        File::open(&self.dir)?.sync_all()?;
+        Ok(self.files)
+    }
+
+    fn end_file(&mut self) -> io::Result<()> {
+        self.current.take().map_or(Ok(()), |(_, file)| file.sync_all())
+    }
+}
