@@ -1,14 +1,39 @@
-//! Removes from the store of logs what deployments have left there that are no longer kept. An entry that cannot be read, or whose
-//! log cannot be removed, holds up no other.
+//! Periodic work of a realm: sweeping what has expired, sealing events, ending sessions in time, and removing from the store of
+//! logs what deployments have left there that are no longer kept.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+
+use crate::config::Settings;
 use crate::http::Realm;
+use ambient::backoff::{Backoff, Retries};
 use delivery::archive::{Archive, StoreFailure};
 use domain::DroppedLog;
+use events::{Retention, Sealer, Sweeper};
 use locks::DroppedEntry;
 use store::StoreError;
 
+/// How often it is written when tokens were last used.
+const USAGE_WRITTEN_EVERY: Duration = Duration::from_secs(60);
+/// How often expired idempotency keys are dropped.
+const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// The pause between two sweeps while there are too many of them: each may count a million.
+const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
+/// While sweeps fail.
+pub const SWEEP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
+/// How often sign-ins, invitations and tokens of jobs that are over are dropped; they are refused as soon as they are.
+const SIGN_INS_SWEPT_EVERY: Duration = Duration::from_secs(600);
+/// How often old and surplus events are dropped.
+const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// The events of this time are not sealed yet when the server is killed; the next start seals them.
+const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
+const SEAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+/// How often logs and working directories that are no longer needed are removed.
+pub const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// Entries that are read at once.
 const READ_AT_ONCE: usize = 100;
 /// After so many failures in a row the store is left alone until the next round, which goes on with the next entry.
@@ -16,8 +41,157 @@ const FAILURES_MAX: usize = 4;
 /// Entries of which it is remembered that the log names them; more are passed over without a line.
 const LOGGED_MAX: usize = 100;
 
+/// Starts the chores of a realm; they run until they are aborted.
+pub fn begin(realm: &Arc<Realm>, settings: &Settings, archive: &Archive) -> Vec<JoinHandle<()>> {
+    vec![
+        chore(sweep_keys(realm.clone())),
+        chore(write_usage(realm.clone())),
+        chore(sweep_sign_ins(realm.clone())),
+        chore(sweep_events(realm.clone(), retention(settings))),
+        chore(seal_events(realm.clone())),
+        chore(keep_time(realm.clone())),
+        chore(remove_dropped_logs(realm.clone(), archive.clone())),
+    ]
+}
+
+pub fn chore(work: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    actix_web::rt::spawn(work.boxed_local())
+}
+
+async fn write_usage(realm: Arc<Realm>) {
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    let mut pause = USAGE_WRITTEN_EVERY;
+    loop {
+        tokio::time::sleep(pause).await;
+        let written = realm.accounts.write_usage().await;
+        if let Err(error) = &written {
+            tracing::warn!(%error, "cannot write when tokens were last used; trying again");
+        }
+        pause = pause_after(written.is_ok(), &mut retries, USAGE_WRITTEN_EVERY);
+    }
+}
+
+/// Ends expired sessions in time, and serves the waiters from before the start.
+async fn keep_time(realm: Arc<Realm>) {
+    if let Err(error) = realm.environments.resume_pools().await {
+        tracing::error!(%error, "cannot serve the waiters for any environment");
+    }
+    realm.environments.keep_time().await;
+}
+
+/// A task of its own, since a million keys take a while.
+async fn sweep_keys(realm: Arc<Realm>) {
+    let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    loop {
+        tokio::select! {
+            _ = every.tick() => {}
+            () = realm.idempotency.too_many() => {}
+        }
+        let swept = realm.idempotency.sweep((realm.clock)()).await;
+        if let Err(error) = &swept {
+            tracing::warn!(%error, "cannot sweep old idempotency keys; the next sweep tries again");
+        }
+        let dropped = realm.environments.drop_old_ended_sessions().await;
+        if let Err(error) = &dropped {
+            tracing::warn!(%error, "cannot drop sessions that ended in a queue");
+        }
+        let worked = swept.is_ok() && dropped.is_ok();
+        tokio::time::sleep(pause_after(worked, &mut retries, SURPLUS_KEYS_SWEPT_EVERY)).await;
+    }
+}
+
+/// Drops sign-ins, invitations and tokens that have expired.
+async fn sweep_sign_ins(realm: Arc<Realm>) {
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    loop {
+        let now = (realm.clock)();
+        let accounts = &realm.accounts;
+        let swept = async {
+            let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
+            let (tokens, of_jobs) = (accounts.sweep_tokens(now).await?, accounts.sweep_exchanged(now).await?);
+            Ok((sign_ins, invitations, tokens, of_jobs))
+        };
+        let swept = swept.await;
+        let worked = swept.is_ok();
+        match swept {
+            Ok((0, 0, 0, 0)) => {}
+            Ok((sign_ins, invitations, tokens, of_jobs)) => {
+                tracing::info!(sign_ins, invitations, tokens, of_jobs, "dropped what had expired");
+            }
+            Err(error) => {
+                let error: StoreError = error;
+                tracing::warn!(%error, "cannot drop expired sign-ins; the next sweep tries again");
+            }
+        }
+        tokio::time::sleep(pause_after(worked, &mut retries, SIGN_INS_SWEPT_EVERY)).await;
+    }
+}
+
+/// A task of its own, for the same reason.
+async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
+    let mut sweeper = Sweeper::new(realm.events.clone(), retention);
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    loop {
+        let swept = sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await;
+        let worked = swept.is_ok();
+        match swept {
+            Ok(0) => {}
+            Ok(dropped) => tracing::info!(dropped, "dropped old or surplus events"),
+            Err(error) => tracing::warn!(%error, "cannot drop old events; the next sweep tries again"),
+        }
+        tokio::time::sleep(pause_after(worked, &mut retries, EVENTS_SWEPT_EVERY)).await;
+    }
+}
+
+/// Seals new events, at most once in a while.
+async fn seal_events(realm: Arc<Realm>) {
+    let Some(mut sealer) = Sealer::new(realm.events.clone()) else { return };
+    let (mut durable, mut retries) = (realm.events.durable(), Retries::new(SEAL_BACKOFF));
+    loop {
+        let sealed = sealer.seal().await;
+        let pause = pause_after(sealed.is_ok(), &mut retries, EVENTS_SEALED_EVERY);
+        if let Err(error) = &sealed
+            && retries.is_first()
+        {
+            tracing::warn!(%error, "cannot seal new events; trying again until it works");
+        }
+        if durable.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Removes from the store of logs what deployments have left there that are no longer kept.
+async fn remove_dropped_logs(realm: Arc<Realm>, archive: Archive) {
+    let (mut retries, mut removal) = (Retries::new(SWEEP_BACKOFF), DroppedLogRemoval::default());
+    loop {
+        let worked = removal.round(&(&*realm, &archive)).await;
+        tokio::time::sleep(pause_after(worked, &mut retries, FILES_SWEPT_EVERY)).await;
+    }
+}
+
+pub fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration {
+    if worked {
+        retries.worked();
+        return pause;
+    }
+    retries.failed()
+}
+
+fn retention(settings: &Settings) -> Retention {
+    Retention {
+        max_events: settings.events.max_events,
+        max_age: settings.events.max_age,
+        max_security_events: settings.events.max_security_events,
+        security_max_age: settings.events.max_security_age,
+    }
+}
+
 /// The entries of a realm, and the store.
-pub trait DroppedLogs {
+trait DroppedLogs {
     fn entries(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError>;
     /// False without a store.
     async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure>;
@@ -39,7 +213,7 @@ impl DroppedLogs for (&Realm, &Archive) {
 }
 
 #[derive(Default)]
-pub struct DroppedLogRemoval {
+struct DroppedLogRemoval {
     /// The key after which the next round begins.
     after: Option<Vec<u8>>,
     /// Whether the log says that removals fail.
@@ -50,7 +224,7 @@ pub struct DroppedLogRemoval {
 
 impl DroppedLogRemoval {
     /// Tries each entry once, unless the store fails. Returns whether nothing failed.
-    pub async fn round(&mut self, of: &impl DroppedLogs) -> bool {
+    async fn round(&mut self, of: &impl DroppedLogs) -> bool {
         let is_whole = self.after.is_none();
         let failure = self.remove_all(of).await;
         let worked = failure.is_none();

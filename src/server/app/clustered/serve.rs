@@ -1,4 +1,4 @@
-//! From the start of a node to its end.
+//! A node of a cluster, from its start to its end.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU64};
@@ -11,18 +11,14 @@ use tokio::time::Instant;
 
 use super::engine;
 use super::logs::{self, OwnLogs};
-use super::owned::{OwnedShard, OwnedShards, OwnedStore};
-use super::shard_map::ShardMap;
-use crate::app::chores::{self, House, LogPlace};
+use super::shards::{OwnedShard, OwnedShards, OwnedStore, ShardMap};
 use crate::app::error::ServeError;
-use crate::app::keeping::Declarations;
-use crate::app::listening::{listen_options, reserve};
-use crate::app::live_realm::LiveRealm;
-use crate::app::opening::{self, FirstAdmin, OpenedRealm, RealmStore, Steps};
-use crate::app::reloading::{Load, Reloading};
+use crate::app::node::{self, Steps, event_counter, listen_options, reserve};
+use crate::app::node_chores::{self, House, LogPlace};
+use crate::app::realm::{self, FirstAdmin, LiveRealm, OpenedRealm, RealmStore};
+use crate::app::reconcile::Declarations;
 use crate::app::runner_host::Hosts;
-use crate::app::stopping::{Hangups, Signals, drain, stop};
-use crate::app::stores::event_counter;
+use crate::app::signals::{Hangups, Load, Reloading, Signals, drain, stop};
 use crate::app::{greeting, isolation, step_users};
 use crate::config::{Cluster, Engine as EngineSettings, Settings};
 use crate::http::{self, Node, Served, Shards, Whereabouts};
@@ -54,11 +50,11 @@ const ENGINE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::f
 pub async fn serve(settings: &Settings, cluster: &Cluster, load: Load, step_umask: u32) -> Result<(), ServeError> {
     match &cluster.engine {
         EngineSettings::Etcd(etcd) => {
-            let engine = Arc::new(engine::etcd(etcd, cluster.quota_bytes)?);
+            let engine = Arc::new(engine::open_etcd(etcd, cluster.quota_bytes)?);
             serve_on(engine, settings, cluster, load, step_umask).await
         }
         EngineSettings::Postgres(url) => {
-            let engine = Arc::new(engine::postgres(url, cluster.quota_bytes)?);
+            let engine = Arc::new(engine::open_postgres(url, cluster.quota_bytes)?);
             serve_on(engine, settings, cluster, load, step_umask).await
         }
     }
@@ -91,14 +87,14 @@ async fn serve_on<E: Engine>(
     let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
     let client = client.map_err(ServeError::Cluster)?;
     let logs = logs::open(settings, cluster, client.clone(), view.clone())?;
-    let node = Arc::new(opening::open_node(settings, metrics.clone(), logs)?);
+    let node = Arc::new(node::open_node(settings, metrics.clone(), logs)?);
     let users = if isolation::needs_users(settings) {
         step_users::open_in(&settings.data_dir, &settings.organizations, settings.runner.users)?
     } else {
         BTreeMap::new()
     };
-    let hosts = Hosts::new(opening::wall_clock(), move |organization| shard_of(organization, shards));
-    let steps = opening::open_steps(settings, &node, users, hosts, step_umask).await?;
+    let hosts = Hosts::new(node::wall_clock(), move |organization| shard_of(organization, shards));
+    let steps = node::open_steps(settings, &node, users, hosts, step_umask).await?;
     let map = Arc::new(ShardMap::new(shards, own.run, view.clone()));
     let served = Served::Shards(Arc::new(http::Cluster { shards: map.clone(), client }));
     let running = http::start(&listen_options(settings), listeners, node.clone(), served)
@@ -120,7 +116,7 @@ async fn serve_on<E: Engine>(
     };
     let reloading = Reloading::new(hangups, load, settings);
     let declarations = reloading.declarations();
-    let chores = chores::begin(house, &running, settings.environments.idle, metrics, reloading);
+    let chores = node_chores::begin(house, &running, settings.environments.idle, metrics, reloading);
     actix_web::rt::spawn(steward.run());
 
     let opener = Opener {
@@ -270,7 +266,7 @@ impl<E: Engine> Opener<'_, E> {
             tickets: TicketLane { number: u64::from(number), of: NonZeroU64::from(self.shards) },
         };
         let OpenedRealm { realm, first_admin } =
-            opening::open_realm(&settings, realm_store, self.node, self.steps).await?;
+            realm::open_realm(&settings, realm_store, self.node, self.steps).await?;
         let live = LiveRealm::begin(realm, &settings, &self.node.archive, self.declarations.clone());
         tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
         Ok((OwnedShard { owned, live }, first_admin))
@@ -299,7 +295,7 @@ impl<E: Engine> Opener<'_, E> {
 
 /// Never behind the clocks of the owners before: what they have written must not be in the future.
 fn wall_clock(store: &EngineStore) -> http::WallClock {
-    let (floor, clock) = (store.millis_at_start(), opening::wall_clock());
+    let (floor, clock) = (store.millis_at_start(), node::wall_clock());
     let floor = Timestamp::from_millis(i64::try_from(floor).unwrap_or(i64::MAX));
     Arc::new(move || clock().max(floor))
 }

@@ -1,26 +1,24 @@
-//! Periodic work while the server runs: of the node, and of each realm.
+//! Periodic work of the process: gauges, idle actors, stalled connections, files that are no longer needed. The census shows
+//! operators what their environments do: how many there are in each state, and what has been going on longest.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinHandle;
 
-use super::dropped_logs::DroppedLogRemoval;
-use super::opening::RealmsHere;
-use super::reloading::Reloading;
-use super::{census, certificates};
-use crate::config::Settings;
+use super::certificates;
+use super::node::{RealmsHere, wall_clock};
+use super::realm_chores::{FILES_SWEPT_EVERY, SWEEP_BACKOFF, chore, pause_after};
+use super::signals::Reloading;
 use crate::http::{Node, Realm, RunningServer};
 use crate::telemetry;
 use ambient::backoff::{Backoff, Retries};
-use delivery::archive::Archive;
 use delivery::logs::{LogFile, LogOwner};
 use delivery::runner::Runner;
-use domain::Identifier;
-use events::{Retention, Sealer, Sweeper};
-use store::StoreError;
+use domain::{Identifier, LockStatus, Timestamp};
+use locks::Census;
+use store::{Sequence, StoreError};
 
 /// How often idle actors are removed and gauges updated.
 const CHORES_EVERY: Duration = Duration::from_secs(5);
@@ -28,30 +26,18 @@ const CHORES_EVERY: Duration = Duration::from_secs(5);
 const CONNECTIONS_WATCHED_EVERY: Duration = Duration::from_secs(1);
 /// How often the log says how many strangers were refused.
 const REFUSALS_REPORTED_EVERY: Duration = Duration::from_secs(10);
-/// How often it is written when tokens were last used.
-const USAGE_WRITTEN_EVERY: Duration = Duration::from_secs(60);
 /// With more actors than this in memory, those not used since the last round are removed at once instead of after their idle
 /// time: at 3 kB each, a script that creates a million environments would otherwise fill the memory.
 const ACTORS_MAX: usize = 50_000;
-/// How often expired idempotency keys are dropped.
-const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
-/// The pause between two sweeps while there are too many of them: each may count a million. Longer while sweeps fail.
-const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
-const SWEEP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
 /// While a full disk stays full although files were swept.
 const FULL_DISK_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
-/// How often sign-ins, invitations and tokens of jobs that are over are dropped; they are refused as soon as they are.
-const SIGN_INS_SWEPT_EVERY: Duration = Duration::from_secs(600);
-/// How often old and surplus events are dropped.
-const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
-/// The events of this time are not sealed yet when the server is killed; the next start seals them.
-const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
-const SEAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-/// How often logs and working directories that are no longer needed are removed.
-const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The shortest pause between two sweeps: each looks up the deployment of every log.
 const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
 const FULL_DISK_NOTICED_WITHIN: Duration = Duration::from_secs(1);
+/// How often the gauges are updated.
+const CENSUS_EVERY: Duration = Duration::from_secs(5);
+/// All environments are read again after so many times as long as that took: a hundredth of a core, however many there are.
+const CENSUS_PAUSE_FACTOR: u32 = 100;
 
 /// The process and its realms, as their chores see them.
 pub struct House {
@@ -84,7 +70,7 @@ pub fn begin(
 ) -> Vec<JoinHandle<()>> {
     let House { node, runner, realms, organizations, .. } = &house;
     let mut chores = vec![
-        chore(census::run(realms.clone(), organizations.clone())),
+        chore(run_census(realms.clone(), organizations.clone())),
         chore(do_chores_of_node(node.clone(), runner.clone(), metrics)),
         chore(watch_connections(node.clone())),
         chore(report_refusals(node.clone())),
@@ -97,23 +83,6 @@ pub fn begin(
     }
     chores.push(chore(reloading.run()));
     chores
-}
-
-/// Starts those of a realm that take their own time.
-pub fn begin_of_realm(realm: &Arc<Realm>, settings: &Settings, archive: &Archive) -> Vec<JoinHandle<()>> {
-    vec![
-        chore(sweep_keys(realm.clone())),
-        chore(write_usage(realm.clone())),
-        chore(sweep_sign_ins(realm.clone())),
-        chore(sweep_events(realm.clone(), retention(settings))),
-        chore(seal_events(realm.clone())),
-        chore(keep_time(realm.clone())),
-        chore(remove_dropped_logs(realm.clone(), archive.clone())),
-    ]
-}
-
-fn chore(work: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
-    actix_web::rt::spawn(work.boxed_local())
 }
 
 async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusHandle) {
@@ -181,129 +150,6 @@ async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
                 limits.forget_idle();
             }
         }
-    }
-}
-
-async fn write_usage(realm: Arc<Realm>) {
-    let mut retries = Retries::new(SWEEP_BACKOFF);
-    let mut pause = USAGE_WRITTEN_EVERY;
-    loop {
-        tokio::time::sleep(pause).await;
-        let written = realm.accounts.write_usage().await;
-        if let Err(error) = &written {
-            tracing::warn!(%error, "cannot write when tokens were last used; trying again");
-        }
-        pause = pause_after(written.is_ok(), &mut retries, USAGE_WRITTEN_EVERY);
-    }
-}
-
-/// Ends expired sessions in time, and serves the waiters from before the start.
-async fn keep_time(realm: Arc<Realm>) {
-    if let Err(error) = realm.environments.resume_pools().await {
-        tracing::error!(%error, "cannot serve the waiters for any environment");
-    }
-    realm.environments.keep_time().await;
-}
-
-/// A task of its own, since a million keys take a while.
-async fn sweep_keys(realm: Arc<Realm>) {
-    let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut retries = Retries::new(SWEEP_BACKOFF);
-    loop {
-        tokio::select! {
-            _ = every.tick() => {}
-            () = realm.idempotency.too_many() => {}
-        }
-        let swept = realm.idempotency.sweep((realm.clock)()).await;
-        if let Err(error) = &swept {
-            tracing::warn!(%error, "cannot sweep old idempotency keys; the next sweep tries again");
-        }
-        let dropped = realm.environments.drop_old_ended_sessions().await;
-        if let Err(error) = &dropped {
-            tracing::warn!(%error, "cannot drop sessions that ended in a queue");
-        }
-        let worked = swept.is_ok() && dropped.is_ok();
-        tokio::time::sleep(pause_after(worked, &mut retries, SURPLUS_KEYS_SWEPT_EVERY)).await;
-    }
-}
-
-fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration {
-    if worked {
-        retries.worked();
-        return pause;
-    }
-    retries.failed()
-}
-
-/// Drops sign-ins, invitations and tokens that have expired.
-async fn sweep_sign_ins(realm: Arc<Realm>) {
-    let mut retries = Retries::new(SWEEP_BACKOFF);
-    loop {
-        let now = (realm.clock)();
-        let accounts = &realm.accounts;
-        let swept = async {
-            let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
-            let (tokens, of_jobs) = (accounts.sweep_tokens(now).await?, accounts.sweep_exchanged(now).await?);
-            Ok((sign_ins, invitations, tokens, of_jobs))
-        };
-        let swept = swept.await;
-        let worked = swept.is_ok();
-        match swept {
-            Ok((0, 0, 0, 0)) => {}
-            Ok((sign_ins, invitations, tokens, of_jobs)) => {
-                tracing::info!(sign_ins, invitations, tokens, of_jobs, "dropped what had expired");
-            }
-            Err(error) => {
-                let error: StoreError = error;
-                tracing::warn!(%error, "cannot drop expired sign-ins; the next sweep tries again");
-            }
-        }
-        tokio::time::sleep(pause_after(worked, &mut retries, SIGN_INS_SWEPT_EVERY)).await;
-    }
-}
-
-/// A task of its own, for the same reason.
-async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
-    let mut sweeper = Sweeper::new(realm.events.clone(), retention);
-    let mut retries = Retries::new(SWEEP_BACKOFF);
-    loop {
-        let swept = sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await;
-        let worked = swept.is_ok();
-        match swept {
-            Ok(0) => {}
-            Ok(dropped) => tracing::info!(dropped, "dropped old or surplus events"),
-            Err(error) => tracing::warn!(%error, "cannot drop old events; the next sweep tries again"),
-        }
-        tokio::time::sleep(pause_after(worked, &mut retries, EVENTS_SWEPT_EVERY)).await;
-    }
-}
-
-/// Seals new events, at most once in a while.
-async fn seal_events(realm: Arc<Realm>) {
-    let Some(mut sealer) = Sealer::new(realm.events.clone()) else { return };
-    let (mut durable, mut retries) = (realm.events.durable(), Retries::new(SEAL_BACKOFF));
-    loop {
-        let sealed = sealer.seal().await;
-        let pause = pause_after(sealed.is_ok(), &mut retries, EVENTS_SEALED_EVERY);
-        if let Err(error) = &sealed
-            && retries.is_first()
-        {
-            tracing::warn!(%error, "cannot seal new events; trying again until it works");
-        }
-        if durable.changed().await.is_err() {
-            return;
-        }
-        tokio::time::sleep(pause).await;
-    }
-}
-
-/// Removes from the store of logs what deployments have left there that are no longer kept.
-async fn remove_dropped_logs(realm: Arc<Realm>, archive: Archive) {
-    let (mut retries, mut removal) = (Retries::new(SWEEP_BACKOFF), DroppedLogRemoval::default());
-    loop {
-        let worked = removal.round(&(&*realm, &archive)).await;
-        tokio::time::sleep(pause_after(worked, &mut retries, FILES_SWEPT_EVERY)).await;
     }
 }
 
@@ -383,11 +229,77 @@ impl House {
     }
 }
 
-fn retention(settings: &Settings) -> Retention {
-    Retention {
-        max_events: settings.events.max_events,
-        max_age: settings.events.max_age,
-        max_security_events: settings.events.max_security_events,
-        security_max_age: settings.events.max_security_age,
+/// Runs until it is aborted.
+pub async fn run_census(realms: RealmsHere, organizations: Vec<Identifier>) {
+    let gauges = Gauges::new();
+    let mut census = Census::default();
+    // As of the last census; none if there was none, or it failed.
+    let mut counted: Option<Vec<Sequence>> = None;
+    let mut fails = false;
+    let mut next = Instant::now();
+    let mut every = tokio::time::interval(CENSUS_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let here = realms();
+        // Readers see only durable changes.
+        let durable: Vec<_> = here.iter().map(|realm| *realm.store.durable().borrow()).collect();
+        if counted.as_ref() != Some(&durable) && next <= Instant::now() {
+            let began = Instant::now();
+            match read_census(here, &organizations).await {
+                Ok(found) => (census, counted, fails) = (found, Some(durable), false),
+                Err(error) => {
+                    if !fails {
+                        tracing::warn!(%error, "cannot count the environments; trying again until it works");
+                    }
+                    (counted, fails) = (None, true);
+                }
+            }
+            next = Instant::now() + began.elapsed() * CENSUS_PAUSE_FACTOR;
+        }
+        gauges.show(&census, wall_clock()());
+    }
+}
+
+/// On a thread that may wait for the disk.
+async fn read_census(realms: Vec<Arc<Realm>>, organizations: &[Identifier]) -> Result<Census, StoreError> {
+    let pipelines = |realm: Arc<Realm>| {
+        let keys = organizations.iter().flat_map(|organization| realm.pipelines.list(organization));
+        let keys: Vec<_> = keys.map(|pipeline| pipeline.key.clone()).collect();
+        (realm, keys)
+    };
+    let all: Vec<_> = realms.into_iter().map(pipelines).collect();
+    let read = move || {
+        let mut census = Census::default();
+        all.into_iter().try_for_each(|(realm, pipelines)| realm.environments.add_to_census(pipelines, &mut census))?;
+        Ok(census)
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(StoreError::Read(error.to_string())))
+}
+
+struct Gauges {
+    by_status: Vec<metrics::Gauge>,
+    oldest_lock: metrics::Gauge,
+    oldest_waiter: metrics::Gauge,
+}
+
+impl Gauges {
+    fn new() -> Self {
+        let by_status =
+            LockStatus::ALL.map(|status| metrics::gauge!("lockkeeper_environments", "status" => status.as_str()));
+        Self {
+            by_status: by_status.into(),
+            oldest_lock: metrics::gauge!("lockkeeper_oldest_lock_age_seconds"),
+            oldest_waiter: metrics::gauge!("lockkeeper_oldest_waiter_age_seconds"),
+        }
+    }
+
+    fn show(&self, census: &Census, now: Timestamp) {
+        for (gauge, (_, count)) in self.by_status.iter().zip(census.by_status()) {
+            gauge.set(count as f64);
+        }
+        let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
+        self.oldest_lock.set(age(census.oldest_lock));
+        self.oldest_waiter.set(age(census.oldest_waiter));
     }
 }

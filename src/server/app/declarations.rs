@@ -1,10 +1,11 @@
-//! Applies what organization files declare.
+//! Applies what organization files declare, and says what a start or a reload with a file changes. The record of an organization's
+//! other entries (its name, providers and issuers) is only for that: they count as they are in the file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
 
-use super::declared_entries;
 use super::error::ServeError;
 use crate::config::{Member, Organization, Pipeline, Prune};
 use accounts::auth::{Grants, NewMember, SourceId, Trust, Trusted, member_differences};
@@ -14,8 +15,9 @@ use delivery::registries::Registries;
 use domain::{Configuration, EnvironmentKey, Identifier, PipelineKey, Timestamp};
 use locks::pipelines::{Declared, Definition, Pipelines, pipeline_differences};
 use locks::{Environments, Failure, environment_differences, is_disabled_because};
-use records::stored::Difference;
-use store::{Store, StoreError};
+use records::stored::{self, Difference};
+use store::record::{self, records};
+use store::{Batch, Store, StoreError, commit_durably};
 
 /// Declarations applied concurrently at the start: enough to share disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
@@ -211,7 +213,7 @@ pub fn changes(store: &dyn Store, organization: &Organization) -> Result<Vec<Cha
     };
     let of_one = std::slice::from_ref(organization);
     let mut changes = Vec::new();
-    let declared_entries::Changes { name, entries } = declared_entries::changes(store, organization)?;
+    let EntryChanges { name, entries } = entry_changes(store, organization)?;
     changes.extend(name.map(|name| Change { words: format!("change name to {name}"), stays: None }));
     for (kind, name, difference) in entries {
         changes.extend(change(difference, kind, name, None));
@@ -245,7 +247,7 @@ pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec
     Ok(changes(store, organization)?.into_iter().map(line).collect())
 }
 
-/// Logs by name what is about to be applied. What is no longer declared and stays is logged by `keeping`.
+/// Logs by name what is about to be applied. What is no longer declared and stays is logged by `reconcile`.
 pub fn log_changes(store: &dyn Store, declared: &[Organization]) -> Result<(), StoreError> {
     for organization in declared {
         let all = changes(store, organization)?;
@@ -267,4 +269,69 @@ pub fn some(names: impl ExactSizeIterator<Item = String>) -> String {
         named += &format!(" and {} more", count - NAMED_MAX);
     }
     named
+}
+
+records! { EntriesV1 = "declared entries of an organization" }
+
+/// Each entry in words. They are only compared: a newer program that words one differently says once that it has changed.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntriesV1 {
+    name: String,
+    providers: BTreeMap<String, String>,
+    issuers: BTreeMap<String, String>,
+}
+
+/// How the entries of a file differ from those that were applied last, as kind, name and difference.
+struct EntryChanges {
+    name: Option<String>,
+    entries: Vec<(&'static str, String, Difference)>,
+}
+
+/// `OD/{organization}`
+fn entries_key(organization: &Identifier) -> Vec<u8> {
+    [b"OD/", organization.as_str().as_bytes()].concat()
+}
+
+fn entries_of(organization: &Organization) -> EntriesV1 {
+    let mut entries = EntriesV1 { name: organization.name.clone(), ..EntriesV1::default() };
+    for provider in &organization.providers {
+        // Without the client secret, which its `Debug` does not show.
+        entries.providers.insert(provider.id.to_string(), format!("{provider:?}"));
+    }
+    for issuer in &organization.identities {
+        *entries.issuers.entry(issuer.issuer.clone()).or_default() += &format!("{issuer:?}");
+    }
+    entries
+}
+
+fn last_entries(store: &dyn Store, organization: &Identifier) -> Result<Option<EntriesV1>, StoreError> {
+    let key = entries_key(organization);
+    let record = store.get(&key)?;
+    record.map(|record| record::decode(&record).map_err(|error| error.under(&key))).transpose()
+}
+
+fn entry_changes(store: &dyn Store, organization: &Organization) -> Result<EntryChanges, StoreError> {
+    let before = last_entries(store, &organization.id)?;
+    let is_renamed = before.as_ref().is_some_and(|before| before.name != organization.name);
+    let (before, now) = (before.unwrap_or_default(), entries_of(organization));
+    let mut entries = Vec::new();
+    for (kind, before, now) in [("provider", before.providers, now.providers), ("issuer", before.issuers, now.issuers)]
+    {
+        let known: BTreeSet<_> = before.keys().cloned().collect();
+        let found = stored::differences(before, now, |name| Ok(known.contains(name)))?;
+        entries.extend(found.into_iter().map(|(name, difference)| (kind, name, difference)));
+    }
+    Ok(EntryChanges { name: is_renamed.then(|| organization.name.clone()), entries })
+}
+
+/// Notes what has been applied.
+pub async fn note_entries(store: &dyn Store, organizations: &[Organization]) -> Result<(), StoreError> {
+    let mut batch = Batch::default();
+    for organization in organizations {
+        let entries = entries_of(organization);
+        if last_entries(store, &organization.id)?.as_ref() != Some(&entries) {
+            batch.put(entries_key(&organization.id), record::encode(&entries));
+        }
+    }
+    if batch.is_empty() { Ok(()) } else { commit_durably(store, batch).await }
 }

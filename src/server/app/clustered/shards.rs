@@ -1,20 +1,24 @@
-//! The shards that this node owns: what they need from time to time, and how they are given up.
+//! The shards of a cluster as a node sees them: the realms here and the owners of the others, the shards that this node owns,
+//! how they are given up, and when old versions of the engine are forgotten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::shard_map::ShardMap;
-use super::versions::SeenVersions;
-use crate::app::live_realm::LiveRealm;
-use crate::app::opening::Steps;
-use cluster::{Balance, View, best};
+use crate::app::node::Steps;
+use crate::app::realm::LiveRealm;
+use crate::http::{NodeSeen, Overview, Peer, Realm, ShardSeen, Shards, Surveyed, Whereabouts};
+use cluster::{Balance, SeenNode, View, best, shard_of};
+use domain::Identifier;
 use store::EngineStore;
-use store::engine::{Engine, Version};
+use store::engine::{Engine, Shard, Version};
 
 /// The owner of this shard forgets old versions for all.
 const FORGETTING_SHARD: u16 = 0;
@@ -162,6 +166,138 @@ fn living(view: &View) -> impl Iterator<Item = &str> {
     view.nodes.iter().filter(|seen| seen.lives).map(|seen| seen.record.node.as_str())
 }
 
+pub struct ShardMap {
+    shards: NonZeroU16,
+    /// Of this process.
+    run: u128,
+    here: RwLock<BTreeMap<u16, Arc<Realm>>>,
+    view: watch::Receiver<View>,
+}
+
+impl ShardMap {
+    pub fn new(shards: NonZeroU16, run: u128, view: watch::Receiver<View>) -> Self {
+        Self { shards, run, here: RwLock::default(), view }
+    }
+
+    pub fn add(&self, number: u16, realm: Arc<Realm>) {
+        self.here.write().insert(number, realm);
+    }
+
+    /// Requests for it wait from now on for another node to have it.
+    pub fn remove(&self, number: u16) {
+        self.here.write().remove(&number);
+    }
+
+    pub fn realms(&self) -> Vec<Arc<Realm>> {
+        self.here.read().values().cloned().collect()
+    }
+
+    fn place(&self, number: u16, shard: Option<&Shard>) -> Whereabouts {
+        if let Some(realm) = self.here.read().get(&number) {
+            return Whereabouts::Here(realm.clone());
+        }
+        match shard.and_then(|shard| Some((shard, shard.owner.as_ref()?))) {
+            // A shard of this process without a realm is being opened.
+            Some((shard, owner)) if owner.run != self.run => {
+                Whereabouts::At(Peer { node: owner.node.clone(), url: owner.url.clone(), epoch: shard.epoch })
+            }
+            Some(_) | None => Whereabouts::Nowhere,
+        }
+    }
+}
+
+impl Surveyed for ShardMap {
+    fn number_of(&self, organization: &str) -> u16 {
+        Identifier::parse(organization).map_or(0, |id| shard_of(&id, self.shards))
+    }
+
+    fn overview(&self) -> Overview {
+        let view = self.view.borrow();
+        let nodes = view.nodes.iter().map(|SeenNode { record, lives }| NodeSeen {
+            node: record.node.clone(),
+            version: record.program.clone(),
+            lives: *lives,
+        });
+        let shards = view
+            .shards
+            .iter()
+            .map(|shard| ShardSeen { owner: shard.owner.as_ref().map(|owner| owner.node.clone()), epoch: shard.epoch });
+        Overview { nodes: nodes.collect(), shards: shards.collect() }
+    }
+}
+
+impl Shards for ShardMap {
+    /// A name that no organization can have is as unknown in one shard as in any other.
+    fn of(&self, organization: &str) -> Whereabouts {
+        let number = self.number_of(organization);
+        let view = self.view.borrow();
+        self.place(number, view.shards.get(usize::from(number)))
+    }
+
+    fn everywhere(&self) -> Vec<Whereabouts> {
+        let view = self.view.borrow();
+        let mut asked = BTreeSet::new();
+        let places = (0..self.shards.get()).map(|number| self.place(number, view.shards.get(usize::from(number))));
+        let once = |place: &Whereabouts| match place {
+            Whereabouts::Here(_) => true,
+            Whereabouts::At(peer) => asked.insert(peer.url.clone()),
+            Whereabouts::Nowhere => false,
+        };
+        places.filter(once).collect()
+    }
+
+    fn moved(&self) -> BoxFuture<'static, ()> {
+        let mut view = self.view.clone();
+        view.mark_unchanged();
+        // The sender lives as long as the node.
+        async move { drop(view.changed().await) }.boxed()
+    }
+
+    fn unready(&self) -> Option<String> {
+        let view = self.view.borrow();
+        if let Some(why) = &view.engine_away {
+            return Some(why.clone());
+        }
+        if view.shards.is_empty() {
+            return Some("this node has not seen the shards yet".to_owned());
+        }
+        let is_nowhere = |shard: &&Shard| {
+            view.lapsed.contains(&shard.number) || matches!(self.place(shard.number, Some(shard)), Whereabouts::Nowhere)
+        };
+        let without: Vec<_> = view.shards.iter().filter(is_nowhere).map(|shard| shard.number.to_string()).collect();
+        (!without.is_empty()).then(|| format!("these shards are being taken over: {}", without.join(", ")))
+    }
+}
+
+/// Longer than loading a shard takes. A node that is slower starts again with a newer version.
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+
+/// Versions that were the newest when they were seen.
+#[derive(Default)]
+struct SeenVersions {
+    seen: VecDeque<(Instant, Version)>,
+    forgotten: Version,
+}
+
+impl SeenVersions {
+    fn saw(&mut self, newest: Version, now: Instant) {
+        if self.seen.back().is_none_or(|(_, last)| *last < newest) {
+            self.seen.push_back((now, newest));
+        }
+    }
+
+    /// Everything before this version may be forgotten now, if there is something.
+    fn next_to_forget(&mut self, now: Instant) -> Option<Version> {
+        let mut found = None;
+        while self.seen.front().is_some_and(|(seen, _)| now - *seen >= REMEMBERED_FOR) {
+            found = self.seen.pop_front().map(|(_, version)| version);
+        }
+        let found = found.filter(|version| *version > self.forgotten)?;
+        self.forgotten = found;
+        Some(found)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -179,5 +315,19 @@ mod tests {
         let now = Instant::now();
         let over = |steps_over_at| OwnedStore { number: 0, store: store.clone(), steps_over_at }.may_be_left(now);
         assert_eq!((over(None), over(Some(now)), over(Some(now + Duration::from_secs(1)))), (true, true, false));
+    }
+
+    #[test]
+    fn versions_are_forgotten_when_nobody_can_be_loading_them() {
+        let (mut versions, start) = (SeenVersions::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for (second, version) in [(0, 5), (20, 5), (30, 9), (70, 12)] {
+            versions.saw(Version(version), at(second));
+        }
+        assert_eq!(versions.next_to_forget(at(59)), None);
+        assert_eq!(versions.next_to_forget(at(60)), Some(Version(5)));
+        assert_eq!(versions.next_to_forget(at(80)), None);
+        assert_eq!(versions.next_to_forget(at(200)), Some(Version(12)));
+        assert_eq!(versions.next_to_forget(at(300)), None);
     }
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::sync::watch;
 
-use super::declared::{self, REASON, some};
-use super::declared_entries;
+use super::declarations::{self, REASON, some};
 use super::error::ServeError;
 use crate::config::{Organization, Prune};
 use crate::http::Realm;
@@ -101,23 +100,23 @@ async fn step(
 
 /// As a start does, in the same order.
 async fn apply(realm: &Realm, before: &[Organization], new: &[Organization]) -> Result<(), ServeError> {
-    declared::log_changes(&*realm.store, new)?;
+    declarations::log_changes(&*realm.store, new)?;
     let now = (realm.clock)();
-    realm.accounts.declare(declared::members(new), now).await?;
-    realm.accounts.apply_trust(declared::trusted(new), now).await?;
-    realm.organization_names.replace(declared::organization_names(new));
+    realm.accounts.declare(declarations::members(new), now).await?;
+    realm.accounts.apply_trust(declarations::trusted(new), now).await?;
+    realm.organization_names.replace(declarations::organization_names(new));
     // Sign-ins under way and the keys of issuers are lost with them.
-    if declared::providers(before) != declared::providers(new) {
-        realm.sso.replace(SingleSignOn::new(declared::providers(new)));
+    if declarations::providers(before) != declarations::providers(new) {
+        realm.sso.replace(SingleSignOn::new(declarations::providers(new)));
     }
-    if declared::identities(before) != declared::identities(new) {
-        realm.identities.replace(Identities::new(declared::identities(new)));
+    if declarations::identities(before) != declarations::identities(new) {
+        realm.identities.replace(Identities::new(declarations::identities(new)));
     }
-    realm.pipelines.declare(declared::pipelines(new), now).await?;
-    declared::warn_of_unresolved(new, &realm.pipelines, &realm.registries);
-    declared::environments(&realm.environments, new, &realm.pipelines).await?;
-    declared::forget_gone((&realm.environments, &realm.pipelines), &*realm.store, new, now).await?;
-    Ok(declared_entries::note(&*realm.store, new).await?)
+    realm.pipelines.declare(declarations::pipelines(new), now).await?;
+    declarations::warn_of_unresolved(new, &realm.pipelines, &realm.registries);
+    declarations::environments(&realm.environments, new, &realm.pipelines).await?;
+    declarations::forget_gone((&realm.environments, &realm.pipelines), &*realm.store, new, now).await?;
+    Ok(declarations::note_entries(&*realm.store, new).await?)
 }
 
 /// What is to be removed. Says what is, and what stays and why; what stays is in service again.
@@ -170,14 +169,14 @@ async fn reinstate(realm: &Realm, environments: &[EnvironmentKey]) -> Result<(),
 
 fn undeclared_of(realm: &Realm, organization: &Organization) -> Result<Undeclared, ServeError> {
     let (store, id) = (&*realm.store, &organization.id);
-    let declared = declared::pipelines(std::slice::from_ref(organization));
+    let declared = declarations::pipelines(std::slice::from_ref(organization));
     let mut found = Undeclared::default();
     for (key, difference) in pipeline_differences(store, id, &declared)? {
         if difference == Difference::Removed {
             found.pipelines.push(key);
         }
     }
-    for (key, difference) in environment_differences(store, id, declared::environments_of(organization))? {
+    for (key, difference) in environment_differences(store, id, declarations::environments_of(organization))? {
         if difference == Difference::Removed {
             found.environments.push(key);
         }
@@ -187,7 +186,7 @@ fn undeclared_of(realm: &Realm, organization: &Organization) -> Result<Undeclare
 
 /// Takes out what a file that was emptied by accident would remove.
 fn take_guarded(organization: &Organization, found: &mut Undeclared) -> Undeclared {
-    let is_last = |key: &mut EnvironmentKey| declared::is_last_environment(organization, key);
+    let is_last = |key: &mut EnvironmentKey| declarations::is_last_environment(organization, key);
     let environments = found.environments.extract_if(.., is_last).collect();
     let pipelines = if organization.pipelines.is_empty() { std::mem::take(&mut found.pipelines) } else { Vec::new() };
     Undeclared { pipelines, environments }
