@@ -1,14 +1,192 @@
-//! Reads the stream of a backup, and believes nothing of it before its checksum.
+//! The stream of a backup, its writer, and its reader, which believes nothing before its checksum. A line names it, then come
+//! frames. A frame is its kind, the length of its content, the content, and a checksum of all three; the last one has a hash of
+//! everything before it.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::form::{
-    CHECKSUM_BYTES, CONTENT_BYTES_MAX, FORM, HEAD_BYTES, Header, Kind, LINE_BYTES_MAX, NAME, Totals, Trailer, hex,
-};
 use domain::{DeploymentId, IdSeed};
 use store::{FORMAT_NUMBER, LoggedBatches, Sequence};
+
+/// The line without its number and its end.
+pub const NAME: &[u8] = b"lockkeeper backup ";
+pub const FORM: u32 = 1;
+/// No line of a backup is longer: the name and a number.
+pub const LINE_BYTES_MAX: usize = 40;
+
+/// A frame of pairs ends when it has this many bytes.
+pub const FULL_FRAME_BYTES: usize = 256 * 1024;
+/// More than the largest content: a pair or a group of batches is smaller than two megabytes.
+pub const CONTENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Kind and length.
+pub const HEAD_BYTES: usize = 5;
+pub const CHECKSUM_BYTES: usize = 4;
+
+/// In the order in which they come; a failure may come at any place but the first and is the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Header,
+    Pairs,
+    Batches,
+    Log,
+    Trailer,
+    /// Why there is no more.
+    Failure,
+}
+
+impl Kind {
+    pub const fn byte(self) -> u8 {
+        match self {
+            Kind::Header => b'H',
+            Kind::Pairs => b'P',
+            Kind::Batches => b'B',
+            Kind::Log => b'L',
+            Kind::Trailer => b'T',
+            Kind::Failure => b'X',
+        }
+    }
+
+    pub fn of(byte: u8) -> Option<Kind> {
+        let all = [Kind::Header, Kind::Pairs, Kind::Batches, Kind::Log, Kind::Trailer, Kind::Failure];
+        all.into_iter().find(|kind| kind.byte() == byte)
+    }
+}
+
+/// The server that a backup was taken from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct About {
+    /// The version of the program.
+    pub version: String,
+    pub created_at: String,
+    pub organizations: Vec<String>,
+    /// Tells master keys apart and says nothing of them; `None` if the key was not there.
+    pub master_key: Option<String>,
+}
+
+/// The first frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    #[serde(flatten)]
+    pub about: About,
+    /// The format of the data directory.
+    pub data_format: u32,
+    /// The pairs have every batch up to this one.
+    pub sequence: u64,
+}
+
+/// The last frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trailer {
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// Of everything before this frame, as hexadecimal digits.
+    pub sha256: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// The last batch: the backup is the state after it.
+    pub sequence: u64,
+    pub pairs: u64,
+    pub batches: u64,
+    pub logs: u64,
+}
+
+/// A frame as it is written.
+pub fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + content.len() + CHECKSUM_BYTES);
+    bytes.push(kind.byte());
+    bytes.extend_from_slice(&(content.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(content);
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub struct BackupWriter<W> {
+    out: W,
+    hash: Sha256,
+    pairs: Vec<u8>,
+    last_log: Option<DeploymentId>,
+    totals: Totals,
+}
+
+impl<W: Write> BackupWriter<W> {
+    pub fn begin(out: W, header: &Header) -> io::Result<Self> {
+        let totals = Totals::default();
+        let mut writer = Self { out, hash: Sha256::new(), pairs: Vec::new(), last_log: None, totals };
+        writer.write(&[NAME, FORM.to_string().as_bytes(), b"\n"].concat())?;
+        writer.frame(Kind::Header, &serde_json::to_vec(header)?)?;
+        Ok(writer)
+    }
+
+    pub fn pair(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.totals.pairs += 1;
+        self.pairs.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.pairs.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.pairs.extend_from_slice(key);
+        self.pairs.extend_from_slice(value);
+        if self.pairs.len() >= FULL_FRAME_BYTES { self.end_pairs() } else { Ok(()) }
+    }
+
+    pub fn batches(&mut self, batches: &LoggedBatches) -> io::Result<()> {
+        self.end_pairs()?;
+        self.totals.batches += u64::from(batches.count);
+        let (first, count) = (batches.first.0.to_le_bytes(), batches.count.to_le_bytes());
+        self.frame(Kind::Batches, &[&first, &count[..], &batches.payload].concat())
+    }
+
+    /// A piece of a log; all pieces of one come in a row.
+    pub fn log(&mut self, deployment: DeploymentId, piece: &[u8]) -> io::Result<()> {
+        self.end_pairs()?;
+        if self.last_log != Some(deployment) {
+            self.last_log = Some(deployment);
+            self.totals.logs += 1;
+        }
+        self.frame(Kind::Log, &[&deployment.0.0, piece].concat())
+    }
+
+    pub fn finish(mut self, sequence: Sequence) -> io::Result<Totals> {
+        self.end_pairs()?;
+        let totals = Totals { sequence: sequence.0, ..self.totals };
+        let trailer = Trailer { totals, sha256: hex(&self.hash.clone().finalize()) };
+        self.frame(Kind::Trailer, &serde_json::to_vec(&trailer)?)?;
+        self.out.flush()?;
+        Ok(totals)
+    }
+
+    /// Ends it without a trailer. The reader says why.
+    pub fn fail(mut self, reason: &str) -> io::Result<()> {
+        self.frame(Kind::Failure, reason.as_bytes())?;
+        self.out.flush()
+    }
+
+    fn end_pairs(&mut self) -> io::Result<()> {
+        if self.pairs.is_empty() {
+            return Ok(());
+        }
+        let pairs = std::mem::take(&mut self.pairs);
+        self.frame(Kind::Pairs, &pairs)
+    }
+
+    fn frame(&mut self, kind: Kind, content: &[u8]) -> io::Result<()> {
+        self.write(&frame(kind, content))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hash.update(bytes);
+        self.out.write_all(bytes)
+    }
+}
 
 /// Why it is refused: each completes "the backup".
 #[derive(Debug, thiserror::Error)]

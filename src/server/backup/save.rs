@@ -5,8 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::form::{Header, Totals};
-use super::reader::{BackupReader, Fault};
+use super::stream::{BackupReader, Fault, Header, Totals};
 use store::sync_dir;
 
 /// It holds the hashes of tokens and passwords, and everything that the API shows.

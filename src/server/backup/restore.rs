@@ -3,8 +3,7 @@
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use super::form::{Header, Totals};
-use super::reader::{BackupReader, Fault, Part};
+use super::stream::{BackupReader, Fault, Header, Part, Totals};
 use delivery::logs::{self, Logs};
 use store::{Filling, LoggedStore, NewDataDir, OpenError, Options, ReplayError, Sequence, StoreError};
 
