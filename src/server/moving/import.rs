@@ -6,10 +6,8 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 
-use super::answered::answered;
+use super::engine::{NotReady, TakenShard, answered, relieve};
 use super::homes::{Home, Scopes, Stray, home};
-use super::standing::NotReady;
-use super::taking::{TakenShard, relieve};
 use cluster::shard_of;
 use domain::Identifier;
 use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner, Shard};

@@ -7,9 +7,8 @@ use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::answered::answered;
-use super::importing::Totals;
-use super::standing::{NotReady, ready};
+use super::engine::{NotReady, answered, ready};
+use super::import::Totals;
 use accounts::secrets::{FoundAuditKey, MasterKey, OpenError as SecretsError, find_audit_key};
 use domain::Identifier;
 use events::{AuditKey, Events};
