@@ -11,18 +11,18 @@ use domain::{DeploymentId, IdSeed};
 use store::{FORMAT_NUMBER, LoggedBatches, Sequence};
 
 /// The line without its number and its end.
-pub const NAME: &[u8] = b"lockkeeper backup ";
-pub const FORM: u32 = 1;
+const NAME: &[u8] = b"lockkeeper backup ";
+const FORM: u32 = 1;
 /// No line of a backup is longer: the name and a number.
-pub const LINE_BYTES_MAX: usize = 40;
+const LINE_BYTES_MAX: usize = 40;
 
 /// A frame of pairs ends when it has this many bytes.
-pub const FULL_FRAME_BYTES: usize = 256 * 1024;
+const FULL_FRAME_BYTES: usize = 256 * 1024;
 /// More than the largest content: a pair or a group of batches is smaller than two megabytes.
-pub const CONTENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+const CONTENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Kind and length.
-pub const HEAD_BYTES: usize = 5;
-pub const CHECKSUM_BYTES: usize = 4;
+const HEAD_BYTES: usize = 5;
+const CHECKSUM_BYTES: usize = 4;
 
 /// In the order in which they come; a failure may come at any place but the first and is the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,11 +80,11 @@ pub struct Header {
 
 /// The last frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trailer {
+struct Trailer {
     #[serde(flatten)]
-    pub totals: Totals,
+    totals: Totals,
     /// Of everything before this frame, as hexadecimal digits.
-    pub sha256: String,
+    sha256: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ pub fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -182,10 +182,10 @@ const SAID_EVERY: Duration = Duration::from_secs(2);
 pub struct Import {
     /// The settings file of a node; also LOCKKEEPER_CONFIG
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
     /// The data directory of a server that is stopped
     #[arg(long, value_name = "DIR", required_unless_present = "give_up")]
-    pub data_dir: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
     /// Instead, delete what an interrupted import has left in the cluster, which is empty then
     #[arg(long, conflicts_with = "data_dir")]
     give_up: bool,
@@ -195,7 +195,7 @@ pub struct Import {
 pub struct Export {
     /// The settings file of a node; also LOCKKEEPER_CONFIG
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
     /// The data directory to make; it must be missing or empty
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
@@ -206,7 +206,7 @@ pub struct Export {
     fencing_margin: u64,
 }
 
-pub fn import(arguments: &Import, settings: &Settings, cluster: &Cluster) -> ExitCode {
+fn import(arguments: &Import, settings: &Settings, cluster: &Cluster) -> ExitCode {
     if arguments.give_up {
         return match app::give_up_import(cluster) {
             Ok(room) => say(given_up(room)),
@@ -220,7 +220,7 @@ pub fn import(arguments: &Import, settings: &Settings, cluster: &Cluster) -> Exi
     }
 }
 
-pub fn export(arguments: &Export, settings: &Settings, cluster: &Cluster) -> ExitCode {
+fn export(arguments: &Export, settings: &Settings, cluster: &Cluster) -> ExitCode {
     let Export { to, fencing_margin, .. } = arguments;
     let mut speaker = Speaker::new();
     let options = (to.as_path(), *fencing_margin, backup::options(to));

@@ -197,7 +197,7 @@ pub struct Serve {
     forget_master_key: bool,
 }
 
-pub fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCode {
+fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCode {
     let flags = Flags { config: arguments.config, data_dir: arguments.data_dir, listen: arguments.listen };
     let settings = match config::load_to_serve(&flags, variables.clone()) {
         Ok(settings) => settings,

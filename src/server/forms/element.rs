@@ -222,7 +222,7 @@ pub(super) fn camel_case(name: &str) -> String {
 }
 
 /// Without building it: every field of every request is compared.
-pub(super) fn is_camel_case_of(written: &str, name: &str) -> bool {
+fn is_camel_case_of(written: &str, name: &str) -> bool {
     let mut written = written.bytes();
     let mut name = name.bytes();
     while let Some(byte) = name.next() {

@@ -268,7 +268,7 @@ impl StepForm {
     }
 }
 
-pub(super) fn action(run: Option<&Command>, http: Option<&HttpForm>) -> Option<Action> {
+fn action(run: Option<&Command>, http: Option<&HttpForm>) -> Option<Action> {
     let run = run.map(|run| Action::Run(run.0.clone()));
     run.or_else(|| http.map(|http| Action::Http(http.call())))
 }

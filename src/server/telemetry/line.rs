@@ -270,10 +270,10 @@ struct Bucket {
 }
 
 /// A hash of a place in the program that logs: the path of its module, and its line.
-pub type Place = u64;
+type Place = u64;
 
 #[derive(Default)]
-pub struct Throttle(HashMap<Place, Site>);
+struct Throttle(HashMap<Place, Site>);
 
 #[derive(Default)]
 struct Site {
@@ -287,7 +287,7 @@ struct Site {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+enum Verdict {
     /// So many like it were left out since the last one.
     Write {
         left_out: u64,
@@ -297,7 +297,7 @@ pub enum Verdict {
 
 impl Throttle {
     /// Whether an event is written; `line` is a hash of all that is in it.
-    pub fn judge(&mut self, place: Place, level: Level, message: &str, line: u64, now: Duration) -> Verdict {
+    fn judge(&mut self, place: Place, level: Level, message: &str, line: u64, now: Duration) -> Verdict {
         let is_warning = level <= Level::WARN;
         let bucket = if is_warning { WARNINGS } else { NOTES };
         let has_room = self.0.len() < PLACES_MAX || self.0.contains_key(&place);
@@ -318,7 +318,7 @@ impl Throttle {
     }
 
     /// The messages of which lines were left out, and how many, where none has been written for a while.
-    pub fn take_left_out(&mut self, now: Duration) -> Vec<(String, u64)> {
+    fn take_left_out(&mut self, now: Duration) -> Vec<(String, u64)> {
         let quiet = |site: &&mut Site| site.left_out > 0 && site.lines.iter().all(|(_, at)| now >= *at + SAME_EVERY);
         let quiet = self.0.values_mut().filter(quiet);
         quiet.map(|site| (site.message.clone(), std::mem::take(&mut site.left_out))).collect()

@@ -19,9 +19,9 @@ use super::files::{Certificate, ClientCertificates, Content, Contents, Files, Fi
 const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
 /// A certificate with its key, for connections.
-pub struct Identity {
-    pub config: Arc<ServerConfig>,
-    pub certificate: Certificate,
+struct Identity {
+    config: Arc<ServerConfig>,
+    certificate: Certificate,
 }
 
 /// Reads and checks the files without using them. Returns what an operator should know of good ones.
@@ -34,7 +34,7 @@ pub fn check(files: &Files) -> Result<Vec<String>, Vec<Unfit>> {
 
 impl Identity {
     /// All that is wrong with the files, if anything is.
-    pub fn new(files: &Files, contents: &Contents) -> Result<Self, Vec<Unfit>> {
+    fn new(files: &Files, contents: &Contents) -> Result<Self, Vec<Unfit>> {
         let provider = Arc::new(ring::default_provider());
         let mut unfit = Vec::new();
         let mut keep = |fault: Unfit| unfit.push(fault);

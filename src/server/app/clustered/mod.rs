@@ -3,13 +3,11 @@
 //! Each line may use those above it, and none below:
 //!
 //! - `engine`: the engine of the settings, and the state of the cluster in it
-//! - `logs`: the logs of this node, and those of other nodes
 //! - `operations`: what operators do beside the nodes; `rotation`: a new master key
 //! - `shards`: the realms here, the owners of the other shards, and what this node owns
-//! - `serve`: from the start of a node to its end
+//! - `serve`: from the start of a node to its end, with its logs and those of other nodes
 
 mod engine;
-mod logs;
 mod operations;
 mod rotation;
 mod serve;

@@ -1,4 +1,4 @@
-//! A node of a cluster, from its start to its end.
+//! A node of a cluster, from its start to its end. Its logs are its files, the store that all nodes share, and the other nodes.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU64};
@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use zeroize::Zeroizing;
 
 use super::engine;
-use super::logs::{self, OwnLogs};
 use super::shards::{OwnedShard, OwnedShards, OwnedStore, ShardMap};
 use crate::app::error::ServeError;
 use crate::app::node::{self, Steps, event_counter, listen_options, reserve};
@@ -20,7 +21,7 @@ use crate::app::reconcile::Declarations;
 use crate::app::runner_host::Hosts;
 use crate::app::signals::{Hangups, Load, Reloading, Signals, drain, stop};
 use crate::app::{greeting, isolation, step_users};
-use crate::config::{Cluster, Engine as EngineSettings, Settings};
+use crate::config::{self, Cluster, Engine as EngineSettings, Settings};
 use crate::http::{self, Node, Served, Shards, Whereabouts};
 use crate::moving::{self, NotReady};
 use crate::telemetry;
@@ -29,9 +30,11 @@ use ambient::backoff::{Backoff, Retries};
 use ambient::entropy;
 use ambient::steady_clock::SteadyClock;
 use cluster::peers::{PeerClient, ViaKey};
-use cluster::{Steward, StewardOptions, TakenShard, shard_of};
-use domain::{Boot, Tick, Timestamp};
-use locks::{TicketLane, has_unfinished};
+use cluster::{Steward, StewardOptions, TakenShard, View, shard_of};
+use delivery::archive::{Archive, ArchiveOptions, Credentials, LogStore, S3, S3Settings, UPLOADS_WAITING_MAX, Uploads};
+use delivery::logs::{self, Logs, Parts};
+use domain::{Boot, DeploymentId, Identifier, Tick, Timestamp};
+use locks::{LogKeeper, TicketLane, has_unfinished};
 use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner};
 use store::{DataDir, EngineOptions, EngineStore, FORMAT_NUMBER, exit_with};
 
@@ -86,7 +89,7 @@ async fn serve_on<E: Engine>(
     let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
     let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
     let client = client.map_err(ServeError::Cluster)?;
-    let logs = logs::open(settings, cluster, client.clone(), view.clone())?;
+    let logs = open_logs(settings, cluster, client.clone(), view.clone())?;
     let node = Arc::new(node::open_node(settings, metrics.clone(), logs)?);
     let users = if isolation::needs_users(settings) {
         step_users::open_in(&settings.data_dir, &settings.organizations, settings.runner.users)?
@@ -303,4 +306,77 @@ fn wall_clock(store: &EngineStore) -> http::WallClock {
 /// Its ticks mean nothing to another process: only this one knows when the clock was halted.
 fn steady_clock(store: Arc<EngineStore>) -> SteadyClock {
     SteadyClock::new(Boot::from(entropy::id_seed()), move || Tick(i64::try_from(store.time().0).unwrap_or(i64::MAX)))
+}
+
+/// Opens the logs. A separate task uploads them until the node ends.
+fn open_logs(
+    settings: &Settings,
+    cluster: &Cluster,
+    client: PeerClient,
+    view: watch::Receiver<View>,
+) -> Result<(Logs, Archive), ServeError> {
+    let store =
+        cluster.logs.as_ref().map(|logs| log_store(logs, &cluster.node)).transpose().map_err(ServeError::Cluster)?;
+    let (sender, ended) = mpsc::channel(UPLOADS_WAITING_MAX);
+    let parts = Parts { foreign_bytes_max: cluster.foreign_log_bytes, ended: store.as_ref().map(|_| sender) };
+    let dir = settings.data_dir.join(logs::FOLDER);
+    let logs = Logs::open_in_parts(&dir, settings.storage.deployment_log_bytes, parts)?;
+    let uploads = store.clone().map(|store| {
+        let (uploads, control) = Uploads::new(logs.clone(), store, ended);
+        actix_web::rt::spawn(uploads.run());
+        control
+    });
+    let url_of = move |node: &str| {
+        let view = view.borrow();
+        let living = view.nodes.iter().find(|seen| seen.lives && seen.record.node == node);
+        living.map(|seen| seen.record.url.clone())
+    };
+    let archive = Archive::new(ArchiveOptions {
+        node: cluster.node.clone(),
+        logs: logs.clone(),
+        store,
+        client,
+        urls: Box::new(url_of),
+        uploads,
+        organizations: settings.organizations.len(),
+    });
+    Ok((logs, archive))
+}
+
+fn log_store(logs: &config::LogStore, node: &str) -> Result<LogStore, String> {
+    Ok(match logs {
+        config::LogStore::Directory(root) => LogStore::directory(root, node),
+        config::LogStore::S3(s3) => LogStore::s3(S3::new(S3Settings {
+            bucket: s3.bucket.clone(),
+            prefix: s3.prefix.clone(),
+            endpoint: s3.endpoint.clone(),
+            region: s3.region.clone(),
+            credentials: Credentials {
+                key_id: s3.key_id.clone(),
+                secret: Zeroizing::new(s3.secret.reveal().to_owned()),
+                session_token: s3.session_token.as_ref().map(|token| Zeroizing::new(token.reveal().to_owned())),
+            },
+        })?),
+    })
+}
+
+/// The logs of this node.
+struct OwnLogs {
+    node: String,
+    uploads: bool,
+    logs: Logs,
+}
+
+impl LogKeeper for OwnLogs {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn uploads(&self) -> bool {
+        self.uploads
+    }
+
+    fn has(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> bool {
+        self.logs.has(&self.logs.file(organization, deployment, number))
+    }
 }
