@@ -1,40 +1,30 @@
 //! Wires the parts together: from settings to a running server, and through its shutdown.
 
-mod analysing;
-mod census;
 mod certificates;
-mod chores;
 mod clustered;
-mod declared;
-mod declared_entries;
-mod dropped_logs;
+mod declarations;
 mod error;
 mod greeting;
 mod isolation;
-mod keeping;
-mod listening;
-mod live_realm;
-mod masks;
+mod node;
+mod node_chores;
 mod one_machine;
-mod opening;
-mod orphans;
-mod reloading;
+mod realm;
+mod realm_chores;
+mod reconcile;
 mod runner_host;
+mod signals;
 mod step_users;
-mod stopping;
-mod stores;
 
 pub use clustered::{
     ClusterError, audit as audit_cluster, export as export_cluster, give_up as give_up_import,
     import as import_cluster, rotate as rotate_cluster, status as cluster_status,
 };
-pub use declared::differences;
+pub use declarations::differences;
 pub use error::ServeError;
 pub use isolation::examine as try_isolation;
-pub use one_machine::Start;
-pub use reloading::Load;
-pub use stopping::hold_hangups;
-pub use stores::open_store;
+pub use one_machine::{Start, open_store};
+pub use signals::{Load, hold_hangups};
 
 use crate::config::Settings;
 

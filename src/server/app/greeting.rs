@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::opening::FirstAdmin;
+use super::realm::FirstAdmin;
 use crate::config::{Cluster, Engine, Environment, Settings};
 use crate::http::RunningServer;
 use accounts::auth::Accounts;

@@ -1,17 +1,14 @@
-//! A server with all its data in its data directory.
+//! A server with all its data in its data directory, and how the store there is opened.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::chores::{self, House, LogPlace};
 use super::error::ServeError;
-use super::listening::{listen_options, reserve};
-use super::live_realm::LiveRealm;
-use super::opening::{self, OpenedRealm, RealmStore};
-use super::reloading::{Load, Reloading};
+use super::node::{self, event_counter, listen_options, reserve};
+use super::node_chores::{self, House, LogPlace};
+use super::realm::{self, LiveRealm, OpenedRealm, RealmStore};
 use super::runner_host::Hosts;
-use super::stopping::{Hangups, Signals, drain, stop};
-use super::stores::open_store;
+use super::signals::{Hangups, Load, Reloading, Signals, drain, stop};
 use super::{greeting, isolation, step_users};
 use crate::config::Settings;
 use crate::http::{self, OPERATOR_SOCKET, OperatorSocket, Realm, Served};
@@ -49,27 +46,27 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     let listen = listen_options(settings);
     let listeners = reserve(settings)?;
     let logs = Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes)?;
-    let node = Arc::new(opening::open_node(settings, metrics.clone(), (logs, Archive::default()))?);
+    let node = Arc::new(node::open_node(settings, metrics.clone(), (logs, Archive::default()))?);
     let users = if isolation::needs_users(settings) {
         step_users::open(&*store, &settings.organizations, settings.runner.users).await?
     } else {
         BTreeMap::new()
     };
-    let hosts = Hosts::new(opening::wall_clock(), |_| ONLY);
-    let steps = opening::open_steps(settings, &node, users, hosts, start.step_umask).await?;
+    let hosts = Hosts::new(node::wall_clock(), |_| ONLY);
+    let steps = node::open_steps(settings, &node, users, hosts, start.step_umask).await?;
     let (logged, steady) = (Some(store.clone()), SteadyClock::of_machine());
     let realm_store = RealmStore {
         store: store.clone(),
         number: ONLY,
         logged,
         steady,
-        clock: opening::wall_clock(),
+        clock: node::wall_clock(),
         log_keeper: None,
         steps_over_at: None,
         makes_admin: true,
         tickets: TicketLane::ONLY,
     };
-    let OpenedRealm { realm, first_admin } = opening::open_realm(settings, realm_store, &node, &steps).await?;
+    let OpenedRealm { realm, first_admin } = realm::open_realm(settings, realm_store, &node, &steps).await?;
     store.started();
     let reloading = Reloading::new(hangups, load, settings);
     let mut live = LiveRealm::begin(realm, settings, &Archive::default(), reloading.declarations());
@@ -86,7 +83,7 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
         organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
         place_of: Box::new(move |_| LogPlace::Here(only.clone())),
     };
-    let chores = chores::begin(house, &running, settings.environments.idle, metrics, reloading);
+    let chores = node_chores::begin(house, &running, settings.environments.idle, metrics, reloading);
 
     signals.next().await;
     chores.iter().for_each(tokio::task::JoinHandle::abort);
@@ -138,4 +135,18 @@ fn open_operator_socket(settings: &Settings, realm: Arc<Realm>, is_closed: bool)
         tracing::warn!(path = %path.display(), %error, "cannot open the operator's socket: `lockkeeper backup --data-dir` needs it");
     };
     opened.inspect_err(failed).ok()
+}
+
+/// Opens the store of the data directory, which locks the directory.
+pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<LoggedStore, store::OpenError> {
+    let options = store::Options {
+        segment_bytes: usize::try_from(settings.storage.log_segment_bytes).unwrap_or(usize::MAX),
+        cache_bytes: settings.storage.cache_bytes,
+        min_free_bytes: settings.storage.min_free_bytes,
+        starting: true,
+        discard_damaged_log,
+        appended: Some(event_counter()),
+        ..store::Options::default()
+    };
+    LoggedStore::open(&settings.data_dir, options)
 }

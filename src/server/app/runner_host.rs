@@ -1,4 +1,5 @@
-//! Connects the environments, which decide about deployments, with the runner, which executes them.
+//! Connects the environments, which decide about deployments, with the runner, which executes them, and masks the secrets of
+//! pipelines in what both bring elsewhere.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::masks::PipelineMasks;
 use crate::http::WallClock;
+use accounts::secrets::{PipelineSecrets, SecretError, SecretValue, SecretVersions, Vault};
 use ambient::backoff::{Backoff, Retries};
 use delivery::registries::Registries;
-use delivery::runner::{Host, Runner, StageJob, StepInputs, Variable};
+use delivery::runner::{Host, Mask, Runner, SharedMasks, StageJob, StepInputs, Variable};
 use domain::{
     BeginStage, DeploymentId, EndStage, EnvironmentKey, Identifier, PipelineKey, PipelineNow, ReportSteps,
     StageAttempt, StageEnd, StageOrder, StepRun, Swept, Timestamp, VariableName,
@@ -329,5 +330,42 @@ impl Host for RunnerHost {
 
     fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct PipelineMasks {
+    vault: Arc<Vault>,
+    shared: Arc<SharedMasks<SecretVersions>>,
+}
+
+/// The secrets of a pipeline's steps, and the mask that hides them in the output.
+struct StepSecrets {
+    by_name: Vec<(VariableName, SecretValue)>,
+    /// The error is one sentence.
+    mask: Result<Mask, String>,
+}
+
+impl PipelineMasks {
+    pub fn new(vault: Arc<Vault>) -> Self {
+        Self { vault, shared: Arc::default() }
+    }
+
+    fn for_steps(&self, pipeline: &PipelineKey) -> Result<StepSecrets, SecretError> {
+        let secrets = self.vault.secrets_for(pipeline)?;
+        Ok(StepSecrets { by_name: secrets.by_name()?, mask: self.mask_of(&secrets) })
+    }
+
+    /// Masks all secrets that the steps of a pipeline may have seen. The error is one sentence.
+    pub fn mask(&self, pipeline: &PipelineKey) -> Result<Mask, String> {
+        self.mask_of(&self.vault.secrets_for(pipeline).map_err(|error| error.to_string())?)
+    }
+
+    fn mask_of(&self, secrets: &PipelineSecrets) -> Result<Mask, String> {
+        self.shared.get(secrets.versions(), || {
+            let values = secrets.values().map_err(|error| error.to_string())?;
+            Mask::new(values.iter().map(|value| value.reveal()))
+        })
     }
 }

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::form::{About, Header, Kind, frame};
-use super::reader::{BackupReader, Fault, Part};
-use super::writer::BackupWriter;
+use super::stream::{About, BackupReader, BackupWriter, Fault, Header, Kind, Part, frame};
 use super::*;
 use delivery::logs::Logs;
 use domain::{DeploymentId, IdSeed};

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::complain;
 use super::environment::Variables;
 use super::operator_socket::{self, SocketError};
-use super::output::complain;
-use crate::app;
 use crate::config::{self, Cluster, Flags, Settings};
 use crate::http::AuditView;
-use crate::telemetry;
+use crate::{app, telemetry};
 use accounts::secrets::{self, FoundAuditKey};
 use client::api::Api;
 use client::commands::audit::{self as words, EXIT_CANNOT};

@@ -8,11 +8,10 @@ use serde_json::json;
 
 use super::environment::Variables;
 use super::operator_socket::{self, SocketError};
-use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::app;
+use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::backup::{self, Header, RestoreError, Restored, SaveError, Saved, Totals};
 use crate::config::{self, Flags, Settings};
-use crate::telemetry;
+use crate::{app, telemetry};
 use accounts::secrets;
 use accounts::secrets::MasterKey;
 use client::Failure;

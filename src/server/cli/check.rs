@@ -1,12 +1,18 @@
-//! `lockkeeper check`: the files that a server would serve with, and what they would change in its data.
+//! The commands that look before a server starts. `lockkeeper check`: the files that it would serve with, and what they would
+//! change in its data. `lockkeeper doctor`: everything that it needs, and what to do.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use serde_json::json;
+
+use super::environment::Variables;
+use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::app;
-use crate::config::{self, Summary};
+use crate::config::{self, Flags, Summary};
+use crate::doctor::{self, Finding, Level};
+use client::connection::options::Options;
 use store::{LoggedStore, OpenError};
 
 #[derive(clap::Args)]
@@ -72,4 +78,50 @@ fn differences(summary: &Summary, data_dir: &Path) -> Result<Vec<String>, DiffEr
     }
     store.close();
     Ok(lines)
+}
+
+#[derive(clap::Args)]
+pub struct Doctor {
+    /// The settings file of the server; also LOCKKEEPER_CONFIG
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory of the server; also LOCKKEEPER_DATA_DIR
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The address that the server listens on; also LOCKKEEPER_LISTEN
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub fn run_doctor(arguments: Doctor, variables: Variables) -> ExitCode {
+    let Doctor { config, data_dir, listen, options } = arguments;
+    let mut findings = doctor::examine(&config::load_to_serve(&Flags { config, data_dir, listen }, variables));
+    findings.extend(doctor::examine_connection(&options));
+    let printed = say(&if options.json { in_json(&findings) } else { in_words(&findings) });
+    if worst(&findings) == Level::Fault { ExitCode::from(EXIT_FAILED) } else { printed }
+}
+
+fn worst(findings: &[Finding]) -> Level {
+    findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+}
+
+fn in_words(findings: &[Finding]) -> String {
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let mut lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+    lines.push(match (count(Level::Fault), count(Level::Warning)) {
+        (0, 0) => "All is well.".to_owned(),
+        (faults, warnings) => format!("Faults: {faults}, warnings: {warnings}."),
+    });
+    lines.join("\n")
+}
+
+fn in_json(findings: &[Finding]) -> String {
+    let each = |finding: &Finding| {
+        let Finding { level, subject, words, advice } = finding;
+        json!({ "level": level.as_str(), "subject": subject, "words": words, "advice": advice })
+    };
+    let level = worst(findings).as_str();
+    format!("{:#}", json!({ "level": level, "findings": findings.iter().map(each).collect::<Vec<_>>() }))
 }

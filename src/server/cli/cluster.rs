@@ -1,21 +1,22 @@
-//! `lockkeeper cluster`: for who runs several nodes.
+//! `lockkeeper cluster`: the state of a cluster, and moving everything into one or out of it.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::backup::{self, FENCING_MARGIN, FENCING_MARGIN_MAX};
 use super::environment::Variables;
-use super::moving;
-use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::app;
+use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::config::{self, Cluster, Flags, Settings};
-use crate::moving::NotReady;
-use crate::telemetry;
+use crate::moving::{Exported, NotReady, Totals};
+use crate::{app, telemetry};
 use cluster::{ClusterStatus, ShardOwner};
-use store::engine::ClusterState;
+use store::engine::{ClusterState, Room};
 
 const NOT_A_CLUSTER: &str = "cluster.engine is \"off\": these settings are of a server on one machine; name those of a node \
                              with --config, or set LOCKKEEPER_CLUSTER_ENGINE";
@@ -45,7 +46,7 @@ pub enum Command {
                       lockkeeper cluster import --config /etc/lockkeeper/node.toml --data-dir /var/lib/lockkeeper\n  \
                       lockkeeper cluster import --config /etc/lockkeeper/node.toml --give-up"
     )]
-    Import(moving::Import),
+    Import(Import),
     /// Copy a cluster into a new data directory, while its nodes serve it: its backup, and the way back to one machine
     #[command(
         after_help = "Takes the settings of a node. Each organization is as it was at one moment, of which nothing is missing; the \
@@ -59,7 +60,7 @@ pub enum Command {
                       Examples:\n  lockkeeper cluster export --config /etc/lockkeeper/node.toml --to /backups/monday\n  \
                       lockkeeper cluster export --to /var/lib/lockkeeper-alone --fencing-margin 0"
     )]
-    Export(moving::Export),
+    Export(Export),
 }
 
 #[derive(Args)]
@@ -74,8 +75,8 @@ pub struct Status {
 
 pub fn run(command: Command, variables: Variables) -> ExitCode {
     let (config, data_dir) = match &command {
-        Command::Status(Status { config, .. }) | Command::Export(moving::Export { config, .. }) => (config, &None),
-        Command::Import(moving::Import { config, data_dir, .. }) => (config, data_dir),
+        Command::Status(Status { config, .. }) | Command::Export(Export { config, .. }) => (config, &None),
+        Command::Import(Import { config, data_dir, .. }) => (config, data_dir),
     };
     let flags = Flags { config: config.clone(), data_dir: data_dir.clone(), listen: None };
     let settings = match config::load(&flags, variables) {
@@ -85,8 +86,8 @@ pub fn run(command: Command, variables: Variables) -> ExitCode {
     let Some(cluster) = &settings.cluster else { return complain(EXIT_CONFIG, &NOT_A_CLUSTER) };
     match command {
         Command::Status(Status { json, .. }) => status(cluster, json),
-        Command::Import(arguments) => logging(&settings, || moving::import(&arguments, &settings, cluster)),
-        Command::Export(arguments) => logging(&settings, || moving::export(&arguments, &settings, cluster)),
+        Command::Import(arguments) => logging(&settings, || import(&arguments, &settings, cluster)),
+        Command::Export(arguments) => logging(&settings, || export(&arguments, &settings, cluster)),
     }
 }
 
@@ -172,4 +173,133 @@ fn shown_as_json(status: &ClusterStatus) -> String {
         "nodes": nodes.collect::<Vec<Value>>(), "shards": shards.collect::<Vec<Value>>(),
     });
     format!("{all:#}")
+}
+
+/// How often it says how far it is.
+const SAID_EVERY: Duration = Duration::from_secs(2);
+
+#[derive(Args)]
+pub struct Import {
+    /// The settings file of a node; also LOCKKEEPER_CONFIG
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory of a server that is stopped
+    #[arg(long, value_name = "DIR", required_unless_present = "give_up")]
+    data_dir: Option<PathBuf>,
+    /// Instead, delete what an interrupted import has left in the cluster, which is empty then
+    #[arg(long, conflicts_with = "data_dir")]
+    give_up: bool,
+}
+
+#[derive(Args)]
+pub struct Export {
+    /// The settings file of a node; also LOCKKEEPER_CONFIG
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory to make; it must be missing or empty
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// How many fencing tokens every environment skips: more than it can give until a server starts on the data directory. 0 if
+    /// the cluster is stopped and will not be started again
+    #[arg(long, value_name = "NUMBER", default_value_t = FENCING_MARGIN,
+          value_parser = clap::value_parser!(u64).range(0..=FENCING_MARGIN_MAX))]
+    fencing_margin: u64,
+}
+
+fn import(arguments: &Import, settings: &Settings, cluster: &Cluster) -> ExitCode {
+    if arguments.give_up {
+        return match app::give_up_import(cluster) {
+            Ok(room) => say(given_up(room)),
+            Err(error) => complain(EXIT_FAILED, &error),
+        };
+    }
+    let mut speaker = Speaker::new();
+    match app::import_cluster(settings, cluster, &mut |totals| speaker.tell(totals)) {
+        Ok((totals, room)) => say(&imported(&totals, room, settings, cluster, speaker.began)),
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}
+
+fn export(arguments: &Export, settings: &Settings, cluster: &Cluster) -> ExitCode {
+    let Export { to, fencing_margin, .. } = arguments;
+    let mut speaker = Speaker::new();
+    let options = (to.as_path(), *fencing_margin, backup::options(to));
+    match app::export_cluster(settings, cluster, options, &mut |totals| speaker.tell(totals)) {
+        Ok(done) => say(&exported(&done, arguments, speaker.began)),
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}
+
+/// Says how far it is, to who watches.
+struct Speaker {
+    began: Instant,
+    said: Instant,
+}
+
+impl Speaker {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { began: now, said: now }
+    }
+
+    fn tell(&mut self, totals: &Totals) {
+        if self.said.elapsed() >= SAID_EVERY {
+            self.said = Instant::now();
+            // The receiver was closed on purpose.
+            writeln!(std::io::stderr(), "lockkeeper: so far {}", moved(totals)).ok();
+        }
+    }
+}
+
+fn moved(totals: &Totals) -> String {
+    let Totals { organizations, environments, records, bytes, .. } = totals;
+    let organizations = organizations.len();
+    format!("organizations: {organizations}, environments: {environments}, records: {records}, bytes: {bytes}")
+}
+
+fn imported(totals: &Totals, room: Room, settings: &Settings, cluster: &Cluster, began: Instant) -> String {
+    let (dir, shards) = (settings.data_dir.display(), cluster.shards);
+    let mut text =
+        format!("Imported {dir} into {shards} shards in {:.1} s; {}.", began.elapsed().as_secs_f64(), moved(totals));
+    if totals.left_out > 0 {
+        text += &format!("\nLeft out: {} recorded answers to tokens that do not exist any more.", totals.left_out);
+    }
+    if room.is_full() {
+        let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
+        let (used, quota) = (mib(room.used_bytes), mib(room.quota_bytes));
+        text += &format!(
+            "\nThe engine is full ({used} of {quota} MiB): nodes refuse writes until its quota and cluster.quota_mb are larger."
+        );
+    }
+    text + &format!(
+        "\nNow start the nodes. Never start a server on {dir} again: it would give the same locks to others. Logs of deployments \
+         were not moved; copy those of {dir}/logs into the folder logs of each node's data directory."
+    )
+}
+
+fn given_up(room: Room) -> &'static str {
+    if room.is_exhausted {
+        return "The cluster is empty again, and etcd still takes no writes: run `etcdctl compact REVISION`, `etcdctl defrag --cluster` and \
+                `etcdctl alarm disarm`; then import into it, or start its nodes.";
+    }
+    "The cluster is empty again: import into it, or start its nodes."
+}
+
+fn exported(done: &Exported, arguments: &Export, began: Instant) -> String {
+    let Exported { totals, shards, raised, .. } = done;
+    let (dir, margin) = (arguments.to.display(), arguments.fencing_margin);
+    let mut text =
+        format!("Exported {shards} shards to {dir} in {:.1} s; {}.", began.elapsed().as_secs_f64(), moved(totals));
+    if totals.left_out > 0 {
+        text += &format!("\nLeft out: {} sessions that another shard has under the same ticket.", totals.left_out);
+    }
+    if margin > 0 {
+        text += &format!(
+            "\nThe next fencing token of each of the {raised} environments is {margin} higher, and of new ones too."
+        );
+    }
+    text + &format!(
+        "\nBefore a server starts on it, give it the master key of the cluster: in {dir}/master.key with mode 600, or as \
+         LOCKKEEPER_MASTER_KEY. Logs of deployments lie on the nodes; copy those of each node's folder logs into {dir}/logs."
+    )
 }

@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use super::environment::Variables;
-use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::app;
+use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::config::{self, Cluster, Flags, Settings};
-use crate::telemetry;
+use crate::{app, telemetry};
 use accounts::secrets::{self, MasterKey, Rotated};
 
 #[derive(Subcommand)]

@@ -14,10 +14,10 @@ use domain::nearest::nearest;
 use domain::pipeline::check_url;
 use outbound::{DESTINATIONS_MAX, Destination};
 
+use super::cluster::LogsUrl;
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place};
 use super::keys::{LOG_FILTER_MAX, ORGANIZATIONS_MAX, SEARCH_PATH_MAX, STEP_PATHS_MAX};
-use super::log_store::LogsUrl;
 use super::settings::{FileUrls, LogFormat, UserRange};
 
 /// A value before it is checked.

@@ -10,9 +10,9 @@ use accounts::secrets::{MasterKey, SecretValue};
 use outbound::{DESTINATIONS_MAX, Destination};
 
 use super::cluster::ClusterDraft;
+use super::cluster::LogsUrl;
 use super::fault::{Fault, Place};
 use super::given::{Given, Unfit};
-use super::log_store::LogsUrl;
 use super::settings::{
     Analysis, AnalysisEngine, AnalysisLlm, Auth, ClientCertificates, EngineChoice, Environments, Events, FileUrls, Git,
     Http, Idempotency, Isolation, Log, LogFormat, Outbound, Runner, Settings, StepNetwork, Storage, UserRange,

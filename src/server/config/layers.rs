@@ -12,7 +12,7 @@ use super::document::{Document, type_of};
 use super::fault::{Fault, Place};
 use super::given::Given;
 use super::keys::{Draft, KEYS, Key};
-use super::{log_store, organization};
+use super::{cluster, organization};
 use domain::nearest::nearest;
 
 /// The flags of the command line.
@@ -146,7 +146,7 @@ pub(super) fn is_ours(name: &OsStr) -> bool {
 /// Whether an environment variable holds a secret setting, or a token of a client.
 pub fn is_secret_variable(name: &OsStr) -> bool {
     [CLIENT_TOKEN, IDENTITY_TOKEN].iter().any(|secret| name == OsStr::new(secret))
-        || log_store::is_secret_variable(name)
+        || cluster::is_secret_variable(name)
         || KEYS.iter().any(|key| key.kind.is_secret() && name == OsStr::new(&key.variable()))
 }
 

@@ -8,14 +8,11 @@ mod cluster;
 mod document;
 mod fault;
 mod given;
-mod identities;
 mod keys;
 mod layers;
-mod log_store;
 mod organization;
-mod providers;
 mod settings;
-mod step_file;
+mod sign_ins;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -27,14 +24,13 @@ use std::path::{Path, PathBuf};
 
 pub use fault::{Fault, Faults};
 pub use layers::{Flags, is_secret_variable};
-pub use organization::{Environment, Member, Organization, Pipeline, Prune};
+pub use organization::{Environment, Member, Organization, Pipeline, Prune, read_step};
 #[cfg(test)]
 pub use settings::{Analysis, Auth, Environments, Events, FileUrls, Git, Http, Idempotency, Runner, Storage, Webhooks};
 pub use settings::{
     AnalysisEngine, AnalysisLlm, Cluster, Engine, EngineCertificates, EtcdEngine, Isolation, Log, LogFormat, LogStore,
     PostgresEngine, RateLimit, Settings, StepNetwork, Tls, UserRange,
 };
-pub use step_file::read_step;
 
 use document::Document;
 use fault::Place;
@@ -82,7 +78,7 @@ where
     let environment: BTreeMap<OsString, OsString> = environment
         .into_iter()
         .map(|(name, value)| (name.into(), value.into()))
-        .filter(|(name, _)| layers::is_ours(name) || log_store::VARIABLES.iter().any(|known| name == known))
+        .filter(|(name, _)| layers::is_ours(name) || cluster::VARIABLES.iter().any(|known| name == known))
         .collect();
     let (environment, others) = environment.into_iter().partition(|(name, _)| layers::is_ours(name));
     let mut faults = Vec::new();

@@ -1,17 +1,15 @@
 //! Looks at everything that a server needs before it starts, and says what to do about what is wrong. It changes nothing: what
 //! it tries, it tries in files without a name.
 //!
-//! From top to bottom: this file → `disk`, `clock`, `limits`, `address`, `keys`, `programs`, `connection` (as a client) →
-//! `finding`. Each looks, and then judges what it saw; the judgements are pure.
+//! From top to bottom: this file → `disk`, `machine`, `address`, `keys`, `connection` (as a client) → `finding`. Each looks,
+//! and then judges what it saw; the judgements are pure.
 
 mod address;
-mod clock;
 mod connection;
 mod disk;
 mod finding;
 mod keys;
-mod limits;
-mod programs;
+mod machine;
 
 pub use connection::examine as examine_connection;
 pub use finding::{Finding, Level};
@@ -37,20 +35,20 @@ pub fn examine(loaded: &Result<Settings, Faults>) -> Vec<Finding> {
     let mut findings = vec![Finding::ok(SETTINGS, summary(settings))];
     findings.extend(disk::examine(data_dir, settings.storage.min_free_bytes));
     findings.push(keys::master_key(settings.master_key.as_ref(), data_dir, has_data));
-    findings.push(clock::examine(data_dir));
+    findings.push(machine::clock(data_dir));
     findings.push(address::examine(settings.listen, settings.tls.is_some(), in_use));
     findings.extend(keys::tls(settings.tls.as_ref(), !settings.listen.ip().is_loopback()));
     let workers = match settings.workers {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         workers => workers,
     };
-    let needs = limits::Needs {
+    let needs = machine::Needs {
         workers,
         connections: if settings.http.max_connections_given { settings.http.max_connections } else { 0 },
         steps: settings.runner.max_running_steps,
     };
-    findings.extend(limits::examine(needs));
-    findings.extend([programs::isolation(settings), programs::git(&settings.git.program), programs::authorities()]);
+    findings.extend(machine::limits(needs));
+    findings.extend([machine::isolation(settings), machine::git(&settings.git.program), machine::authorities()]);
     findings
 }
 

@@ -1,4 +1,4 @@
-//! How an environment is set up.
+//! How an environment is set up, and a member of an organization.
 
 use super::element::Object;
 use super::form;
@@ -6,8 +6,8 @@ use super::reader::Reader;
 use super::session::{Labels, Seconds};
 use super::types::{Integer, Map, example_of, rule_schema, texts};
 use domain::{
-    CONFIGURATION_BYTES_MAX, CommitId, Configuration, Description, Identifier, Malformed, QUEUE_LENGTH_MAX, Role,
-    VARIABLES_MAX, VariableName, VariableValue,
+    CONFIGURATION_BYTES_MAX, CommitId, Configuration, Description, Email, Identifier, Malformed, QUEUE_LENGTH_MAX,
+    Role, VARIABLES_MAX, VariableName, VariableValue,
 };
 
 pub type Variables = Map<VariableName, VariableValue, VARIABLES_MAX>;
@@ -108,4 +108,19 @@ fn parse_environment_name(text: &str) -> Result<EnvironmentName, Malformed> {
         }
         _ => Identifier::parse(text).map(EnvironmentName),
     }
+}
+
+form! {
+    /// A new member.
+    #[schema("examples": [{ "name": "example", "role": "viewer", "email": "example@acme.example" }])]
+    pub struct MemberForm as "MemberRequest" {
+        /// Unique in the organization.
+        #[schema("examples": ["ana"])]
+        required name: Identifier,
+        /// What the member may do.
+        required role: Role,
+        /// Where to reach them, for people; the server sends nothing.
+        nullable email: Email,
+    }
+    unique name;
 }

@@ -1,31 +1,25 @@
 //! Forms: what a request body or a file may say, described once. A form is a struct with a type for each field; the reader
 //! of JSON and TOML and the schema of the OpenAPI document come from it, so names and bounds are written down once.
 //!
-//! From the bottom up: `names`, `element` (the tree of a source), `reader`, `types` (fields with their bounds), `form!` here,
+//! From the bottom up: `element` (the tree of a source), `reader`, `types` (fields with their bounds), `form!` here,
 //! then the forms themselves. JSON is parsed in `http`, TOML in `config`; nothing here knows either.
 
 mod configuration;
 mod element;
-mod member;
-mod names;
 mod pipeline;
 mod reader;
-mod registry_step;
 mod schema;
 mod session;
 #[cfg(test)]
 mod tests;
 mod types;
 
-pub use configuration::{ConfigurationForm, EnvironmentName};
-pub use element::{Content, Element, Entry, Object, Spelling};
-pub use member::MemberForm;
-pub use names::{plain, shown};
+pub use configuration::{ConfigurationForm, EnvironmentName, MemberForm};
+pub use element::{Content, Element, Entry, Object, Spelling, plain, shown};
 #[cfg(test)]
 pub use pipeline::{HttpForm, RepositoryForm, StageForm, StepForm};
-pub use pipeline::{Name, PipelineForm};
+pub use pipeline::{Name, PipelineForm, RegistryStepForm};
 pub use reader::{FieldFault, Reader};
-pub use registry_step::RegistryStepForm;
 pub use schema::{ObjectSchema, Schemas};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
 pub use types::texts;

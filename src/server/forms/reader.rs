@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
+use super::element::shown;
 use super::element::{Content, Element, Object, Spelling};
-use super::names::shown;
 use super::{Form, ObjectForm};
 use domain::Use;
 use domain::nearest::nearest;

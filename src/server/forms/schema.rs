@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::names::camel_case;
+use super::element::camel_case;
 use super::{Choice, Form, ObjectForm};
 
 /// The schemas that have a name.

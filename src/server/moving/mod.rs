@@ -3,21 +3,17 @@
 //! Each line may use those above it, and none below:
 //!
 //! - `homes`: which organization a record belongs to, pure
-//! - `answered`: asks an engine again that does not answer; `standing`: whether a cluster is whole
-//! - `taking`: all shards of a cluster that is being filled, and what lies in them
-//! - `importing`: from a data directory into an empty cluster
-//! - `exporting`: from a cluster into a new data directory, while it serves
+//! - `engine`: whether a cluster is whole; all its shards, while it is being filled
+//! - `import`: from a data directory into an empty cluster
+//! - `export`: from a cluster into a new data directory, while it serves
 
-mod answered;
-mod exporting;
+mod engine;
+mod export;
 mod homes;
-mod importing;
-mod standing;
-mod taking;
+mod import;
 #[cfg(test)]
 mod tests;
 
-pub use answered::answered;
-pub use exporting::{ExportError, Exported, export};
-pub use importing::{ImportError, Target, Totals, give_up, import};
-pub use standing::{NotReady, check, ready};
+pub use engine::{NotReady, answered, check, ready};
+pub use export::{ExportError, Exported, export};
+pub use import::{ImportError, Target, Totals, give_up, import};

@@ -1,9 +1,11 @@
 //! One line of the log, as text or JSON. Fields hold text from outside, such as paths, names and answers of other servers:
-//! whatever wrote an event, each of its fields is cut, and has no control characters.
+//! whatever wrote an event, each of its fields is cut, and has no control characters. Lines are left out if others like them were
+//! just written: a loop that fails, or a stranger who is refused, must not fill a disk.
 
+use std::collections::HashMap;
 use std::fmt::{self, Debug, Write};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -14,7 +16,6 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::throttle::{Throttle, Verdict};
 use crate::config::LogFormat;
 
 /// More than any sentence of ours with its names; an error of another server may be cut.
@@ -254,6 +255,76 @@ fn is_harmless(character: char) -> bool {
     !character.is_control() && !matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A warning that is in every word the same is written once in this time.
+const SAME_EVERY: Duration = Duration::from_secs(5);
+/// More places than the program and its libraries have. Further ones, if any, count as one.
+const PLACES_MAX: usize = 10_000;
+/// How many different warnings one place of the program may write at once, and when it may write one more.
+const WARNINGS: Bucket = Bucket { burst: 40, refill: Duration::from_secs(1) };
+/// What is no warning is often asked for one by one, such as an entry for each token that was made.
+const NOTES: Bucket = Bucket { burst: 200, refill: Duration::from_millis(100) };
+
+struct Bucket {
+    burst: u32,
+    refill: Duration,
+}
+
+/// A hash of a place in the program that logs: the path of its module, and its line.
+type Place = u64;
+
+#[derive(Default)]
+struct Throttle(HashMap<Place, Site>);
+
+#[derive(Default)]
+struct Site {
+    /// When it may write a whole burst again.
+    full_at: Duration,
+    left_out: u64,
+    /// The newest lines, at most a burst and what was refilled since, and when they were written.
+    lines: Vec<(u64, Duration)>,
+    /// The message of the last one.
+    message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// So many like it were left out since the last one.
+    Write {
+        left_out: u64,
+    },
+    LeaveOut,
+}
+
+impl Throttle {
+    /// Whether an event is written; `line` is a hash of all that is in it.
+    fn judge(&mut self, place: Place, level: Level, message: &str, line: u64, now: Duration) -> Verdict {
+        let is_warning = level <= Level::WARN;
+        let bucket = if is_warning { WARNINGS } else { NOTES };
+        let has_room = self.0.len() < PLACES_MAX || self.0.contains_key(&place);
+        let site = self.0.entry(if has_room { place } else { Place::default() }).or_default();
+        site.lines.retain(|(_, at)| now < *at + SAME_EVERY);
+        let is_known = is_warning && site.lines.iter().any(|(known, _)| *known == line);
+        let full_at = site.full_at.max(now) + bucket.refill;
+        if is_known || full_at > now + bucket.refill * bucket.burst {
+            site.left_out += 1;
+            return Verdict::LeaveOut;
+        }
+        site.full_at = full_at;
+        if is_warning {
+            site.lines.push((line, now));
+        }
+        message.clone_into(&mut site.message);
+        Verdict::Write { left_out: std::mem::take(&mut site.left_out) }
+    }
+
+    /// The messages of which lines were left out, and how many, where none has been written for a while.
+    fn take_left_out(&mut self, now: Duration) -> Vec<(String, u64)> {
+        let quiet = |site: &&mut Site| site.left_out > 0 && site.lines.iter().all(|(_, at)| now >= *at + SAME_EVERY);
+        let quiet = self.0.values_mut().filter(quiet);
+        quiet.map(|site| (site.message.clone(), std::mem::take(&mut site.left_out))).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -357,9 +428,9 @@ mod tests {
     fn how_many_were_left_out_is_said_although_none_follows() {
         let mut throttle = Throttle::default();
         for _ in 0..125 {
-            throttle.judge(7, Level::WARN, "it failed", 7, std::time::Duration::ZERO);
+            throttle.judge(7, Level::WARN, "it failed", 7, Duration::ZERO);
         }
-        let later = std::time::Duration::from_secs(60);
+        let later = Duration::from_secs(60);
         assert_eq!(throttle.take_left_out(later), [("it failed".to_owned(), 124)]);
         assert_eq!(throttle.take_left_out(later), []);
     }

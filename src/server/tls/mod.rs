@@ -3,19 +3,13 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `files`: what the files contain at one moment, and what is wrong with one
-//! - `certificate`: names and validity of a certificate
-//! - `identity`: files that fit together, as a configuration for connections
-//! - `live`: the configuration that new connections use
+//! - `files`: what the files contain at one moment, and what is wrong with one; names and validity of a certificate
+//! - `server`: files that fit together, as the configuration that new connections use
 
-mod certificate;
 mod files;
-mod identity;
-mod live;
+mod server;
 #[cfg(test)]
 mod tests;
 
-pub use certificate::{Certificate, Concern};
-pub use files::{ClientCertificates, Files, Part, Unfit};
-pub use identity::check;
-pub use live::{Refreshed, ServerTls};
+pub use files::{Certificate, ClientCertificates, Concern, Files, Part, Unfit};
+pub use server::{Refreshed, ServerTls, check};

@@ -1,16 +1,18 @@
-//! The engine of the settings.
+//! The engine of the settings, and the state of the cluster in it: for its operator, and whether a node runs.
 
 use std::path::Path;
+use std::time::Duration;
 
 use zeroize::Zeroizing;
 
 use crate::app::error::ServeError;
-use crate::config::{EngineCertificates, EtcdEngine, PostgresEngine};
+use crate::config::{Cluster, Engine as EngineSettings, EngineCertificates, EtcdEngine, PostgresEngine};
+use cluster::{ClusterStatus, NodeStatus, ShardOwner, ShardStatus, Snapshot};
 use store::engine::etcd::{Credentials, Etcd, EtcdSettings};
 use store::engine::postgres::{Postgres, PostgresSettings};
-use store::engine::{EngineError, EngineTls};
+use store::engine::{Engine, EngineError, EngineTls, Timing};
 
-pub fn etcd(settings: &EtcdEngine, quota_bytes: u64) -> Result<Etcd, ServeError> {
+pub fn open_etcd(settings: &EtcdEngine, quota_bytes: u64) -> Result<Etcd, ServeError> {
     let credentials = settings.credentials.as_ref().map(|(user, password)| Credentials {
         user: user.clone(),
         password: Zeroizing::new(password.reveal().to_owned()),
@@ -25,7 +27,7 @@ pub fn etcd(settings: &EtcdEngine, quota_bytes: u64) -> Result<Etcd, ServeError>
     Etcd::new(settings).map_err(refused)
 }
 
-pub fn postgres(settings: &PostgresEngine, quota_bytes: u64) -> Result<Postgres, ServeError> {
+pub fn open_postgres(settings: &PostgresEngine, quota_bytes: u64) -> Result<Postgres, ServeError> {
     let (url, tls) = (settings.url.reveal().to_owned(), tls(&settings.certificates)?);
     Postgres::new(&PostgresSettings { url, tls, quota_bytes }).map_err(refused)
 }
@@ -45,4 +47,47 @@ pub fn refused(error: EngineError) -> ServeError {
 
 pub fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
     std::fs::read(path).map_err(|source| ServeError::EngineFile { path: path.to_owned(), source })
+}
+
+/// How late a living node may write.
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// Looks twice, for as long as living nodes need to show themselves.
+pub fn status(cluster: &Cluster) -> Result<ClusterStatus, ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match &cluster.engine {
+        EngineSettings::Etcd(etcd) => {
+            let engine = open_etcd(etcd, cluster.quota_bytes)?;
+            runtime.block_on(look_twice(&engine))
+        }
+        EngineSettings::Postgres(url) => {
+            let engine = open_postgres(url, cluster.quota_bytes)?;
+            runtime.block_on(look_twice(&engine))
+        }
+    }
+    .map_err(refused)
+}
+
+async fn look_twice(engine: &impl Engine) -> Result<ClusterStatus, EngineError> {
+    let before = look(engine).await?;
+    tokio::time::sleep(Timing::default().announce_every + MARGIN).await;
+    let after = look(engine).await?;
+    let cluster = engine.cluster().await?;
+    Ok(ClusterStatus::new(cluster, &before, after, engine.room().await?))
+}
+
+async fn look(engine: &impl Engine) -> Result<Snapshot, EngineError> {
+    let (shards, nodes) = tokio::try_join!(engine.shards(), engine.nodes())?;
+    Ok(Snapshot { shards, nodes })
+}
+
+/// One that has written between two looks, if there is one. Commands that own shards are no nodes, and do not announce
+/// themselves.
+pub async fn running_node(engine: &impl Engine) -> Result<Option<String>, EngineError> {
+    let status = look_twice(engine).await?;
+    let is_active = |node: &NodeStatus| {
+        let owns = |shard: &ShardStatus| shard.owner == ShardOwner::Active(node.node.clone());
+        node.lives || status.shards.iter().any(owns)
+    };
+    Ok(status.nodes.iter().find(|node| is_active(node)).map(|node| format!("node {}", node.node)))
 }

@@ -2,32 +2,18 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `engine`: the engine of the settings
-//! - `logs`: its logs, and those of other nodes
-//! - `status`: the state of the cluster for its operator; `running`: whether a node of it runs
-//! - `operating`: what operators do beside the nodes; of that `moved` (import and export), `verified` (events), `rotation` (the
-//!   rule of a new master key, pure), `rotated` (the master key)
-//! - `shard_map`: the realms here, and the owners of the others
-//! - `versions`: when old versions are forgotten; `owned`: the shards of this node
-//! - `serving`: from the start of a node to its end
+//! - `engine`: the engine of the settings, and the state of the cluster in it
+//! - `operations`: what operators do beside the nodes; `rotation`: a new master key
+//! - `shards`: the realms here, the owners of the other shards, and what this node owns
+//! - `serve`: from the start of a node to its end, with its logs and those of other nodes
 
 mod engine;
-mod logs;
-mod moved;
-mod operating;
-mod owned;
-mod rotated;
+mod operations;
 mod rotation;
-mod running;
-mod serving;
-mod shard_map;
-mod status;
-mod verified;
-mod versions;
+mod serve;
+mod shards;
 
-pub use moved::{export, give_up, import};
-pub use operating::ClusterError;
-pub use rotated::rotate;
-pub use serving::serve;
-pub use status::status;
-pub use verified::audit;
+pub use engine::status;
+pub use operations::{ClusterError, audit, export, give_up, import};
+pub use rotation::rotate;
+pub use serve::serve;

@@ -1,30 +1,40 @@
-//! How a rotation of the master key changes the record of the cluster: the rule, pure.
+//! `lockkeeper secrets rotate-key` over a stopped cluster, one shard after the other.
 //!
-//! The record names both keys and the run of the rotation that is under way. Each step of a rotation is done only while the
-//! record has its run. A rotation that is started with the same two keys takes over: with its own run in the record, and in
-//! its own direction, so that the two keys exchanged revert what the earlier one has done.
+//! The cluster's record names both keys and the run of the rotation, from before the first change until after the last: meanwhile
+//! no node opens a shard. Each step is done only while the record has its run. A rotation with the same two keys takes over, with
+//! its own run and in its own direction, so the two keys exchanged revert what the earlier one has done. All shards are taken
+//! before anything is decided by their contents, so that an earlier run that still lives cannot change them any more.
 
-use super::operating::ClusterError;
-use crate::moving::NotReady;
-use store::FORMAT_NUMBER;
-use store::engine::{ClusterRecord, ClusterState};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::engine::running_node;
+use super::operations::{ClusterError, Operation, operate};
+use crate::app::error::ServeError;
+use crate::config::Cluster;
+use crate::moving::{NotReady, answered};
+use accounts::secrets::{self, MasterKey, OpenError, Rotated};
+use ambient::entropy;
+use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Moment, Owner, Shard, Tenure};
+use store::{EngineOptions, EngineStore, FORMAT_NUMBER, Fatal, Snapshot, StoreError};
 
 /// The hashes of both keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyHashes {
-    pub old: u64,
-    pub new: u64,
+struct KeyHashes {
+    old: u64,
+    new: u64,
 }
 
 /// Which of the two keys open something in the shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sealed {
-    pub under_old: bool,
-    pub under_new: bool,
+struct Sealed {
+    under_old: bool,
+    under_new: bool,
 }
 
 /// The record with which this run begins, in the place of the one that was found; `None` if the cluster has the new key.
-pub fn begun(found: &ClusterRecord, keys: KeyHashes, run: u128) -> Result<Option<ClusterRecord>, ClusterError> {
+fn begun(found: &ClusterRecord, keys: KeyHashes, run: u128) -> Result<Option<ClusterRecord>, ClusterError> {
     let KeyHashes { old, new } = keys;
     if found.format != FORMAT_NUMBER {
         return Err(NotReady::Format { found: found.format }.into());
@@ -41,13 +51,13 @@ pub fn begun(found: &ClusterRecord, keys: KeyHashes, run: u128) -> Result<Option
 }
 
 /// The record when everything is under the new key.
-pub fn done(begun: &ClusterRecord) -> ClusterRecord {
+fn done(begun: &ClusterRecord) -> ClusterRecord {
     ClusterRecord { state: ClusterState::Ready, ..*begun }
 }
 
 /// The record with which a rotation stops that has changed nothing itself; `None` if an earlier one has left some secrets under
 /// each of the keys: then no node can open all of them.
-pub fn stopped(found: &ClusterRecord, keys: KeyHashes, sealed: Sealed) -> Option<ClusterRecord> {
+fn stopped(found: &ClusterRecord, keys: KeyHashes, sealed: Sealed) -> Option<ClusterRecord> {
     let ready = |key| Some(ClusterRecord { key, state: ClusterState::Ready, ..*found });
     match sealed {
         _ if found.state.is_ready() => Some(*found),
@@ -55,6 +65,209 @@ pub fn stopped(found: &ClusterRecord, keys: KeyHashes, sealed: Sealed) -> Option
         Sealed { under_old: false, .. } => ready(keys.new),
         Sealed { under_old: true, under_new: true } => None,
     }
+}
+
+/// The name of this process, in the records of shards.
+const NAME: &str = "rotate-key";
+/// How often a shard is asked for that somebody else has just written.
+const TAKE_ATTEMPTS: u32 = 100;
+
+/// Replaces the master key of a cluster, and every data key. `None` if the cluster has the new key already.
+pub fn rotate(cluster: &Cluster, old: MasterKey, new: MasterKey) -> Result<Option<Rotated>, ClusterError> {
+    operate(cluster, Rotation { old, new })
+}
+
+struct Rotation {
+    old: MasterKey,
+    new: MasterKey,
+}
+
+impl Operation for Rotation {
+    type Outcome = Option<Rotated>;
+
+    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Option<Rotated>, ClusterError> {
+        let Some(attempt) = self.begin(&engine).await? else { return Ok(None) };
+        attempt.run().await.map(Some)
+    }
+}
+
+/// The same error of a rotation that has begun, and that must be run again.
+fn interrupted(error: ClusterError) -> ClusterError {
+    match error {
+        ClusterError::Serve(ServeError::Engine(error)) => ClusterError::Interrupted(error),
+        ClusterError::Secrets(OpenError::Store(error)) => ClusterError::Interrupted(EngineError::Refused(error)),
+        error => error,
+    }
+}
+
+impl Rotation {
+    fn hashes(&self) -> KeyHashes {
+        KeyHashes { old: self.old.short_hash(), new: self.new.short_hash() }
+    }
+
+    /// Writes that it is being done, by this run; `None` if it has been done.
+    async fn begin<'a, E: Engine>(&'a self, engine: &'a Arc<E>) -> Result<Option<Attempt<'a, E>>, ClusterError> {
+        let found = answered(async || engine.cluster().await).await?.ok_or(NotReady::Missing)?;
+        // A cluster that serves is not disturbed.
+        check_stopped(&**engine).await?;
+        let owner = Owner { node: NAME.to_owned(), url: String::new(), run: entropy::run() };
+        let Some(begun) = begun(&found, self.hashes(), owner.run)? else { return Ok(None) };
+        match answered(async || engine.replace(&found, Some(&begun)).await).await? {
+            true => Ok(Some(Attempt { rotation: self, engine, owner, found, begun })),
+            false => Err(ClusterError::Replaced),
+        }
+    }
+}
+
+/// A rotation that has begun.
+struct Attempt<'a, E> {
+    rotation: &'a Rotation,
+    engine: &'a Arc<E>,
+    owner: Owner,
+    /// The record before it.
+    found: ClusterRecord,
+    /// The record as long as no other one takes over.
+    begun: ClusterRecord,
+}
+
+/// A shard in the hands of this process.
+struct TakenShard {
+    tenure: Tenure,
+    taken: Moment,
+    /// By its last owner.
+    was_left: bool,
+}
+
+impl<E: Engine> Attempt<'_, E> {
+    async fn run(&self) -> Result<Rotated, ClusterError> {
+        let mut total = Rotated::default();
+        for shard in self.prepare().await? {
+            let Rotated { organizations, secrets } = self.rotate(shard).await.map_err(interrupted)?;
+            total = Rotated { organizations: total.organizations + organizations, secrets: total.secrets + secrets };
+        }
+        self.finish().await.map_err(interrupted)?;
+        Ok(total)
+    }
+
+    /// All shards, which nobody else changes any more, and in which everything opens. If not, nodes may start again, unless an
+    /// earlier rotation has changed a part.
+    async fn prepare(&self) -> Result<Vec<TakenShard>, ClusterError> {
+        let mut shards = Vec::new();
+        let Err(error) = self.take_and_check(&mut shards).await else { return Ok(shards) };
+        let sealed = match &error {
+            ClusterError::Secrets(_) => self.sealed(&shards).await?,
+            _ => Sealed { under_old: true, under_new: true },
+        };
+        for TakenShard { tenure, was_left, .. } in &shards {
+            if *was_left {
+                // If it fails, somebody takes the shard when this owner has been silent for a while.
+                answered(async || self.engine.leave(tenure, None).await).await.ok();
+            }
+        }
+        match (stopped(&self.found, self.rotation.hashes(), sealed), error) {
+            (Some(stopped), error) => {
+                answered(async || self.engine.replace(&self.begun, Some(&stopped)).await).await?;
+                Err(error)
+            }
+            (None, ClusterError::Secrets(error)) => Err(ClusterError::Stuck(error)),
+            (None, error) => Err(interrupted(error)),
+        }
+    }
+
+    async fn take_and_check(&self, shards: &mut Vec<TakenShard>) -> Result<(), ClusterError> {
+        // One that has started before the record was written.
+        check_stopped(&**self.engine).await?;
+        for number in 0..self.begun.shards.get() {
+            shards.extend(self.take(number).await?);
+        }
+        let Rotation { old, new } = self.rotation;
+        for shard in &*shards {
+            secrets::check_opens(&self.copied(shard).await?, &[new, old])?;
+        }
+        Ok(())
+    }
+
+    /// `None` if nobody has ever written it.
+    async fn take(&self, number: u16) -> Result<Option<TakenShard>, ClusterError> {
+        for _ in 0..TAKE_ATTEMPTS {
+            self.check_run().await?;
+            let known = answered(async || self.engine.shards().await).await?;
+            let Some(seen): Option<Shard> = known.into_iter().find(|shard| shard.number == number) else {
+                return Ok(None);
+            };
+            let sent = (EngineOptions::default().clock)();
+            if let Some(tenure) = answered(async || self.engine.take(&seen, &self.owner).await).await? {
+                // A run that takes over from now on takes the shard after this one.
+                self.check_run().await?;
+                return Ok(Some(TakenShard { tenure, taken: sent, was_left: seen.owner.is_none() }));
+            }
+        }
+        Err(ClusterError::Replaced)
+    }
+
+    async fn copied(&self, shard: &TakenShard) -> Result<Snapshot, ClusterError> {
+        let number = shard.tenure.shard().number;
+        let copied = answered(async || self.engine.copy(number).await).await?;
+        copied.map(|(shard, pairs)| Snapshot::new(shard, pairs)).ok_or(ClusterError::Replaced)
+    }
+
+    /// A shard that cannot be read may be under either key.
+    async fn sealed(&self, shards: &[TakenShard]) -> Result<Sealed, ClusterError> {
+        let mut sealed = Sealed { under_old: false, under_new: false };
+        for shard in shards {
+            let copied = self.copied(shard).await?;
+            let opens = |master| secrets::opens_any(&copied, master).unwrap_or(true);
+            sealed.under_old |= opens(&self.rotation.old);
+            sealed.under_new |= opens(&self.rotation.new);
+        }
+        Ok(sealed)
+    }
+
+    async fn rotate(&self, shard: TakenShard) -> Result<Rotated, ClusterError> {
+        let TakenShard { tenure, taken, was_left } = shard;
+        self.check_run().await?;
+        let (number, version) = (tenure.shard().number, tenure.shard().version);
+        let pairs = answered(async || self.engine.load(number, version).await).await?;
+        let (told, mut ended) = mpsc::unbounded_channel();
+        // Nobody listens any more when the shard is done.
+        let fatal: Fatal = Arc::new(move |sentence: &str| _ = told.send(sentence.to_owned()));
+        let options = EngineOptions { fatal, ..EngineOptions::default() };
+        let store = EngineStore::start(self.engine.clone(), tenure, taken, pairs, options);
+        let store = store.map_err(EngineError::Refused)?;
+        let (old, new) = (&self.rotation.old, &self.rotation.new);
+        let rotated = tokio::select! {
+            rotated = secrets::rotate_between(&store, old, new) => rotated,
+            Some(sentence) = ended.recv() => Err(StoreError::Engine(sentence).into()),
+        };
+        if rotated.is_err() {
+            self.check_run().await?;
+        }
+        // Waits for the engine, outside of this thread. A shard whose owner died is not left: steps of that may still run, and
+        // the next owner waits for them.
+        if was_left {
+            store.leave(None);
+        } else {
+            store.close();
+        }
+        Ok(rotated?)
+    }
+
+    async fn finish(&self) -> Result<(), ClusterError> {
+        let done = done(&self.begun);
+        let is_done = answered(async || self.engine.replace(&self.begun, Some(&done)).await).await?;
+        if is_done { Ok(()) } else { Err(ClusterError::Replaced) }
+    }
+
+    /// No other rotation has taken over.
+    async fn check_run(&self) -> Result<(), ClusterError> {
+        let found = answered(async || self.engine.cluster().await).await?;
+        if found == Some(self.begun) { Ok(()) } else { Err(ClusterError::Replaced) }
+    }
+}
+
+async fn check_stopped(engine: &impl Engine) -> Result<(), ClusterError> {
+    let running = answered(async || running_node(engine).await).await?;
+    running.map_or(Ok(()), |node| Err(ClusterError::NodeRuns(node)))
 }
 
 #[cfg(test)]
@@ -67,25 +280,25 @@ mod tests {
     const KEYS: KeyHashes = KeyHashes { old: 1, new: 2 };
     const EXCHANGED: KeyHashes = KeyHashes { old: 2, new: 1 };
 
-    fn record(key: u64, state: ClusterState) -> ClusterRecord {
+    fn rule_record(key: u64, state: ClusterState) -> ClusterRecord {
         ClusterRecord { format: FORMAT_NUMBER, shards: NonZeroU16::MIN, key, state }
     }
 
     fn rotating(from: u64, key: u64, run: impl Into<Option<u128>>) -> ClusterRecord {
-        record(key, ClusterState::Rotating { from, run: run.into() })
+        rule_record(key, ClusterState::Rotating { from, run: run.into() })
     }
 
     #[test]
     fn a_rotation_begins_on_a_cluster_with_its_old_key() {
         for state in [ClusterState::Ready, ClusterState::Filled { run: 5 }] {
-            assert_eq!(begun(&record(1, state), KEYS, 7).unwrap(), Some(rotating(1, 2, 7)));
-            assert_eq!(begun(&record(2, state), KEYS, 7).unwrap(), None, "it has the new key");
-            let refused = begun(&record(3, state), KEYS, 7);
+            assert_eq!(begun(&rule_record(1, state), KEYS, 7).unwrap(), Some(rotating(1, 2, 7)));
+            assert_eq!(begun(&rule_record(2, state), KEYS, 7).unwrap(), None, "it has the new key");
+            let refused = begun(&rule_record(3, state), KEYS, 7);
             assert!(matches!(refused, Err(ClusterError::NotReady(NotReady::Key))));
         }
-        let refused = begun(&record(1, ClusterState::Filling { run: 5 }), KEYS, 7);
+        let refused = begun(&rule_record(1, ClusterState::Filling { run: 5 }), KEYS, 7);
         assert!(matches!(refused, Err(ClusterError::NotReady(NotReady::Filling))));
-        let newer = ClusterRecord { format: FORMAT_NUMBER + 1, ..record(1, ClusterState::Ready) };
+        let newer = ClusterRecord { format: FORMAT_NUMBER + 1, ..rule_record(1, ClusterState::Ready) };
         assert!(matches!(begun(&newer, KEYS, 7), Err(ClusterError::NotReady(NotReady::Format { .. }))));
     }
 
@@ -106,16 +319,231 @@ mod tests {
 
     #[test]
     fn a_rotation_ends_with_the_key_that_everything_is_under() {
-        assert_eq!(done(&rotating(1, 2, 7)), record(2, ClusterState::Ready));
+        assert_eq!(done(&rotating(1, 2, 7)), rule_record(2, ClusterState::Ready));
         let sealed = |under_old, under_new| Sealed { under_old, under_new };
-        let filled = record(1, ClusterState::Filled { run: 5 });
+        let filled = rule_record(1, ClusterState::Filled { run: 5 });
         assert_eq!(stopped(&filled, KEYS, sealed(true, true)), Some(filled), "as it was found");
-        let ready = |key| Some(record(key, ClusterState::Ready));
+        let ready = |key| Some(rule_record(key, ClusterState::Ready));
         let interrupted = rotating(1, 2, 5);
         assert_eq!(stopped(&interrupted, KEYS, sealed(true, false)), ready(1));
         assert_eq!(stopped(&interrupted, KEYS, sealed(false, true)), ready(2));
         assert_eq!(stopped(&interrupted, KEYS, sealed(false, false)), ready(1));
         assert_eq!(stopped(&interrupted, KEYS, sealed(true, true)), None);
         assert_eq!(stopped(&interrupted, EXCHANGED, sealed(false, true)), ready(1), "nothing was changed");
+    }
+
+    use std::time::Duration;
+
+    use accounts::secrets::{NewSecret, SecretValue, Vault};
+    use domain::{Description, Identifier, Timestamp, VariableName};
+    use events::Cause;
+    use store::engine::memory::{Cluster, Faults, MemoryEngine};
+    use store::engine::{ClusterState, NodeRecord, Transaction, Version};
+    use store::{Changes, FORMAT_NUMBER, Sequence};
+
+    const SHARDS: u16 = 3;
+
+    fn master(digit: char) -> MasterKey {
+        MasterKey::parse(&digit.to_string().repeat(64)).unwrap()
+    }
+
+    fn rotation((old, new): (char, char)) -> Rotation {
+        Rotation { old: master(old), new: master(new) }
+    }
+
+    fn record(key: char, state: ClusterState) -> ClusterRecord {
+        let shards = NonZeroU16::new(SHARDS).unwrap();
+        ClusterRecord { format: FORMAT_NUMBER, shards, key: master(key).short_hash(), state }
+    }
+
+    fn acme() -> Identifier {
+        Identifier::parse("acme").unwrap()
+    }
+
+    fn password() -> VariableName {
+        VariableName::parse("PASSWORD").unwrap()
+    }
+
+    /// A stopped cluster with a secret in each shard, under these keys.
+    async fn cluster(found: ClusterRecord, keys: [char; SHARDS as usize]) -> Arc<MemoryEngine> {
+        let engine = Arc::new(MemoryEngine::of(&Arc::new(Cluster::default()), 7, Faults::default()));
+        engine.found(&found).await.unwrap();
+        for (number, key) in (0..).zip(keys) {
+            let owner = Owner { node: "n1".to_owned(), url: String::new(), run: 1 };
+            let tenure = engine.take(&Shard::vacant(number), &owner).await.unwrap().unwrap();
+            let options = EngineOptions::default();
+            let sent = (options.clock)();
+            let store = Arc::new(EngineStore::open(engine.clone(), tenure, sent, options).await.unwrap());
+            secrets::audit_key(&*store, &master(key)).await.unwrap();
+            let vault = Vault::open(store.clone(), master(key)).unwrap();
+            let (value, description) = (SecretValue::parse("hush").unwrap(), Description::parse("").unwrap());
+            let secret = NewSecret { pipeline: None, name: password(), value, description };
+            let cause = Cause { by: None, at: Timestamp::from_millis(1_000) };
+            vault.create(&acme(), secret, cause, |_, _| ()).await.unwrap();
+            drop(vault);
+            store.leave(None);
+        }
+        engine
+    }
+
+    /// Under which key the secret of each shard is.
+    async fn keys_of(engine: &MemoryEngine) -> Vec<char> {
+        let mut keys = Vec::new();
+        for number in 0..SHARDS {
+            let (shard, pairs) = engine.copy(number).await.unwrap().unwrap();
+            let snapshot = Arc::new(Snapshot::new(shard, pairs));
+            let opens = |key: &char| {
+                let vault = Vault::open(snapshot.clone(), master(*key)).ok()?;
+                let value = vault.open_one(&acme(), &password()).unwrap().unwrap();
+                assert!(value.reveal() == "hush" && secrets::opens_any(&*snapshot, &master(*key)).unwrap());
+                Some(())
+            };
+            keys.push(['1', '2', '3'].into_iter().find(|key| opens(key).is_some()).unwrap());
+        }
+        keys
+    }
+
+    async fn owners(engine: &MemoryEngine) -> Vec<Option<String>> {
+        let shards = engine.shards().await.unwrap();
+        shards.into_iter().map(|shard| shard.owner.map(|owner| owner.node)).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rotation_replaces_the_key_of_every_shard_once() {
+        for state in [ClusterState::Ready, ClusterState::Filled { run: 5 }] {
+            let engine = cluster(record('1', state), ['1'; 3]).await;
+            let rotated = rotation(('1', '2')).run(engine.clone()).await.unwrap();
+            assert_eq!(rotated, Some(Rotated { organizations: 3, secrets: 3 }));
+            let leftover = std::env::current_dir().unwrap().join("master.key.id");
+            assert!(!leftover.exists(), "a cluster has no data directory: nothing is written beside the engine");
+            assert_eq!(engine.cluster().await.unwrap(), Some(record('2', ClusterState::Ready)));
+            assert_eq!((keys_of(&engine).await, owners(&engine).await), (vec!['2'; 3], vec![None; 3]));
+            assert_eq!(rotation(('1', '2')).run(engine).await.unwrap(), None);
+        }
+    }
+
+    /// The first one has begun, has taken all shards, and has changed none to all of them when the second one comes.
+    #[tokio::test(start_paused = true)]
+    async fn the_second_rotation_takes_over_or_reverts_and_the_first_is_refused_in_its_next_step() {
+        for steps in 0..=1 + usize::from(SHARDS) {
+            for (keys, expected) in [(('1', '2'), '2'), (('2', '1'), '1')] {
+                let engine = cluster(record('1', ClusterState::Ready), ['1'; 3]).await;
+                let first = rotation(('1', '2'));
+                let first = first.begin(&engine).await.unwrap().unwrap();
+                let mut shards = if steps > 0 { first.prepare().await.unwrap() } else { Vec::new() };
+                for shard in shards.drain(..steps.saturating_sub(1)) {
+                    first.rotate(shard).await.unwrap();
+                }
+                rotation(keys).run(engine.clone()).await.unwrap().unwrap();
+                let ended = async || (engine.cluster().await.unwrap().unwrap(), keys_of(&engine).await);
+                assert_eq!(
+                    ended().await,
+                    (record(expected, ClusterState::Ready), vec![expected; 3]),
+                    "{steps} {keys:?}"
+                );
+                if steps == 0 {
+                    assert!(matches!(first.prepare().await, Err(ClusterError::Replaced)));
+                }
+                for shard in shards {
+                    assert!(matches!(first.rotate(shard).await, Err(ClusterError::Replaced)), "{steps} {keys:?}");
+                }
+                // The cluster has the key that it wanted, or another one.
+                assert_eq!(first.finish().await.is_ok(), expected == '2');
+                assert_eq!(
+                    ended().await,
+                    (record(expected, ClusterState::Ready), vec![expected; 3]),
+                    "{steps} {keys:?}"
+                );
+            }
+        }
+    }
+
+    /// The check of the first one fails after the second one has begun, because of a node that starts.
+    #[tokio::test(start_paused = true)]
+    async fn a_rotation_that_fails_does_not_undo_the_record_of_another() {
+        let engine = cluster(record('1', ClusterState::Ready), ['1'; 3]).await;
+        let (first, second) = (rotation(('1', '2')), rotation(('1', '2')));
+        let first = first.begin(&engine).await.unwrap().unwrap();
+        let second = second.begin(&engine).await.unwrap().unwrap();
+        let mut shards = second.prepare().await.unwrap().into_iter();
+        second.rotate(shards.next().unwrap()).await.unwrap();
+        let node =
+            NodeRecord { node: "n1".to_owned(), url: String::new(), program: String::new(), version: Version(0) };
+        let starts = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            engine.announce(&node).await.unwrap();
+        };
+        let (refused, ()) = tokio::join!(first.prepare(), starts);
+        assert!(matches!(refused, Err(ClusterError::NodeRuns(_))));
+        assert_eq!(engine.cluster().await.unwrap(), Some(second.begun));
+        for shard in shards {
+            second.rotate(shard).await.unwrap();
+        }
+        second.finish().await.unwrap();
+        assert_eq!(keys_of(&engine).await, ['2'; 3]);
+    }
+
+    /// One shard is under a key that nobody has. Nothing was changed, whoever was interrupted before.
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failed_check_nodes_may_start_again() {
+        let from = master('1').short_hash();
+        let ready = record('1', ClusterState::Ready);
+        for found in [
+            ready,
+            record('2', ClusterState::Rotating { from, run: Some(5) }),
+            record('2', ClusterState::Rotating { from, run: None }),
+        ] {
+            for keys in [('1', '2'), ('2', '1')].into_iter().filter(|keys| found != ready || keys.0 == '1') {
+                let engine = cluster(found, ['1', '1', '3']).await;
+                let refused = rotation(keys).run(engine.clone()).await;
+                assert!(matches!(refused, Err(ClusterError::Secrets(_))), "{found:?} {keys:?}");
+                assert_eq!(engine.cluster().await.unwrap(), Some(ready), "{found:?} {keys:?}");
+                assert_eq!((keys_of(&engine).await, owners(&engine).await), (vec!['1', '1', '3'], vec![None; 3]));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn secrets_under_both_keys_are_not_served_and_the_sentence_says_what_to_do() {
+        let from = master('1').short_hash();
+        let engine = cluster(record('2', ClusterState::Rotating { from, run: Some(5) }), ['2', '1', '3']).await;
+        let refused = rotation(('1', '2')).run(engine.clone()).await.unwrap_err();
+        assert!(refused.to_string().contains("restore the cluster from its last export"), "{refused}");
+        assert!(!engine.cluster().await.unwrap().unwrap().state.is_ready());
+        assert_eq!(keys_of(&engine).await, ['2', '1', '3']);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rotation_of_an_early_version_is_finished_or_reverted() {
+        let from = master('1').short_hash();
+        for (keys, expected) in [(('1', '2'), '2'), (('2', '1'), '1')] {
+            let interrupted = record('2', ClusterState::Rotating { from, run: None });
+            let engine = cluster(interrupted, ['2', '1', '1']).await;
+            rotation(keys).run(engine.clone()).await.unwrap().unwrap();
+            assert_eq!(engine.cluster().await.unwrap(), Some(record(expected, ClusterState::Ready)));
+            assert_eq!(keys_of(&engine).await, [expected; 3]);
+        }
+    }
+
+    /// An earlier rotation that still writes is replaced; a node is not.
+    #[tokio::test(start_paused = true)]
+    async fn a_command_that_owns_a_shard_is_no_node() {
+        let engine = cluster(record('1', ClusterState::Ready), ['1'; 3]).await;
+        let seen = engine.shards().await.unwrap().remove(0);
+        let owner = Owner { node: NAME.to_owned(), url: String::new(), run: 5 };
+        let mut tenure = engine.take(&seen, &owner).await.unwrap().unwrap();
+        let mut beat = async || {
+            let writes = async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let transaction = Transaction { last: Sequence(9), millis: 1, changes: &Changes::new() };
+                engine.commit(&mut tenure, &transaction).await.unwrap();
+            };
+            tokio::join!(check_stopped(&*engine), writes).0
+        };
+        beat().await.unwrap();
+        let node =
+            NodeRecord { node: NAME.to_owned(), url: String::new(), program: String::new(), version: Version(0) };
+        engine.announce(&node).await.unwrap();
+        assert!(matches!(beat().await, Err(ClusterError::NodeRuns(_))));
     }
 }

@@ -6,12 +6,11 @@ mod cluster;
 mod defaults;
 mod faults;
 mod fuzz;
-mod identities;
 mod layering;
 mod organizations;
 mod pipelines;
 mod properties;
-mod providers;
+mod sign_ins;
 mod tls;
 
 use std::fs;

@@ -1,0 +1,382 @@
+//! A node of a cluster, from its start to its end. Its logs are its files, the store that all nodes share, and the other nodes.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU16, NonZeroU64};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use zeroize::Zeroizing;
+
+use super::engine;
+use super::shards::{OwnedShard, OwnedShards, OwnedStore, ShardMap};
+use crate::app::error::ServeError;
+use crate::app::node::{self, Steps, event_counter, listen_options, reserve};
+use crate::app::node_chores::{self, House, LogPlace};
+use crate::app::realm::{self, FirstAdmin, LiveRealm, OpenedRealm, RealmStore};
+use crate::app::reconcile::Declarations;
+use crate::app::runner_host::Hosts;
+use crate::app::signals::{Hangups, Load, Reloading, Signals, drain, stop};
+use crate::app::{greeting, isolation, step_users};
+use crate::config::{self, Cluster, Engine as EngineSettings, Settings};
+use crate::http::{self, Node, Served, Shards, Whereabouts};
+use crate::moving::{self, NotReady};
+use crate::telemetry;
+use accounts::secrets::MasterKey;
+use ambient::backoff::{Backoff, Retries};
+use ambient::entropy;
+use ambient::steady_clock::SteadyClock;
+use cluster::peers::{PeerClient, ViaKey};
+use cluster::{Steward, StewardOptions, TakenShard, View, shard_of};
+use delivery::archive::{Archive, ArchiveOptions, Credentials, LogStore, S3, S3Settings, UPLOADS_WAITING_MAX, Uploads};
+use delivery::logs::{self, Logs, Parts};
+use domain::{Boot, DeploymentId, Identifier, Tick, Timestamp};
+use locks::{LogKeeper, TicketLane, has_unfinished};
+use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner};
+use store::{DataDir, EngineOptions, EngineStore, FORMAT_NUMBER, exit_with};
+
+/// `EX_TEMPFAIL` of sysexits.h: another node has taken a shard, and this one may start again.
+const EXIT_DEPOSED: i32 = 75;
+/// A supervisor notices late that its lease is over, and needs a moment to kill.
+const STEPS_KILLED_WITHIN: Duration = Duration::from_secs(3);
+/// How long a node that stops waits for its last uploads; the rest is uploaded when it starts again.
+const UPLOADED_WITHIN: Duration = Duration::from_secs(10);
+/// How often the engine and the balance are looked after.
+const TENDED_EVERY: Duration = Duration::from_secs(5);
+/// The pauses of a node that starts while the engine does not answer.
+const ENGINE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
+
+/// Until asked to stop.
+pub async fn serve(settings: &Settings, cluster: &Cluster, load: Load, step_umask: u32) -> Result<(), ServeError> {
+    match &cluster.engine {
+        EngineSettings::Etcd(etcd) => {
+            let engine = Arc::new(engine::open_etcd(etcd, cluster.quota_bytes)?);
+            serve_on(engine, settings, cluster, load, step_umask).await
+        }
+        EngineSettings::Postgres(url) => {
+            let engine = Arc::new(engine::open_postgres(url, cluster.quota_bytes)?);
+            serve_on(engine, settings, cluster, load, step_umask).await
+        }
+    }
+}
+
+async fn serve_on<E: Engine>(
+    engine: Arc<E>,
+    settings: &Settings,
+    cluster: &Cluster,
+    load: Load,
+    step_umask: u32,
+) -> Result<(), ServeError> {
+    let mut signals = Signals::new()?;
+    let hangups = Hangups::new()?;
+    let metrics = telemetry::metrics();
+    let _dir = DataDir::open_for_node(&settings.data_dir)?;
+    let listeners = reserve(settings)?;
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let own_url = format!("{scheme}://{}", listeners.main.address()?);
+    let url = cluster.advertise.clone().unwrap_or(own_url);
+    let master = settings.master_key.as_ref();
+    let master = master.ok_or_else(|| ServeError::Cluster("LOCKKEEPER_MASTER_KEY is not set".to_owned()))?;
+    let shards = tokio::select! {
+        shards = join(&*engine, cluster, master) => shards?,
+        () = signals.next() => return Ok(()),
+    };
+    let own = Owner { node: cluster.node.clone(), url, run: entropy::run() };
+    let (steward, view, mut taken) = Steward::new(engine.clone(), steward_options(own.clone(), shards));
+    let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
+    let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
+    let client = client.map_err(ServeError::Cluster)?;
+    let logs = open_logs(settings, cluster, client.clone(), view.clone())?;
+    let node = Arc::new(node::open_node(settings, metrics.clone(), logs)?);
+    let users = if isolation::needs_users(settings) {
+        step_users::open_in(&settings.data_dir, &settings.organizations, settings.runner.users)?
+    } else {
+        BTreeMap::new()
+    };
+    let hosts = Hosts::new(node::wall_clock(), move |organization| shard_of(organization, shards));
+    let steps = node::open_steps(settings, &node, users, hosts, step_umask).await?;
+    let map = Arc::new(ShardMap::new(shards, own.run, view.clone()));
+    let served = Served::Shards(Arc::new(http::Cluster { shards: map.clone(), client }));
+    let running = http::start(&listen_options(settings), listeners, node.clone(), served)
+        .map_err(|error| ServeError::listen(settings.listen, &error))?;
+    greeting::greet_node(settings, (cluster, &own.url), &running, &steps.isolation);
+    let (realms, places) = (map.clone(), map.clone());
+    let house = House {
+        node: node.clone(),
+        runner: steps.runner.clone(),
+        realms: Arc::new(move || realms.realms()),
+        organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
+        place_of: Box::new(move |organization| {
+            match organization.map(|organization| places.of(organization.as_str())) {
+                Some(Whereabouts::Here(realm)) => LogPlace::Here(realm),
+                Some(Whereabouts::At(_)) | None => LogPlace::Elsewhere,
+                Some(Whereabouts::Nowhere) => LogPlace::Unknown,
+            }
+        }),
+    };
+    let reloading = Reloading::new(hangups, load, settings);
+    let declarations = reloading.declarations();
+    let chores = node_chores::begin(house, &running, settings.environments.idle, metrics, reloading);
+    actix_web::rt::spawn(steward.run());
+
+    let opener = Opener {
+        engine: &*engine,
+        key: master.short_hash(),
+        settings,
+        declarations,
+        cluster,
+        shards,
+        node: &node,
+        steps: &steps,
+    };
+    let mut owned = OwnedShards::new(engine.clone(), view, map.clone(), cluster.node.clone());
+    let mut tended = tokio::time::interval(TENDED_EVERY);
+    let mut opening = FuturesUnordered::new();
+    let ended = loop {
+        tokio::select! {
+            () = signals.next() => break Ok(()),
+            Some(shard) = taken.recv() => {
+                let taken = opener.taken(shard);
+                owned.opens(taken.clone());
+                opening.push(opener.open(taken));
+            }
+            Some(opened) = opening.next() => match opened {
+                Ok((shard, first_admin)) => {
+                    if let Some(first) = first_admin {
+                        greeting::show_first_admin(settings, &running, &first);
+                    }
+                    owned.add(shard);
+                }
+                Err(error) => break Err(error),
+            },
+            _ = tended.tick() => {
+                owned.tend().await;
+                owned.hand_over_one(&steps).await;
+            }
+        }
+    };
+    drop(opening);
+    // The steward takes nothing more, and goes on to see who does.
+    taken.close();
+    while let Some(shard) = taken.recv().await {
+        owned.opens(opener.taken(shard));
+    }
+    chores.iter().for_each(tokio::task::JoinHandle::abort);
+    let patience = settings.http.drain;
+    // The listener is closed last: meanwhile requests wait for the next owners of their shards, and are passed on to them.
+    let finish = async {
+        let (gone, ()) = tokio::join!(steps.runner.shut_down(patience), owned.settle(patience));
+        if gone {
+            owned.leave().await;
+        } else {
+            // Not left: the next owner waits until they must have ended.
+            owned.close().await;
+        }
+        tokio::join!(drain(running, patience), node.archive.finish_uploads(patience.min(UPLOADED_WITHIN)));
+        gone
+    };
+    if !stop(finish, &steps.runner, &mut signals).await {
+        tracing::warn!("stopped, but some processes of steps could not be killed; the next start waits for their end");
+        std::process::exit(0);
+    }
+    ended.inspect(|()| tracing::info!("stopped"))
+}
+
+/// Checks the engine and the cluster in it; returns the number of its shards. Waits for an engine that does not answer.
+async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Result<NonZeroU16, ServeError> {
+    let (shards, key) = (cluster.shards, master.short_hash());
+    let wanted = ClusterRecord { format: FORMAT_NUMBER, shards, key, state: ClusterState::Ready };
+    let mut retries = Retries::new(ENGINE_BACKOFF);
+    let found = loop {
+        let found = async {
+            engine.probe().await?;
+            engine.found(&wanted).await
+        };
+        match found.await {
+            Ok(found) => break found,
+            Err(error @ EngineError::Away(_)) => {
+                let pause = retries.failed();
+                if retries.is_first() {
+                    tracing::warn!(%error, "cannot join the cluster; asking again until the engine answers");
+                }
+                tokio::time::sleep(pause).await;
+            }
+            Err(error) => return Err(engine::refused(error)),
+        }
+    };
+    moving::check(&found, wanted.key)?;
+    if found.shards != cluster.shards {
+        let (shards, configured) = (found.shards, cluster.shards);
+        tracing::warn!(
+            shards,
+            configured,
+            "cluster.shards counts only when a cluster is first started, and is ignored"
+        );
+    }
+    Ok(found.shards)
+}
+
+fn steward_options(own: Owner, shards: NonZeroU16) -> StewardOptions {
+    let store =
+        EngineOptions { appended: Some(event_counter()), fatal: exit_with(EXIT_DEPOSED), ..EngineOptions::default() };
+    StewardOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
+}
+
+/// Opens a realm on each shard that this node takes.
+struct Opener<'a, E> {
+    engine: &'a E,
+    /// The hash of the master key.
+    key: u64,
+    settings: &'a Settings,
+    declarations: Declarations,
+    cluster: &'a Cluster,
+    shards: NonZeroU16,
+    node: &'a Node,
+    steps: &'a Steps,
+}
+
+impl<E: Engine> Opener<'_, E> {
+    /// Steps of an earlier owner may run if that has not left the shard, and has left something unfinished.
+    fn taken(&self, TakenShard { number, store, was_left }: TakenShard) -> OwnedStore {
+        let may_run = !was_left && has_unfinished(&store).unwrap_or(true);
+        let steps_over_at = may_run.then(|| Instant::now() + self.cluster.step_lease + STEPS_KILLED_WITHIN);
+        OwnedStore { number, store: Arc::new(store), steps_over_at }
+    }
+
+    async fn open(&self, owned: OwnedStore) -> Result<(OwnedShard, Option<FirstAdmin>), ServeError> {
+        let began = Instant::now();
+        self.check().await?;
+        let (number, store) = (owned.number, owned.store.clone());
+        let settings = self.settings_of(number);
+        let first = |settings: &Settings| settings.organizations.first().map(|organization| organization.id.clone());
+        let makes_admin = first(&settings).is_some() && first(&settings) == first(self.settings);
+        let realm_store = RealmStore {
+            store: store.clone(),
+            number,
+            logged: None,
+            clock: wall_clock(&store),
+            steady: steady_clock(store.clone()),
+            log_keeper: Some(Box::new(OwnLogs {
+                node: self.cluster.node.clone(),
+                uploads: self.cluster.logs.is_some(),
+                logs: self.node.logs.clone(),
+            })),
+            steps_over_at: owned.steps_over_at,
+            makes_admin,
+            tickets: TicketLane { number: u64::from(number), of: NonZeroU64::from(self.shards) },
+        };
+        let OpenedRealm { realm, first_admin } =
+            realm::open_realm(&settings, realm_store, self.node, self.steps).await?;
+        let live = LiveRealm::begin(realm, &settings, &self.node.archive, self.declarations.clone());
+        tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
+        Ok((OwnedShard { owned, live }, first_admin))
+    }
+
+    /// Nobody is replacing the master key, or has since this node joined. It is asked after the shard was taken: whoever
+    /// begins later takes it from here.
+    async fn check(&self) -> Result<(), ServeError> {
+        let mut retries = Retries::new(ENGINE_BACKOFF);
+        loop {
+            match moving::ready(self.engine, self.key).await {
+                Err(NotReady::Engine(EngineError::Away(_))) => tokio::time::sleep(retries.failed()).await,
+                checked => return Ok(checked.map(drop)?),
+            }
+        }
+    }
+
+    /// With the organizations of this shard alone, as they were last declared.
+    fn settings_of(&self, number: u16) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.organizations.clone_from(&self.declarations.borrow());
+        settings.organizations.retain(|organization| shard_of(&organization.id, self.shards) == number);
+        settings
+    }
+}
+
+/// Never behind the clocks of the owners before: what they have written must not be in the future.
+fn wall_clock(store: &EngineStore) -> http::WallClock {
+    let (floor, clock) = (store.millis_at_start(), node::wall_clock());
+    let floor = Timestamp::from_millis(i64::try_from(floor).unwrap_or(i64::MAX));
+    Arc::new(move || clock().max(floor))
+}
+
+/// Its ticks mean nothing to another process: only this one knows when the clock was halted.
+fn steady_clock(store: Arc<EngineStore>) -> SteadyClock {
+    SteadyClock::new(Boot::from(entropy::id_seed()), move || Tick(i64::try_from(store.time().0).unwrap_or(i64::MAX)))
+}
+
+/// Opens the logs. A separate task uploads them until the node ends.
+fn open_logs(
+    settings: &Settings,
+    cluster: &Cluster,
+    client: PeerClient,
+    view: watch::Receiver<View>,
+) -> Result<(Logs, Archive), ServeError> {
+    let store =
+        cluster.logs.as_ref().map(|logs| log_store(logs, &cluster.node)).transpose().map_err(ServeError::Cluster)?;
+    let (sender, ended) = mpsc::channel(UPLOADS_WAITING_MAX);
+    let parts = Parts { foreign_bytes_max: cluster.foreign_log_bytes, ended: store.as_ref().map(|_| sender) };
+    let dir = settings.data_dir.join(logs::FOLDER);
+    let logs = Logs::open_in_parts(&dir, settings.storage.deployment_log_bytes, parts)?;
+    let uploads = store.clone().map(|store| {
+        let (uploads, control) = Uploads::new(logs.clone(), store, ended);
+        actix_web::rt::spawn(uploads.run());
+        control
+    });
+    let url_of = move |node: &str| {
+        let view = view.borrow();
+        let living = view.nodes.iter().find(|seen| seen.lives && seen.record.node == node);
+        living.map(|seen| seen.record.url.clone())
+    };
+    let archive = Archive::new(ArchiveOptions {
+        node: cluster.node.clone(),
+        logs: logs.clone(),
+        store,
+        client,
+        urls: Box::new(url_of),
+        uploads,
+        organizations: settings.organizations.len(),
+    });
+    Ok((logs, archive))
+}
+
+fn log_store(logs: &config::LogStore, node: &str) -> Result<LogStore, String> {
+    Ok(match logs {
+        config::LogStore::Directory(root) => LogStore::directory(root, node),
+        config::LogStore::S3(s3) => LogStore::s3(S3::new(S3Settings {
+            bucket: s3.bucket.clone(),
+            prefix: s3.prefix.clone(),
+            endpoint: s3.endpoint.clone(),
+            region: s3.region.clone(),
+            credentials: Credentials {
+                key_id: s3.key_id.clone(),
+                secret: Zeroizing::new(s3.secret.reveal().to_owned()),
+                session_token: s3.session_token.as_ref().map(|token| Zeroizing::new(token.reveal().to_owned())),
+            },
+        })?),
+    })
+}
+
+/// The logs of this node.
+struct OwnLogs {
+    node: String,
+    uploads: bool,
+    logs: Logs,
+}
+
+impl LogKeeper for OwnLogs {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn uploads(&self) -> bool {
+        self.uploads
+    }
+
+    fn has(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> bool {
+        self.logs.has(&self.logs.file(organization, deployment, number))
+    }
+}

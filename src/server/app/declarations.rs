@@ -1,0 +1,337 @@
+//! Applies what organization files declare, and says what a start or a reload with a file changes. The record of an organization's
+//! other entries (its name, providers and issuers) is only for that: they count as they are in the file.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+
+use super::error::ServeError;
+use crate::config::{Member, Organization, Pipeline, Prune};
+use accounts::auth::{Grants, NewMember, SourceId, Trust, Trusted, member_differences};
+use accounts::identities::TrustedIssuer;
+use accounts::sso::Provider;
+use delivery::registries::Registries;
+use domain::{Configuration, EnvironmentKey, Identifier, PipelineKey, Timestamp};
+use locks::pipelines::{Declared, Definition, Pipelines, pipeline_differences};
+use locks::{Environments, Failure, environment_differences, is_disabled_because};
+use records::stored::{self, Difference};
+use store::record::{self, records};
+use store::{Batch, Store, StoreError, commit_durably};
+
+/// Declarations applied concurrently at the start: enough to share disk syncs.
+const DECLARED_AT_ONCE: usize = 256;
+/// Enough to know what is meant; the file says the rest.
+const NAMED_MAX: usize = 20;
+/// Told to those who want an environment that is being removed.
+pub const REASON: &str = "the file of the organization no longer declares it; it is removed when it is released";
+
+pub fn members(declared: &[Organization]) -> Vec<NewMember> {
+    let of = |organization: &Organization| {
+        let id = organization.id.clone();
+        let members = organization.members.iter().cloned();
+        let member = move |Member { name, role, email }| NewMember { organization: id.clone(), name, role, email };
+        members.map(member).collect::<Vec<_>>()
+    };
+    declared.iter().flat_map(of).collect()
+}
+
+/// The providers of single sign-on, by organization.
+pub fn providers(declared: &[Organization]) -> Vec<(Identifier, Vec<Provider>)> {
+    declared.iter().map(|organization| (organization.id.clone(), organization.providers.clone())).collect()
+}
+
+/// The issuers of identity tokens, by organization.
+pub fn identities(declared: &[Organization]) -> Vec<(Identifier, Vec<TrustedIssuer>)> {
+    declared.iter().map(|organization| (organization.id.clone(), organization.identities.clone())).collect()
+}
+
+/// The entries that say who somebody is, by organization.
+pub fn trusted(declared: &[Organization]) -> Trusted {
+    let of = |organization: &Organization| {
+        let providers = organization.providers.iter();
+        let rules = || organization.identities.iter().flat_map(|it| it.rules.iter().map(move |rule| (it, rule)));
+        // A provider without any role signs nobody in.
+        let sources = providers.clone().filter_map(|it| {
+            let grants = Grants { role_max: it.role_max()?, assignment: it.assignment() };
+            Some((SourceId::of_provider(&it.id, &it.issuer), grants))
+        });
+        let rules_of = rules().map(|(it, rule)| {
+            let grants = Grants { role_max: rule.role, assignment: Vec::new() };
+            (SourceId::of_rule(&it.marks_of(rule)), grants)
+        });
+        let trust = Trust {
+            providers: providers.clone().map(|it| (it.id.clone(), it.issuer.clone())).collect(),
+            jobs: rules().map(|(_, rule)| (rule.name.clone(), rule.role)).collect(),
+            sources: sources.chain(rules_of).collect(),
+        };
+        (organization.id.clone(), trust)
+    };
+    declared.iter().map(of).collect()
+}
+
+/// The names for people, by id.
+pub fn organization_names(declared: &[Organization]) -> HashMap<Identifier, String> {
+    declared.iter().map(|organization| (organization.id.clone(), organization.name.clone())).collect()
+}
+
+pub fn pipelines(declared: &[Organization]) -> Vec<Declared> {
+    let of = |organization: &Organization| {
+        let id = organization.id.clone();
+        let pipelines = organization.pipelines.iter().map(move |pipeline| Declared {
+            key: PipelineKey { organization: id.clone(), pipeline: pipeline.id.clone() },
+            definition: Definition {
+                name: pipeline.name.clone(),
+                slug: pipeline.slug.clone(),
+                blueprint: pipeline.blueprint.clone(),
+                repository: pipeline.repository.clone(),
+            },
+        });
+        pipelines.collect::<Vec<_>>()
+    };
+    declared.iter().flat_map(of).collect()
+}
+
+/// A file may name steps of registries that do not exist yet: until they do, its deployments fail and say why.
+pub fn warn_of_unresolved(declared: &[Organization], pipelines: &Pipelines, registries: &Registries) {
+    for organization in declared {
+        for pipeline in pipelines.list(&organization.id) {
+            if let Err(why) = registries.resolved(&organization.id, &pipeline.blueprint) {
+                let (organization, pipeline) = (&organization.id, &pipeline.key.pipeline);
+                tracing::warn!(%organization, %pipeline, %why, "a pipeline uses a step that is not available; its deployments fail");
+            }
+        }
+    }
+}
+
+/// Older versions allowed environments called `sessions`. They work, but cannot be viewed or changed.
+pub fn warn_of_reserved_names(
+    declared: &[Organization],
+    pipelines: &Pipelines,
+    environments: &Environments,
+) -> Result<(), Failure> {
+    let name = Identifier::parse("sessions").expect("a word is an identifier");
+    for pipeline in declared.iter().flat_map(|organization| pipelines.list(&organization.id)) {
+        let key = EnvironmentKey { pipeline: pipeline.key.clone(), name: name.clone() };
+        if environments.environment(&key)?.is_some() {
+            tracing::warn!(environment = %key, "an environment has the reserved name `sessions`; delete it");
+        }
+    }
+    Ok(())
+}
+
+/// Each environment that an organization declares, with its key.
+pub fn environments_of(organization: &Organization) -> impl Iterator<Item = (EnvironmentKey, &Configuration)> {
+    organization.pipelines.iter().flat_map(|pipeline| {
+        pipeline.environments.iter().map(|environment| {
+            let key = PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() };
+            (EnvironmentKey { pipeline: key, name: environment.name.clone() }, &environment.configuration)
+        })
+    })
+}
+
+/// Creates or changes the environments whose declaration is new or has changed.
+pub async fn environments(
+    environments: &Environments,
+    declared: &[Organization],
+    pipelines: &Pipelines,
+) -> Result<(), Failure> {
+    let declare = declared.iter().flat_map(environments_of).map(|(key, configuration)| {
+        let (environments, pipelines) = (environments.clone(), pipelines.clone());
+        async move {
+            // The environments of a deleted pipeline would be unreachable.
+            let Some(_entering) = pipelines.entering(&key.pipeline).await else { return Ok(false) };
+            environments.declare(&key, configuration.clone()).await
+        }
+    });
+    let applied: Vec<bool> = stream::iter(declare).buffer_unordered(DECLARED_AT_ONCE).try_collect().await?;
+    let changed = applied.iter().filter(|applied| **applied).count();
+    if changed > 0 {
+        tracing::info!(changed, declared = applied.len(), "applied declared environments");
+    }
+    Ok(())
+}
+
+/// Whether a file has no environment left beside this one that it no longer declares, which is more likely a mistake: no pipeline
+/// at all, or none in a pipeline that it declares.
+pub fn is_last_environment(organization: &Organization, key: &EnvironmentKey) -> bool {
+    let pipelines = &organization.pipelines;
+    let is_emptied = |pipeline: &Pipeline| pipeline.id == key.pipeline.pipeline && pipeline.environments.is_empty();
+    pipelines.is_empty() || pipelines.iter().any(is_emptied)
+}
+
+/// Forgets that files declared what neither they nor the store have any more: who uses the name again through the API keeps it.
+/// To be done before anybody can, which matters after a crash in the middle of a removal.
+pub async fn forget_gone(
+    (environments, pipelines): (&Environments, &Pipelines),
+    store: &dyn Store,
+    declared: &[Organization],
+    now: Timestamp,
+) -> Result<(), ServeError> {
+    for organization in declared.iter().filter(|organization| organization.prune == Prune::Apply) {
+        let closing = pipelines.closing().await;
+        let id = &organization.id;
+        let of_pipelines = pipeline_differences(store, id, &self::pipelines(std::slice::from_ref(organization)))?;
+        let is_last = organization.pipelines.is_empty();
+        for (key, _) in of_pipelines.iter().filter(|(_, difference)| **difference == Difference::Gone && !is_last) {
+            pipelines.prune(key, &closing, now).await?;
+        }
+        for (key, difference) in environment_differences(store, id, environments_of(organization))? {
+            if difference == Difference::Gone && !is_last_environment(organization, &key) {
+                environments.forget_declared(&key).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One thing that a start or a reload with a file does.
+pub struct Change {
+    /// Such as `create environment web/review-1`.
+    pub words: String,
+    /// Why it is not done, if it is not.
+    pub stays: Option<&'static str>,
+}
+
+/// What a start or a reload with this file does. Nothing is changed.
+pub fn changes(store: &dyn Store, organization: &Organization) -> Result<Vec<Change>, StoreError> {
+    let id = &organization.id;
+    let change = |difference: Difference, what: &str, name: String, stays: Option<&'static str>| {
+        let verb = match difference {
+            Difference::Created => "create",
+            Difference::Changed => "change",
+            Difference::Removed => "remove",
+            Difference::Gone => return None,
+        };
+        let stays = stays.filter(|_| difference == Difference::Removed);
+        Some(Change { words: format!("{verb} {what} {name}"), stays })
+    };
+    let stays = |is_last: bool| match organization.prune {
+        _ if is_last => Some("the file declares no other"),
+        Prune::Report => Some("prune = \"report\""),
+        Prune::Apply => None,
+    };
+    let of_one = std::slice::from_ref(organization);
+    let mut changes = Vec::new();
+    let EntryChanges { name, entries } = entry_changes(store, organization)?;
+    changes.extend(name.map(|name| Change { words: format!("change name to {name}"), stays: None }));
+    for (kind, name, difference) in entries {
+        changes.extend(change(difference, kind, name, None));
+    }
+    for ((_, name), difference) in member_differences(store, &members(of_one))? {
+        changes.extend(change(difference, "member", name.to_string(), None));
+    }
+    for (key, difference) in pipeline_differences(store, id, &pipelines(of_one))? {
+        let stays = stays(organization.pipelines.is_empty());
+        changes.extend(change(difference, "pipeline", key.pipeline.to_string(), stays));
+    }
+    for (key, difference) in environment_differences(store, id, environments_of(organization))? {
+        let stays = stays(is_last_environment(organization, &key));
+        let name = format!("{}/{}", key.pipeline.pipeline, key.name);
+        let is_kept = difference == Difference::Removed && stays.is_some();
+        if is_kept && is_disabled_because(store, &key, REASON)? {
+            let words = format!("enable environment {name} (it was to be removed when it is released)");
+            changes.push(Change { words, stays: None });
+        }
+        changes.extend(change(difference, "environment", name, stays));
+    }
+    Ok(changes)
+}
+
+/// The same for people, one line each.
+pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec<String>, StoreError> {
+    let line = |Change { words, stays }: Change| {
+        let stays = stays.map(|why| format!(" (stays: {why})")).unwrap_or_default();
+        format!("{}: {words}{stays}", organization.id)
+    };
+    Ok(changes(store, organization)?.into_iter().map(line).collect())
+}
+
+/// Logs by name what is about to be applied. What is no longer declared and stays is logged by `reconcile`.
+pub fn log_changes(store: &dyn Store, declared: &[Organization]) -> Result<(), StoreError> {
+    for organization in declared {
+        let all = changes(store, organization)?;
+        let done = all.into_iter().filter(|change| change.stays.is_none()).map(|change| change.words);
+        let words: Vec<_> = done.collect();
+        if !words.is_empty() {
+            let changes = some(words.into_iter());
+            tracing::info!(organization = %organization.id, changes, "applying what the file has changed");
+        }
+    }
+    Ok(())
+}
+
+/// The first of these names, and how many there are beside them.
+pub fn some(names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len();
+    let mut named = names.take(NAMED_MAX).collect::<Vec<_>>().join(", ");
+    if count > NAMED_MAX {
+        named += &format!(" and {} more", count - NAMED_MAX);
+    }
+    named
+}
+
+records! { EntriesV1 = "declared entries of an organization" }
+
+/// Each entry in words. They are only compared: a newer program that words one differently says once that it has changed.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntriesV1 {
+    name: String,
+    providers: BTreeMap<String, String>,
+    issuers: BTreeMap<String, String>,
+}
+
+/// How the entries of a file differ from those that were applied last, as kind, name and difference.
+struct EntryChanges {
+    name: Option<String>,
+    entries: Vec<(&'static str, String, Difference)>,
+}
+
+/// `OD/{organization}`
+fn entries_key(organization: &Identifier) -> Vec<u8> {
+    [b"OD/", organization.as_str().as_bytes()].concat()
+}
+
+fn entries_of(organization: &Organization) -> EntriesV1 {
+    let mut entries = EntriesV1 { name: organization.name.clone(), ..EntriesV1::default() };
+    for provider in &organization.providers {
+        // Without the client secret, which its `Debug` does not show.
+        entries.providers.insert(provider.id.to_string(), format!("{provider:?}"));
+    }
+    for issuer in &organization.identities {
+        *entries.issuers.entry(issuer.issuer.clone()).or_default() += &format!("{issuer:?}");
+    }
+    entries
+}
+
+fn last_entries(store: &dyn Store, organization: &Identifier) -> Result<Option<EntriesV1>, StoreError> {
+    let key = entries_key(organization);
+    let record = store.get(&key)?;
+    record.map(|record| record::decode(&record).map_err(|error| error.under(&key))).transpose()
+}
+
+fn entry_changes(store: &dyn Store, organization: &Organization) -> Result<EntryChanges, StoreError> {
+    let before = last_entries(store, &organization.id)?;
+    let is_renamed = before.as_ref().is_some_and(|before| before.name != organization.name);
+    let (before, now) = (before.unwrap_or_default(), entries_of(organization));
+    let mut entries = Vec::new();
+    for (kind, before, now) in [("provider", before.providers, now.providers), ("issuer", before.issuers, now.issuers)]
+    {
+        let known: BTreeSet<_> = before.keys().cloned().collect();
+        let found = stored::differences(before, now, |name| Ok(known.contains(name)))?;
+        entries.extend(found.into_iter().map(|(name, difference)| (kind, name, difference)));
+    }
+    Ok(EntryChanges { name: is_renamed.then(|| organization.name.clone()), entries })
+}
+
+/// Notes what has been applied.
+pub async fn note_entries(store: &dyn Store, organizations: &[Organization]) -> Result<(), StoreError> {
+    let mut batch = Batch::default();
+    for organization in organizations {
+        let entries = entries_of(organization);
+        if last_entries(store, &organization.id)?.as_ref() != Some(&entries) {
+            batch.put(entries_key(&organization.id), record::encode(&entries));
+        }
+    }
+    if batch.is_empty() { Ok(()) } else { commit_durably(store, batch).await }
+}

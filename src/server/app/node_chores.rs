@@ -1,0 +1,305 @@
+//! Periodic work of the process: gauges, idle actors, stalled connections, files that are no longer needed. The census shows
+//! operators what their environments do: how many there are in each state, and what has been going on longest.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::task::JoinHandle;
+
+use super::certificates;
+use super::node::{RealmsHere, wall_clock};
+use super::realm_chores::{FILES_SWEPT_EVERY, SWEEP_BACKOFF, chore, pause_after};
+use super::signals::Reloading;
+use crate::http::{Node, Realm, RunningServer};
+use crate::telemetry;
+use ambient::backoff::{Backoff, Retries};
+use delivery::logs::{LogFile, LogOwner};
+use delivery::runner::Runner;
+use domain::{Identifier, LockStatus, Timestamp};
+use locks::Census;
+use store::{Sequence, StoreError};
+
+/// How often idle actors are removed and gauges updated.
+const CHORES_EVERY: Duration = Duration::from_secs(5);
+/// How often stalled connections are looked for: much shorter than they may stall.
+const CONNECTIONS_WATCHED_EVERY: Duration = Duration::from_secs(1);
+/// How often the log says how many strangers were refused.
+const REFUSALS_REPORTED_EVERY: Duration = Duration::from_secs(10);
+/// With more actors than this in memory, those not used since the last round are removed at once instead of after their idle
+/// time: at 3 kB each, a script that creates a million environments would otherwise fill the memory.
+const ACTORS_MAX: usize = 50_000;
+/// While a full disk stays full although files were swept.
+const FULL_DISK_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
+/// The shortest pause between two sweeps: each looks up the deployment of every log.
+const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
+const FULL_DISK_NOTICED_WITHIN: Duration = Duration::from_secs(1);
+/// How often the gauges are updated.
+const CENSUS_EVERY: Duration = Duration::from_secs(5);
+/// All environments are read again after so many times as long as that took: a hundredth of a core, however many there are.
+const CENSUS_PAUSE_FACTOR: u32 = 100;
+
+/// The process and its realms, as their chores see them.
+pub struct House {
+    pub node: Arc<Node>,
+    pub runner: Runner,
+    pub realms: RealmsHere,
+    /// The organizations that files declare.
+    pub organizations: Vec<Identifier>,
+    /// Where the deployment of a log is, whose organization is known in a cluster.
+    pub place_of: LogPlaces,
+}
+
+pub type LogPlaces = Box<dyn Fn(Option<&Identifier>) -> LogPlace + Send + Sync>;
+
+pub enum LogPlace {
+    /// In a realm of this process.
+    Here(Arc<Realm>),
+    Elsewhere,
+    /// On its way.
+    Unknown,
+}
+
+/// Starts the chores of the process; they run until they are aborted.
+pub fn begin(
+    house: House,
+    running: &RunningServer,
+    idle: Duration,
+    metrics: PrometheusHandle,
+    reloading: Reloading,
+) -> Vec<JoinHandle<()>> {
+    let House { node, runner, realms, organizations, .. } = &house;
+    let mut chores = vec![
+        chore(run_census(realms.clone(), organizations.clone())),
+        chore(do_chores_of_node(node.clone(), runner.clone(), metrics)),
+        chore(watch_connections(node.clone())),
+        chore(report_refusals(node.clone())),
+        chore(do_chores_of_realms(realms.clone(), idle)),
+        chore(sweep_files(house)),
+    ];
+    if let Some(encrypted) = running.encrypted.as_ref() {
+        chores.push(chore(certificates::keep_fresh(encrypted.tls.clone(), reloading.certificates.clone())));
+        chores.push(chore(certificates::report_handshakes(encrypted.handshakes.clone())));
+    }
+    chores.push(chore(reloading.run()));
+    chores
+}
+
+async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusHandle) {
+    let stages_running = metrics::gauge!("lockkeeper_stages", "state" => "running");
+    let stages_waiting = metrics::gauge!("lockkeeper_stages", "state" => "waiting");
+    let connections = metrics::gauge!("lockkeeper_connections");
+    let mut every = tokio::time::interval(CHORES_EVERY);
+    loop {
+        every.tick().await;
+        metrics.run_upkeep();
+        stages_running.set(runner.running() as f64);
+        stages_waiting.set(runner.waiting() as f64);
+        connections.set(node.connections.staying() as f64);
+        telemetry::report_left_out();
+    }
+}
+
+async fn watch_connections(node: Arc<Node>) {
+    let mut every = tokio::time::interval(CONNECTIONS_WATCHED_EVERY);
+    loop {
+        every.tick().await;
+        let shut = node.connections.shut_stalled();
+        if shut.silent > 0 {
+            tracing::info!(
+                connections = shut.silent,
+                "shut down connections that stalled within the head of a request"
+            );
+        }
+        if shut.unread > 0 {
+            tracing::info!(connections = shut.unread, "cut off clients that did not read their answers");
+        }
+    }
+}
+
+async fn report_refusals(node: Arc<Node>) {
+    let mut every = tokio::time::interval(REFUSALS_REPORTED_EVERY);
+    loop {
+        every.tick().await;
+        node.refusals.report(REFUSALS_REPORTED_EVERY.as_secs());
+    }
+}
+
+async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
+    let undelivered = metrics::gauge!("lockkeeper_webhook_deliveries_pending");
+    let actors = metrics::gauge!("lockkeeper_environment_actors");
+    let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
+    let waiting_for_any = metrics::gauge!("lockkeeper_waiting", "for" => "any");
+    let mut every = tokio::time::interval(CHORES_EVERY.min(idle));
+    let rounds_per_idle = idle.as_secs().div_ceil(every.period().as_secs().max(1)).max(1);
+    for round in 1_u64.. {
+        every.tick().await;
+        let here = realms();
+        let sum = |count: fn(&Realm) -> usize| here.iter().map(|realm| count(realm)).sum::<usize>();
+        let resident = sum(|realm| realm.environments.resident());
+        actors.set(resident as f64);
+        waiting_by_name.set(sum(|realm| realm.environments.waiting_by_name()) as f64);
+        waiting_for_any.set(sum(|realm| realm.environments.waiting_for_any()) as f64);
+        undelivered.set(here.iter().map(|realm| realm.webhooks.pending()).sum::<u64>() as f64);
+        for realm in &here {
+            if round % rounds_per_idle == 0 || resident > ACTORS_MAX {
+                realm.environments.dismiss_unused();
+            }
+            realm.environments.expire_pools();
+            if let Some(limits) = &realm.rate_limits {
+                limits.forget_idle();
+            }
+        }
+    }
+}
+
+/// Removes the files of deployments that are no longer needed. Those of an organization that is not declared this time stay,
+/// like all its data: a start without its file must cost nothing.
+async fn sweep_files(house: House) {
+    let house = Arc::new(house);
+    let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut retries, mut full) = (Retries::new(SWEEP_BACKOFF), Retries::new(FULL_DISK_BACKOFF));
+    loop {
+        let is_full = tokio::select! {
+            _ = every.tick() => false,
+            () = house.node.logs.too_full() => false,
+            () = house.disk_is_full() => true,
+        };
+        let sweeping = house.clone();
+        let failed = match tokio::task::spawn_blocking(move || sweeping.sweep_files()).await {
+            Ok(swept) => swept.err().map(|error| error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = &failed {
+            tracing::error!(error, "cannot remove old logs and working directories");
+        }
+        // If it is still full, there is little to sweep.
+        let pause = pause_after(!is_full, &mut full, SURPLUS_FILES_SWEPT_EVERY);
+        tokio::time::sleep(pause_after(failed.is_none(), &mut retries, pause)).await;
+    }
+}
+
+impl House {
+    /// Then working directories that are no longer needed are not left until the next ordinary sweep.
+    async fn disk_is_full(&self) {
+        let refuses = || (self.realms)().iter().any(|realm| realm.store.refusing_writes().is_some());
+        while !refuses() && !self.node.disk.is_low() {
+            tokio::time::sleep(FULL_DISK_NOTICED_WITHIN).await;
+        }
+    }
+
+    fn sweep_files(&self) -> Result<(), StoreError> {
+        let realms = (self.realms)();
+        let mut organizations = self.organizations.clone();
+        for realm in &realms {
+            organizations.extend(realm.environments.organizations_with_deployments()?);
+        }
+        organizations.sort_unstable();
+        organizations.dedup();
+        let holds_work =
+            |id| realms.iter().any(|realm| realm.environments.holds_work(organizations.iter(), id).unwrap_or(true));
+        self.runner.remove_work_dirs(holds_work);
+        let owner = |id| {
+            let owns = |organization: &&Identifier| {
+                realms.iter().any(|realm| realm.environments.holds_work([*organization], id).unwrap_or(false))
+            };
+            organizations.iter().find(owns).cloned()
+        };
+        self.runner.count_work_dirs(owner);
+        self.node.logs.sweep(|file| self.owner_of_log(&organizations, file));
+        Ok(())
+    }
+
+    fn owner_of_log(&self, organizations: &[Identifier], file: &LogFile) -> LogOwner {
+        let realm = match (self.place_of)(file.organization.as_ref()) {
+            LogPlace::Here(realm) => realm,
+            LogPlace::Elsewhere => return LogOwner::Foreign,
+            LogPlace::Unknown => return LogOwner::Unknown,
+        };
+        let mut unread = false;
+        for organization in file.organization.as_ref().map_or(organizations, std::slice::from_ref) {
+            match realm.environments.deployment(organization, file.deployment) {
+                Ok(Some(_)) => return LogOwner::Organization(organization.clone()),
+                Ok(None) => {}
+                Err(_) => unread = true,
+            }
+        }
+        if unread { LogOwner::Unknown } else { LogOwner::Nobody }
+    }
+}
+
+/// Runs until it is aborted.
+pub async fn run_census(realms: RealmsHere, organizations: Vec<Identifier>) {
+    let gauges = Gauges::new();
+    let mut census = Census::default();
+    // As of the last census; none if there was none, or it failed.
+    let mut counted: Option<Vec<Sequence>> = None;
+    let mut fails = false;
+    let mut next = Instant::now();
+    let mut every = tokio::time::interval(CENSUS_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let here = realms();
+        // Readers see only durable changes.
+        let durable: Vec<_> = here.iter().map(|realm| *realm.store.durable().borrow()).collect();
+        if counted.as_ref() != Some(&durable) && next <= Instant::now() {
+            let began = Instant::now();
+            match read_census(here, &organizations).await {
+                Ok(found) => (census, counted, fails) = (found, Some(durable), false),
+                Err(error) => {
+                    if !fails {
+                        tracing::warn!(%error, "cannot count the environments; trying again until it works");
+                    }
+                    (counted, fails) = (None, true);
+                }
+            }
+            next = Instant::now() + began.elapsed() * CENSUS_PAUSE_FACTOR;
+        }
+        gauges.show(&census, wall_clock()());
+    }
+}
+
+/// On a thread that may wait for the disk.
+async fn read_census(realms: Vec<Arc<Realm>>, organizations: &[Identifier]) -> Result<Census, StoreError> {
+    let pipelines = |realm: Arc<Realm>| {
+        let keys = organizations.iter().flat_map(|organization| realm.pipelines.list(organization));
+        let keys: Vec<_> = keys.map(|pipeline| pipeline.key.clone()).collect();
+        (realm, keys)
+    };
+    let all: Vec<_> = realms.into_iter().map(pipelines).collect();
+    let read = move || {
+        let mut census = Census::default();
+        all.into_iter().try_for_each(|(realm, pipelines)| realm.environments.add_to_census(pipelines, &mut census))?;
+        Ok(census)
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(StoreError::Read(error.to_string())))
+}
+
+struct Gauges {
+    by_status: Vec<metrics::Gauge>,
+    oldest_lock: metrics::Gauge,
+    oldest_waiter: metrics::Gauge,
+}
+
+impl Gauges {
+    fn new() -> Self {
+        let by_status =
+            LockStatus::ALL.map(|status| metrics::gauge!("lockkeeper_environments", "status" => status.as_str()));
+        Self {
+            by_status: by_status.into(),
+            oldest_lock: metrics::gauge!("lockkeeper_oldest_lock_age_seconds"),
+            oldest_waiter: metrics::gauge!("lockkeeper_oldest_waiter_age_seconds"),
+        }
+    }
+
+    fn show(&self, census: &Census, now: Timestamp) {
+        for (gauge, (_, count)) in self.by_status.iter().zip(census.by_status()) {
+            gauge.set(count as f64);
+        }
+        let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
+        self.oldest_lock.set(age(census.oldest_lock));
+        self.oldest_waiter.set(age(census.oldest_waiter));
+    }
+}

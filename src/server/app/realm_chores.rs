@@ -1,0 +1,387 @@
+//! Periodic work of a realm: sweeping what has expired, sealing events, ending sessions in time, and removing from the store of
+//! logs what deployments have left there that are no longer kept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+
+use crate::config::Settings;
+use crate::http::Realm;
+use ambient::backoff::{Backoff, Retries};
+use delivery::archive::{Archive, StoreFailure};
+use domain::DroppedLog;
+use events::{Retention, Sealer, Sweeper};
+use locks::DroppedEntry;
+use store::StoreError;
+
+/// How often it is written when tokens were last used.
+const USAGE_WRITTEN_EVERY: Duration = Duration::from_secs(60);
+/// How often expired idempotency keys are dropped.
+const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// The pause between two sweeps while there are too many of them: each may count a million.
+const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
+/// While sweeps fail.
+pub const SWEEP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
+/// How often sign-ins, invitations and tokens of jobs that are over are dropped; they are refused as soon as they are.
+const SIGN_INS_SWEPT_EVERY: Duration = Duration::from_secs(600);
+/// How often old and surplus events are dropped.
+const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// The events of this time are not sealed yet when the server is killed; the next start seals them.
+const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
+const SEAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+/// How often logs and working directories that are no longer needed are removed.
+pub const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// Entries that are read at once.
+const READ_AT_ONCE: usize = 100;
+/// After so many failures in a row the store is left alone until the next round, which goes on with the next entry.
+const FAILURES_MAX: usize = 4;
+/// Entries of which it is remembered that the log names them; more are passed over without a line.
+const LOGGED_MAX: usize = 100;
+
+/// Starts the chores of a realm; they run until they are aborted.
+pub fn begin(realm: &Arc<Realm>, settings: &Settings, archive: &Archive) -> Vec<JoinHandle<()>> {
+    vec![
+        chore(sweep_keys(realm.clone())),
+        chore(write_usage(realm.clone())),
+        chore(sweep_sign_ins(realm.clone())),
+        chore(sweep_events(realm.clone(), retention(settings))),
+        chore(seal_events(realm.clone())),
+        chore(keep_time(realm.clone())),
+        chore(remove_dropped_logs(realm.clone(), archive.clone())),
+    ]
+}
+
+pub fn chore(work: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    actix_web::rt::spawn(work.boxed_local())
+}
+
+async fn write_usage(realm: Arc<Realm>) {
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    let mut pause = USAGE_WRITTEN_EVERY;
+    loop {
+        tokio::time::sleep(pause).await;
+        let written = realm.accounts.write_usage().await;
+        if let Err(error) = &written {
+            tracing::warn!(%error, "cannot write when tokens were last used; trying again");
+        }
+        pause = pause_after(written.is_ok(), &mut retries, USAGE_WRITTEN_EVERY);
+    }
+}
+
+/// Ends expired sessions in time, and serves the waiters from before the start.
+async fn keep_time(realm: Arc<Realm>) {
+    if let Err(error) = realm.environments.resume_pools().await {
+        tracing::error!(%error, "cannot serve the waiters for any environment");
+    }
+    realm.environments.keep_time().await;
+}
+
+/// A task of its own, since a million keys take a while.
+async fn sweep_keys(realm: Arc<Realm>) {
+    let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    loop {
+        tokio::select! {
+            _ = every.tick() => {}
+            () = realm.idempotency.too_many() => {}
+        }
+        let swept = realm.idempotency.sweep((realm.clock)()).await;
+        if let Err(error) = &swept {
+            tracing::warn!(%error, "cannot sweep old idempotency keys; the next sweep tries again");
+        }
+        let dropped = realm.environments.drop_old_ended_sessions().await;
+        if let Err(error) = &dropped {
+            tracing::warn!(%error, "cannot drop sessions that ended in a queue");
+        }
+        let worked = swept.is_ok() && dropped.is_ok();
+        tokio::time::sleep(pause_after(worked, &mut retries, SURPLUS_KEYS_SWEPT_EVERY)).await;
+    }
+}
+
+/// Drops sign-ins, invitations and tokens that have expired.
+async fn sweep_sign_ins(realm: Arc<Realm>) {
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    loop {
+        let now = (realm.clock)();
+        let accounts = &realm.accounts;
+        let swept = async {
+            let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
+            let (tokens, of_jobs) = (accounts.sweep_tokens(now).await?, accounts.sweep_exchanged(now).await?);
+            Ok((sign_ins, invitations, tokens, of_jobs))
+        };
+        let swept = swept.await;
+        let worked = swept.is_ok();
+        match swept {
+            Ok((0, 0, 0, 0)) => {}
+            Ok((sign_ins, invitations, tokens, of_jobs)) => {
+                tracing::info!(sign_ins, invitations, tokens, of_jobs, "dropped what had expired");
+            }
+            Err(error) => {
+                let error: StoreError = error;
+                tracing::warn!(%error, "cannot drop expired sign-ins; the next sweep tries again");
+            }
+        }
+        tokio::time::sleep(pause_after(worked, &mut retries, SIGN_INS_SWEPT_EVERY)).await;
+    }
+}
+
+/// A task of its own, for the same reason.
+async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
+    let mut sweeper = Sweeper::new(realm.events.clone(), retention);
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    loop {
+        let swept = sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await;
+        let worked = swept.is_ok();
+        match swept {
+            Ok(0) => {}
+            Ok(dropped) => tracing::info!(dropped, "dropped old or surplus events"),
+            Err(error) => tracing::warn!(%error, "cannot drop old events; the next sweep tries again"),
+        }
+        tokio::time::sleep(pause_after(worked, &mut retries, EVENTS_SWEPT_EVERY)).await;
+    }
+}
+
+/// Seals new events, at most once in a while.
+async fn seal_events(realm: Arc<Realm>) {
+    let Some(mut sealer) = Sealer::new(realm.events.clone()) else { return };
+    let (mut durable, mut retries) = (realm.events.durable(), Retries::new(SEAL_BACKOFF));
+    loop {
+        let sealed = sealer.seal().await;
+        let pause = pause_after(sealed.is_ok(), &mut retries, EVENTS_SEALED_EVERY);
+        if let Err(error) = &sealed
+            && retries.is_first()
+        {
+            tracing::warn!(%error, "cannot seal new events; trying again until it works");
+        }
+        if durable.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Removes from the store of logs what deployments have left there that are no longer kept.
+async fn remove_dropped_logs(realm: Arc<Realm>, archive: Archive) {
+    let (mut retries, mut removal) = (Retries::new(SWEEP_BACKOFF), DroppedLogRemoval::default());
+    loop {
+        let worked = removal.round(&(&*realm, &archive)).await;
+        tokio::time::sleep(pause_after(worked, &mut retries, FILES_SWEPT_EVERY)).await;
+    }
+}
+
+pub fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration {
+    if worked {
+        retries.worked();
+        return pause;
+    }
+    retries.failed()
+}
+
+fn retention(settings: &Settings) -> Retention {
+    Retention {
+        max_events: settings.events.max_events,
+        max_age: settings.events.max_age,
+        max_security_events: settings.events.max_security_events,
+        security_max_age: settings.events.max_security_age,
+    }
+}
+
+/// The entries of a realm, and the store.
+trait DroppedLogs {
+    fn entries(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError>;
+    /// False without a store.
+    async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure>;
+    async fn forget(&self, log: &DroppedLog) -> Result<(), StoreError>;
+}
+
+impl DroppedLogs for (&Realm, &Archive) {
+    fn entries(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError> {
+        self.0.environments.dropped_logs(after, limit)
+    }
+
+    async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure> {
+        self.1.remove(log).await
+    }
+
+    async fn forget(&self, log: &DroppedLog) -> Result<(), StoreError> {
+        self.0.environments.log_is_removed(log).await
+    }
+}
+
+#[derive(Default)]
+struct DroppedLogRemoval {
+    /// The key after which the next round begins.
+    after: Option<Vec<u8>>,
+    /// Whether the log says that removals fail.
+    fails: bool,
+    /// The keys of unreadable entries that the log names.
+    logged: BTreeSet<Vec<u8>>,
+}
+
+impl DroppedLogRemoval {
+    /// Tries each entry once, unless the store fails. Returns whether nothing failed.
+    async fn round(&mut self, of: &impl DroppedLogs) -> bool {
+        let is_whole = self.after.is_none();
+        let failure = self.remove_all(of).await;
+        let worked = failure.is_none();
+        match failure {
+            None if is_whole => self.fails = false,
+            Some(error) if !self.fails => {
+                self.fails = true;
+                tracing::warn!(error, "cannot remove old logs from the store of logs; trying again until it works");
+            }
+            None | Some(_) => {}
+        }
+        worked
+    }
+
+    /// Returns the first failure.
+    async fn remove_all(&mut self, of: &impl DroppedLogs) -> Option<String> {
+        let (mut first_failure, mut failures) = (None, 0);
+        loop {
+            let entries = match of.entries(self.after.as_deref(), READ_AT_ONCE) {
+                Ok(entries) => entries,
+                Err(error) => return Some(error.to_string()),
+            };
+            let are_last = entries.len() < READ_AT_ONCE;
+            for DroppedEntry { key, log } in entries {
+                let removed = match log {
+                    Ok(log) => remove(&log, of).await,
+                    Err(error) => {
+                        self.log_unreadable(&key, &error);
+                        Ok(true)
+                    }
+                };
+                self.after = Some(key);
+                match removed {
+                    Ok(true) => failures = 0,
+                    Ok(false) => {
+                        self.after = None;
+                        return first_failure;
+                    }
+                    Err(error) => {
+                        failures += 1;
+                        first_failure.get_or_insert(error);
+                    }
+                }
+                if failures == FAILURES_MAX {
+                    return first_failure;
+                }
+            }
+            if are_last {
+                self.after = None;
+                return first_failure;
+            }
+        }
+    }
+
+    fn log_unreadable(&mut self, key: &[u8], error: &StoreError) {
+        if self.logged.len() < LOGGED_MAX && self.logged.insert(key.to_vec()) {
+            let key = key.escape_ascii();
+            tracing::warn!(%key, %error, "the entry of a dropped log cannot be read; its log stays in the store of logs");
+        }
+    }
+}
+
+/// False without a store.
+async fn remove(log: &DroppedLog, of: &impl DroppedLogs) -> Result<bool, String> {
+    let is_removed = of.remove(log).await.map_err(|error| error.to_string())?;
+    if is_removed {
+        of.forget(log).await.map_err(|error| error.to_string())?;
+    }
+    Ok(is_removed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+    use domain::{DeploymentId, IdSeed, Identifier};
+
+    /// Entries by the first byte of their keys.
+    #[derive(Default)]
+    struct Fake {
+        entries: RefCell<BTreeSet<u8>>,
+        unreadable: BTreeSet<u8>,
+        not_removable: BTreeSet<u8>,
+        is_down: Cell<bool>,
+        asked: Cell<usize>,
+    }
+
+    impl Fake {
+        fn left(&self) -> Vec<u8> {
+            self.entries.borrow().iter().copied().collect()
+        }
+    }
+
+    impl DroppedLogs for Fake {
+        fn entries(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError> {
+            let entry = |number: &u8| {
+                let organization = Identifier::parse("acme").unwrap();
+                let log =
+                    DroppedLog { organization, deployment: DeploymentId(IdSeed([*number; 12])), parts: Vec::new() };
+                let unreadable = || StoreError::Read("bad".to_owned());
+                let log = (!self.unreadable.contains(number)).then_some(log).ok_or_else(unreadable);
+                DroppedEntry { key: vec![*number], log }
+            };
+            let entries = self.entries.borrow();
+            let after = entries.iter().filter(|number| after.is_none_or(|after| **number > after[0]));
+            Ok(after.take(limit).map(entry).collect())
+        }
+
+        async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure> {
+            self.asked.set(self.asked.get() + 1);
+            let fails = self.is_down.get() || self.not_removable.contains(&log.deployment.0.0[0]);
+            if fails { Err(StoreFailure::passing("down")) } else { Ok(true) }
+        }
+
+        async fn forget(&self, log: &DroppedLog) -> Result<(), StoreError> {
+            self.entries.borrow_mut().remove(&log.deployment.0.0[0]);
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn entries_that_cannot_be_read_or_removed_hold_up_no_others() {
+        let (unreadable, not_removable) = ((0..120).collect(), BTreeSet::from([130, 150]));
+        let fake = Fake { entries: RefCell::new((0..250).collect()), unreadable, not_removable, ..Fake::default() };
+        let mut removal = DroppedLogRemoval::default();
+        for _ in 0..2 {
+            removal.round(&fake).await;
+            assert_eq!(fake.left(), (0..120).chain([130, 150]).collect::<Vec<_>>());
+        }
+        assert_eq!(removal.logged.len(), LOGGED_MAX, "each is named once, up to a bound");
+    }
+
+    #[tokio::test]
+    async fn many_that_cannot_be_removed_hold_up_others_for_some_rounds_only() {
+        let fake =
+            Fake { entries: RefCell::new((0..30).collect()), not_removable: (0..20).collect(), ..Fake::default() };
+        let mut removal = DroppedLogRemoval::default();
+        for _ in 0..6 {
+            removal.round(&fake).await;
+        }
+        assert_eq!(fake.left(), (0..20).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_down_is_asked_for_few_and_later_for_all() {
+        let fake = Fake { entries: RefCell::new((0..200).collect()), ..Fake::default() };
+        fake.is_down.set(true);
+        let mut removal = DroppedLogRemoval::default();
+        removal.round(&fake).await;
+        assert_eq!((fake.asked.get(), removal.fails), (FAILURES_MAX, true));
+        fake.is_down.set(false);
+        removal.round(&fake).await;
+        assert_eq!(fake.left(), [0, 1, 2, 3], "it goes on with the next");
+        removal.round(&fake).await;
+        assert_eq!((fake.left(), removal.fails), (vec![], false));
+    }
+}

@@ -1,0 +1,161 @@
+//! The signals of a server. SIGTERM and Ctrl-C: what it finishes before it ends. SIGHUP: what it takes over from its files (the
+//! log filter, the certificate, what organization files declare), and which other settings have changed, since they count from the
+//! next start on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal::SIGHUP};
+use tokio::signal::unix::{Signal, SignalKind, signal as handle};
+use tokio::sync::{Notify, watch};
+
+use super::reconcile::Declarations;
+use crate::config::{Faults, Organization, Settings};
+use crate::http::RunningServer;
+use crate::telemetry;
+use delivery::runner::Runner;
+
+/// Finishes, unless a second signal comes. Returns whether all processes of steps have ended, as `finish` does.
+pub async fn stop(finish: impl Future<Output = bool>, runner: &Runner, signals: &mut Signals) -> bool {
+    tracing::info!("stopping: answering the requests in flight; a second signal stops at once");
+    tokio::select! {
+        gone = finish => gone,
+        () = signals.next() => {
+            tracing::warn!("stopped at once by a second signal");
+            runner.shut_down(Duration::ZERO).await
+        }
+    }
+}
+
+/// Answers the requests in flight, for up to `patience`.
+pub async fn drain(running: RunningServer, patience: Duration) {
+    let left = running.drain(patience).await;
+    if left > 0 {
+        tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
+    }
+}
+
+/// Ctrl-C and SIGTERM.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: handle(SignalKind::terminate())?, interrupt: handle(SignalKind::interrupt())? })
+    }
+
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Keeps SIGHUP pending from now on, also while the program executes itself: until there is a handler it would end the
+/// process. To be called before there is a second thread.
+pub fn hold_hangups() -> std::io::Result<()> {
+    Ok(SigSet::from(SIGHUP).thread_block()?)
+}
+
+/// SIGHUP: the server reads its files again. It never ends the server, also not one that starts or stops.
+pub struct Hangups(Signal);
+
+impl Hangups {
+    pub fn new() -> std::io::Result<Self> {
+        let hangups = handle(SignalKind::hangup())?;
+        SigSet::from(SIGHUP).thread_unblock()?;
+        Ok(Self(hangups))
+    }
+
+    /// Several that come while nobody waits are one.
+    pub async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}
+
+/// Enough to mend a file by; a file of the wrong kind has thousands.
+const FAULTS_LOGGED_MAX: usize = 50;
+
+/// Reads the settings of this process again.
+pub type Load = Arc<dyn Fn() -> Result<Settings, Faults> + Send + Sync>;
+
+pub struct Reloading {
+    hangups: Hangups,
+    load: Load,
+    /// Those of the start, with what has been taken over since.
+    running: Settings,
+    /// What organization files declare, for the realms.
+    declared: watch::Sender<Arc<Vec<Organization>>>,
+    /// Notified to read the files of TLS.
+    pub certificates: Arc<Notify>,
+}
+
+impl Reloading {
+    pub fn new(hangups: Hangups, load: Load, settings: &Settings) -> Self {
+        let declared = watch::Sender::new(Arc::new(settings.organizations.clone()));
+        Self { hangups, load, running: settings.clone(), declared, certificates: Arc::default() }
+    }
+
+    pub fn declarations(&self) -> Declarations {
+        self.declared.subscribe()
+    }
+
+    /// Runs until it is aborted. Signals that come during a reload are one further reload.
+    pub async fn run(mut self) {
+        loop {
+            self.hangups.next().await;
+            tracing::info!("SIGHUP: reading the files again");
+            self.reload().await;
+        }
+    }
+
+    async fn reload(&mut self) {
+        let load = self.load.clone();
+        match tokio::task::spawn_blocking(move || load()).await {
+            Ok(Ok(settings)) => self.apply(&settings),
+            Ok(Err(faults)) => refuse(&faults),
+            Err(error) => tracing::error!(%error, "cannot read the files again; all stays as it is"),
+        }
+    }
+
+    fn apply(&mut self, new: &Settings) {
+        let filter = match telemetry::read_filter(&new.log.filter) {
+            Ok(filter) => filter,
+            Err(bad) => return tracing::error!("{bad}; nothing is reloaded"),
+        };
+        let mut changed = Vec::new();
+        if new.log.filter != self.running.log.filter && telemetry::replace_filter(filter) {
+            self.running.log.filter.clone_from(&new.log.filter);
+            changed.push("log.filter");
+        }
+        for new in &new.organizations {
+            let running = self.running.organizations.iter_mut().find(|running| running.id == new.id);
+            if let Some(running) = running.filter(|running| *running != new) {
+                running.clone_from(new);
+                changed.push(new.id.as_str());
+            }
+        }
+        // Also if nothing has changed: what is no longer declared is said again.
+        self.declared.send_replace(Arc::new(self.running.organizations.clone()));
+        self.certificates.notify_one();
+        let restart = self.running.changed_for_restart(new);
+        if !restart.is_empty() {
+            let settings = restart.join(", ");
+            tracing::warn!(settings, "these settings have changed, and count from the next start on");
+        }
+        let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
+        tracing::info!(changed, "reloaded");
+    }
+}
+
+/// All of them, as a start would; nothing is applied.
+fn refuse(faults: &Faults) {
+    for fault in faults.iter().take(FAULTS_LOGGED_MAX) {
+        tracing::error!("{fault}");
+    }
+    let faults = faults.iter().count();
+    tracing::error!(faults, "the files have faults; nothing is reloaded, and the next start will be refused");
+}

@@ -1,0 +1,100 @@
+//! Backups of a running server, from its store and its logs to a stream: one at a time, since each keeps a part of the log.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::stream::{About, BackupWriter, Header, Totals};
+use delivery::logs::Logs;
+use store::{CopyError, FORMAT_NUMBER, LoggedStore};
+
+/// Why there is no backup: each completes "the backup failed: ".
+#[derive(Debug, thiserror::Error)]
+pub enum MakeError {
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    #[error("the logs of deployments cannot be read: {0}")]
+    Logs(#[source] io::Error),
+    /// Nobody takes it any more.
+    #[error("it cannot be written: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Writes everything, and blocks while it does. A failure of the server's own is also told to the reader.
+pub fn make(store: &LoggedStore, logs: &Logs, about: About, out: impl Write) -> Result<Totals, MakeError> {
+    let copying = store.begin_copy();
+    let header = Header { about, data_format: FORMAT_NUMBER, sequence: copying.from.0 };
+    let mut writer = BackupWriter::begin(out, &header)?;
+    let copied = (|| {
+        copying.pairs(|key, value| writer.pair(key, value))?;
+        let last = copying.batches(|batches| writer.batches(&batches))?;
+        // After the last batch, so that every line is there that it speaks of.
+        let mut broken = None;
+        let copied = logs.copy(|deployment, piece| {
+            writer.log(deployment, piece).inspect_err(|error| broken = Some(io::Error::from(error.kind())))
+        });
+        match (copied, broken) {
+            (Ok(()), _) => Ok(last),
+            (Err(_), Some(broken)) => Err(MakeError::Write(broken)),
+            (Err(error), None) => Err(MakeError::Logs(error)),
+        }
+    })();
+    match copied {
+        Ok(last) => Ok(writer.finish(last)?),
+        Err(error @ (MakeError::Write(_) | MakeError::Copy(CopyError::Write(_)))) => Err(error),
+        Err(error @ (MakeError::Copy(_) | MakeError::Logs(_))) => {
+            // Without the word for it, the reader would only see that it ends too early.
+            let _ = writer.fail(&error.to_string());
+            Err(error)
+        }
+    }
+}
+
+/// Another one is being taken.
+#[derive(Debug)]
+pub struct InProgress;
+
+pub struct Backups {
+    store: Arc<LoggedStore>,
+    logs: Logs,
+    master_key: Option<String>,
+    running: Arc<AtomicBool>,
+}
+
+/// The right to take one, until dropped.
+pub struct Taking {
+    store: Arc<LoggedStore>,
+    logs: Logs,
+    about: About,
+    running: Arc<AtomicBool>,
+}
+
+impl Backups {
+    /// `master_key` is its fingerprint.
+    pub fn new(store: Arc<LoggedStore>, logs: Logs, master_key: Option<String>) -> Self {
+        Self { store, logs, master_key, running: Arc::default() }
+    }
+
+    pub fn begin(&self, created_at: String, organizations: Vec<String>) -> Result<Taking, InProgress> {
+        if self.running.swap(true, Ordering::AcqRel) {
+            return Err(InProgress);
+        }
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let about = About { version, created_at, organizations, master_key: self.master_key.clone() };
+        let (store, logs, running) = (self.store.clone(), self.logs.clone(), self.running.clone());
+        Ok(Taking { store, logs, about, running })
+    }
+}
+
+impl Taking {
+    /// Blocks until everything is written.
+    pub fn write_to(self, out: impl Write) -> Result<Totals, MakeError> {
+        make(&self.store, &self.logs, self.about.clone(), out)
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.running.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,245 @@
+//! How members and jobs sign in, as an organization file declares it: providers of single sign-on, and trusted issuers of
+//! identity tokens with the rules for them.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::document::Document;
+use super::fault::Fault;
+use crate::forms::{
+    Content, Element, Form, Integer, List, Map, MemberForm, Name, Object, Reader, Schemas, form, rule_schema, texts,
+};
+use accounts::identities::{
+    CLAIMS_MAX, Pattern, RULES_MAX, Rule, TOKEN_SECONDS_DEFAULT, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN, TrustedIssuer,
+};
+use accounts::sso::{self, ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, Provider};
+use domain::{CharClass, Identifier, Malformed, Role, TextRule};
+
+/// A role for each of many small teams.
+const ROLES_MAX: usize = 1_000;
+/// Those of the standard and some of the provider's own.
+const SCOPES_MAX: usize = 20;
+/// Those with name, e-mail and what is asked for by default.
+const SCOPES_DEFAULT: [&str; 2] = ["profile", "email"];
+/// Providers make theirs shorter. A wrong path (a device, an image) is refused soon.
+const SECRET_BYTES_MAX: u64 = 1024;
+
+const CLIENT_ID: TextRule =
+    TextRule::of(1..=255, CharClass::VISIBLE, "must be 1 to 255 visible ASCII characters without spaces");
+const SCOPE: TextRule =
+    TextRule::of(1..=100, CharClass::VISIBLE, "must be 1 to 100 visible ASCII characters without spaces");
+const CLAIM: TextRule =
+    TextRule::of(1..=255, CharClass::NO_CONTROL, "must be 1 to 255 characters, without control characters");
+const SECRET: TextRule =
+    TextRule::of(1..=SECRET_BYTES_MAX as usize, CharClass::NO_CONTROL, "must be 1 to 1024 characters on one line");
+const PATH: TextRule =
+    TextRule::of(1..=4096, CharClass::NO_CONTROL, "must be a path of 1 to 4096 characters, without control characters");
+
+pub(super) struct Issuer(String);
+pub(super) struct ClientId(String);
+pub(super) struct Scope(String);
+pub(super) struct Claim(String);
+pub(super) struct SecretText(ClientSecret);
+pub(super) struct SecretPath(String);
+
+texts! {
+    Issuer: |text: &str| sso::check_issuer(text).map(|()| Self(text.to_owned())), rule_schema(&CLIENT_ID);
+    ClientId: |text: &str| CLIENT_ID.check(text).map(|()| Self(text.to_owned())), rule_schema(&CLIENT_ID);
+    Scope: |text: &str| SCOPE.check(text).map(|()| Self(text.to_owned())), rule_schema(&SCOPE);
+    Claim: |text: &str| CLAIM.check(text).map(|()| Self(text.to_owned())), rule_schema(&CLAIM);
+    SecretText: |text: &str| SECRET.check(text).map(|()| Self(ClientSecret::new(text))), rule_schema(&SECRET);
+    SecretPath: |text: &str| PATH.check(text).map(|()| Self(text.to_owned())), rule_schema(&PATH);
+}
+
+form! {
+    pub(super) struct ProviderForm {
+        required id: Identifier,
+        optional name: Name,
+        required issuer: Issuer,
+        required client_id: ClientId,
+        optional client_secret: SecretText,
+        optional client_secret_file: SecretPath,
+        optional scopes: List<Scope, 0, SCOPES_MAX>,
+        optional groups_claim: Claim,
+        optional name_claim: Claim,
+        optional(List::default()) roles: List<GroupRoleForm, 0, ROLES_MAX>,
+        optional default_role: Role,
+    }
+    unique id;
+    check check_provider;
+}
+
+form! {
+    pub(super) struct GroupRoleForm {
+        required group: Claim,
+        required role: Role,
+    }
+    unique group;
+}
+
+fn check_provider(object: &Object<'_>, form: Option<&ProviderForm>, reader: &mut Reader) {
+    if object.has("client_secret") && object.has("client_secret_file") {
+        reader.field_fault(object, "client_secret", "must not be combined with `client_secret_file`");
+    }
+    if form.is_some_and(|form| form.roles.0.is_empty() && form.default_role.is_none()) {
+        let message = "must have at least one entry, or `default_role` be set: otherwise nobody can sign in";
+        reader.field_fault(object, "roles", message);
+    }
+}
+
+/// The providers of a file; None if a secret cannot be read that is in a file of its own.
+pub(super) fn providers(
+    forms: Vec<ProviderForm>,
+    root: &Object<'_>,
+    document: &Document,
+    faults: &mut Vec<Fault>,
+) -> Option<Vec<Provider>> {
+    let tables = match root.get("providers").map(|element| &element.content) {
+        Some(Content::Array(tables)) => tables.as_slice(),
+        Some(_) | None => &[],
+    };
+    let read = |(form, table): (ProviderForm, &Element<'_>)| {
+        let path = form.client_secret_file.as_ref().map(|SecretPath(path)| document.directory().join(path));
+        let in_file = path.map(|path| read_secret(&path).map_err(|reason| (path, reason))).transpose();
+        let told = |(path, reason): (PathBuf, String)| {
+            let message = format!("providers.client_secret_file: cannot read `{}`: {reason}", path.display());
+            faults.push(Fault::new(document.line(table.at), message));
+        };
+        Some(provider(form, in_file.map_err(told).ok()?))
+    };
+    // All of them before the first is missed.
+    let read: Vec<_> = forms.into_iter().zip(tables).map(read).collect();
+    read.into_iter().collect()
+}
+
+fn provider(form: ProviderForm, in_file: Option<ClientSecret>) -> Provider {
+    let scopes = form.scopes.map_or_else(
+        || SCOPES_DEFAULT.map(str::to_owned).to_vec(),
+        |scopes| scopes.0.into_iter().map(|Scope(scope)| scope).collect(),
+    );
+    Provider {
+        name: form.name.map_or_else(|| form.id.to_string(), |name| name.0.to_string()),
+        id: form.id,
+        issuer: form.issuer.0,
+        client_id: form.client_id.0,
+        client_secret: form.client_secret.map(|SecretText(secret)| secret).or(in_file),
+        scopes,
+        groups_claim: form.groups_claim.map_or_else(|| GROUPS_CLAIM.to_owned(), |Claim(claim)| claim),
+        name_claim: form.name_claim.map_or_else(|| NAME_CLAIM.to_owned(), |Claim(claim)| claim),
+        roles: form.roles.0.into_iter().map(|entry| GroupRole { group: entry.group.0, role: entry.role }).collect(),
+        default_role: form.default_role,
+    }
+}
+
+/// The path is relative to the file that names it. `Err` is the end of a sentence that names it. The line break that editors add is not part of a secret.
+fn read_secret(path: &Path) -> Result<ClientSecret, String> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(SECRET_BYTES_MAX + 1).read_to_string(&mut text));
+    read.map_err(|error| error.to_string())?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    SECRET.check(secret).map_err(|malformed| format!("it {malformed}"))?;
+    Ok(ClientSecret::new(secret))
+}
+
+const AUDIENCE: TextRule =
+    TextRule::of(1..=255, CharClass::VISIBLE, "must be 1 to 255 visible ASCII characters without spaces");
+
+pub(super) struct Audience(String);
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClaimName(String);
+pub(super) struct ClaimPattern(Pattern);
+type TokenSeconds = Integer<TOKEN_SECONDS_MIN, TOKEN_SECONDS_MAX>;
+
+texts! {
+    Audience: |text: &str| AUDIENCE.check(text).map(|()| Self(text.to_owned())), rule_schema(&AUDIENCE);
+    ClaimName: |text: &str| CLAIM.check(text).map(|()| Self(text.to_owned())), rule_schema(&CLAIM);
+}
+
+/// CIs have claims that are booleans or numbers: as such they can be written here too.
+impl Form for ClaimPattern {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        let text = match &element.content {
+            Content::Text(text) => text.to_string(),
+            Content::Number(number) => number.to_string(),
+            Content::Boolean(value) => value.to_string(),
+            Content::Null | Content::Array(_) | Content::Object(_) | Content::Other(_) => {
+                reader.mismatch(element, "a string, a number or a boolean");
+                return None;
+            }
+        };
+        let told = |malformed: Malformed| reader.fault(element.at, malformed.to_string());
+        Pattern::parse(&text).map(Self).map_err(told).ok()
+    }
+
+    fn schema(_: &mut Schemas) -> Value {
+        json!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+form! {
+    pub(super) struct IdentityForm {
+        required issuer: Issuer,
+        required audience: Audience,
+        optional jwks_url: Issuer,
+        optional(TokenSeconds::new(TOKEN_SECONDS_DEFAULT)) token_seconds: TokenSeconds,
+        required rules: List<RuleForm, 1, RULES_MAX>,
+    }
+    unique issuer;
+}
+
+form! {
+    pub(super) struct RuleForm {
+        required claims: Map<ClaimName, ClaimPattern, CLAIMS_MAX>,
+        required role: Role,
+        required name: Identifier,
+    }
+    check check_rule;
+}
+
+/// Many issuers, GitHub's for one, serve everybody: such a rule would let all of them in.
+fn check_rule(object: &Object<'_>, form: Option<&RuleForm>, reader: &mut Reader) {
+    if form.is_some_and(|form| form.claims.0.values().all(|ClaimPattern(pattern)| pattern.is_of_anything())) {
+        let message = "must have at least one claim that is not just `*`: otherwise every job of this issuer matches";
+        reader.field_fault(object, "claims", message);
+    }
+}
+
+/// Two rules may give the same member, but not two roles: a job would get the role of another one that came later. A member
+/// of the file is a person.
+pub(super) fn check_rule_names(
+    object: &Object<'_>,
+    identities: &[IdentityForm],
+    members: &[MemberForm],
+    reader: &mut Reader,
+) {
+    let mut roles: HashMap<&Identifier, Role> = HashMap::new();
+    for rule in identities.iter().flat_map(|identity| &identity.rules.0) {
+        if members.iter().any(|member| member.name == rule.name) {
+            let message = format!("must not have a rule with the name `{}`, which is that of a member", rule.name);
+            reader.field_fault(object, "identities", message);
+        } else if roles.insert(&rule.name, rule.role).is_some_and(|role| role != rule.role) {
+            let message = format!("must not have rules with the name `{}` and different roles", rule.name);
+            reader.field_fault(object, "identities", message);
+        }
+    }
+}
+
+pub(super) fn trusted_issuer(form: IdentityForm) -> TrustedIssuer {
+    let claim = |(ClaimName(name), ClaimPattern(pattern))| (name, pattern);
+    let rule = |form: RuleForm| Rule {
+        claims: form.claims.0.into_iter().map(claim).collect(),
+        role: form.role,
+        name: form.name,
+    };
+    TrustedIssuer {
+        issuer: form.issuer.0,
+        audience: form.audience.0,
+        jwks_url: form.jwks_url.map(|Issuer(url)| url),
+        token_seconds: form.token_seconds.get(),
+        rules: form.rules.0.into_iter().map(rule).collect(),
+    }
+}

@@ -1,0 +1,253 @@
+//! The engine of a cluster while everything moves: asking it again when it does not answer, whether the cluster is whole, and
+//! taking all its shards to empty and fill them. Nodes do not serve it meanwhile, so nobody else takes a shard but another
+//! process of this kind; whoever comes last goes on, and the other ends.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use ambient::backoff::{Backoff, Retries};
+use store::engine::{
+    CHANGE_BYTES, ClusterRecord, ClusterState, Engine, EngineError, Owner, Pairs, Shard, Tenure, Transaction, Version,
+};
+use store::{Changes, FORMAT_NUMBER, Sequence};
+
+/// Longer than an engine needs for a new leader, or a database for its failover.
+const PATIENCE: Duration = Duration::from_secs(60);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+
+/// The answer to a question that may be asked again, if there is one within a minute.
+pub async fn answered<T>(mut ask: impl AsyncFnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    let (began, mut retries) = (Instant::now(), Retries::new(BACKOFF));
+    loop {
+        match ask().await {
+            Err(EngineError::Away(_)) if began.elapsed() < PATIENCE => {
+                tokio::time::sleep(retries.failed()).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Why a cluster cannot be read: one sentence that says what to do.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum NotReady {
+    #[error("cluster: {0}; run the command again when the engine answers and accepts it")]
+    Engine(#[from] EngineError),
+    #[error(
+        "there is no cluster in this engine, or its keys have another prefix: check cluster.etcd_prefix and the address of the \
+         engine, or start a node or import a data directory first"
+    )]
+    Missing,
+    #[error(
+        "the cluster is being filled by `lockkeeper cluster import` and is not whole; wait until that has finished; if it was \
+         interrupted, run it again, or give it up with `lockkeeper cluster import --give-up`"
+    )]
+    Filling,
+    #[error(
+        "the master key of the cluster is being replaced by `lockkeeper secrets rotate-key`; wait until that has finished; if \
+         it was interrupted, run it again with the same two keys, or with the two exchanged to go back to the old one"
+    )]
+    Rotating,
+    #[error(
+        "the cluster's data has format {found}, and this version reads format {FORMAT_NUMBER}: a newer version of lockkeeper \
+         has written it; use that version"
+    )]
+    Format { found: u32 },
+    #[error(
+        "LOCKKEEPER_MASTER_KEY is not the key of this cluster, which it was first started with or which `lockkeeper secrets \
+         rotate-key` has given it; all nodes need the same one, since each must be able to open the secrets of all organizations"
+    )]
+    Key,
+}
+
+/// The record of a cluster that can be served with the master key of this hash.
+pub async fn ready(engine: &impl Engine, key: u64) -> Result<ClusterRecord, NotReady> {
+    let record = answered(async || engine.cluster().await).await?.ok_or(NotReady::Missing)?;
+    check(&record, key)?;
+    Ok(record)
+}
+
+pub fn check(record: &ClusterRecord, key: u64) -> Result<(), NotReady> {
+    if record.format != FORMAT_NUMBER {
+        return Err(NotReady::Format { found: record.format });
+    }
+    match record.state {
+        ClusterState::Filling { .. } => Err(NotReady::Filling),
+        ClusterState::Rotating { .. } => Err(NotReady::Rotating),
+        ClusterState::Ready | ClusterState::Filled { .. } if record.key != key => Err(NotReady::Key),
+        ClusterState::Ready | ClusterState::Filled { .. } => Ok(()),
+    }
+}
+
+/// Larger transactions take longer, and are no faster.
+const TRANSACTION_BYTES: usize = 1024 * 1024;
+const TRANSACTION_CHANGES: usize = 1_000;
+/// What waits to be written, of all shards: some have little each.
+const WAITING_BYTES: usize = 64 * 1024 * 1024;
+
+/// A shard that this process has taken.
+pub struct TakenShard<'a, E> {
+    engine: &'a E,
+    tenure: Tenure,
+    last: Sequence,
+    millis: u64,
+    waiting: Changes,
+    waiting_bytes: usize,
+    /// What was put into it.
+    pub pairs: u64,
+    pub bytes: u64,
+}
+
+impl<'a, E: Engine> TakenShard<'a, E> {
+    /// `None` if its record is no longer the one that was seen. `last` is the batch up to which it has all batches, once it is
+    /// filled.
+    pub async fn take(
+        engine: &'a E,
+        seen: &Shard,
+        by: &Owner,
+        last: Sequence,
+        millis: u64,
+    ) -> Result<Option<Self>, EngineError> {
+        let tenure = answered(async || engine.take(seen, by).await).await?;
+        let of = |tenure| Self {
+            engine,
+            tenure,
+            last,
+            millis,
+            waiting: Changes::new(),
+            waiting_bytes: 0,
+            pairs: 0,
+            bytes: 0,
+        };
+        Ok(tenure.map(of))
+    }
+
+    pub fn number(&self) -> u16 {
+        self.tenure.shard().number
+    }
+
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Deletes everything in it; the version without it, if there was something.
+    pub async fn empty(&mut self) -> Result<Option<Version>, EngineError> {
+        let contents = self.contents().await?;
+        let was_empty = contents.is_empty();
+        for key in contents.into_keys() {
+            self.change(key, None).await?;
+        }
+        self.write().await?;
+        Ok((!was_empty).then(|| self.tenure.shard().version))
+    }
+
+    pub async fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), EngineError> {
+        self.pairs += 1;
+        self.bytes += (key.len() + value.len()) as u64;
+        self.change(key, Some(value)).await
+    }
+
+    async fn change(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), EngineError> {
+        let bytes = CHANGE_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
+        let is_full = self.waiting_bytes + bytes > TRANSACTION_BYTES || self.waiting.len() >= TRANSACTION_CHANGES;
+        if is_full {
+            self.write().await?;
+        }
+        self.waiting_bytes += bytes;
+        self.waiting.insert(key, value);
+        Ok(())
+    }
+
+    /// Writes what waits.
+    pub async fn write(&mut self) -> Result<(), EngineError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.waiting_bytes = 0;
+        let changes = std::mem::take(&mut self.waiting);
+        self.commit(&changes).await
+    }
+
+    async fn commit(&mut self, changes: &Changes) -> Result<(), EngineError> {
+        let Self { engine, tenure, last, millis, .. } = self;
+        let transaction = Transaction { last: *last, millis: *millis, changes };
+        answered(async || engine.commit(tenure, &transaction).await).await
+    }
+
+    async fn contents(&mut self) -> Result<Pairs, EngineError> {
+        let (engine, number, version) = (self.engine, self.number(), self.tenure.shard().version);
+        match answered(async || engine.load(number, version).await).await {
+            // Some engines keep no older version than that of whoever has taken the shard meanwhile.
+            Err(refused @ EngineError::Refused(_)) => {
+                self.commit(&Changes::new()).await?;
+                Err(refused)
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// Writes what waits, and whether exactly that lies in the shard which was put into it.
+    pub async fn is_complete(&mut self) -> Result<bool, EngineError> {
+        self.write().await?;
+        // Also a shard without records has all batches: later ones come after them.
+        self.commit(&Changes::new()).await?;
+        let pairs = self.contents().await?;
+        let bytes: u64 = pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+        Ok((pairs.len() as u64, bytes) == (self.pairs, self.bytes))
+    }
+
+    /// A node that may serve it takes it at once.
+    pub async fn leave(self) -> Result<(), EngineError> {
+        let Self { engine, tenure, .. } = self;
+        answered(async || engine.leave(&tenure, None).await).await
+    }
+}
+
+/// Writes the shards with most, until not much is waiting in all.
+pub async fn relieve<E: Engine>(shards: &mut [TakenShard<'_, E>]) -> Result<(), EngineError> {
+    while shards.iter().map(TakenShard::waiting_bytes).sum::<usize>() > WAITING_BYTES {
+        let Some(fullest) = shards.iter_mut().max_by_key(|shard| shard.waiting_bytes()) else { return Ok(()) };
+        fullest.write().await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_is_asked_until_it_answers_or_has_been_silent_for_a_minute() {
+        let mut asked = 0;
+        let silent = answered(async || {
+            asked += 1;
+            if asked < 5 { Err(EngineError::Away("gone".to_owned())) } else { Ok(asked) }
+        });
+        assert_eq!(silent.await.unwrap(), 5);
+        let began = Instant::now();
+        let never = answered(async || Err::<(), _>(EngineError::Away("gone".to_owned()))).await;
+        assert!(matches!(never, Err(EngineError::Away(_))) && began.elapsed() >= PATIENCE);
+        let deposed = answered(async || Err::<(), _>(EngineError::Deposed)).await;
+        assert!(matches!(deposed, Err(EngineError::Deposed)));
+    }
+
+    use std::num::NonZeroU16;
+
+    #[test]
+    fn only_a_whole_cluster_of_this_key_and_format_is_served() {
+        let ready =
+            ClusterRecord { format: FORMAT_NUMBER, shards: NonZeroU16::MIN, key: 7, state: ClusterState::Ready };
+        assert!(check(&ready, 7).is_ok());
+        assert!(matches!(check(&ready, 8), Err(NotReady::Key)));
+        let filled = ClusterRecord { state: ClusterState::Filled { run: 1 }, ..ready };
+        assert!(check(&filled, 7).is_ok() && matches!(check(&filled, 8), Err(NotReady::Key)));
+        let newer = ClusterRecord { format: FORMAT_NUMBER + 1, ..ready };
+        assert!(matches!(check(&newer, 7), Err(NotReady::Format { .. })));
+        let filling = ClusterRecord { state: ClusterState::Filling { run: 1 }, ..ready };
+        assert!(matches!(check(&filling, 7), Err(NotReady::Filling)));
+        let rotating = ClusterRecord { state: ClusterState::Rotating { from: 1, run: None }, ..ready };
+        assert!(matches!(check(&rotating, 7), Err(NotReady::Rotating)));
+    }
+}

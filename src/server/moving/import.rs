@@ -1,0 +1,276 @@
+//! From a data directory into an empty cluster.
+//!
+//! The cluster's record says that it is being filled, before the first shard is taken and until the last one is complete.
+//! The next attempt deletes the remains of an interrupted one.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU16;
+
+use super::engine::{NotReady, TakenShard, answered, relieve};
+use super::homes::{Home, Scopes, Stray, home};
+use cluster::shard_of;
+use domain::Identifier;
+use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner, Shard};
+use store::{FORMAT_NUMBER, Sequence, Store, StoreError, end_of_prefix};
+
+/// Pairs read at once: some hundred kilobytes, and rarely more than a megabyte.
+const PAIRS_AT_ONCE: usize = 256;
+/// How often the record of the cluster is looked at again that has changed between two looks.
+const ATTEMPTS: u32 = 5;
+/// How often a shard is asked for that somebody else has just written.
+const TAKE_ATTEMPTS: u32 = 100;
+
+/// Why the data was not moved: one sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("cluster: {0}; nodes do not start until this import is run again, or given up with --give-up")]
+    Engine(EngineError),
+    #[error(
+        "the engine is full: give the import up with `lockkeeper cluster import --give-up`, which needs no room; then make room, \
+         with etcd by a larger --quota-backend-bytes or by `etcdctl compact REVISION`, `etcdctl defrag --cluster` and `etcdctl alarm \
+         disarm`, and import again"
+    )]
+    Full,
+    #[error(
+        "the engine is full and refuses deletions too: make room, with etcd by `etcdctl compact REVISION`, `etcdctl defrag --cluster` \
+         and `etcdctl alarm disarm`, and run this command again"
+    )]
+    FullToGiveUp,
+    #[error(
+        "this cluster has data: its nodes have been started, or an import has finished; import into an empty one: another \
+         database, or another cluster.etcd_prefix"
+    )]
+    NotEmpty,
+    #[error(
+        "the engine has records in shard {shard}, and no record of their cluster; import into an empty one: another database, \
+         or another cluster.etcd_prefix"
+    )]
+    LeftOver { shard: u16 },
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
+    #[error(
+        "another import or --give-up has taken the place of this one, which has stopped; wait for the other one, and look at \
+         the result with `lockkeeper cluster status`"
+    )]
+    Replaced,
+    #[error(
+        "the cluster is not being filled: there is nothing to give up; start its nodes, or import into an empty one"
+    )]
+    NothingToGiveUp,
+    #[error(
+        "cannot read the data directory: {0}; check its disk, or restore a backup into another one, and run the import again, or \
+         give it up with --give-up"
+    )]
+    Store(#[from] StoreError),
+    #[error("cannot move the data directory: {0}; then run the import again, or give it up with --give-up")]
+    Stray(#[from] Stray),
+    #[error(
+        "shard {0} does not have everything that was written to it: the engine has lost something; check its disks and its log, \
+         and run the import again"
+    )]
+    Incomplete(u16),
+}
+
+impl From<EngineError> for ImportError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Deposed => Self::Replaced,
+            EngineError::Refused(StoreError::EngineFull) => Self::Full,
+            error @ (EngineError::Refused(_) | EngineError::Away(_)) => Self::Engine(error),
+        }
+    }
+}
+
+/// The cluster to be.
+pub struct Target<'a, E> {
+    pub engine: &'a E,
+    pub shards: NonZeroU16,
+    /// The hash of its master key.
+    pub key: u64,
+    /// This process.
+    pub owner: Owner,
+    /// The wall clock.
+    pub millis: u64,
+}
+
+/// The result of an import.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub organizations: BTreeSet<Identifier>,
+    /// Deleted ones too, whose fencing tokens go on if they are made again.
+    pub environments: u64,
+    pub records: u64,
+    pub bytes: u64,
+    /// Answers to requests of tokens that do not exist any more.
+    pub left_out: u64,
+}
+
+impl Totals {
+    pub fn count(&mut self, key: &[u8], value: &[u8]) {
+        const ENVIRONMENTS: &[u8] = b"e/";
+        self.records += 1;
+        self.bytes += (key.len() + value.len()) as u64;
+        self.environments += u64::from(key.starts_with(ENVIRONMENTS));
+    }
+}
+
+/// Moves everything that the store has. `progress` is told now and then how much that is so far.
+pub async fn import<E: Engine>(
+    target: &Target<'_, E>,
+    source: &dyn Store,
+    mut progress: impl FnMut(&Totals),
+) -> Result<Totals, ImportError> {
+    let scopes = Scopes::of(source)?;
+    let filling = begin(target).await?;
+    let last = *source.durable().borrow();
+    let mut shards = take_all(target, &filling, last).await?;
+    let mut totals = Totals::default();
+    let (mut from, end) = (Vec::new(), end_of_prefix(&[]));
+    loop {
+        let pairs = source.scan(&from, &end, PAIRS_AT_ONCE)?;
+        let is_last = pairs.len() < PAIRS_AT_ONCE;
+        if let Some((last, _)) = pairs.last() {
+            from = [last.as_slice(), &[0]].concat();
+        }
+        for (key, value) in pairs {
+            match home(&key, &value, &scopes)? {
+                Home::Organization(organization) => {
+                    totals.count(&key, &value);
+                    let shard = usize::from(shard_of(&organization, target.shards));
+                    totals.organizations.insert(organization);
+                    shards[shard].put(key, value).await?;
+                }
+                Home::Everywhere => {
+                    totals.count(&key, &value);
+                    for shard in &mut shards {
+                        shard.put(key.clone(), value.clone()).await?;
+                    }
+                }
+                Home::Nowhere => totals.left_out += 1,
+            }
+        }
+        relieve(&mut shards).await?;
+        progress(&totals);
+        if is_last {
+            break;
+        }
+    }
+    for shard in &mut shards {
+        if !shard.is_complete().await? {
+            return Err(ImportError::Incomplete(shard.number()));
+        }
+    }
+    for shard in shards {
+        shard.leave().await?;
+    }
+    // With the run: another import may have taken the place of this one, and finished too.
+    let filled = ClusterRecord { state: ClusterState::Filled { run: target.owner.run }, ..filling };
+    let done = answered(async || target.engine.replace(&filling, Some(&filled)).await).await?;
+    if done { Ok(totals) } else { Err(ImportError::Replaced) }
+}
+
+/// Deletes everything that an interrupted import has left, so that the cluster is as empty as before it. An import that still
+/// runs has lost its shards then, and ends.
+pub async fn give_up<E: Engine>(engine: &E) -> Result<(), ImportError> {
+    let found = answered(async || engine.cluster().await).await?;
+    let Some(filling @ ClusterRecord { state: ClusterState::Filling { .. }, .. }) = found else {
+        return Err(ImportError::NothingToGiveUp);
+    };
+    match answered(async || engine.clear(&filling).await).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ImportError::Replaced),
+        Err(EngineError::Refused(StoreError::EngineFull)) => Err(ImportError::FullToGiveUp),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The cluster is being filled, by this process.
+async fn begin<E: Engine>(target: &Target<'_, E>) -> Result<ClusterRecord, ImportError> {
+    let Target { engine, shards, key, owner, .. } = target;
+    let state = ClusterState::Filling { run: owner.run };
+    let filling = ClusterRecord { format: FORMAT_NUMBER, shards: *shards, key: *key, state };
+    for _ in 0..ATTEMPTS {
+        match answered(async || engine.cluster().await).await? {
+            None => {
+                check_empty(*engine).await?;
+                if answered(async || engine.found(&filling).await).await? == filling {
+                    return Ok(filling);
+                }
+            }
+            // Of an attempt that was interrupted, or that ends when it finds its shards taken.
+            Some(seen @ ClusterRecord { state: ClusterState::Filling { .. }, .. }) => {
+                if answered(async || engine.replace(&seen, Some(&filling)).await).await? {
+                    return Ok(filling);
+                }
+            }
+            Some(ClusterRecord { state: ClusterState::Rotating { .. }, .. }) => return Err(NotReady::Rotating.into()),
+            Some(ClusterRecord { state: ClusterState::Ready | ClusterState::Filled { .. }, .. }) => {
+                return Err(ImportError::NotEmpty);
+            }
+        }
+    }
+    Err(ImportError::Replaced)
+}
+
+/// The data of a cluster whose record was removed may still be needed.
+async fn check_empty(engine: &impl Engine) -> Result<(), ImportError> {
+    for Shard { number, .. } in answered(async || engine.shards().await).await? {
+        let copied = answered(async || engine.copy(number).await).await?;
+        if copied.is_some_and(|(_, pairs)| !pairs.is_empty()) {
+            return Err(ImportError::LeftOver { shard: number });
+        }
+    }
+    Ok(())
+}
+
+/// All shards, taken and empty. Others, of an attempt with another number of shards, are emptied too.
+async fn take_all<'a, E: Engine>(
+    target: &Target<'a, E>,
+    filling: &ClusterRecord,
+    last: Sequence,
+) -> Result<Vec<TakenShard<'a, E>>, ImportError> {
+    let (engine, count) = (target.engine, target.shards.get());
+    let mut taken = Vec::new();
+    for number in 0..count {
+        taken.push(take(target, filling, number, last).await?);
+    }
+    let mut emptied = Vec::new();
+    let known = answered(async || engine.shards().await).await?;
+    for Shard { number, .. } in known.into_iter().filter(|shard| shard.number >= count) {
+        let mut other = take(target, filling, number, Sequence(0)).await?;
+        emptied.extend(other.empty().await?);
+        other.leave().await?;
+    }
+    for shard in &mut taken {
+        emptied.extend(shard.empty().await?);
+    }
+    // Else every attempt would leave its data in the history of the engine, until that is full.
+    if let Some(last) = emptied.into_iter().max() {
+        answered(async || engine.forget(last).await).await?;
+    }
+    Ok(taken)
+}
+
+/// From whoever has it: an attempt before this one may still be writing, and ends when it finds its shards taken.
+async fn take<'a, E: Engine>(
+    target: &Target<'a, E>,
+    filling: &ClusterRecord,
+    number: u16,
+    last: Sequence,
+) -> Result<TakenShard<'a, E>, ImportError> {
+    let engine = target.engine;
+    let is_replaced = async || Ok::<_, EngineError>(answered(async || engine.cluster().await).await? != Some(*filling));
+    for _ in 0..TAKE_ATTEMPTS {
+        // Before it is taken, so that a late attempt does not take it from a node of a cluster that is whole by now.
+        if is_replaced().await? {
+            return Err(ImportError::Replaced);
+        }
+        let known = answered(async || engine.shards().await).await?;
+        let seen = known.into_iter().find(|shard| shard.number == number).unwrap_or_else(|| Shard::vacant(number));
+        if let Some(taken) = TakenShard::take(engine, &seen, &target.owner, last, target.millis).await? {
+            // And before anything is changed: whoever replaces this attempt from now on takes the shard after it.
+            return if is_replaced().await? { Err(ImportError::Replaced) } else { Ok(taken) };
+        }
+    }
+    Err(ImportError::Replaced)
+}

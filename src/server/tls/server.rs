@@ -1,0 +1,230 @@
+//! Certificate, key and client authorities that fit together, as the configuration of new connections; replaced when the files
+//! have changed. A connection keeps what it began with.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
+use rustls::version::{TLS12, TLS13};
+use rustls::{Error, InconsistentKeys, RootCertStore};
+
+use super::files::{Certificate, ClientCertificates, Content, Contents, Files, Fingerprint, Part, Unfit};
+
+/// The versions of HTTP that we speak. Not HTTP/2: see docs/design/http.md.
+const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+
+/// A certificate with its key, for connections.
+struct Identity {
+    config: Arc<ServerConfig>,
+    certificate: Certificate,
+}
+
+/// Reads and checks the files without using them. Returns what an operator should know of good ones.
+pub fn check(files: &Files) -> Result<Vec<String>, Vec<Unfit>> {
+    let identity = Identity::new(files, &files.read())?;
+    let concern = identity.certificate.concern(UnixTime::now());
+    let concern = concern.map(|concern| format!("tls.certificate: {}", identity.certificate.explain(concern)));
+    Ok(concern.into_iter().chain(files.exposure()).collect())
+}
+
+impl Identity {
+    /// All that is wrong with the files, if anything is.
+    fn new(files: &Files, contents: &Contents) -> Result<Self, Vec<Unfit>> {
+        let provider = Arc::new(ring::default_provider());
+        let mut unfit = Vec::new();
+        let mut keep = |fault: Unfit| unfit.push(fault);
+        let chain = chain(&contents.certificate).map_err(&mut keep).ok();
+        let key = signing_key(&contents.key, &provider).map_err(&mut keep).ok();
+        let verifier = verifier(&files.clients, contents.client_ca.as_ref(), &provider).map_err(&mut keep).ok();
+        let (Some((chain, certificate)), Some(key), Some(verifier)) = (chain, key, verifier) else {
+            return Err(unfit);
+        };
+        let certified = CertifiedKey::new(chain, key);
+        certified.keys_match().map_err(|error| vec![mismatch(&error)])?;
+        let config = configuration(provider, verifier, certified, &files.clients);
+        let config =
+            config.map_err(|error| vec![Unfit { part: Part::Key, message: format!("cannot be used: {error}") }])?;
+        Ok(Self { config: Arc::new(config), certificate })
+    }
+}
+
+fn configuration(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<dyn ClientCertVerifier>,
+    certified: CertifiedKey,
+    clients: &ClientCertificates,
+) -> Result<ServerConfig, Error> {
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13, &TLS12])?;
+    let builder = builder.with_client_cert_verifier(verifier);
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    match clients {
+        ClientCertificates::Off => config.ticketer = ring::Ticketer::new()?,
+        // Who resumes a session shows no certificate: it might have expired, or its authority might be gone.
+        ClientCertificates::Optional(_) | ClientCertificates::Required(_) => {
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+    }
+    Ok(config)
+}
+
+fn chain(content: &Content) -> Result<(Vec<CertificateDer<'static>>, Certificate), Unfit> {
+    let chain = certificates(Part::Certificate, content)?;
+    let certificate = Certificate::of(&chain[0]).map_err(|error| {
+        let message = format!("the first certificate in the file cannot be used: {error}; create one of version 3");
+        Unfit { part: Part::Certificate, message }
+    })?;
+    Ok((chain, certificate))
+}
+
+fn verifier(
+    clients: &ClientCertificates,
+    content: Option<&Content>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, Unfit> {
+    let Some(content) = content else {
+        return Ok(Arc::new(NoClientAuth));
+    };
+    let unfit = |message| Unfit { part: Part::ClientCa, message };
+    let mut roots = RootCertStore::empty();
+    for (index, certificate) in certificates(Part::ClientCa, content)?.into_iter().enumerate() {
+        let added = roots.add(certificate);
+        added.map_err(|error| unfit(format!("certificate {} in the file cannot be used: {error}", index + 1)))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let builder = match clients {
+        ClientCertificates::Optional(_) => builder.allow_unauthenticated(),
+        ClientCertificates::Off | ClientCertificates::Required(_) => builder,
+    };
+    builder.build().map_err(|error| unfit(format!("cannot be used: {error}")))
+}
+
+/// At least one.
+fn certificates(part: Part, content: &Content) -> Result<Vec<CertificateDer<'static>>, Unfit> {
+    let bytes = content.as_ref().map_err(Clone::clone)?;
+    let unfit = |message: String| Unfit { part, message };
+    let found: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(bytes).collect();
+    let found = found.map_err(|error| unfit(not_pem(&error)))?;
+    if found.is_empty() {
+        let hint = if contains(bytes, b"PRIVATE KEY-----") {
+            "; it has a private key: is it the file for tls.key?"
+        } else {
+            ""
+        };
+        return Err(unfit(format!("the file has no certificate in PEM (-----BEGIN CERTIFICATE-----){hint}")));
+    }
+    Ok(found)
+}
+
+fn signing_key(content: &Content, provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, Unfit> {
+    let bytes = content.as_ref().map_err(Clone::clone)?;
+    let unfit = |message: String| {
+        let advice =
+            "store it without a passphrase, readable only by the server's user: openssl pkey -in FILE -out NEW";
+        let encrypted =
+            contains(bytes, b"ENCRYPTED").then(|| format!("the private key in the file is encrypted; {advice}"));
+        Unfit { part: Part::Key, message: encrypted.unwrap_or(message) }
+    };
+    let key = PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
+        PemError::NoItemsFound => unfit("the file has no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned()),
+        error => unfit(not_pem(&error)),
+    })?;
+    provider.key_provider.load_private_key(key).map_err(|_| {
+        let kinds = "RSA of 2048 to 8192 bits, ECDSA on P-256 or P-384, or Ed25519";
+        unfit(format!("the private key in the file cannot be used; it must be {kinds}"))
+    })
+}
+
+/// Without the text of the file, which may be a part of the key.
+fn not_pem(error: &PemError) -> String {
+    let reason = match error {
+        PemError::MissingSectionEnd { .. } => "it ends within a section; is it still being written?",
+        PemError::IllegalSectionStart { .. } => "a line that begins a section is malformed",
+        PemError::Base64Decode(_) => "a section is not base64",
+        _ => "it is malformed",
+    };
+    format!("the file is not PEM: {reason}")
+}
+
+fn mismatch(error: &Error) -> Unfit {
+    let message = match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            "does not belong to tls.certificate: the first certificate in that file is for another key".to_owned()
+        }
+        error => format!("cannot be compared with tls.certificate: {error}"),
+    };
+    Unfit { part: Part::Key, message }
+}
+
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    memchr::memmem::find(bytes, text).is_some()
+}
+
+pub struct ServerTls {
+    files: Files,
+    identity: RwLock<Identity>,
+    /// Of the files when they were last read, good or not, so that each change is reported once.
+    seen: Mutex<Fingerprint>,
+}
+
+/// What a look at the files has found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refreshed {
+    Unchanged,
+    /// New connections use the new ones.
+    Replaced(Certificate),
+    /// They are not used; new connections go on with the old ones.
+    Refused(Vec<Unfit>),
+}
+
+impl ServerTls {
+    pub fn open(files: Files) -> Result<Self, Vec<Unfit>> {
+        let contents = files.read();
+        let identity = Identity::new(&files, &contents)?;
+        Ok(Self { files, identity: RwLock::new(identity), seen: Mutex::new(contents.fingerprint()) })
+    }
+
+    /// For a new connection.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.identity.read().config.clone()
+    }
+
+    pub fn certificate(&self) -> Certificate {
+        self.identity.read().certificate.clone()
+    }
+
+    /// Whether clients that ask for this name or address find it in the certificate.
+    pub fn is_for(&self, host: &str) -> bool {
+        self.identity.read().certificate.is_for(host)
+    }
+
+    /// A warning if every user of this machine may read the key.
+    pub fn exposure(&self) -> Option<String> {
+        self.files.exposure()
+    }
+
+    /// Reads the files, and uses them from now on if they have changed and are good.
+    pub fn refresh(&self) -> Refreshed {
+        let mut seen = self.seen.lock();
+        let contents = self.files.read();
+        let fingerprint = contents.fingerprint();
+        if *seen == fingerprint {
+            return Refreshed::Unchanged;
+        }
+        *seen = fingerprint;
+        match Identity::new(&self.files, &contents) {
+            Ok(identity) => {
+                let certificate = identity.certificate.clone();
+                *self.identity.write() = identity;
+                Refreshed::Replaced(certificate)
+            }
+            Err(unfit) => Refreshed::Refused(unfit),
+        }
+    }
+}
