@@ -200,6 +200,7 @@ impl StageStatus {
 /// How many parts of a log are known, the newest: a deployment can be retried any number of times, on any node.
 const PARTS_MAX: usize = 64;
 
+/// A part of a deployment's log. In a cluster, a node writes one until another node goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPart {
     /// From 0, in the order of writing.
