@@ -2,13 +2,12 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `placement`: which shard an organization belongs to, and which node should own it, pure
-//! - `balance`: when a shard is handed over to a node that should rather own it, pure
+//! - `placement`: which shard an organization belongs to, which node should own it, and when it is handed over to that
+//!   node, pure
 //! - `sightings`: the shards and nodes that a node has seen, and when it may take a shard, pure
 //! - `status`: the cluster as its operator sees it, pure
 //! - `steward`: the loop that writes the node's record, watches the others and takes shards
 
-mod balance;
 pub mod peers;
 mod placement;
 mod sightings;
@@ -19,7 +18,6 @@ mod steward;
 #[cfg(test)]
 mod tests;
 
-pub use balance::{Balance, best};
-pub use placement::shard_of;
+pub use placement::{Balance, best, shard_of};
 pub use status::{ClusterStatus, NodeStatus, ShardOwner, ShardStatus, Snapshot};
 pub use steward::{SeenNode, Steward, StewardOptions, TakenShard, View};

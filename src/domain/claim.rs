@@ -1,13 +1,14 @@
-//! Claim: takes the lock if it is free; otherwise waits for it, if the caller wants that.
+//! Claims. A claim takes the lock if it is free; otherwise it waits for it, if the caller wants that. A force-claim
+//! ends the holder's session and takes the lock in one step; the queue keeps waiting.
 
 use std::sync::Arc;
 
 use super::decision::GrantedWaiter;
-use super::queue::ASK_WITHIN_MILLIS;
+use super::queue::{self, ASK_WITHIN_MILLIS};
 use super::{
-    Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Event, EventType,
-    IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority, Rejection, RequestRef,
-    Session, SessionId, Ticket, Turn, Waiter, deploy, queue,
+    Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Ended, EndedHow,
+    Event, EventType, IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority,
+    Rejection, RequestRef, Role, Session, SessionId, Ticket, Turn, Waiter, deploy, release, reset,
 };
 
 /// What a caller asks for, by force or not. Becomes part of the session.
@@ -182,6 +183,48 @@ fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session
         deploy::advance(decision);
     }
     decision.next.lock.clone().expect("the lock was given a few lines above")
+}
+
+#[derive(Debug, Clone)]
+pub struct ForceClaim {
+    pub request: ClaimRequest,
+    pub seed: IdSeed,
+    pub role: Role,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForceClaimed {
+    pub session: Arc<Session>,
+    /// The session that had the lock, as it ended.
+    pub overrode: Option<Arc<Session>>,
+}
+
+impl Command for ForceClaim {
+    type Reply = ForceClaimed;
+
+    fn decide(self, decision: &mut Decision<'_>) -> Result<ForceClaimed, Rejection> {
+        let configuration = decision.next.configuration.clone().ok_or(Rejection::EnvironmentNotFound)?;
+        if self.role < configuration.force_claim_role {
+            return Err(Rejection::RoleTooLow { required: configuration.force_claim_role });
+        }
+        decision.next.available()?;
+        self.request.check(&configuration)?;
+
+        let origin = Origin::Granted(decision.next.next_token());
+        let successor = SessionId { seed: self.seed, origin };
+        let by = Some(self.request.user.clone());
+        let ended = Ended { at: decision.now.at, by, how: EndedHow::Overridden(successor) };
+        let overrode = release::end_session(decision, ended);
+        decision.outcome.events.extend(overrode.as_deref().and_then(Session::end_event));
+        reset::cancel(decision);
+        let session = self.request.into_session(successor, decision.now);
+        let session = grant(decision, session);
+        Ok(ForceClaimed { session, overrode })
+    }
+
+    fn grants(reply: &ForceClaimed) -> Option<SessionId> {
+        Some(reply.session.id)
+    }
 }
 
 #[cfg(test)]

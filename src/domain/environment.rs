@@ -1,4 +1,8 @@
 //! The state of one environment: everything its rules need, and what must survive a restart.
+//!
+//! [`SkippedTokens`] are fencing tokens that an environment never gives: a server that was restored from a backup skips
+//! those that may have been given after it. A token is also the number of its session in the history, so whoever counts
+//! sessions counts around the skipped ones.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -6,7 +10,7 @@ use std::sync::Arc;
 use super::named::named_enum;
 use super::{
     Availability, CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session,
-    SessionId, SkippedTokens, Timestamp,
+    SessionId, Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,5 +211,177 @@ impl Environment {
         let mut sessions = [&self.leaving, &self.lock].into_iter().flatten();
         let of_sessions = sessions.find_map(|session| session.unfinished_deployment());
         of_sessions.or_else(|| self.reset.as_ref().filter(|deployment| deployment.status.occupies_environment()))
+    }
+}
+
+/// How many runs of skipped tokens an environment keeps: one for each restore, and nobody restores more often within the
+/// sessions that a history keeps.
+const RUNS_MAX: usize = 16;
+
+/// In ascending order, and apart from each other. Nearly always empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SkippedTokens(Vec<SkippedRun>);
+
+/// `count` tokens after the token `after`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SkippedRun {
+    pub after: u64,
+    pub count: u64,
+}
+
+impl SkippedTokens {
+    /// `None` unless the runs are ascending and apart.
+    pub fn new(runs: Vec<SkippedRun>) -> Option<Self> {
+        let mut from = 0;
+        for SkippedRun { after, count } in &runs {
+            if *after < from || *count == 0 {
+                return None;
+            }
+            from = after.checked_add(*count)?.checked_add(1)?;
+        }
+        Some(Self(runs))
+    }
+
+    /// For an environment that has given no token yet.
+    pub fn before_the_first(count: u64) -> Self {
+        let mut skipped = Self::default();
+        skipped.skip(0, count);
+        skipped
+    }
+
+    pub fn runs(&self) -> &[SkippedRun] {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Skips so many more tokens after the last one that was given. If the oldest run is dropped for it, returns its last
+    /// token: what came before it can no longer be counted.
+    pub fn skip(&mut self, last_given: u64, count: u64) -> Option<u64> {
+        if count == 0 {
+            return None;
+        }
+        match self.0.last_mut() {
+            Some(run) if run.after == last_given => run.count = run.count.saturating_add(count),
+            Some(_) | None => self.0.push(SkippedRun { after: last_given, count }),
+        }
+        (self.0.len() > RUNS_MAX).then(|| self.0.remove(0)).map(|run| run.after + run.count)
+    }
+
+    /// Only the run that begins after this token, for an environment that begins again.
+    pub fn after(&self, last_given: u64) -> Self {
+        Self(self.0.iter().filter(|run| run.after == last_given).copied().collect())
+    }
+
+    /// The token after one that was given.
+    pub fn next(&self, given: u64) -> u64 {
+        let skipped = self.0.last().filter(|run| run.after == given).map_or(0, |run| run.count);
+        given.saturating_add(1).saturating_add(skipped)
+    }
+
+    /// How many tokens up to and including this one are not skipped.
+    pub fn count_up_to(&self, token: u64) -> u64 {
+        let skipped = self.0.iter().map(|run| run.count.min(token.saturating_sub(run.after)));
+        token - skipped.sum::<u64>()
+    }
+
+    /// The token that is not skipped and has so many up to and including it. 0 for none.
+    pub fn token_at(&self, count: u64) -> u64 {
+        let beyond =
+            |token: u64, run: &SkippedRun| if token > run.after { token.saturating_add(run.count) } else { token };
+        self.0.iter().fold(count, beyond)
+    }
+
+    /// The parts of `from..until` that are not skipped, ascending.
+    pub fn given_between(&self, from: u64, until: u64) -> Vec<std::ops::Range<u64>> {
+        let (mut parts, mut from) = (Vec::new(), from);
+        for run in &self.0 {
+            parts.push(from..until.min(run.after + 1));
+            from = from.max(run.after + run.count + 1);
+        }
+        parts.push(from..until);
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn skipped(runs: &[(u64, u64)]) -> SkippedTokens {
+        SkippedTokens::new(runs.iter().map(|(after, count)| SkippedRun { after: *after, count: *count }).collect())
+            .unwrap()
+    }
+
+    #[test]
+    fn the_token_after_a_restore_is_beyond_all_that_are_skipped() {
+        let mut tokens = SkippedTokens::before_the_first(100);
+        assert_eq!(tokens.next(0), 101);
+        assert_eq!((tokens.skip(0, 50), tokens.next(0)), (None, 151), "restored twice, and nothing given between");
+        assert_eq!((tokens.next(151), tokens.next(152)), (152, 153));
+        tokens.skip(153, 1_000);
+        assert_eq!((tokens.next(153), tokens.next(152)), (1_154, 153));
+        assert_eq!(tokens.after(153).next(153), 1_154);
+        assert!(tokens.after(152).is_empty());
+    }
+
+    #[test]
+    fn runs_that_are_out_of_order_empty_or_too_large_are_refused() {
+        let run = |after, count| SkippedRun { after, count };
+        for runs in [vec![run(5, 0)], vec![run(5, 3), run(8, 1)], vec![run(5, 3), run(2, 1)], vec![run(5, u64::MAX)]] {
+            assert_eq!(SkippedTokens::new(runs.clone()), None, "{runs:?}");
+        }
+        assert!(SkippedTokens::new(vec![run(5, 3), run(9, 1)]).is_some());
+    }
+
+    #[test]
+    fn only_so_many_runs_are_kept() {
+        let mut tokens = SkippedTokens::default();
+        let mut last = 0;
+        for _ in 0..RUNS_MAX {
+            assert_eq!(tokens.skip(last, 10), None);
+            last = tokens.next(last);
+        }
+        assert_eq!((tokens.skip(last, 10), tokens.runs().len()), (Some(10), RUNS_MAX));
+    }
+
+    proptest! {
+        /// Against a plain list of the tokens.
+        #[test]
+        fn counting_goes_around_what_is_skipped(runs in prop::collection::vec((1u64..9, 1u64..9), 0..5), given in 1u64..40) {
+            let (mut tokens, mut list, mut last) = (SkippedTokens::default(), Vec::new(), 0);
+            for (between, count) in runs.iter().copied().chain([(given, 0)]) {
+                for _ in 0..between {
+                    last = tokens.next(last);
+                    list.push(last);
+                }
+                tokens.skip(last, count);
+            }
+            prop_assert_eq!(SkippedTokens::new(tokens.runs().to_vec()), Some(tokens.clone()));
+            for token in 0..=last {
+                let up_to = list.iter().filter(|given| **given <= token).count() as u64;
+                prop_assert_eq!(tokens.count_up_to(token), up_to);
+            }
+            for (place, token) in list.iter().enumerate() {
+                prop_assert_eq!(tokens.token_at(place as u64 + 1), *token);
+            }
+            let between: Vec<u64> = tokens.given_between(3, last).into_iter().flatten().collect();
+            let expected: Vec<u64> = list.iter().copied().filter(|token| (3..last).contains(token)).collect();
+            prop_assert_eq!(between, expected);
+        }
+    }
+
+    #[test]
+    fn a_token_within_a_run_counts_like_the_one_before_it() {
+        let tokens = skipped(&[(4, 10), (20, 5)]);
+        assert_eq!([4, 5, 14, 15, 20, 23, 26].map(|token| tokens.count_up_to(token)), [4, 4, 4, 5, 10, 10, 11]);
+        assert_eq!([0, 4, 5, 10, 11].map(|count| tokens.token_at(count)), [0, 4, 15, 20, 26]);
     }
 }

@@ -3,24 +3,17 @@
 //! Pure: no clock, no randomness, no I/O, no await. Time and new ids come with the call, so every rule can be read and
 //! tested alone. The actors add order and durability, and no rules.
 
-mod bounded;
 mod claim;
 mod configuration;
-mod configure;
 mod decision;
 mod deploy;
-mod email;
 mod environment;
 mod event;
-mod force_claim;
 mod ids;
 mod intervene;
-#[cfg(test)]
-mod invariant_tests;
 pub mod invariants;
 mod lease;
-mod log_parts;
-mod member_share;
+mod member;
 pub mod named;
 pub mod nearest;
 pub mod pipeline;
@@ -28,73 +21,66 @@ mod pool;
 #[cfg(test)]
 mod properties;
 mod queue;
+mod registry_step;
 mod rejection;
 mod release;
 mod reset;
-mod role;
 #[cfg(test)]
 mod rule_tests;
 mod run;
-mod running;
+mod runner_reports;
 pub mod samples;
 mod session;
 #[cfg(test)]
 mod simulation;
-mod skipped_tokens;
-#[cfg(test)]
-mod stage_tests;
 mod stages;
-mod text_rule;
+mod text;
 mod time;
-mod uses;
 mod utilisation;
 
 use std::sync::Arc;
 
-pub use bounded::{
-    CommitId, Context, Description, Identifier, LabelValue, NAME, REVISION, VariableName, VariableValue,
-};
-pub use claim::{Claim, ClaimReply, ClaimRequest};
+pub use claim::{Claim, ClaimReply, ClaimRequest, ForceClaim, ForceClaimed};
 pub use configuration::{
-    CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, Labels, QUEUE_LENGTH_MAX, SECONDS_MAX, VARIABLES_MAX,
+    CONFIGURATION_BYTES_MAX, Configuration, Configure, Configured, Delete, Expected, LABELS_MAX, Labels,
+    QUEUE_LENGTH_MAX, Retire, Retired, SECONDS_MAX, VARIABLES_MAX,
 };
-pub use configure::{Configure, Configured, Delete, Expected, Retire, Retired};
 pub use decision::{Decision, Outcome, Transition};
 pub use deploy::{Deploy, Resume};
-pub use email::Email;
-pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
+pub use environment::{Environment, LastDeployment, LastReset, LockStatus, SkippedRun, SkippedTokens};
 pub use event::{Event, EventData, EventType, EventValue, Initiator, RequestRef};
-pub use force_claim::{ForceClaim, ForceClaimed};
 pub use ids::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, Id, IdSeed, IdText, Origin, PipelineKey,
     RegistryId, SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, MakeKnown, Seen, StopWaiting, Undelivered};
-pub use log_parts::{DroppedLog, LogPart};
-pub use member_share::{Holder, MemberShare, NoShare};
+pub use member::{Email, Holder, MemberShare, NoShare, Role};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
 pub use pool::{Availability, ClaimAny, HungUp, Pool, Unserved};
 pub use queue::{
     ASK_WITHIN_MILLIS, AfterHangUp, Connection, Departure, KeptBy, PipelineNow, PlaceKey, Presence, Priority, Queue,
     Surroundings, Turn, Waiter,
 };
+pub use registry_step::{
+    Found, INPUTS_MAX, Input, InputKind, InputValue, RegistryStep, StepReference, StepSource, Use,
+};
 pub use rejection::Rejection;
 pub use release::{Release, ReleaseLock};
-pub use role::Role;
 pub use run::{
-    Approval, ApprovalRecord, ApprovalStatus, DeploymentRecord, DeploymentRef, Effect, EndedDeployment, Retried, Run,
-    StageEnd, StageOrder, StageRun, StageStatus, StepRun, StepStatus,
+    Approval, ApprovalRecord, ApprovalStatus, DeploymentRecord, DeploymentRef, DroppedLog, Effect, EndedDeployment,
+    LogPart, Retried, Run, StageEnd, StageOrder, StageRun, StageStatus, StepRun, StepStatus,
 };
-pub use running::{BeginStage, EndStage, Recover, ReportSteps, StageAttempt, Swept};
+pub use runner_reports::{BeginStage, EndStage, Recover, ReportSteps, StageAttempt, Swept};
 pub use session::{
     Claimed, Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Expiry, Lease, Person, Session,
     SessionRef, SessionStatus,
 };
-pub use skipped_tokens::{SkippedRun, SkippedTokens};
-pub use text_rule::{CharClass, Malformed, TextRule};
+pub use text::{
+    CharClass, CommitId, Context, Description, Identifier, LabelValue, Malformed, NAME, REVISION, TextRule,
+    VariableName, VariableValue,
+};
 pub use time::{Boot, Deadline, Now, SteadyTime, Tick, Timestamp};
-pub use uses::{Found, INPUTS_MAX, Input, InputKind, InputValue, RegistryStep, StepReference, StepSource, Use};
 pub use utilisation::{EnvironmentUse, HolderUse, Period, PeriodIs, Utilisation, Waits};
 
 /// A command to one environment.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::named::named_enum;
-use super::text_rule::{CharClass, Reserved, TextRule};
-use super::uses::{StepSource, Use};
+use super::registry_step::{StepSource, Use};
+use super::text::{CharClass, Reserved, TextRule};
 use super::{Identifier, Malformed, VariableName, VariableValue};
 
 pub const STAGES_MAX: usize = 32;

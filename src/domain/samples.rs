@@ -4,7 +4,12 @@
 
 use std::sync::Arc;
 
-use super::*;
+use super::{
+    Action, ApprovalRule, Blueprint, Claim, ClaimRequest, Command, CommitId, Configuration, Configure, EndStage,
+    Environment, ForceClaim, IdSeed, Identifier, KeptBy, LabelValue, Labels, Now, Outcome, Person, PipelineNow,
+    PlaceKey, Presence, Priority, Rejection, Role, Stage, StageAttempt, StageEnd, Step, Surroundings, Tick, Ticket,
+    Timestamp, Turn, UserId, Waiter, decide,
+};
 
 pub fn person(number: u8) -> Person {
     Person { id: UserId(IdSeed([number; 12])), name: Arc::from(format!("person-{number}")) }

@@ -1,25 +1,29 @@
-//! The audit: whether an organization's events are those that were recorded. Each is chained to the one before by its hash,
-//! and the beginning and the end of the journal are stored beside its pages.
+//! The audit: whether an organization's events are those that were recorded. Each is chained to the one before by its
+//! hash, and the beginning and the end of the journal are stored beside its pages. Heads that do not match the pages of
+//! their journal are repaired.
 //!
-//! An attacker who can write to the data directory can forge a whole chain, but not the seals along it, which take the audit
-//! key. They can still put back an older state as a whole: a head that was noted elsewhere before (an [`Expectation`]) is
-//! not part of that one.
+//! An attacker who can write to the data directory can forge a whole chain, but not the seals along it, which take the
+//! audit key. They can still put back an older state as a whole: a head that was noted elsewhere before (an
+//! [`Expectation`]) is not part of that one.
 //!
-//! A server may run meanwhile. Events only grow at the end, so an audit reads the end once and leaves out what comes later:
-//! an event beyond the end is a new one if the stored end has moved behind it by then. Retention drops events at the front;
-//! if an audit with a fault finds that it has, it starts again.
+//! A server may run meanwhile. Events only grow at the end, so an audit reads the end once and leaves out what comes
+//! later: an event beyond the end is a new one if the stored end has moved behind it by then. Retention drops events at
+//! the front; if an audit with a fault finds that it has, it starts again.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
-use super::archive::ArchiveHead;
 use super::audit_archive::ArchiveFault;
 use super::audit_seals::SealCheck;
-pub use super::audit_seals::{SealFault, SealStatus};
-use super::reading::{Events, FIRSTS, unreadable};
+use super::event::EventId;
+use super::journal::{ArchiveHead, Events, FIRSTS, unreadable};
 use super::security::SecurityClass;
-use domain::Identifier;
+use domain::{Identifier, Malformed, read_hex};
 use store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
-use store::{StoreError, end_of_prefix, next_piece};
+use store::{Batch, StoreError, commit_durably, end_of_prefix, next_piece};
+
+pub use super::audit_seals::{SealFault, SealStatus};
 
 /// How often an audit starts again because retention dropped events meanwhile. It drops them from the front, where an audit
 /// begins, so one attempt is nearly always enough.
@@ -396,4 +400,160 @@ impl Follower<'_> {
             Follower::Note(noted) => noted == hash,
         }
     }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.number;
+        match &self.kind {
+            FaultKind::Missing { last } if *last == number => write!(f, "event {number} has been removed"),
+            FaultKind::Missing { last } => write!(f, "events {number} to {last} have been removed"),
+            FaultKind::Removed => write!(f, "event {number} has been removed, and a later one is in its place"),
+            FaultKind::Moved { to } => write!(f, "event {number} has been moved to the place of event {to}"),
+            FaultKind::Inserted => write!(f, "event {number} has been inserted"),
+            FaultKind::Changed => write!(f, "event {number} has been changed"),
+            FaultKind::HashChanged => write!(f, "the hash of event {number} has been changed"),
+            FaultKind::Unreadable => write!(f, "the page of event {number} cannot be read"),
+            FaultKind::Misplaced { says } => {
+                write!(f, "the page of event {number} has been replaced by the page that begins with event {says}")
+            }
+            FaultKind::Unchained => write!(f, "event {number} does not follow the one before it"),
+            FaultKind::OutOfOrder => write!(f, "event {number} was written before the one in front of it"),
+            FaultKind::BeyondTheNotes => {
+                write!(
+                    f,
+                    "event {number} is outside the stored beginning and end of the journal: it has been inserted, or those changed"
+                )
+            }
+            FaultKind::OtherHead => {
+                write!(f, "the stored head of the journal has another hash for its last event, {number}")
+            }
+            FaultKind::Seal(fault) => fault.write(number, f),
+            FaultKind::Archive(class, fault) => {
+                write!(f, "the archive of security events ({class}) {fault}, at or after event {number}")
+            }
+            FaultKind::Lost { head } => write!(
+                f,
+                "the journal once ended with {head}, which is no longer part of it; a server noticed that at its start"
+            ),
+        }
+    }
+}
+
+impl SealFault {
+    fn write(&self, number: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = |next: &u64| next.saturating_sub(1);
+        match self {
+            SealFault::Forged { next } => {
+                write!(f, "the seal over events {number} to {} was not made with the key of this server", last(next))
+            }
+            SealFault::Removed { next } => {
+                write!(f, "the seal before the one over events {number} to {} has been removed or replaced", last(next))
+            }
+            SealFault::Rewritten { next } => write!(
+                f,
+                "events {number} to {} do not match their seal: the chain was rewritten here, without the key of this server",
+                last(next)
+            ),
+            SealFault::CutOff { next } => {
+                write!(f, "events {number} to {} were sealed and have been removed", last(next))
+            }
+        }
+    }
+}
+
+impl fmt::Display for ArchiveFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ArchiveFault::NoEnd => "has been removed",
+            ArchiveFault::Forged => "was not written with the key of this server",
+            ArchiveFault::OtherEnd => "does not end where it should",
+            ArchiveFault::Missing => "lacks events",
+            ArchiveFault::Changed => "has an event that has been changed",
+            ArchiveFault::OutOfOrder => "has an event in a wrong place",
+        })
+    }
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.number)?;
+        self.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Expectation {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        const WRONG: Malformed =
+            Malformed("must be NUMBER:HASH, as printed by an earlier run, or EVENT_ID:HASH of an event");
+        let (which, digits) = text.split_once(':').ok_or(WRONG)?;
+        let by_id = which.parse::<EventId>().map(|id| id.number);
+        let number = by_id.or_else(|_| which.parse()).map_err(|_| WRONG)?;
+        let mut hash = Hash::default();
+        if read_hex(digits, &mut hash) { Ok(Self { number, hash }) } else { Err(WRONG) }
+    }
+}
+
+/// `EL/{organization}/{number of its next event}`: an earlier end of a journal.
+const LOST_HEADS: &[u8] = b"EL/";
+/// More than honest causes explain; later ones add nothing to the evidence.
+const LOST_HEADS_MAX: usize = 100;
+
+impl Events {
+    /// Sets every head to the end of its pages, and logs those that did not match: the journal was cut or rewritten, or
+    /// damaged records of the redo log were discarded. The server continues from the pages, and keeps the old head as
+    /// evidence. Once, at the start.
+    pub async fn repair_heads(&self) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        for organization in self.audited()? {
+            let key = journal::head_key(organization.as_str());
+            let noted = self.store.get(&key)?.and_then(|bytes| Head::decode(&bytes));
+            let found = self.head_of_pages(&organization)?;
+            if noted == found {
+                continue;
+            }
+            tracing::error!(
+                %organization,
+                noted = noted.map(|head| head.next),
+                found = found.map(|head| head.next),
+                "the events of an organization do not end where they should; run `lockkeeper audit verify` to see what is missing"
+            );
+            let lost = noted.filter(|head| head.next > 0);
+            if let Some(lost) = lost.filter(|_| self.lost_heads(&organization).is_ok_and(|l| l.len() < LOST_HEADS_MAX))
+            {
+                let place = [&*lost_heads_of(&organization), &lost.next.to_be_bytes()].concat();
+                batch.put(place, lost.encode());
+            }
+            match found {
+                Some(head) => batch.put(key, head.encode()),
+                None => batch.delete(key),
+            }
+        }
+        commit_durably(&*self.store, batch).await
+    }
+
+    /// The end of the newest page.
+    fn head_of_pages(&self, organization: &Identifier) -> Result<Option<Head>, StoreError> {
+        let pages = journal::pages_of(organization.as_str());
+        let Some((_, bytes)) = self.store.scan(&pages, &end_of_prefix(&pages), 1)?.pop() else { return Ok(None) };
+        let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
+        let next = page.first.saturating_add(page.entries.len() as u64);
+        Ok(Some(Head { next, hash: page.entries.last().map_or(*page.before, |last| *last.hash) }))
+    }
+
+    /// The last events of heads that did not match.
+    pub(super) fn lost_heads(&self, organization: &Identifier) -> Result<Vec<Expectation>, StoreError> {
+        let prefix = lost_heads_of(organization);
+        let found = self.store.scan(&prefix, &end_of_prefix(&prefix), LOST_HEADS_MAX)?;
+        let heads = found.iter().map(|(_, bytes)| Head::decode(bytes).ok_or_else(|| unreadable("a lost end")));
+        heads
+            .map(|head| head.map(|head| Expectation { number: head.next.saturating_sub(1), hash: head.hash }))
+            .collect()
+    }
+}
+
+fn lost_heads_of(organization: &Identifier) -> Vec<u8> {
+    [LOST_HEADS, organization.as_str().as_bytes(), b"/"].concat()
 }

@@ -1,7 +1,6 @@
 //! The audit of the archive: whether the security events that outlived their pages are those that were recorded.
 
-use super::archive::{ArchiveHead, ArchivedEvent};
-use super::reading::Events;
+use super::journal::{ArchiveHead, ArchivedEvent, Events};
 use super::security::SecurityClass;
 use domain::Identifier;
 use store::StoreError;

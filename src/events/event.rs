@@ -1,12 +1,20 @@
-//! A recorded event and its id.
+//! An event of an organization: as it happens, how it is recorded in the batch of the change, its stored form in the
+//! journal, and how it is read. The stored fields that filters compare come first, so that a search need not read the
+//! rest.
 
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize, Serializer};
+
 use domain::{
-    DeploymentId, EventData, EventType, Id, IdSeed, IdText, Identifier, Initiator, Malformed, SessionId, Timestamp,
+    DeploymentId, EnvironmentKey, EventData, EventType, Id, IdSeed, IdText, Identifier, Initiator, Malformed, Origin,
+    SessionId, Ticket, Timestamp, UserId,
 };
+use records::stored::{DatumV1, PersonV1, Stored, ViaV1, stored};
+use store::Batch;
 use store::journal::Hash;
+use store::record::{self, Record, RecordError};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedEvent {
@@ -66,5 +74,191 @@ impl FromStr for EventId {
             text.strip_prefix("evt_").and_then(IdSeed::parse_hex).ok_or(Malformed("must be an event id (evt_…)"))?;
         let [a, b, c, d, e, f, g, h, check @ ..] = seed.0;
         Ok(Self { number: u64::from_be_bytes([a, b, c, d, e, f, g, h]), check })
+    }
+}
+
+/// An event to be recorded. It exists if and only if its batch becomes durable.
+#[derive(Debug, Clone, Copy)]
+pub struct NewEvent<'a> {
+    pub event_type: EventType,
+    pub at: Timestamp,
+    /// Who requested it; `None` for the system.
+    pub by: Option<&'a Initiator>,
+    pub pipeline: Option<&'a Identifier>,
+    pub environment: Option<&'a Identifier>,
+    pub session: Option<SessionId>,
+    pub deployment: Option<DeploymentId>,
+    /// Never a secret's value, a token's text or a request body.
+    pub data: &'a EventData,
+}
+
+/// Who made a change, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Cause<'a> {
+    /// `None` for the system.
+    pub by: Option<&'a Initiator>,
+    pub at: Timestamp,
+}
+
+impl<'a> Cause<'a> {
+    pub fn by(initiator: &'a Initiator, at: Timestamp) -> Self {
+        Self { by: Some(initiator), at }
+    }
+
+    pub fn system(at: Timestamp) -> Self {
+        Self { by: None, at }
+    }
+}
+
+impl<'a> NewEvent<'a> {
+    /// An event of the organization itself, not of one of its pipelines.
+    pub fn new(event_type: EventType, Cause { by, at }: Cause<'a>, data: &'a EventData) -> Self {
+        Self { event_type, at, by, pipeline: None, environment: None, session: None, deployment: None, data }
+    }
+
+    pub fn in_pipeline(self, pipeline: &'a Identifier) -> Self {
+        Self { pipeline: Some(pipeline), ..self }
+    }
+
+    pub fn in_environment(self, EnvironmentKey { pipeline, name }: &'a EnvironmentKey) -> Self {
+        Self { environment: Some(name), ..self.in_pipeline(&pipeline.pipeline) }
+    }
+}
+
+/// Adds the event to the organization's journal.
+pub fn record(batch: &mut Batch, organization: &Identifier, event: &NewEvent<'_>) {
+    batch.append_with(organization.as_str(), |out| write(event, out));
+}
+
+// In the records of deliveries.
+stored! { struct EventIdV1 of EventId { number: u64, check: [u8; 4] } }
+
+#[derive(Serialize, Deserialize)]
+struct EventV1<'a, Entries> {
+    #[serde(borrow)]
+    beginning: BeginningV1<'a>,
+    #[serde(borrow)]
+    via: Option<ViaV1<'a>>,
+    /// Names, each with its value.
+    data: Entries,
+}
+
+impl<'a, Entries> Record<'a> for EventV1<'a, Entries> {
+    const KIND: &'static str = "event";
+
+    fn usual_bytes(&self) -> usize {
+        256
+    }
+}
+
+/// An event as it is read.
+type ReadV1<'a> = EventV1<'a, Vec<(&'a str, DatumV1<'a>)>>;
+
+/// Serialized as a list without allocating one: every claim writes some.
+struct DataV1<'a>(&'a EventData);
+
+impl Serialize for DataV1<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.0.iter().map(|(name, datum)| (&**name, datum.to_form())))
+    }
+}
+
+/// The fields that filters compare: they can be read without the rest.
+#[derive(Serialize, Deserialize)]
+struct BeginningV1<'a> {
+    /// Its position in the list of event types, which only grows.
+    event_type: u16,
+    at: i64,
+    pipeline: Option<&'a str>,
+    environment: Option<&'a str>,
+    session: Option<SessionV1>,
+    deployment: Option<[u8; 12]>,
+    #[serde(borrow)]
+    person: Option<PersonV1<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum SessionV1 {
+    Granted([u8; 12], u64),
+    Queued([u8; 12], u64),
+}
+
+pub fn write(happening: &NewEvent<'_>, out: &mut Vec<u8>) {
+    let beginning = BeginningV1 {
+        event_type: happening.event_type.to_form(),
+        at: happening.at.to_form(),
+        pipeline: happening.pipeline.map(Identifier::as_str),
+        environment: happening.environment.map(Identifier::as_str),
+        session: happening.session.map(|id| match id.origin {
+            Origin::Granted(token) => SessionV1::Granted(id.seed.0, token),
+            Origin::Queued(Ticket(ticket)) => SessionV1::Queued(id.seed.0, ticket),
+        }),
+        deployment: happening.deployment.to_form(),
+        person: happening.by.map(|initiator| initiator.person.to_form()),
+    };
+    let via = happening.by.and_then(|initiator| initiator.via.to_form());
+    record::write(&EventV1 { beginning, via, data: DataV1(happening.data) }, out);
+}
+
+/// The type of the event, without reading the rest.
+pub fn notice_of(body: &[u8]) -> Option<EventType> {
+    EventType::from_form(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
+}
+
+/// The fields that filters compare, read without the rest and without copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventHead<'a> {
+    pub event_type: EventType,
+    pub at: Timestamp,
+    pub pipeline: Option<&'a str>,
+    pub environment: Option<&'a str>,
+    pub session: Option<SessionId>,
+    pub deployment: Option<DeploymentId>,
+    pub person: Option<UserId>,
+}
+
+pub fn decode_head(body: &[u8]) -> Result<EventHead<'_>, RecordError> {
+    let form: BeginningV1<'_> = record::decode_beginning::<ReadV1<'_>, _>(body)?;
+    Ok(EventHead {
+        event_type: EventType::from_form(form.event_type).map_err(record::invalid::<ReadV1<'_>>)?,
+        at: Timestamp::from_millis(form.at),
+        pipeline: form.pipeline,
+        environment: form.environment,
+        session: form.session.map(SessionId::from),
+        deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
+        person: form.person.map(|person| UserId(IdSeed(person.id))),
+    })
+}
+
+pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<RecordedEvent, RecordError> {
+    let form: ReadV1<'_> = record::decode(body)?;
+    form.into_event(EventId::new(number, &hash), hash).map_err(record::invalid::<ReadV1<'_>>)
+}
+
+impl ReadV1<'_> {
+    fn into_event(self, id: EventId, hash: Hash) -> Result<RecordedEvent, Malformed> {
+        let (form, via) = (self.beginning, Stored::from_form(self.via)?);
+        let data = self.data.into_iter().map(|(name, datum)| Ok((name.to_owned().into(), Stored::from_form(datum)?)));
+        Ok(RecordedEvent {
+            id,
+            hash,
+            event_type: Stored::from_form(form.event_type)?,
+            at: Stored::from_form(form.at)?,
+            by: Option::from_form(form.person)?.map(|person| Initiator { person, via }),
+            pipeline: Stored::from_form(form.pipeline)?,
+            environment: Stored::from_form(form.environment)?,
+            session: form.session.map(SessionId::from),
+            deployment: Stored::from_form(form.deployment)?,
+            data: EventData(data.collect::<Result<_, Malformed>>()?),
+        })
+    }
+}
+
+impl From<SessionV1> for SessionId {
+    fn from(session: SessionV1) -> Self {
+        match session {
+            SessionV1::Granted(seed, token) => SessionId { seed: IdSeed(seed), origin: Origin::Granted(token) },
+            SessionV1::Queued(seed, ticket) => SessionId { seed: IdSeed(seed), origin: Origin::Queued(Ticket(ticket)) },
+        }
     }
 }

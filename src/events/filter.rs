@@ -1,7 +1,6 @@
 //! Filters of events.
 
-use super::event::RecordedEvent;
-use super::form::EventHead;
+use super::event::{EventHead, RecordedEvent};
 use domain::{DeploymentId, EventType, Identifier, SessionId, Timestamp, UserId};
 
 /// All conditions that are set must hold.

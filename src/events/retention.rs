@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::archive::ArchivedEvent;
-use super::form;
-use super::reading::{Events, Span, first_key, unreadable};
+use super::event;
+use super::journal::{ArchivedEvent, Events, Span, first_key, unreadable};
 use super::security::SecurityClass;
 use domain::{Identifier, Timestamp};
 use store::journal::{self, Entry, PAGE_ENTRIES, PageView};
@@ -150,7 +149,7 @@ impl Events {
             let Some(bytes) = self.page_bytes(organization, first / PAGE_ENTRIES)? else { break };
             let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
             // Clocks jump: a page is dropped when all its events are old.
-            let is_old = |body: &[u8]| form::decode_head(body).is_ok_and(|event| event.at < oldest);
+            let is_old = |body: &[u8]| event::decode_head(body).is_ok_and(|event| event.at < oldest);
             if !page.entries.iter().all(|entry| is_old(entry.body)) {
                 break;
             }
@@ -200,7 +199,7 @@ impl Events {
             let Some(page) = self.archive_page(organization, class, first / PAGE_ENTRIES)? else { break };
             let is_old = |entry: &Entry| {
                 let event = ArchivedEvent::decode(&entry.body);
-                event.is_some_and(|event| form::decode_head(&event.body).is_ok_and(|event| event.at < oldest))
+                event.is_some_and(|event| event::decode_head(&event.body).is_ok_and(|event| event.at < oldest))
             };
             if !page.entries.iter().all(is_old) {
                 break;
@@ -224,7 +223,7 @@ fn security_events(page: PageView<'_>) -> Vec<(SecurityClass, ArchivedEvent)> {
             hash: *entry.hash,
             body: Vec::new(),
         };
-        let class = SecurityClass::of(form::notice_of(entry.body)?)?;
+        let class = SecurityClass::of(event::notice_of(entry.body)?)?;
         Some((class, ArchivedEvent { body: entry.body.to_vec(), ..event }))
     });
     events.collect()

@@ -1,6 +1,13 @@
-//! Which addresses are public.
+//! Which addresses are public, and which are those of this machine's own interfaces. A public one of them is no way
+//! around the policy: what listens on it may be meant for this machine's network alone.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::ifaddrs::getifaddrs;
+use parking_lot::Mutex;
 
 /// Whether an address belongs to the Internet at large, going by the registries of special-purpose addresses
 /// (RFC 6890 and what has been added since).
@@ -59,6 +66,36 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x2001, 0..=0x01ff | 0x0db8, ..] | [0x2002, ..] | [0x3fff, 0..=0x0fff, ..] => false,
         [first, ..] => (0x2000..=0x3fff).contains(&first),
     }
+}
+
+/// Addresses come and go while the server runs. Reading them takes about as long as resolving a name.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+static KNOWN: Mutex<Option<(Instant, Arc<HashSet<IpAddr>>)>> = Mutex::new(None);
+
+/// Whether an interface of this machine has the address. If they cannot be read, every address counts as one of them.
+pub fn is_own(address: IpAddr) -> bool {
+    known().is_none_or(|own| own.contains(&address))
+}
+
+/// As they were a moment ago; as they were last, if they cannot be read any more.
+fn known() -> Option<Arc<HashSet<IpAddr>>> {
+    let mut known = KNOWN.lock();
+    let is_recent = known.as_ref().is_some_and(|(read, _)| read.elapsed() < READ_AGAIN_AFTER);
+    if !is_recent {
+        match getifaddrs() {
+            Ok(interfaces) => {
+                let addresses = interfaces.filter_map(|interface| {
+                    let address = interface.address?;
+                    let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+                    v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+                });
+                *known = Some((Instant::now(), Arc::new(addresses.collect())));
+            }
+            Err(error) => tracing::warn!(%error, "cannot read the addresses of this machine"),
+        }
+    }
+    known.as_ref().map(|(_, own)| own.clone())
 }
 
 #[cfg(test)]
@@ -160,5 +197,12 @@ mod tests {
         ] {
             assert!(!is_public(special.parse().unwrap()), "{special}");
         }
+    }
+
+    #[test]
+    fn loopback_is_our_own_and_the_internet_is_not() {
+        assert!(is_own("127.0.0.1".parse().unwrap()));
+        assert!(!is_own("127.0.0.77".parse().unwrap()), "on no interface");
+        assert!(!is_own("1.1.1.1".parse().unwrap()) && !is_own("2606:4700::1111".parse().unwrap()));
     }
 }

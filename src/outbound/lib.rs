@@ -5,18 +5,15 @@
 //! Requests of our own go through [`GuardedClient`]. A program such as git has its own client, so it gets a [`Proxy`] of
 //! ours, for its lifetime and for it alone; ssh reaches it through [`tunnel`], a hidden command of this program.
 //!
-//! From top to bottom: `tunnel` → `proxy`, `client` → `policy` → `destination` → `address`, `own_addresses`.
+//! From top to bottom: `tunnel` → `proxy`, `client` → `policy` → `address`.
 
 mod address;
 mod client;
-mod destination;
-mod own_addresses;
 mod policy;
 mod proxy;
 mod tunnel;
 
 pub use client::{GuardedClient, LazyClient, NoResponse, error_chain, percent_encoded, read_body};
-pub use destination::{DESTINATIONS_MAX, Destination};
-pub use policy::{Policy, Refused};
+pub use policy::{DESTINATIONS_MAX, Destination, Policy, Refused};
 pub use proxy::Proxy;
 pub use tunnel::{TUNNEL_COMMAND, tunnel, tunnel_command, tunnel_variables};

@@ -223,7 +223,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::destination::Destination;
+    use crate::policy::Destination;
 
     #[test]
     fn a_destination_is_a_host_and_a_port_with_the_right_password() {

@@ -1,34 +1,32 @@
 //! The stored form of what the domain knows: postcard behind a version byte, apart from the domain's types, so that
 //! a change of those cannot silently change what lies on the disk.
 
-mod blueprint;
-mod deployment;
 mod environment;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
 mod fuzz;
 mod page;
+mod pipeline;
 #[cfg(test)]
 mod properties;
 mod session;
-mod step;
 pub mod stored;
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-pub use deployment::{
-    decode_approval, decode_approvals, decode_deployment, decode_deployment_head, decode_log_parts, encode_approval,
-    encode_approvals, encode_deployment, encode_log_parts,
-};
 use environment::{
     EnvironmentV1, EnvironmentV2, EnvironmentV3, LeftV1, NewEnvironmentsV1, PointerV1, WaiterV1, WaiterV2, WakeV2,
 };
 pub use environment::{Keeping, StoredEnvironment};
 pub use page::Page;
-pub use step::RegistryStepV1;
+pub use pipeline::RegistryStepV1;
+pub use session::{
+    decode_approval, decode_approvals, decode_deployment, decode_deployment_head, decode_log_parts, encode_approval,
+    encode_approvals, encode_deployment, encode_log_parts,
+};
 
 use crate::stored::Stored;
 use domain::{

@@ -8,8 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::space::{self, is_lack_of_space};
-use super::sync_dir::sync_dir;
+use super::space::{self, is_lack_of_space, sync_dir};
 
 pub(super) const LOCK: &str = "LOCK";
 pub(super) const FORMAT: &str = "FORMAT";

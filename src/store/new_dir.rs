@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::data_dir::{self, FORMAT, Found, NOT_CONTENT, OpenError, RESTORING, create_for_owner};
-use super::sync_dir::sync_dir;
+use super::space::sync_dir;
 
 /// The data directory to be, beside the mark.
 const CONTENT: &str = "data";

@@ -1,4 +1,5 @@
-//! Space on the disk of the data directory: how much is free, what takes it, and blocks that are allocated in advance.
+//! The disk of the data directory: how much space is free, what takes it, blocks that are allocated in advance,
+//! shortages of file descriptors, and names that are made durable.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -6,9 +7,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, Stat, fallocate, openat, statat, statvfs};
 use rustix::io::Errno;
+
+use ambient::backoff::{Backoff, Retries};
 
 const MIB: u64 = 1024 * 1024;
 /// The unit of `st_blocks`, whatever the file system's own is.
@@ -238,9 +242,47 @@ impl HeldFile {
     }
 }
 
+/// The pauses start short, as most shortages are, and grow to one that costs little during a long one.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
+/// Advice for the operator.
+pub const SHORTAGE: &str = "no file descriptors left: raise the limit (ulimit -n) or lower http.max_connections";
+
+/// Whether the process or the system has no descriptor left. This is not a disk failure: some are freed sooner or later.
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// Retries as long as it fails for lack of descriptors.
+pub fn retrying<T>(attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    pausing(attempt, std::thread::sleep)
+}
+
+fn pausing<T>(mut attempt: impl FnMut() -> io::Result<T>, mut pause: impl FnMut(Duration)) -> io::Result<T> {
+    let mut retries = Retries::new(BACKOFF);
+    loop {
+        match attempt() {
+            Err(error) if is_shortage(&error) => {
+                let next = retries.failed();
+                if retries.is_first() {
+                    tracing::warn!(%error, "{SHORTAGE}; the database retries");
+                }
+                pause(next);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Makes the names in a directory durable: a file that was created, renamed or removed is only so after a power cut
+/// when its directory was synced.
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
     use rustix::fs::{mkdirat, open};
 
     use super::*;
@@ -334,5 +376,27 @@ mod tests {
             let error = io::Error::from(errno);
             assert_eq!((is_lack_of_space(&error), tells_of_lack_of_space(&format!("{error:?} {error}"))), (lack, lack));
         }
+    }
+
+    #[test]
+    fn a_shortage_is_waited_out_in_pauses_that_stay_short() {
+        let mut left = 20;
+        let mut pauses = Vec::new();
+        let attempt = || {
+            left -= 1;
+            if left == 0 { Ok("done") } else { Err([Errno::MFILE, Errno::NFILE][left % 2].into()) }
+        };
+        assert_eq!(pausing(attempt, |pause| pauses.push(pause)).unwrap(), "done");
+        assert_eq!(pauses.len(), 19);
+        assert!(
+            pauses[0] <= Duration::from_millis(10) && *pauses.last().unwrap() <= Duration::from_secs(1),
+            "{pauses:?}"
+        );
+    }
+
+    #[test]
+    fn another_failure_is_told_at_once() {
+        let failed = pausing(|| Err::<(), _>(Errno::IO.into()), |_| panic!("it waits"));
+        assert_eq!(Errno::from_io_error(&failed.unwrap_err()), Some(Errno::IO));
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::delivery::{Delivery, DeliveryStatus};
-use super::filter::wants;
 use super::service::{Hook, Inner, Webhooks, put_delivery, put_progress};
+use super::webhook::wants;
 use ambient::backoff::{Backoff, Retries};
 use ambient::entropy::id_seed;
 use domain::{DeliveryId, Identifier};

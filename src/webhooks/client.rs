@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use reqwest::{Request, Response, StatusCode};
 
-use super::delivery::Attempt;
-use super::retry::parse_retry_after;
+use super::delivery::{Attempt, parse_retry_after};
 use super::signature::{WebhookSecret, signature};
-use super::target::Target;
+use super::webhook::Target;
 use domain::Timestamp;
 use outbound::{GuardedClient, NoResponse, Policy, Refused, error_chain};
 

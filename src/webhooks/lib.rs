@@ -1,42 +1,38 @@
 //! Webhooks: the outbox of each, and their deliveries. How an event is rendered is the caller's business.
 //!
 //! An event that matches a webhook's filters becomes a delivery, with its body, in the batch that moves the webhook's
-//! cursor past it (`capture`). So no event is lost or captured twice, whenever the server dies. A delivery is sent until it
-//! arrives or is given up (`sending`); one that was being sent during a crash is sent again under the same id.
+//! cursor past it (`capture`). So no event is lost or captured twice, whenever the server dies. A delivery is sent
+//! until it arrives or is given up (`sender`); one that was being sent during a crash is sent again under the same id.
 //!
-//! **Retries**: first attempts go in the order of the events. `sending` stores each attempt; a failed one makes the
-//! delivery due again after the wait that `retry` computes, and `delivery_queue` hands it out when that time has come. After
-//! the last wait of `webhooks.retry_seconds` the delivery is given up, and a webhook that has failed for too long is disabled.
+//! **Retries**: first attempts go in the order of the events. `sender` stores each attempt; a failed one makes the
+//! delivery due again after the wait that `delivery` computes, and its queue hands it out when that time has come.
+//! After the last wait of `webhooks.retry_seconds` the delivery is given up, and a webhook that has failed for too long
+//! is disabled.
 //!
-//! Writers decide in memory through [`Ordered`](store::Ordered); readers take the store, since deliveries are too
-//! many to be in memory twice. Each file uses only those before it: webhook, delivery, stored, delivery_queue, retry and
-//! client; service (all webhooks); changing; capture, sending, on_request.
+//! Writers decide in memory through [`Ordered`](store::Ordered); readers take the store, since deliveries are too many
+//! to be in memory twice. Each file uses only those before it: signature, delivery, webhook, stored and client; service
+//! (all webhooks); requests; capture, sender.
 
 mod capture;
-mod changing;
 mod client;
 mod delivery;
-mod delivery_queue;
-mod filter;
-mod on_request;
-mod retry;
-mod sending;
+mod requests;
+mod sender;
 mod service;
 mod signature;
 mod stored;
-mod target;
 mod webhook;
 
 #[cfg(test)]
 mod tests;
 
 pub use delivery::{Attempt, Delivery, DeliveryStatus};
-pub use filter::{FILTERS_MAX, Filter};
 #[cfg(test)]
 pub use service::Render;
 pub use service::{Options, Webhooks};
 pub use signature::WebhookSecret;
-pub use target::{Target, URL_MAX};
 #[cfg(test)]
 pub use webhook::{DisabledWhy, Progress, Webhook};
-pub use webhook::{LastDelivery, NewWebhook, WebhookChange, WebhookError, WebhookState};
+pub use webhook::{
+    FILTERS_MAX, Filter, LastDelivery, NewWebhook, Target, URL_MAX, WebhookChange, WebhookError, WebhookState,
+};

@@ -9,8 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::client::Client;
-use super::delivery::{Delivery, DeliveryStatus};
-use super::delivery_queue::DeliveryQueue;
+use super::delivery::{Delivery, DeliveryQueue, DeliveryStatus};
 use super::stored;
 use super::webhook::{Progress, Webhook, WebhookError, WebhookState};
 use accounts::secrets::Vault;

@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::delivery::{Attempt, Delivery, DeliveryStatus};
-use super::filter::Filter;
-use super::target::Target;
-use super::webhook::{Disabled, DisabledWhy, LastDelivery, PreviousSecret, Progress, Webhook};
+use super::webhook::{Disabled, DisabledWhy, Filter, LastDelivery, PreviousSecret, Progress, Target, Webhook};
 use domain::{DeliveryId, EventType, IdSeed, Identifier, Malformed, Timestamp, WebhookId};
 use events::EventIdV1;
 use records::stored::{self, Stored, stored, stored_enum};

@@ -1,14 +1,16 @@
-//! A webhook, its progress through the journal, and the requests and errors of webhooks.
+//! A webhook: which events it receives, where they go, and its progress through the journal; the requests and errors of
+//! webhooks.
 
-use super::filter::Filter;
-use super::signature::WebhookSecret;
-use super::target::Target;
-use accounts::secrets::SecretError;
-use domain::{DeliveryId, Description, EventType, Identifier, Timestamp, WebhookId};
-use outbound::Refused;
-use store::StoreError;
+use std::fmt;
+
+use url::Url;
 
 use super::delivery::DeliveryStatus;
+use super::signature::WebhookSecret;
+use accounts::secrets::SecretError;
+use domain::{DeliveryId, Description, EventType, Identifier, Malformed, Timestamp, WebhookId};
+use outbound::Refused;
+use store::StoreError;
 
 /// Per organization; each has its own copy of its deliveries.
 pub const WEBHOOKS_MAX: usize = 50;
@@ -153,5 +155,177 @@ impl DisabledWhy {
             DisabledWhy::Gone => "its receiver answered 410 Gone",
             DisabledWhy::Failing => "no delivery had arrived for too long",
         }
+    }
+}
+
+/// More than there are kinds of events.
+pub const FILTERS_MAX: usize = 100;
+
+/// One kind of event, or all whose name begins with the same word: `session.*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filter {
+    One(EventType),
+    Group(&'static str),
+}
+
+impl Filter {
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let known = match text.strip_suffix(".*") {
+            Some(wanted) => EventType::ALL
+                .iter()
+                .map(|event_type| group(*event_type))
+                .find(|known| *known == wanted)
+                .map(Filter::Group),
+            None => EventType::parse(text).ok().map(Filter::One),
+        };
+        known.ok_or(Malformed("must be an event type, such as session.claimed, or a group of them, such as session.*"))
+    }
+
+    fn matches(self, event_type: EventType) -> bool {
+        match self {
+            Filter::One(wanted) => wanted == event_type,
+            Filter::Group(wanted) => wanted == group(event_type),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Filter::One(event_type) => f.write_str(event_type.as_str()),
+            Filter::Group(name) => write!(f, "{name}.*"),
+        }
+    }
+}
+
+/// Whether one of them matches; no filters at all match everything.
+pub fn wants(filters: &[Filter], event_type: EventType) -> bool {
+    filters.is_empty() || filters.iter().any(|filter| filter.matches(event_type))
+}
+
+fn group(event_type: EventType) -> &'static str {
+    event_type.as_str().split('.').next().unwrap_or_default()
+}
+
+/// As long as URLs can be in practice.
+pub const URL_MAX: usize = 2_048;
+const FORM: Malformed =
+    Malformed("must be an http or https URL of at most 2048 characters, without credentials and fragment");
+
+/// A URL in its one canonical spelling: an address in it has been recognised, however it was written. Its path and query
+/// may hold a secret of the receiver's, so `Debug` and logs have the host alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target(Url);
+
+impl Target {
+    /// Allows what [`Self::parse`] does, and more.
+    pub const PATTERN: &str = "^[Hh][Tt][Tt][Pp][Ss]?://[^\\s#@]+$";
+
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        if text.len() > URL_MAX || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err(FORM);
+        }
+        let url = Url::parse(text).map_err(|_| FORM)?;
+        let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+        let sane = matches!(url.scheme(), "http" | "https") && plain && url.port() != Some(0);
+        // A canonical spelling can be longer than what was given.
+        let sane = sane && url.as_str().len() <= URL_MAX;
+        sane.then_some(Self(url)).ok_or(FORM)
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    pub fn url(&self) -> &Url {
+        &self.0
+    }
+
+    /// With its port, if that is not the usual one.
+    pub fn host(&self) -> String {
+        let host = self.0.host_str().unwrap_or_default();
+        self.0.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({}…)", self.host())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_filter_takes_one_type_or_all_of_a_kind() {
+        let filters = |texts: &[&str]| texts.iter().map(|text| Filter::parse(text).unwrap()).collect::<Vec<_>>();
+        let some = filters(&["session.*", "pull_request.created"]);
+        for (event_type, wanted) in [
+            (EventType::SessionClaimed, true),
+            (EventType::SessionExpired, true),
+            (EventType::PullRequestCreated, true),
+            (EventType::DeploymentFailed, false),
+            (EventType::WebhookDisabled, false),
+        ] {
+            assert_eq!(wants(&some, event_type), wanted, "{event_type:?}");
+            assert!(wants(&[], event_type), "none is all");
+            assert_eq!(wants(&filters(&["session.claimed"]), event_type), event_type == EventType::SessionClaimed);
+        }
+    }
+
+    #[test]
+    fn only_known_event_types_are_accepted() {
+        for event_type in EventType::ALL {
+            for text in [event_type.as_str().to_owned(), format!("{}.*", group(event_type))] {
+                assert_eq!(Filter::parse(&text).unwrap().to_string(), text);
+            }
+        }
+        for bad in ["", "*", ".*", "session", "session.", "sessions.*", "session.*.*", "SESSION.*", "session.claimed "]
+        {
+            assert!(Filter::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_plain_url_of_the_web() {
+        for good in [
+            "https://example.com",
+            "http://example.com:8080/a?b=c",
+            "https://münchen.example/hook",
+            "http://[2a00::1]/",
+        ] {
+            assert!(Target::parse(good).is_ok(), "{good}");
+        }
+        let long = format!("https://example.com/{}", "a".repeat(URL_MAX));
+        for bad in [
+            "",
+            "example.com",
+            "/hook",
+            "ftp://example.com",
+            "file:///etc/passwd",
+            "https://",
+            "https://u@example.com",
+            "https://u:p@example.com",
+            "https://:p@example.com",
+            "https://example.com/#x",
+            "https://example.com:0/",
+            "https://example.com/a b",
+            " https://example.com",
+            "https://exa\nmple.com",
+            "https://[::1",
+            &long,
+        ] {
+            assert!(Target::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_neither_path_nor_query() {
+        let target = Target::parse("https://hooks.example:8443/T0KEN?key=s3cret").unwrap();
+        assert_eq!(format!("{target:?}"), "Target(hooks.example:8443…)");
     }
 }

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use super::freshness::{Freshness, NotFresh};
-use super::via::{HeadersHash, Signed, Unsigned, Via, ViaKey};
+use super::via::{Freshness, HeadersHash, NotFresh, Signed, Unsigned, Via, ViaKey};
 
 /// The header of an answer to a request that is not taken, for the node that has sent it.
 pub const REFUSED: &str = "lockkeeper-via-refused";

@@ -6,8 +6,10 @@
 mod claiming;
 mod configuring;
 mod deploying;
+mod invariants;
 mod pooling;
 mod queueing;
+mod stages;
 mod values;
 
 use std::sync::Arc;

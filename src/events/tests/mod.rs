@@ -94,7 +94,7 @@ proptest::proptest! {
     fn whatever_lies_in_a_journal_is_read_or_refused(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
         let with_version = [&[1], bytes.as_slice()].concat();
         for body in [&bytes, &with_version] {
-            let (head, event) = (form::decode_head(body), form::decode(0, [0; 32], body));
+            let (head, event) = (event::decode_head(body), event::decode(0, [0; 32], body));
             if let Ok(event) = event {
                 proptest::prop_assert_eq!(head.ok(), Some(event.head()));
             }

@@ -8,8 +8,7 @@ use parking_lot::Mutex;
 
 use super::contract::{Engine, EngineError, Limits, Pairs, Room};
 use super::membership::{ClusterRecord, NodeRecord};
-use super::outcome::resolve;
-use super::shard::{Shard, Version};
+use super::shard::{Shard, Version, resolve};
 use crate::batch::Changes;
 use crate::contract::StoreError;
 use crate::log::Random;

@@ -1,6 +1,14 @@
 //! A shard's record: which version, whose, and up to which batch it has all batches. Every transaction of its owner
 //! compares its version and writes it again, which both fences other owners off and keeps transactions in order.
+//!
+//! How long an owner may act on its last confirmed transaction: nobody takes a shard whose record has changed within
+//! the last five seconds, counted by the clock of whoever wants to take it, from when it *learnt* of the change
+//! (`src/cluster/sightings.rs`). An owner counts four seconds from when it *sent* the transaction ([`Lease`]). So it
+//! has stopped before anybody else begins, as long as the two clocks do not differ by a fifth of their speed.
 
+use std::time::Duration;
+
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Sequence;
@@ -105,10 +113,151 @@ impl Record<'_> for ShardV1 {
     const KIND: &'static str = "shard";
 }
 
+/// What became of a transaction whose compare failed. The answer to an earlier attempt may have been lost after the
+/// attempt took effect. The same transaction is then sent again, and its own earlier effect makes its compare fail. The
+/// shard's record tells the two cases apart.
+///
+/// The version with which `intended` was written, if the record that was found instead of the compared one is ours. Else
+/// somebody has taken the shard: the transaction happened before that, and the next owner has it, or it never will.
+/// Nobody is told of it in either case.
+///
+/// This is exact because an epoch belongs to one owner, who has one transaction under way at a time and sends nothing else
+/// before that one is resolved: a record of this epoch and owner with this sequence can only come from this transaction.
+pub fn resolve(intended: &Shard, found: Option<&Shard>) -> Option<Version> {
+    let found = found?;
+    let is_ours = found.epoch == intended.epoch && found.owner == intended.owner;
+    (is_ours && found.sequence == intended.sequence).then_some(found.version)
+}
+
+/// Milliseconds of a clock that cannot be set, and goes on while the machine sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    pub fn plus(self, duration: Duration) -> Moment {
+        Moment(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    pub fn since(self, earlier: Moment) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Written by the thread that sends the transactions, and read by everybody who answers.
+#[derive(Debug)]
+pub struct Lease {
+    lasts: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// When the last confirmed transaction was sent.
+    sent: Moment,
+    /// The end of the lease as its owner has known it.
+    known_until: Moment,
+    /// How long the owner has not held it, all in all, until then.
+    stood_still: Duration,
+}
+
+impl Lease {
+    /// Of a shard that was taken with a transaction sent at this time.
+    pub fn since(sent: Moment, lasts: Duration) -> Self {
+        let state = State { sent, known_until: sent.plus(lasts), stood_still: Duration::ZERO };
+        Self { lasts, state: Mutex::new(state) }
+    }
+
+    /// A transaction is confirmed whose first attempt was sent at this time. Later attempts do not count: the first may be
+    /// the one that took effect.
+    pub fn confirmed(&self, sent: Moment, now: Moment) {
+        let mut state = self.state.lock();
+        state.sent = state.sent.max(sent);
+        let until = state.sent.plus(self.lasts);
+        if until > now {
+            let stood_still = now.since(state.known_until);
+            state.stood_still += stood_still;
+            state.known_until = until;
+        }
+    }
+
+    /// How long the owner may still act; `None` if it must not.
+    pub fn left(&self, now: Moment) -> Option<Duration> {
+        let sent = self.state.lock().sent;
+        self.lasts.checked_sub(now.since(sent)).filter(|left| !left.is_zero())
+    }
+
+    pub fn is_held(&self, now: Moment) -> bool {
+        self.left(now).is_some()
+    }
+
+    /// The time that has passed for the shard: it stands still while nobody could do anything in it, so that no lock ages
+    /// which its holder cannot keep alive.
+    pub fn time(&self, now: Moment) -> Moment {
+        let state = self.state.lock();
+        let still = state.stood_still + now.since(state.known_until);
+        Moment(now.0.saturating_sub(u64::try_from(still.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The same on all nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// How often an owner writes the record of its shard while there is nothing else to write.
+    pub beat_every: Duration,
+    /// How long an owner acts on its last confirmed transaction, counted from when it was sent.
+    pub lease: Duration,
+    /// A shard whose record has not changed for so long may be taken.
+    pub taken_after: Duration,
+    /// A shard is loaded ahead of time when its record has stood still for so long.
+    pub loaded_after: Duration,
+    /// How much later than the node that should own a shard the next one takes it, so that they do not all try at once.
+    pub per_rank: Duration,
+    /// How often a node asks the engine about all others.
+    pub poll_every: Duration,
+    /// How often a node writes its own record.
+    pub announce_every: Duration,
+    /// A node that has not written its record for so long gets no shards.
+    pub gone_after: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            beat_every: Duration::from_secs(1),
+            lease: Duration::from_secs(4),
+            taken_after: Duration::from_secs(5),
+            loaded_after: Duration::from_secs(2),
+            per_rank: Duration::from_millis(250),
+            poll_every: Duration::from_millis(250),
+            announce_every: Duration::from_secs(2),
+            gone_after: Duration::from_secs(6),
+        }
+    }
+}
+
+impl Timing {
+    /// For tests: everything happens so many times as often.
+    pub fn times_faster(factor: u32) -> Timing {
+        let usual = Timing::default();
+        Timing {
+            beat_every: usual.beat_every / factor,
+            lease: usual.lease / factor,
+            taken_after: usual.taken_after / factor,
+            loaded_after: usual.loaded_after / factor,
+            per_rank: usual.per_rank / factor,
+            poll_every: usual.poll_every / factor,
+            announce_every: usual.announce_every / factor,
+            gone_after: usual.gone_after / factor,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::batch::Sequence;
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
@@ -126,5 +275,84 @@ mod tests {
         let tenure = Tenure::of(Shard { millis: 100, ..Shard::vacant(0) }, Version(1));
         assert_eq!(tenure.advanced_to(Sequence(1), 99).millis, 100);
         assert_eq!(tenure.advanced_to(Sequence(1), 101).millis, 101);
+    }
+
+    fn owner(run: u128) -> Owner {
+        Owner { node: "n1".to_owned(), url: "http://n1:8080".to_owned(), run }
+    }
+
+    /// What a transaction of the first owner writes up to batch 8, on top of version 5 with batch 7.
+    fn intended() -> Shard {
+        let taken = Shard { sequence: Sequence(7), ..Shard::vacant(3) }.taken_by(&owner(1));
+        Tenure::of(taken, Version(5)).advanced_to(Sequence(8), 0)
+    }
+
+    #[test]
+    fn our_epoch_and_our_sequence_mean_that_it_had_happened() {
+        let found = Shard { version: Version(6), ..intended() };
+        assert_eq!(resolve(&intended(), Some(&found)), Some(Version(6)));
+    }
+
+    #[test]
+    fn everything_else_means_that_somebody_has_taken_the_shard() {
+        let later = Shard { version: Version(6), ..intended() };
+        for found in [
+            Shard { epoch: later.epoch + 1, owner: Some(owner(2)), ..later.clone() },
+            // The same node, started again.
+            Shard { epoch: later.epoch + 1, owner: Some(owner(2)), sequence: Sequence(7), ..later.clone() },
+            // The engine was restored from an old copy, and somebody else got the same epoch.
+            Shard { owner: Some(owner(2)), ..later.clone() },
+            Shard { sequence: Sequence(7), ..later.clone() },
+            Shard { sequence: Sequence(9), ..later.clone() },
+            Shard::vacant(3),
+        ] {
+            assert_eq!(resolve(&intended(), Some(&found)), None, "{found:?}");
+        }
+        assert_eq!(resolve(&intended(), None), None);
+    }
+
+    #[test]
+    fn taking_a_shard_is_resolved_by_the_same_rule() {
+        let seen = Shard { version: Version(4), sequence: Sequence(7), ..Shard::vacant(3) };
+        let taken = seen.taken_by(&owner(1));
+        let ours = Shard { version: Version(5), ..taken.clone() };
+        assert_eq!(resolve(&taken, Some(&ours)), Some(Version(5)));
+        let theirs = Shard { version: Version(5), ..seen.taken_by(&owner(2)) };
+        assert_eq!(resolve(&taken, Some(&theirs)), None);
+        assert_eq!(resolve(&taken, Some(&seen)), None);
+    }
+
+    #[test]
+    fn a_lease_lasts_from_the_sending_of_the_last_confirmed_transaction() {
+        let lasts = Duration::from_secs(4);
+        let lease = Lease::since(Moment(1_000), lasts);
+        assert_eq!(lease.left(Moment(1_000)), Some(lasts));
+        assert_eq!(lease.left(Moment(4_999)), Some(Duration::from_millis(1)));
+        assert_eq!(lease.left(Moment(5_000)), None);
+        lease.confirmed(Moment(3_000), Moment(3_500));
+        assert!(lease.is_held(Moment(6_999)) && !lease.is_held(Moment(7_000)));
+        lease.confirmed(Moment(2_000), Moment(3_600));
+        assert!(lease.is_held(Moment(6_999)), "an older confirmation takes nothing away");
+    }
+
+    #[test]
+    fn time_stands_still_from_the_end_of_the_lease_until_it_is_held_again() {
+        let lease = Lease::since(Moment(1_000), Duration::from_secs(4));
+        let time = |now| lease.time(Moment(now)).0;
+        assert_eq!((time(1_000), time(5_000), time(9_000)), (1_000, 5_000, 5_000));
+        lease.confirmed(Moment(4_000), Moment(9_500));
+        assert_eq!(time(9_500), 5_000, "it came too late to be held again");
+        lease.confirmed(Moment(9_600), Moment(10_000));
+        assert_eq!((time(10_000), time(10_001), time(13_600)), (5_000, 5_001, 8_600));
+        lease.confirmed(Moment(12_000), Moment(12_100));
+        assert_eq!(time(15_000), 10_000, "no gap, and none is counted");
+        assert_eq!(time(20_000), 11_000);
+    }
+
+    #[test]
+    fn an_owner_stops_a_fifth_before_anybody_may_take_its_shard() {
+        let Timing { beat_every, lease, taken_after, .. } = Timing::default();
+        assert!(lease * 5 <= taken_after * 4, "clocks may differ by a fifth of their speed");
+        assert!(beat_every * 2 < lease, "one lost transaction costs no lease");
     }
 }

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::direct::{self, Aligned};
-use super::fatal::Fatal;
+use super::disk::{self, Aligned};
 use super::format;
 use super::queue::{Group, Queue};
 use super::segments::Segments;
 use crate::batch::Sequence;
+use crate::fatal::Fatal;
 use crate::journal::Journals;
 use crate::overlay::Overlay;
 
@@ -96,7 +96,7 @@ impl Committer {
             let path = self.segments.path(group.first);
             self.current = Current { file, path, offset: 0, room: self.segments.room() };
         }
-        direct::write_all_at(&self.current.file, pages, self.current.offset as u64)?;
+        disk::write_all_at(&self.current.file, pages, self.current.offset as u64)?;
         let begun = Instant::now();
         self.current.file.sync_data()?;
         self.metrics.sync_seconds.record(begun.elapsed().as_secs_f64());
@@ -121,7 +121,7 @@ enum Written {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::log::pins::Pins;
+    use crate::log::reader::Pins;
     use crate::{Batch, StoreError};
     use parking_lot::Mutex;
 

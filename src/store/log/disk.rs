@@ -1,12 +1,17 @@
-//! The operations of recovery on the log's files, as a trait so that tests can run it on a disk that loses power.
+//! The log's files. Recovery works on them through a trait, so that tests can run it on a disk that loses power. Writes
+//! go past the page cache (`O_DIRECT`) where the file system supports it: nobody reads the log while the server runs,
+//! and copying a group into the cache and out again at the next sync costs more than the write itself.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::format::END_PAGE;
-use crate::sync_dir::sync_dir;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use super::format::{END_PAGE, PAGE};
+use crate::space::sync_dir;
 
 const SUFFIX: &str = ".log";
 
@@ -92,5 +97,92 @@ impl Disk for LogDir {
     fn set_aside_whole(&self, segment: u64) -> io::Result<()> {
         std::fs::rename(self.dir.join(segment_name(segment)), self.damaged(segment, 0))?;
         sync_dir(&self.dir)
+    }
+}
+
+/// Opens the file with `O_DIRECT`, or without it where that is not supported.
+pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    let flag = i32::try_from(OFlags::DIRECT.bits()).unwrap_or_default();
+    match options.clone().custom_flags(flag).open(path) {
+        Err(error) if is_unsupported(&error) => options.open(path),
+        opened => opened,
+    }
+}
+
+/// Writes whole pages. If the file system requires another alignment, this file is written through the cache from then on.
+pub fn write_all_at(file: &File, pages: &[u8], offset: u64) -> io::Result<()> {
+    match file.write_all_at(pages, offset) {
+        Err(error) if is_unsupported(&error) => {
+            let flags = fcntl_getfl(file)?;
+            if !flags.contains(OFlags::DIRECT) {
+                return Err(error);
+            }
+            fcntl_setfl(file, flags.difference(OFlags::DIRECT))?;
+            file.write_all_at(pages, offset)
+        }
+        written => written,
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
+}
+
+/// A page-aligned buffer, as direct writes require.
+#[derive(Default)]
+pub struct Aligned(Vec<u8>);
+
+impl Aligned {
+    /// A slice of this length, with its old content.
+    pub fn room(&mut self, length: usize) -> &mut [u8] {
+        if self.0.len() < length + PAGE {
+            self.0.resize(length + PAGE, 0);
+        }
+        // If the alignment is unknown, the write goes through the cache.
+        let start = self.0.as_ptr().align_offset(PAGE).min(PAGE);
+        &mut self.0[start..start + length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn options() -> OpenOptions {
+        OpenOptions::new().create(true).write(true).clone()
+    }
+
+    #[test]
+    fn a_buffer_is_aligned_however_it_grows() {
+        let mut buffer = Aligned::default();
+        for pages in [1, 3, 2, 300] {
+            let room = buffer.room(pages * PAGE);
+            assert_eq!((room.len(), room.as_ptr().align_offset(PAGE)), (pages * PAGE, 0));
+        }
+    }
+
+    #[test]
+    fn pages_that_lie_askew_are_written_all_the_same() {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let path = dir.path().join("segment");
+        let file = open(&options(), &path).unwrap();
+        let mut buffer = Aligned::default();
+        buffer.room(2 * PAGE).fill(7);
+        write_all_at(&file, buffer.room(PAGE), 0).unwrap();
+        // One byte further on: a device refuses this, and the cache takes it.
+        write_all_at(&file, &buffer.room(2 * PAGE)[1..=PAGE], PAGE as u64).unwrap();
+        write_all_at(&file, buffer.room(PAGE), 2 * PAGE as u64).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 3 * PAGE]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        std::fs::write(&path, [0]).unwrap();
+        assert!(write_all_at(&File::open(&path).unwrap(), &[0; PAGE], 0).is_err());
+        assert!(open(&options(), &dir.path().join("nowhere/segment")).is_err());
     }
 }

@@ -3,11 +3,8 @@
 //! Of the database behind it, it knows only the applied sequence.
 
 pub mod committer;
-pub mod direct;
 pub mod disk;
-mod fatal;
 pub mod format;
-pub mod pins;
 pub mod queue;
 pub mod reader;
 pub mod recovery;
@@ -15,8 +12,6 @@ pub mod segments;
 
 #[cfg(test)]
 mod power_loss;
-
-pub use fatal::{Fatal, exit_on_fatal, exit_with};
 
 /// A small seeded generator for tests, so that a failure can be run again.
 pub struct Random(u64);

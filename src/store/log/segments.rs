@@ -15,14 +15,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::direct::{self, Aligned};
-use super::disk::segment_name;
+use super::disk::{self, Aligned, segment_name};
 use super::format::{END_PAGE, MAX_GROUP_BYTES, PAGE};
-use super::pins::{Pin, Pins};
 use super::queue::MAX_QUEUED_BYTES;
+use super::reader::{Pin, Pins};
 use crate::contract::StoreError;
-use crate::descriptors::{self, is_shortage};
-use crate::space::{Free, allocate, free_bytes, is_lack_of_space};
+use crate::space::{self, Free, allocate, free_bytes, is_lack_of_space, is_shortage};
 use ambient::backoff::{Backoff, Retries};
 
 /// Several times the largest group, or the log would do little else than change segments.
@@ -366,7 +364,7 @@ impl Segments {
         if !used {
             self.check_space()?;
         }
-        let file = direct::open(OpenOptions::new().create(true).truncate(false).write(true), &path)?;
+        let file = disk::open(OpenOptions::new().create(true).truncate(false).write(true), &path)?;
         let made = self.fill_held(&file, used).and_then(|()| self.name_held(&path));
         if made.is_err() && !used {
             let _ = std::fs::remove_file(&path);
@@ -386,7 +384,7 @@ impl Segments {
         let mut pages = Aligned::default();
         let end = pages.room(PAGE);
         end.copy_from_slice(&END_PAGE);
-        direct::write_all_at(file, end, self.room() as u64)?;
+        disk::write_all_at(file, end, self.room() as u64)?;
         file.sync_all()
     }
 
@@ -413,7 +411,7 @@ impl Segments {
                 std::fs::remove_file(path)?;
                 continue;
             }
-            let file = direct::open(OpenOptions::new().write(true), &path)?;
+            let file = disk::open(OpenOptions::new().write(true), &path)?;
             spare.held.push(HeldSegment { path, file });
         }
         Ok(())
@@ -453,7 +451,7 @@ impl Segments {
     }
 
     fn write_spare(&self, path: &Path) -> io::Result<File> {
-        let file = direct::open(OpenOptions::new().create(true).truncate(true).write(true), path)?;
+        let file = disk::open(OpenOptions::new().create(true).truncate(true).write(true), path)?;
         self.write_zeros(&file)?;
         self.write_end(&file)?;
         Ok(file)
@@ -464,7 +462,7 @@ impl Segments {
         let zeros = pages.room(ZERO_STEP);
         for from in (0..self.room()).step_by(ZERO_STEP) {
             let step = ZERO_STEP.min(self.room() - from);
-            direct::write_all_at(file, &zeros[..step], from as u64)?;
+            disk::write_all_at(file, &zeros[..step], from as u64)?;
             file.sync_data()?;
         }
         Ok(())
@@ -494,7 +492,7 @@ impl Segments {
             // Logged by `set_full`.
             Cause::DiskFull => {}
             Cause::NoDescriptors => {
-                tracing::error!(%dir, %error, "{}; retrying every second", descriptors::SHORTAGE);
+                tracing::error!(%dir, %error, "{}; retrying every second", space::SHORTAGE);
             }
             Cause::Other => {
                 tracing::error!(%dir, %error, "cannot make a new log segment; retrying every second");

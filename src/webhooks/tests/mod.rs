@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::capture::CaptureRound;
 use super::client::{Outcome, Sent};
-use super::sending::Job;
+use super::sender::Job;
 use super::*;
 use accounts::secrets::{MasterKey, Vault};
 use domain::{

@@ -1,7 +1,7 @@
 //! Whose turn it is, and what follows from an attempt.
 
 use super::*;
-use crate::delivery_queue::FINISHED_KEPT;
+use crate::delivery::FINISHED_KEPT;
 use store::StoreError;
 
 #[tokio::test]

@@ -13,12 +13,12 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 use zeroize::Zeroizing;
 
-use super::messages::{AUTHENTICATE, AuthenticateRequest, AuthenticateResponse};
-use super::status::{is_auth_off, meaning, wants_new_token, wants_token};
+use super::messages::{
+    AUTHENTICATE, AuthenticateRequest, AuthenticateResponse, is_auth_off, meaning, wants_new_token, wants_token,
+};
 use crate::contract::StoreError;
 use crate::engine::EngineError;
-use crate::engine::driver::Driver;
-use crate::engine::tls::EngineTls;
+use crate::engine::connection::{Driver, EngineTls};
 
 /// A member that cannot be connected to is given up sooner than one that is slow to answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);

@@ -7,8 +7,9 @@ use tonic::{Code, Status};
 
 use super::keys::Keys;
 use super::members::{Member, Members};
-use super::messages::{COMPARE_MOD_REVISION, Compare, CompareWith, Done, Op, RANGE, RangeRequest, TXN, TxnRequest};
-use super::status::meaning;
+use super::messages::{
+    COMPARE_MOD_REVISION, Compare, CompareWith, Done, Op, RANGE, RangeRequest, TXN, TxnRequest, meaning,
+};
 use crate::contract::StoreError;
 use crate::engine::EngineError;
 

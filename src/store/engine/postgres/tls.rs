@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-use crate::engine::tls::EngineTls;
+use crate::engine::connection::EngineTls;
 
 /// Makes connections that check the server's certificate.
 #[derive(Clone)]

@@ -8,9 +8,8 @@ mod on_postgres;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::{EngineOptions, EngineStore};

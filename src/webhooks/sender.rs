@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::changing::record;
 use super::client::{Message, Outcome, Sent};
-use super::delivery::{Attempt, Delivery, DeliveryStatus};
-use super::retry::{longest_wait, wait_after};
+use super::delivery::{Attempt, Delivery, DeliveryStatus, longest_wait, wait_after};
+use super::requests::record;
 use super::service::{Hook, Hooks, Inner, Options, Webhooks, put_delivery, put_progress, put_webhook};
 use super::signature::WebhookSecret;
 use super::stored;

@@ -1,4 +1,5 @@
-//! The stored form of a step: in a pipeline, in a deployment, and in a registry.
+//! The stored forms of blueprints and their steps: in the record of a pipeline, as a copy per deployment, and in a
+//! registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +8,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::stored::{Stored, stored, stored_enum};
 use domain::{
-    Action, Description, HttpCall, Identifier, Input, InputKind, InputValue, Malformed, RegistryStep, StepReference,
-    StepSource, Use, VariableName, VariableValue,
+    Action, ApprovalRule, Blueprint, Description, HttpCall, Identifier, Input, InputKind, InputValue, Malformed,
+    RegistryStep, Stage, Step, StepReference, StepSource, Use, VariableName, VariableValue,
 };
+use store::record::records;
+
+records!(BlueprintV1<'a> = "blueprint");
+
+stored! {
+    struct BlueprintV1 of Blueprint {
+        stages: Vec<Stage>,
+        variables: BTreeMap<VariableName, VariableValue>,
+        self_approval: bool,
+    }
+}
+
+stored! {
+    struct StageV1 of Stage {
+        name: Identifier,
+        approval: ApprovalRule,
+        timeout_seconds: u32,
+        idempotent: bool,
+        steps: Vec<Step>,
+    }
+}
+
+stored! {
+    struct StepV1 of Step {
+        name: Identifier,
+        action: Action,
+        inputs: BTreeMap<VariableName, VariableValue>,
+        source: Option<Arc<StepSource>>,
+    }
+}
+
+stored_enum!(ApprovalRuleV1 of ApprovalRule { Never, Always });
 
 stored_enum!(ActionV1<'a> of Action { Run(arguments: Vec<Arc<str>>), Http(call: HttpCall), Uses(used: Box<Use>) });
 

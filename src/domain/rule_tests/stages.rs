@@ -1,12 +1,10 @@
 //! What a deployment goes through, one case at a time.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
-use super::samples::{Subject, attempt, claim, commit, end_stage, identifier, person, pipeline};
-use super::session::ERROR_BYTES_MAX;
-use super::*;
+use crate::samples::{Subject, attempt, claim, commit, end_stage, identifier, person, pipeline};
+use crate::session::ERROR_BYTES_MAX;
+use crate::*;
 
 /// Claimed by person 1, and deployed in a pipeline with so many stages, of which the second needs an approval.
 fn deployed(stages: usize, self_approval: bool) -> (Subject, DeploymentRecord) {

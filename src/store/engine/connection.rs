@@ -1,5 +1,4 @@
-//! A thread that serves the connections to an engine. Those who ask run on threads of their own, some of which sleep outside of
-//! any runtime; a connection must answer pings meanwhile.
+//! What connections to an engine have in common: the thread that serves them, and their certificates.
 
 use std::convert::Infallible;
 use std::io;
@@ -7,8 +6,10 @@ use std::io;
 use tokio::runtime::{Builder, EnterGuard, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use zeroize::Zeroizing;
 
-/// The thread ends when this is dropped.
+/// A thread that serves the connections to an engine; it ends when this is dropped. Those who ask run on threads of their
+/// own, some of which sleep outside of any runtime; a connection must answer pings meanwhile.
 pub struct Driver {
     runtime: Handle,
     _running: oneshot::Sender<Infallible>,
@@ -36,4 +37,12 @@ impl Driver {
     pub fn enter(&self) -> EnterGuard<'_> {
         self.runtime.enter()
     }
+}
+
+/// In PEM.
+pub struct EngineTls {
+    /// Must have signed the certificates of the engine's servers.
+    pub authority: Vec<u8>,
+    /// Our certificate and its key, if the servers ask for one.
+    pub identity: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
 }

@@ -1,12 +1,10 @@
 //! The invariants find what they are there to find: each state and each step that must never happen.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
-use super::invariants::{check, check_step};
-use super::samples::{Subject, by_force, claim, commit, end_stage, pipeline, request, seed};
-use super::*;
+use crate::invariants::{check, check_step};
+use crate::samples::{Subject, by_force, claim, commit, end_stage, pipeline, request, seed};
+use crate::*;
 
 /// Locked by 1, whose deployment is at the second of three stages; 2, 3 and 4 wait.
 fn subject() -> Subject {

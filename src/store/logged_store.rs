@@ -12,22 +12,20 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::batch::{Batch, BatchRef, Pair, Sequence};
-use super::contained::contained;
 use super::contract::{Store, StoreError};
 use super::data_dir::{DataDir, OpenError, create_for_owner};
 use super::database::{self, ApplyError, Database};
+use super::fatal::{Fatal, contained, exit_on_fatal};
 use super::journal::{Appended, Journals};
 use super::log::committer::{Committer, Current};
-use super::log::direct;
+use super::log::disk;
 use super::log::disk::{LogDir, segment_name};
-use super::log::pins::Pins;
 use super::log::queue::Queue;
+use super::log::reader::Pins;
 use super::log::recovery::{self, Fault, OnDamage, Recovered};
 use super::log::segments::{MIN_SEGMENT_BYTES, Segments};
-use super::log::{Fatal, exit_on_fatal};
 use super::overlay::{Generation, Overlay};
-use super::space::{Free, HeldFile};
-use super::sync_dir::sync_dir;
+use super::space::{Free, HeldFile, sync_dir};
 use ambient::backoff::{Backoff, Retries};
 
 /// A scan that has found the database changed this often holds the applier back while it reads.
@@ -341,7 +339,7 @@ fn current_segment(segments: &Segments, recovered: &Recovered) -> Result<Current
         return Ok(Current { file, path, offset: 0, room: segments.room() });
     };
     let path = segments.path(tail.segment);
-    let file = direct::open(File::options().write(true), &path).map_err(OpenError::io("open", &path))?;
+    let file = disk::open(File::options().write(true), &path).map_err(OpenError::io("open", &path))?;
     Ok(Current { file, path, offset: tail.offset, room: tail.room })
 }
 
