@@ -80,13 +80,14 @@ mod wire;
 
 pub use connection::Patience;
 pub use connections::Connections;
-pub use dto::{AuditView, webhook_body};
 pub use event_hubs::{EventHubs, StreamTiming};
 pub use front::Cluster;
 pub use handshake::Handshakes;
 pub use operator_socket::{OPERATOR_KEY, OPERATOR_SOCKET, OperatorSocket};
 pub use overview::{NodeSeen, Overview, ShardSeen, Surveyed};
 pub use rate_limit::RateLimits;
+pub use resources::audit::AuditView;
+pub use resources::webhooks::webhook_body;
 pub use routes::openapi_document;
 pub use scans::Scans;
 pub use server::{Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};

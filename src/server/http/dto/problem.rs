@@ -7,10 +7,10 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::environment::HolderView;
-use super::ids::{DeploymentId, SessionId};
 use super::session::EndedByView;
-use super::statuses::{AnalysisStatus, ApprovalStatus, DeploymentStatus, Expiry, Role, StageStatus};
 use super::values::{Time, UserView};
+use super::written::{AnalysisStatus, ApprovalStatus, DeploymentStatus, Expiry, Role, StageStatus};
+use super::written::{DeploymentId, SessionId};
 use crate::http::codes::Code;
 
 /// Why a request was refused or failed, by RFC 9457. `code` says which of the further members there are.

@@ -2,8 +2,8 @@
 
 use super::operation::Operation;
 use crate::http::codes::Code;
-use crate::http::dto::{AnalysisView, FixView};
 use crate::http::resources::analyses::{AnalysisForm, FixForm};
+use crate::http::resources::analyses::{AnalysisView, FixView};
 use analysis::service::Status;
 use domain::{DeploymentId, Identifier};
 

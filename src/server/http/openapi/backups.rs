@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::operation::Operation;
 use crate::http::codes::Code;
-use crate::http::dto::ClusterView;
+use crate::http::resources::operator::ClusterView;
 
 pub fn backup() -> Operation {
     let content = json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } });

@@ -3,7 +3,7 @@
 use super::operation::Operation;
 use crate::forms::PipelineForm;
 use crate::http::codes::Code;
-use crate::http::dto::PipelineView;
+use crate::http::resources::pipelines::PipelineView;
 use crate::http::resources::pipelines::{ResumeForm, StopForm};
 
 const PIPELINES: &str = "Pipelines";

@@ -3,9 +3,7 @@
 use super::operation::Operation;
 use crate::forms::MemberForm;
 use crate::http::codes::Code;
-use crate::http::dto::{CallerView, InvitationView, MemberView};
-use crate::http::resources::invitations::InvitationForm;
-use crate::http::resources::members::MemberChangeForm;
+use crate::http::resources::members::{CallerView, InvitationForm, InvitationView, MemberChangeForm, MemberView};
 use domain::{Identifier, Role};
 
 const MEMBERS: &str = "Members";

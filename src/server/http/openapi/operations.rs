@@ -10,14 +10,15 @@ use crate::forms::{
 };
 use crate::http::codes::Code;
 use crate::http::dto::{
-    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, SessionListItem, SessionView,
-    TokenView, UtilisationView, WaiterView,
+    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, SessionListItem, SessionView, WaiterView,
 };
 use crate::http::paging::{PLACE_MAX, PagePagination};
-use crate::http::resources::environment_list::{Label, NAMES_MAX};
-use crate::http::resources::session_list::LISTED;
+use crate::http::resources::environments::{Label, NAMES_MAX};
+use crate::http::resources::sessions::LISTED;
 use crate::http::resources::token_exchange::{ACCESS_TOKEN, ExchangedTokenView, GRANT_TYPE, ID_TOKEN};
 use crate::http::resources::tokens::TokenForm;
+use crate::http::resources::tokens::{OpenTokenView, TokenView};
+use crate::http::resources::utilisation::UtilisationView;
 use accounts::identities::IDENTITY_TOKEN_BYTES_MAX;
 use domain::{Identifier, LABELS_MAX, LockStatus};
 

@@ -2,9 +2,9 @@
 
 use super::operation::Operation;
 use crate::http::codes::Code;
-use crate::http::dto::{RegistryStepView, RegistryView, SyncView};
 use crate::http::resources::pipelines::ResumeForm;
 use crate::http::resources::step_registries::RegistryForm;
+use crate::http::resources::step_registries::{RegistryStepView, RegistryView, SyncView};
 
 const REGISTRIES: &str = "Step registries";
 

@@ -2,7 +2,7 @@
 
 use super::operation::Operation;
 use crate::http::codes::Code;
-use crate::http::dto::SecretView;
+use crate::http::resources::secrets::SecretView;
 use crate::http::resources::secrets::{SecretChangeForm, SecretForm};
 use domain::Identifier;
 

@@ -2,7 +2,7 @@
 
 use super::operation::Operation;
 use crate::http::codes::Code;
-use crate::http::dto::{AttemptView, DeliveryView, OpenWebhookView, WebhookView};
+use crate::http::resources::webhooks::{AttemptView, DeliveryView, OpenWebhookView, WebhookView};
 use crate::http::resources::webhooks::{WebhookActionForm, WebhookChangeForm, WebhookForm, WebhookSecretForm};
 use webhooks::DeliveryStatus;
 
