@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::answer_schema::{self, Missing, reference};
 use super::parameters;
+use super::schema::{self, Missing, reference};
 use crate::forms::{Element, Form, Integer, Reader, Schemas, Spelling, WaitSeconds, rule_schema};
 use crate::http::codes::Code;
 use crate::http::dto::ProblemView;
@@ -306,7 +306,7 @@ impl Operation {
 
     /// A reference to a type's schema, which is entered with those it refers to.
     fn include<T: ToSchema>(&mut self) -> Value {
-        self.schemas.0.append(&mut answer_schema::of_type::<T>(Missing::Null));
+        self.schemas.0.append(&mut schema::of_type::<T>(Missing::Null));
         reference(&T::name())
     }
 
