@@ -8,13 +8,13 @@ use actix_web::http::header::AUTHORIZATION;
 
 use super::authorization;
 use super::call::Call;
+use super::call::{App, PerThread};
 use super::codes::Code;
 use super::cookies;
-use super::front::{App, PerThread};
 use super::outcome::read_within;
 use super::own_page;
 use super::problem::Problem;
-use super::request_id::RequestId;
+use super::request::RequestId;
 use super::state::{Node, Realm};
 use accounts::auth::{Caller, Identity, Permission, Unauthenticated};
 use domain::{EnvironmentKey, Identifier, Initiator, Malformed, RequestRef, SessionId};

@@ -11,7 +11,7 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::protection::Content;
-use super::request_id::{REQUEST_ID, RequestId};
+use super::request::{REQUEST_ID, RequestId};
 use super::response::Response;
 
 /// Room for the head of a usual answer.

@@ -8,7 +8,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::answer::Answered;
 use super::call::Call;
-use super::front::Front;
+use super::call::Front;
 use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{

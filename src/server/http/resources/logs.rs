@@ -18,16 +18,16 @@ use crate::forms::choices;
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
+use crate::http::call::Front;
+use crate::http::clients::bare;
 use crate::http::clients::{Waited, while_connected};
 use crate::http::codes::Code;
 use crate::http::dto::Time;
-use crate::http::front::Front;
 use crate::http::paging::{self, PLACE_MAX, Query};
 use crate::http::problem::Problem;
 use crate::http::refusals;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::http::streaming::bare;
 use accounts::auth::Permission;
 use delivery::archive::{PART_BYTES_MAX, Unavailable};
 use delivery::logs::{Line, LogId, LogReader, Logs};
@@ -434,7 +434,7 @@ mod tests {
     }
 
     fn wanted(query: &str) -> LogQuery {
-        let request = crate::http::request::Request::get(&format!("/?{query}")).unwrap();
+        let request = Request::get(&format!("/?{query}")).unwrap();
         let mut query = Query::of(&request);
         let wanted = LogQuery::take(&mut query);
         query.finish().unwrap();

@@ -18,14 +18,14 @@ use crate::backup::{InProgress, MakeError, Taking};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
+use crate::http::call::{Front, Realms};
+use crate::http::clients::bare;
 use crate::http::codes::Code;
-use crate::http::front::{Front, Realms};
-use crate::http::overview::{NodeSeen, Overview, ShardSeen};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::response::Response;
 use crate::http::state::Realm;
-use crate::http::streaming::bare;
+use crate::http::state::{NodeSeen, Overview, ShardSeen};
 use accounts::auth::Permission;
 use store::StoreError;
 
