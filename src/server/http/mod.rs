@@ -2,12 +2,13 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - the wire: `codes`, `spare_buffer`, `response`, `problem`, `json`, `answer`, `protection` (headers of every answer), `dto`
-//!   (views that several resources have), `paging` (queries and pages)
-//! - connections and limits: `head` and `incoming` (what a client sends), `request`, `reply` (what it gets), `wire` (the loop of a
-//!   connection), `socket`, `connection`, `transport` (plain or TLS), `connections`, `limits`, `refusal_log`, `event_hubs`
+//! - the wire: `codes`, `spare_buffer`, `response`, `problem`, `json`, `answer`, `dto` (views that several resources have),
+//!   `paging` (queries and pages)
+//! - connections and limits: `head` and `incoming` (what a client sends), `request`, `reply` (what it gets, with the headers of every
+//!   answer), `wire` (the loop of a connection), `socket`, `connection`, `transport` (plain or TLS), `connections`, `limits`,
+//!   `refusal_log`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`), the nodes and the realms of a cluster
-//! - the request: `call` (with its handles), `refusals` (failures as problems), `authorization`, `own_page` (who made it), `cookies`,
+//! - the request: `call` (with its handles), `refusals` (failures as problems), `own_page` (who made it), `cookies`,
 //!   `outcome`, `access`, `body`, `idempotent`, `clients` (those who wait)
 //! - `resources`: the handlers, each with the views that only it has
 //! - `openapi`: descriptions of the operations
@@ -18,7 +19,6 @@
 
 mod access;
 mod answer;
-mod authorization;
 mod body;
 mod call;
 mod clients;
@@ -44,7 +44,6 @@ mod outcome;
 mod own_page;
 mod paging;
 mod problem;
-mod protection;
 mod refusal_log;
 mod refusals;
 mod reply;

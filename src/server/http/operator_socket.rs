@@ -22,7 +22,7 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::rt::net::UnixStream;
 use sha2::{Digest, Sha256};
 
-use super::authorization;
+use super::access;
 use super::codes::Code;
 use super::incoming::Incoming;
 use super::problem::Problem;
@@ -112,7 +112,7 @@ impl Key {
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {
-        let given = request.headers().get(&AUTHORIZATION).and_then(authorization::bearer);
+        let given = request.headers().get(&AUTHORIZATION).and_then(access::bearer);
         if given.is_some_and(|given| <[u8; 32]>::from(Sha256::digest(given)) == self.hash) {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use super::answer::Answered;
 use super::call::Call;
 use super::call::Front;
 use super::openapi::{self, Operation};
-use super::protection::Content;
+use super::reply::Content;
 use super::resources::{
     analyses, approvals, audit, dashboard, deployments, environments, events, explorer, logs, members, operator,
     pipelines, secrets, sessions, sign_in, single_sign_on, step_registries, token_exchange, tokens, utilisation,

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
 use super::call::{Cluster, Front, Realms};
-use super::protection::TransportSecurity;
+use super::reply::TransportSecurity;
 use super::router::Router;
 use super::state::Whereabouts;
 use super::state::{Node, Realm};

@@ -1,32 +1,29 @@
 //! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
 
 mod accounts;
-mod deployments;
+mod delivery;
 mod environments;
 mod events;
 mod operation;
 mod operator;
 mod parameters;
-mod pipelines;
 mod schema;
 #[cfg(test)]
 mod tests;
 
 pub use accounts::*;
-pub use deployments::*;
+pub use delivery::*;
 pub use environments::*;
 pub use events::*;
 pub use operation::Operation;
 pub use operator::*;
-pub use pipelines::*;
 
 use actix_web::http::Method;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use self::operation::Components;
-use self::schema::{Missing, of_type};
-use crate::http::dto::{ProblemHolderView, ProblemView};
+use self::schema::{Missing, ProblemHolderView, ProblemView, of_type};
 
 /// The document of these paths, each with its operations, in this order: it is the order of the explorer's page.
 pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)>)>) -> String {

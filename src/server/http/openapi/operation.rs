@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::parameters;
+use super::schema::ProblemView;
 use super::schema::{self, Missing, reference};
 use crate::forms::{Element, Form, Integer, Reader, Schemas, Spelling, WaitSeconds, rule_schema};
 use crate::http::codes::Code;
-use crate::http::dto::ProblemView;
 use crate::http::idempotent;
 use crate::http::paging::{LIMIT_MAX, PLACE_MAX, SlicePagination};
 use crate::http::problem::CONTENT_TYPE_PROBLEM;
