@@ -1,20 +1,26 @@
-//! Requests that wait, for a lock or for a change, as long as their client is connected.
+//! Clients that wait, for a lock or for a change, as long as they are connected; and those that are slow to read a streamed
+//! answer.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use actix_web::http::header::IF_NONE_MATCH;
+use actix_web::web::Bytes;
+use futures_util::stream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::access::Access;
 use super::answer;
 use super::codes::Code;
+use super::connection::Connection;
 use super::paging::Query;
 use super::problem::Problem;
 use super::request::Request;
+use super::response::Response;
 use crate::forms::WAIT_SECONDS_MAX;
 use locks::Watch;
 
@@ -184,5 +190,31 @@ pub async fn read_when_changed<T, W: Changes>(
         Waited::Revoked(problem, _) => Err(problem),
         // Nobody received it: a lock that was granted in the meantime does not count as seen.
         Waited::TooLate(_) | Waited::Gone => Err(gone()),
+    }
+}
+
+/// For `HEAD`: the length of the body is not known, and nothing of it needs to be made.
+pub fn bare(response: Response) -> Response {
+    response.streaming(stream::empty::<Result<Bytes, Problem>>())
+}
+
+/// Lets a client leave its answer unread for longer or shorter than usual, until this is dropped.
+pub struct OwnPatience(Option<Arc<Connection>>);
+
+impl OwnPatience {
+    pub fn new(request: &Request, patience: Duration) -> Self {
+        let connection = request.connection().cloned();
+        if let Some(connection) = &connection {
+            connection.set_patience(Some(patience));
+        }
+        Self(connection)
+    }
+}
+
+impl Drop for OwnPatience {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.set_patience(None);
+        }
     }
 }

@@ -14,10 +14,10 @@ use futures_util::stream;
 use super::codes::Code;
 use super::idempotent;
 use super::request::Request;
-use super::request_id::RequestId;
+use super::request::RequestId;
 use super::response::Response;
-use super::shards::Peer;
 use super::socket::Socket;
+use super::state::Peer;
 use cluster::peers::{Forward, Forwarded, NotForwarded, PeerClient};
 
 /// Answers up to this size are sent on as a whole.

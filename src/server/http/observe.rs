@@ -15,19 +15,19 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::answer::EarlyReturn;
+use super::call::{Front, PerThread, Realms};
 use super::codes::Code;
 use super::connection::{ActiveRequest, Connection};
-use super::dispatch::dispatch;
-use super::front::{Front, PerThread, Realms};
 use super::incoming::Incoming;
 use super::meter::count_problem;
 use super::problem::Problem;
-use super::protection::{Content, TransportSecurity};
 use super::reply::{Common, Reply};
+use super::reply::{Content, TransportSecurity};
 use super::request::Request;
-use super::request_id::RequestId;
+use super::request::RequestId;
 use super::response::{Body, Response};
 use super::router::Router;
+use super::routing::dispatch;
 use super::state::Node;
 use super::{idempotent, routing};
 

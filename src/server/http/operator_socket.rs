@@ -22,13 +22,13 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::rt::net::UnixStream;
 use sha2::{Digest, Sha256};
 
-use super::authorization;
+use super::access;
 use super::codes::Code;
 use super::incoming::Incoming;
 use super::problem::Problem;
 use super::reply::Reply;
 use super::request::Request;
-use super::resources::{audit, backups};
+use super::resources::{audit, operator};
 use super::response::Response;
 use super::state::Realm;
 use super::wire::{self, Rules};
@@ -112,7 +112,7 @@ impl Key {
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {
-        let given = request.headers().get(&AUTHORIZATION).and_then(authorization::bearer);
+        let given = request.headers().get(&AUTHORIZATION).and_then(access::bearer);
         if given.is_some_and(|given| <[u8; 32]>::from(Sha256::digest(given)) == self.hash) {
             return Ok(());
         }
@@ -167,7 +167,7 @@ fn admit(stream: &UnixStream) -> io::Result<()> {
 async fn answer(realm: &Realm, request: &Request) -> Result<Response, Problem> {
     let method = request.method().as_str();
     match (method, request.path()) {
-        ("GET", "/api/v1/backup") => backups::whole(realm).await,
+        ("GET", "/api/v1/backup") => operator::whole_backup(realm).await,
         ("GET", "/api/v1/audit") => audit::whole(realm, request).await,
         (_, "/api/v1/backup" | "/api/v1/audit") => Err(Problem::method_not_allowed(method, "GET")),
         (_, _) => {

@@ -1,17 +1,22 @@
-//! A request, as its handler sees it. Cheap to clone.
+//! A request, as its handler sees it, with the segments of its path. Cheap to clone. And its id, in its answer and in the log:
+//! the client's own if it is safe there, else a new one.
 
 use std::cell::OnceCell;
+use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_web::dev::Url;
+use actix_web::http::header::HeaderName;
 use actix_web::http::{Method, Uri};
 
 use super::connection::Connection;
 use super::head::{BodyLength, Head, Headers, Refused};
-use super::path::{Path, Segments};
+use ambient::entropy;
 use cluster::peers::Via;
+use domain::IdText;
 
 /// Larger buffers are not kept for the next request of a connection.
 const KEPT_BYTES: usize = 8 * 1024;
@@ -144,6 +149,92 @@ impl Request {
     }
 }
 
+/// Of a longer path only the first segments are noted; every route has fewer.
+pub const SEGMENTS_MAX: usize = 16;
+
+/// Where the segments of a path end, found in one pass.
+#[derive(Default)]
+pub struct Segments {
+    ends: [usize; SEGMENTS_MAX],
+    count: usize,
+}
+
+/// A path with its segments: `/a/b` has three, the first of which is empty.
+#[derive(Clone, Copy)]
+pub struct Path<'p> {
+    pub text: &'p str,
+    /// Where each of the noted segments ends.
+    pub ends: &'p [usize],
+}
+
+impl Segments {
+    pub fn of(path: &str) -> Self {
+        let mut segments = Self::default();
+        for (place, byte) in path.bytes().enumerate() {
+            if byte == b'/' {
+                segments.note(place);
+            }
+        }
+        segments.note(path.len());
+        segments
+    }
+
+    fn note(&mut self, end: usize) {
+        if let Some(noted) = self.ends.get_mut(self.count) {
+            *noted = end;
+            self.count += 1;
+        }
+    }
+}
+
+impl<'p> Path<'p> {
+    /// `segments` are those of this text.
+    pub fn new(text: &'p str, segments: &'p Segments) -> Self {
+        Self { text, ends: &segments.ends[..segments.count] }
+    }
+
+    pub fn segment(self, number: usize) -> Option<&'p str> {
+        let end = *self.ends.get(number)?;
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before] + 1);
+        self.text.get(start..end)
+    }
+}
+
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const LENGTH_MAX: usize = 128;
+
+#[derive(Clone)]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    pub fn of(headers: &Headers) -> Self {
+        let is_safe =
+            |id: &&str| (1..=LENGTH_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+        Self(match headers.text(&REQUEST_ID).filter(is_safe) {
+            Some(given) => given.into(),
+            None => (&*IdText::new("req_", &entropy::id_seed())).into(),
+        })
+    }
+
+    pub fn shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
+}
+
+impl Deref for RequestId {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -204,6 +295,20 @@ mod tests {
             assert!(request.head().capacity() > KEPT_BYTES);
             request.let_go_of_large();
             assert_eq!(request.head().capacity(), 0);
+        }
+    }
+
+    #[test]
+    fn segments_are_what_is_between_slashes() {
+        let many = "/a".repeat(SEGMENTS_MAX + 3);
+        for text in ["/", "", "*", "/a", "a/b", "/organizations/acme//", "/é/ü", many.as_str()] {
+            let segments = Segments::of(text);
+            let path = Path::new(text, &segments);
+            let expected: Vec<_> = text.split('/').take(SEGMENTS_MAX).collect();
+            assert_eq!(path.ends.len(), expected.len(), "{text}");
+            for number in 0..=SEGMENTS_MAX {
+                assert_eq!(path.segment(number), expected.get(number).copied(), "{number} of {text}");
+            }
         }
     }
 }

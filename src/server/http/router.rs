@@ -1,4 +1,6 @@
-//! From a request's path and method to its handler.
+//! From a request's path and method to its handler, by patterns of paths in a tree of their segments. The crates for such trees
+//! find the values of parameters by name, with an allocation for every path of ours that has several: our handlers take them by
+//! their places in the path.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -7,11 +9,10 @@ use actix_web::http::Method;
 
 use super::call::PathParameters;
 use super::meter::Meter;
-use super::patterns::Patterns;
 use super::problem::Problem;
-use super::protection::Content;
 use super::refusals;
-use super::request::Request;
+use super::reply::Content;
+use super::request::{Path, Request, SEGMENTS_MAX};
 use super::resources::dashboard;
 use super::routes::{self, API, ENVIRONMENTS, Endpoint, Handler, ORGANIZATION, Routes};
 
@@ -106,4 +107,149 @@ impl Resource {
 fn parameters(path: &str) -> Rc<PathParameters> {
     let name = |segment: &str| Some(segment.strip_prefix('{')?.strip_suffix('}')?.to_owned());
     path.split('/').enumerate().filter_map(|(number, segment)| Some((name(segment)?, number))).collect()
+}
+
+/// A segment of a pattern is a text; `{name}`, any segment that is not empty; `text{name}`, any that begins with the text and
+/// goes on; or, as the last, `{*name}`: the rest of the path, which is not empty. Where several patterns match a path, the
+/// first segment in which they differ decides: the order is as above, with `text{name}` before `{name}`. In the same place
+/// of the tree all `text{name}` have the same text.
+pub struct Patterns<T> {
+    /// Of the pattern that ends here.
+    value: Option<T>,
+    texts: Vec<(String, Patterns<T>)>,
+    beginning: Option<Box<(String, Patterns<T>)>>,
+    any: Option<Box<Patterns<T>>>,
+    /// Of the pattern that takes the rest of the path.
+    rest: Option<T>,
+}
+
+impl<T> Patterns<T> {
+    pub fn new() -> Self {
+        Self { value: None, texts: Vec::new(), beginning: None, any: None, rest: None }
+    }
+
+    /// Panics where the pattern is known already.
+    pub fn insert(&mut self, pattern: &str, value: T) {
+        assert!(pattern.split('/').count() < SEGMENTS_MAX, "{pattern} has too many segments");
+        let mut node = self;
+        for segment in pattern.split('/') {
+            node = match segment.split_once('{') {
+                None => child(&mut node.texts, segment),
+                Some(("", name)) if name.starts_with('*') => {
+                    assert!(node.rest.replace(value).is_none(), "{pattern} is there twice");
+                    return;
+                }
+                Some(("", _)) => node.any.get_or_insert_with(|| Box::new(Self::new())),
+                Some((text, _)) => {
+                    let new = || Box::new((text.to_owned(), Self::new()));
+                    let (known, below) = &mut **node.beginning.get_or_insert_with(new);
+                    assert!(known == text, "{pattern} begins a segment with another text than {known}");
+                    below
+                }
+            };
+        }
+        assert!(node.value.replace(value).is_none(), "{pattern} is there twice");
+    }
+
+    pub fn find(&self, path: Path<'_>) -> Option<&T> {
+        self.find_from(path.text.as_bytes(), 0, path.ends)
+    }
+
+    /// With the segments that are left: where the first of them begins, and where each ends.
+    fn find_from<'s>(&'s self, path: &[u8], start: usize, ends: &[usize]) -> Option<&'s T> {
+        let Some((&end, ends)) = ends.split_first() else { return self.value.as_ref() };
+        let segment = &path[start..end];
+        let goes_on = |beginning: &str| segment.len() > beginning.len() && segment.starts_with(beginning.as_bytes());
+        let below = |node: &'s Self| node.find_from(path, end + 1, ends);
+        if let Some((_, node)) = self.texts.iter().find(|(text, _)| text.as_bytes() == segment)
+            && let Some(found) = below(node)
+        {
+            return Some(found);
+        }
+        if let Some((_, node)) = self.beginning.as_deref().filter(|(beginning, _)| goes_on(beginning))
+            && let Some(found) = below(node)
+        {
+            return Some(found);
+        }
+        if let Some(node) = self.any.as_deref().filter(|_| !segment.is_empty())
+            && let Some(found) = below(node)
+        {
+            return Some(found);
+        }
+        self.rest.as_ref().filter(|_| start < path.len())
+    }
+}
+
+fn child<'n, T>(nodes: &'n mut Vec<(String, Patterns<T>)>, text: &str) -> &'n mut Patterns<T> {
+    let known = nodes.iter().position(|(known, _)| known == text);
+    let place = known.unwrap_or_else(|| {
+        nodes.push((text.to_owned(), Patterns::new()));
+        nodes.len() - 1
+    });
+    &mut nodes[place].1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::request::Segments;
+
+    #[test]
+    fn a_path_leads_to_the_most_exact_pattern() {
+        let mut patterns = Patterns::new();
+        for pattern in [
+            "/{env}",
+            "/{env}/",
+            "/sessions",
+            "/sessions/ses_{id}",
+            "/{env}/sessions",
+            "/{env}/sessions/{id}/deploy",
+            "/docs/",
+            "/docs/{*file}",
+            "/assets/{version}/{*file}",
+        ] {
+            patterns.insert(pattern, pattern);
+        }
+        for (path, expected) in [
+            ("/a", Some("/{env}")),
+            ("/a/", Some("/{env}/")),
+            ("/a//", None),
+            ("/", None),
+            ("", None),
+            ("*", None),
+            ("a", None),
+            ("/sessions", Some("/sessions")),
+            ("/Sessions", Some("/{env}")),
+            ("/sessions/", Some("/{env}/")),
+            ("/sessions/ses_1", Some("/sessions/ses_{id}")),
+            ("/sessions/ses_", None),
+            ("/sessions/ses_1/", None),
+            ("/sessions/sessions", Some("/{env}/sessions")),
+            ("/sessions/sessions/ses_1/deploy", Some("/{env}/sessions/{id}/deploy")),
+            ("/a/sessions//deploy", None),
+            ("//sessions", None),
+            ("/docs", Some("/{env}")),
+            ("/docs/", Some("/docs/")),
+            ("/docs//", Some("/docs/{*file}")),
+            ("/docs/a/b", Some("/docs/{*file}")),
+            ("/docs/sessions", Some("/docs/{*file}")),
+            ("/assets/1/", None),
+            ("/assets/1/a/", Some("/assets/{version}/{*file}")),
+            ("/assets//a", None),
+        ] {
+            let segments = Segments::of(path);
+            assert_eq!(patterns.find(Path::new(path, &segments)).copied(), expected, "{path}");
+        }
+        let deep = format!("/docs{}", "/a".repeat(2 * SEGMENTS_MAX));
+        let segments = Segments::of(&deep);
+        assert_eq!(patterns.find(Path::new(&deep, &segments)).copied(), Some("/docs/{*file}"));
+    }
+
+    #[test]
+    #[should_panic(expected = "/a/{c} is there twice")]
+    fn no_pattern_is_there_twice() {
+        let mut patterns = Patterns::new();
+        patterns.insert("/a/{b}", ());
+        patterns.insert("/a/{c}", ());
+    }
 }

@@ -8,13 +8,13 @@ use futures_util::future::LocalBoxFuture;
 
 use super::answer::Answered;
 use super::call::Call;
-use super::front::Front;
+use super::call::Front;
 use super::openapi::{self, Operation};
-use super::protection::Content;
+use super::reply::Content;
 use super::resources::{
-    analyses, approvals, audit, backups, cluster, dashboard, deployments, environment_list, environments, events,
-    explorer, invitations, logs, members, operator, pipelines, secrets, session_list, sessions, signing_in,
-    single_sign_on, step_registries, token_exchange, tokens, utilisation, webhooks, whoami,
+    analyses, approvals, audit, dashboard, deployments, environments, events, explorer, logs, members, operator,
+    pipelines, secrets, sessions, sign_in, single_sign_on, step_registries, token_exchange, tokens, utilisation,
+    webhooks,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -60,7 +60,7 @@ pub type NodeHandler = Box<dyn Fn(Call<Front>) -> LocalBoxFuture<'static, Answer
 
 pub fn environment_routes() -> Vec<Routes> {
     vec![
-        at("").get(environment_list::list, openapi::list_environments()),
+        at("").get(environments::list, openapi::list_environments()),
         at("/{envName}")
             .get(environments::view, openapi::get_environment())
             .put(environments::put, openapi::put_environment())
@@ -100,7 +100,7 @@ pub fn organization_routes() -> Vec<Routes> {
         at("/pipelines/{pipelineId}/sessions/{sessionId}")
             .get(sessions::view_any, openapi::get_any_session())
             .delete(sessions::release_any, openapi::release_any_session()),
-        at("/sessions").get(session_list::list, openapi::list_sessions()),
+        at("/sessions").get(sessions::list, openapi::list_sessions()),
         at("/utilisation").get(utilisation::view, openapi::get_utilisation()),
         at("/deployments").get(deployments::list, openapi::list_deployments()),
         at("/deployments/{deploymentId}").get(deployments::view, openapi::get_deployment()),
@@ -122,7 +122,7 @@ pub fn organization_routes() -> Vec<Routes> {
         at("/events/stream").get(events::stream, openapi::stream_events()),
         at("/events/{eventId}").get(events::view, openapi::get_event()),
         at("/audit").get(audit::verify, openapi::verify_events()),
-        at("/cluster").get(cluster::view, openapi::get_cluster()),
+        at("/cluster").get(operator::cluster, openapi::get_cluster()),
         at("/secrets").get(secrets::list, openapi::list_secrets()).post(secrets::create, openapi::create_secret()),
         at("/secrets/{name}")
             .get(secrets::view, openapi::get_secret())
@@ -145,7 +145,7 @@ pub fn organization_routes() -> Vec<Routes> {
             .get(members::view, openapi::get_member())
             .patch(members::change, openapi::change_member())
             .delete(members::remove, openapi::remove_member()),
-        at("/members/{userId}/invitation").post(invitations::create, openapi::invite_member()),
+        at("/members/{userId}/invitation").post(members::invite, openapi::invite_member()),
     ];
     routes.into_iter().chain(webhook_routes()).collect()
 }
@@ -167,7 +167,10 @@ fn webhook_routes() -> Vec<Routes> {
 
 /// Below `/api/v1`, without an organization in the path.
 pub fn caller_routes() -> Vec<Routes> {
-    vec![at("/whoami").get(whoami::view, openapi::who_am_i()), at("/backup").get(backups::view, openapi::backup())]
+    vec![
+        at("/whoami").get(members::who_am_i, openapi::who_am_i()),
+        at("/backup").get(operator::backup, openapi::backup()),
+    ]
 }
 
 pub fn operator_routes() -> Vec<Routes> {
@@ -187,17 +190,17 @@ pub fn operator_routes() -> Vec<Routes> {
 pub fn sign_in_routes() -> Vec<Routes> {
     let page = |path, endpoint| at(path).unlisted([endpoint]);
     vec![
-        page("/auth/methods", unlisted(Method::GET, signing_in::methods)),
+        page("/auth/methods", unlisted(Method::GET, sign_in::methods)),
         page("/auth/oidc/{provider}", unlisted(Method::GET, single_sign_on::begin)),
         page("/auth/oidc/{provider}/callback", unlisted(Method::GET, single_sign_on::finish)),
-        page("/auth/sign-in", unlisted(Method::POST, signing_in::sign_in)),
-        page("/auth/sign-out", unlisted(Method::POST, signing_in::sign_out)),
-        page("/auth/password", unlisted(Method::POST, signing_in::change_password)),
-        page("/auth/sign-ins", unlisted(Method::GET, signing_in::list)),
-        page("/auth/sign-ins/{signInId}", unlisted(Method::DELETE, signing_in::end)),
+        page("/auth/sign-in", unlisted(Method::POST, sign_in::sign_in)),
+        page("/auth/sign-out", unlisted(Method::POST, sign_in::sign_out)),
+        page("/auth/password", unlisted(Method::POST, sign_in::change_password)),
+        page("/auth/sign-ins", unlisted(Method::GET, sign_in::list)),
+        page("/auth/sign-ins/{signInId}", unlisted(Method::DELETE, sign_in::end)),
         at("/auth/invitations/{invitation}").unlisted([
-            unlisted(Method::GET, signing_in::view_invitation),
-            unlisted(Method::POST, signing_in::accept_invitation),
+            unlisted(Method::GET, sign_in::view_invitation),
+            unlisted(Method::POST, sign_in::accept_invitation),
         ]),
     ]
 }

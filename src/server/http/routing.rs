@@ -1,9 +1,14 @@
-//! Finds the realm of a request in a cluster: here, or on another node, which is asked again while a shard is taken over.
+//! Gives a request to its handler, with the realm that it concerns. In a cluster that is here, or on another node, which is asked
+//! again while a shard is taken over.
 
+use std::error::Error;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use actix_web::web::Bytes;
@@ -11,23 +16,78 @@ use tokio::time::Instant;
 
 use super::answer::{Answered, EarlyReturn};
 use super::body::read_whole;
-use super::call::segment;
-use super::clients;
+use super::call::{App, Call, Cluster, Front, PerThread, Realms, segment};
 use super::codes::Code;
 use super::forwarding::{Unanswered, forward};
-use super::front::{App, Cluster};
-use super::handling::Handling;
-use super::idempotent;
 use super::incoming::Incoming;
-use super::owned_stream::owned_stream;
 use super::problem::Problem;
-use super::request::Request;
-use super::response::Response;
-use super::shards::{Peer, Whereabouts};
-use super::state::Realm;
+use super::refusals;
+use super::request::{Request, RequestId};
+use super::response::{Body, Response};
+use super::router::Resource;
+use super::routes::{Handler, RealmHandler};
+use super::state::{Peer, Realm, Whereabouts};
+use super::{clients, idempotent};
 use accounts::sso;
 use ambient::backoff::{Backoff, Retries};
 use cluster::peers::{BodyHash, HeadersHash, REFUSED, Refusal, VIA};
+
+pub async fn dispatch(
+    front: &Front,
+    resource: &Resource,
+    request: &Request,
+    incoming: Incoming,
+    id: &RequestId,
+) -> Answered {
+    let handler = match resource.handler(request.method())? {
+        Handler::OfRealm(handler) => handler,
+        Handler::FromNodes(handler) if request.via().is_some() => handler,
+        Handler::OfNode(handler) => return handler(of_node(front, resource, request, incoming, id)).await,
+        Handler::OfNodeFromNodes(handler) if request.via().is_some() => {
+            return handler(of_node(front, resource, request, incoming, id)).await;
+        }
+        Handler::FromNodes(_) | Handler::OfNodeFromNodes(_) => {
+            return Err(refusals::route_not_found(request.path()).into());
+        }
+    };
+    let handling = Handling { front, resource, handler, request, id };
+    match &front.realms {
+        Realms::Only(realm) => handling.answer(&front.with(realm), incoming).await,
+        // Boxed, since requests on one machine need no room for it.
+        Realms::Shards(cluster) => Box::pin(route(cluster, &handling, incoming)).await,
+    }
+}
+
+fn of_node(front: &Front, resource: &Resource, request: &Request, incoming: Incoming, id: &RequestId) -> Call<Front> {
+    let (app, request, id, parameters) = (front.clone(), request.clone(), id.clone(), resource.parameters.clone());
+    Call { app, request, incoming, id, parameters }
+}
+
+pub struct Handling<'a> {
+    pub front: &'a Front,
+    pub resource: &'a Resource,
+    pub handler: &'a RealmHandler,
+    pub request: &'a Request,
+    pub id: &'a RequestId,
+}
+
+impl Handling<'_> {
+    /// Answers it from this realm.
+    pub async fn answer(&self, app: &App, incoming: Incoming) -> Answered {
+        let (request, parameters) = (self.request, &self.resource.parameters);
+        let call = Call {
+            app: app.clone(),
+            request: request.clone(),
+            incoming,
+            id: self.id.clone(),
+            parameters: parameters.clone(),
+        };
+        (self.handler)(call).await.map_err(|early| match early {
+            EarlyReturn::Problem(problem) => refusals::with_hint(problem, app, request, parameters).into(),
+            replay @ EarlyReturn::Replay(_) => replay,
+        })
+    }
+}
 
 /// How long a request is tried again while its shard has no owner: longer than a take-over usually lasts.
 const TRIED_FOR: Duration = Duration::from_secs(15);
@@ -247,6 +307,41 @@ fn problem(unanswered: Unanswered) -> Problem {
             Problem::new(Code::EngineUnavailable, detail).retry_after(REFUSED_RETRY_SECONDS).because(why)
         }
         Unanswered::ClientGone => clients::gone(),
+    }
+}
+
+/// Answers of known length are complete already.
+pub fn owned_stream(response: Response, realm: &PerThread<Realm>) -> Response {
+    match response.body.size() {
+        BodySize::None | BodySize::Sized(_) => response,
+        BodySize::Stream => {
+            let body = OwnedStream { stream: response.body.boxed(), realm: realm.clone() };
+            Response { body: Body::Other(BoxBody::new(body)), ..response }
+        }
+    }
+}
+
+struct OwnedStream {
+    stream: BoxBody,
+    realm: PerThread<Realm>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("another node may have taken over")]
+struct MayBeTaken;
+
+impl MessageBody for OwnedStream {
+    type Error = Box<dyn Error>;
+
+    fn size(&self) -> BodySize {
+        self.stream.size()
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        match Pin::new(&mut self.stream).poll_next(context) {
+            Poll::Ready(Some(_)) if !self.realm.store.is_current() => Poll::Ready(Some(Err(MayBeTaken.into()))),
+            polled => polled,
+        }
     }
 }
 

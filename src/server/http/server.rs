@@ -13,12 +13,12 @@ use actix_web::rt::net::TcpStream;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
-use super::front::{Cluster, Front, Realms};
-use super::handshake::Handshakes;
-use super::protection::TransportSecurity;
+use super::call::{Cluster, Front, Realms};
+use super::reply::TransportSecurity;
 use super::router::Router;
-use super::shards::Whereabouts;
+use super::state::Whereabouts;
 use super::state::{Node, Realm};
+use super::transport::Handshakes;
 use super::transport::Transport;
 use super::wire::Rules;
 use super::{observe, wire};

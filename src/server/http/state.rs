@@ -1,5 +1,5 @@
 //! The parts that handlers use: those of the process in `Node`, those of a store in `Realm`. A process has one realm, or, in a
-//! cluster, one for each shard that it owns.
+//! cluster, one for each shard that it owns; `Shards` knows them, and the nodes that have the others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -7,14 +7,13 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
+use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
 
 use super::connections::Connections;
 use super::event_hubs::EventHubs;
-use super::overview::Surveyed;
-use super::rate_limit::RateLimits;
+use super::limits::{RateLimits, Scans};
 use super::refusal_log::RefusalLog;
-use super::scans::Scans;
 use crate::backup::Backups;
 use crate::tls::ServerTls;
 use accounts::auth::Accounts;
@@ -131,4 +130,65 @@ impl<T> Replaceable<T> {
     pub fn replace(&self, value: T) {
         *self.0.write() = Arc::new(value);
     }
+}
+
+pub trait Surveyed: Send + Sync {
+    /// The cluster as this node sees it.
+    fn overview(&self) -> Overview;
+
+    fn number_of(&self, organization: &str) -> u16;
+}
+
+/// The nodes of a cluster and their shards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overview {
+    pub nodes: Vec<NodeSeen>,
+    /// By their numbers.
+    pub shards: Vec<ShardSeen>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSeen {
+    pub node: String,
+    /// Of its program.
+    pub version: String,
+    pub lives: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardSeen {
+    /// `None` while it is being taken over.
+    pub owner: Option<String>,
+    pub epoch: u64,
+}
+
+pub trait Shards: Surveyed {
+    fn of(&self, organization: &str) -> Whereabouts;
+
+    /// All shards, for a request that names no organization. Each other node once.
+    fn everywhere(&self) -> Vec<Whereabouts>;
+
+    /// Resolves when a shard has got another owner since this was called.
+    fn moved(&self) -> BoxFuture<'static, ()>;
+
+    /// Why requests of some organizations cannot be answered at the moment, if so.
+    fn unready(&self) -> Option<String>;
+}
+
+/// Where the requests of a shard are answered.
+#[derive(Clone)]
+pub enum Whereabouts {
+    Here(Arc<Realm>),
+    At(Peer),
+    /// It is being taken over.
+    Nowhere,
+}
+
+/// Another node, which owns a shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    pub node: String,
+    pub url: String,
+    /// It owns the shard once: if it loses it and takes it again, this is another number.
+    pub epoch: u64,
 }

@@ -1,15 +1,23 @@
-//! How the bytes of a connection travel: as they are, or encrypted. Notes when the client takes nothing of what is written,
-//! and when it has ended. The connection is closed when its transport is dropped.
+//! How the bytes of a connection travel: as they are, or encrypted, after a handshake within a time limit. Notes when the client
+//! takes nothing of what is written, and when it has ended. The connection is closed when its transport is dropped.
 
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use metrics::Counter;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::connection::Connection;
+use crate::tls::ServerTls;
 
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     fn connection(&self) -> &Arc<Connection>;
@@ -116,5 +124,129 @@ impl AsyncWrite for Encrypted {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// What TLS keeps of an answer that the kernel does not take yet: a record, or two.
+const UNSENT_MAX: usize = 32 * 1024;
+/// The first byte of a handshake's record.
+const HANDSHAKE_RECORD: u8 = 22;
+/// More than the head of a request without TLS takes; it is read only so that its client reads the answer.
+const PLAIN_HEAD_MAX: usize = 16 * 1024;
+/// Reasons of failures that are kept apart until they are reported: their number is up to strangers.
+const REASONS_MAX: usize = 8;
+/// For who speaks HTTP without TLS.
+const USE_HTTPS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 70\r\n\
+                         Connection: close\r\n\r\nThis port speaks TLS. Use https:// instead of http:// in the address.\n";
+
+/// Makes encrypted connections of new ones.
+pub struct Handshakes {
+    tls: Arc<ServerTls>,
+    limit: Duration,
+    outcomes: Outcomes,
+    failures: Mutex<Failures>,
+}
+
+/// Failed handshakes since they were last reported, by their reason.
+pub type Failures = BTreeMap<String, Failed>;
+
+/// Handshakes that failed for the same reason.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    pub count: u64,
+    /// The address of the last one.
+    pub peer: Option<SocketAddr>,
+}
+
+struct Outcomes {
+    anonymous: Counter,
+    certified: Counter,
+    failed: Counter,
+    timed_out: Counter,
+}
+
+impl Handshakes {
+    pub fn new(tls: Arc<ServerTls>, limit: Duration) -> Self {
+        let counter = |outcome| metrics::counter!("lockkeeper_tls_handshakes_total", "outcome" => outcome);
+        let outcomes = Outcomes {
+            anonymous: counter("anonymous"),
+            certified: counter("certified"),
+            failed: counter("failed"),
+            timed_out: counter("timed_out"),
+        };
+        Self { tls, limit, outcomes, failures: Mutex::default() }
+    }
+
+    /// Fails for a client that does not complete its handshake in time.
+    pub async fn complete(&self, plain: Plain) -> io::Result<Encrypted> {
+        let peer = plain.connection().socket.peer;
+        match tokio::time::timeout(self.limit, self.shake(plain)).await {
+            Ok(Ok(encrypted)) => Ok(encrypted),
+            Ok(Err(error)) => {
+                // Who only looks whether the port is open has not failed.
+                if error.kind() != io::ErrorKind::NotConnected {
+                    self.outcomes.failed.increment(1);
+                    self.note_failure(peer, error.to_string());
+                }
+                Err(error)
+            }
+            Err(elapsed) => {
+                self.outcomes.timed_out.increment(1);
+                self.note_failure(peer, "it took longer than http.head_timeout_seconds".to_owned());
+                Err(elapsed.into())
+            }
+        }
+    }
+
+    /// The failures since the last call.
+    pub fn take_failures(&self) -> Failures {
+        std::mem::take(&mut *self.failures.lock())
+    }
+
+    async fn shake(&self, mut plain: Plain) -> io::Result<Encrypted> {
+        // Before anything is prepared for it: one that is silent costs no more than without TLS.
+        let first = poll_fn(|context| plain.connection().socket.poll_first_byte(context)).await?;
+        match first {
+            Some(HANDSHAKE_RECORD) => {}
+            Some(byte) => return Err(refuse_plain(&mut plain, byte).await),
+            None => return Err(io::ErrorKind::NotConnected.into()),
+        }
+        let acceptor = TlsAcceptor::from(self.tls.config());
+        let stream = acceptor.accept_with(plain, |session| session.set_buffer_limit(Some(UNSENT_MAX))).await?;
+        let is_certified = stream.get_ref().1.peer_certificates().is_some();
+        let outcome = if is_certified { &self.outcomes.certified } else { &self.outcomes.anonymous };
+        outcome.increment(1);
+        Ok(Encrypted::new(stream))
+    }
+
+    fn note_failure(&self, peer: Option<SocketAddr>, reason: String) {
+        let mut failures = self.failures.lock();
+        let has_room = failures.len() < REASONS_MAX || failures.contains_key(&reason);
+        let failed = failures.entry(if has_room { reason } else { "other reasons".to_owned() }).or_default();
+        *failed = Failed { count: failed.count + 1, peer };
+    }
+}
+
+/// Tells a client without TLS what to do, if it speaks HTTP.
+async fn refuse_plain(plain: &mut Plain, first: u8) -> io::Error {
+    if !first.is_ascii_uppercase() {
+        return io::Error::other("the client does not speak TLS");
+    }
+    let mut head = vec![0; PLAIN_HEAD_MAX];
+    // Whether it gets the answer is up to it.
+    if plain.read(&mut head).await.is_ok() && plain.write_all(USE_HTTPS.as_bytes()).await.is_ok() {
+        plain.shutdown().await.ok();
+    }
+    io::Error::other("the client speaks HTTP without TLS")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_without_tls_is_as_long_as_it_says() {
+        let (head, body) = USE_HTTPS.split_once("\r\n\r\n").unwrap_or_default();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{} bytes", body.len());
     }
 }

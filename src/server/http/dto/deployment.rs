@@ -3,9 +3,9 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::ids::{ApprovalId, DeploymentId, SessionId, Written};
-use super::statuses::{ApprovalStatus, DeploymentStatus, Named, StageStatus, StepStatus};
 use super::values::{Time, UserView};
+use super::written::{ApprovalId, DeploymentId, SessionId, Written};
+use super::written::{ApprovalStatus, DeploymentStatus, Named, StageStatus, StepStatus};
 use domain::{Deployment, DeploymentRecord, EnvironmentKey, StageRun, StepReference, StepRun, StepSource};
 
 /// A deployment without its stages.

@@ -6,9 +6,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::deployment::CurrentDeploymentView;
-use super::ids::{DeploymentId, SessionId, Written};
-use super::statuses::{DeploymentStatus, LockStatus, Named, Role};
 use super::values::{Time, UserView};
+use super::written::{DeploymentId, SessionId, Written};
+use super::written::{DeploymentStatus, LockStatus, Named, Role};
 use domain::{Configuration, Environment, EnvironmentKey, Session};
 
 /// An environment without its configuration.

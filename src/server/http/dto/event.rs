@@ -4,9 +4,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::ids::{DeploymentId, EventId, SessionId, TokenId, UserId, Written};
-use super::statuses::{EventType, Named};
 use super::values::{Text, Time};
+use super::written::{DeploymentId, EventId, SessionId, TokenId, UserId, Written};
+use super::written::{EventType, Named};
 use domain::{EventData, EventValue, Identifier, Initiator};
 use events::RecordedEvent;
 

@@ -6,8 +6,8 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::ids::{AnalysisId, ApprovalId, RegistryId, SessionId, TokenId, UserId, WebhookId};
-use super::statuses::{
+use super::written::{AnalysisId, ApprovalId, RegistryId, SessionId, TokenId, UserId, WebhookId};
+use super::written::{
     AnalysisStatus, Category, EngineName, Expiry, RegistryStatus, RevocationReason, Role, SignInMethod,
 };
 use domain::EventType;

@@ -5,9 +5,9 @@ use utoipa::ToSchema;
 
 use super::deployment::DeploymentBrief;
 use super::environment::LockView;
-use super::ids::{SessionId, UserId, Written};
-use super::statuses::{Expiry, Named, SessionStatus};
 use super::values::{Time, UserView};
+use super::written::{Expiry, Named, SessionStatus};
+use super::written::{SessionId, UserId, Written};
 use domain::{EndedHow, ForceClaimed, Identifier, KeptBy, Session};
 use locks::{ListedSession, Queued, Waiting};
 

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::ids::{UserId, Written};
+use super::written::{UserId, Written};
 use crate::http::json;
 use domain::{InputKind, InputValue, Person, Timestamp};
 

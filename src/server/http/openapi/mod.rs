@@ -1,41 +1,29 @@
 //! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
 
-mod analyses;
-mod answer_schema;
-mod backups;
+mod accounts;
 mod delivery;
-mod deployments;
-mod event_schema;
+mod environments;
 mod events;
-mod members;
 mod operation;
-mod operations;
+mod operator;
 mod parameters;
-mod registries;
-mod secrets;
+mod schema;
 #[cfg(test)]
 mod tests;
-mod webhooks;
 
-pub use analyses::*;
-pub use backups::*;
+pub use accounts::*;
 pub use delivery::*;
-pub use deployments::*;
+pub use environments::*;
 pub use events::*;
-pub use members::*;
 pub use operation::Operation;
-pub use operations::*;
-pub use registries::*;
-pub use secrets::*;
-pub use webhooks::*;
+pub use operator::*;
 
 use actix_web::http::Method;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use self::answer_schema::{Missing, of_type};
 use self::operation::Components;
-use crate::http::dto::{ProblemHolderView, ProblemView};
+use self::schema::{Missing, ProblemHolderView, ProblemView, of_type};
 
 /// The document of these paths, each with its operations, in this order: it is the order of the explorer's page.
 pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)>)>) -> String {
@@ -48,7 +36,7 @@ pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)
             (path, item)
         })
         .collect();
-    event_schema::split(&mut components.schemas);
+    schema::split_events(&mut components.schemas);
     let document = Ordered(vec![
         ("openapi", Part::Plain(json!("3.1.0"))),
         ("info", Part::Plain(info())),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::answer_schema::{self, Missing, reference};
 use super::parameters;
+use super::schema::ProblemView;
+use super::schema::{self, Missing, reference};
 use crate::forms::{Element, Form, Integer, Reader, Schemas, Spelling, WaitSeconds, rule_schema};
 use crate::http::codes::Code;
-use crate::http::dto::ProblemView;
 use crate::http::idempotent;
 use crate::http::paging::{LIMIT_MAX, PLACE_MAX, SlicePagination};
 use crate::http::problem::CONTENT_TYPE_PROBLEM;
@@ -306,7 +306,7 @@ impl Operation {
 
     /// A reference to a type's schema, which is entered with those it refers to.
     fn include<T: ToSchema>(&mut self) -> Value {
-        self.schemas.0.append(&mut answer_schema::of_type::<T>(Missing::Null));
+        self.schemas.0.append(&mut schema::of_type::<T>(Missing::Null));
         reference(&T::name())
     }
 

@@ -1,19 +1,23 @@
 //! Approvals: list, view, approve, reject.
 
 use actix_web::http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::forms::{Form, form};
 use crate::http::access::Access;
-use crate::http::answer::Answered;
+use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
-use crate::http::dto::ApprovalView;
+use crate::http::dto::written::{self, Named};
+use crate::http::dto::{Time, UserView, Written};
 use crate::http::idempotent::{self, Begun};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::{answer, refusals};
+use crate::http::refusals;
 use accounts::auth::Permission;
 use domain::{
-    ApprovalId, ApprovalRecord, ApprovalStatus, Context, DecideApproval, DeploymentId, Identifier, Rejection, Verdict,
+    ApprovalId, ApprovalRecord, ApprovalStatus, Context, DecideApproval, DeploymentId, EnvironmentKey, Identifier,
+    Rejection, Verdict,
 };
 use locks::{ApprovalFilter, ApprovalFound, Failure};
 
@@ -115,4 +119,64 @@ fn approval_id(call: &Call) -> Result<ApprovalId, Problem> {
 fn find(access: &Access, id: ApprovalId) -> Result<ApprovalFound, Problem> {
     let found = access.realm.environments.approval(&access.caller.organization, id)?;
     found.ok_or_else(refusals::approval_not_found)
+}
+
+/// An approval that a stage needs before it starts.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Approval)]
+pub struct ApprovalView<'a> {
+    approval_id: written::ApprovalId,
+    status: written::ApprovalStatus,
+    deployment_id: written::DeploymentId,
+    /// The deployment's pipeline.
+    #[schema(example = "shop")]
+    pipeline_id: &'a str,
+    /// The deployment's environment.
+    #[schema(example = "staging-1")]
+    env_name: &'a str,
+    /// Null for the reset of an environment after a release.
+    session_id: Option<written::SessionId>,
+    /// What would be deployed.
+    #[schema(example = "c0ffee1")]
+    commit_id: &'a str,
+    /// The stage to start.
+    #[schema(example = "deploy")]
+    stage: &'a str,
+    /// Which attempt of the stage it is, from 1.
+    #[schema(example = 1)]
+    attempt: u32,
+    /// When the stage was ready to start.
+    requested_at: Time,
+    /// The member whose deployment it is.
+    requested_by: Option<UserView<'a>>,
+    /// When it was decided, or cancelled.
+    decided_at: Option<Time>,
+    /// The member who decided, or null.
+    decided_by: Option<UserView<'a>>,
+    /// The comment of an approval or the reason of a rejection.
+    #[schema(example = "looks good")]
+    comment: Option<&'a str>,
+}
+
+impl<'a> ApprovalView<'a> {
+    pub fn new(key: &'a EnvironmentKey, record: &'a ApprovalRecord) -> Self {
+        let approval = &record.approval;
+        Self {
+            approval_id: Written(approval.id),
+            status: Named(approval.status),
+            deployment_id: Written(record.deployment),
+            pipeline_id: key.pipeline.pipeline.as_str(),
+            env_name: key.name.as_str(),
+            session_id: record.session.map(Written),
+            commit_id: record.commit.as_str(),
+            stage: record.stage.as_str(),
+            attempt: record.attempt,
+            requested_at: Time(approval.requested_at),
+            requested_by: record.requested_by.as_ref().map(UserView::from),
+            decided_at: approval.decided_at.map(Time),
+            decided_by: approval.decided_by.as_ref().map(UserView::from),
+            comment: approval.comment.as_deref(),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use actix_web::web::Bytes;
 use crate::dashboard;
 use crate::http::answer::{Answered, tagged};
 use crate::http::call::Call;
-use crate::http::front::Front;
+use crate::http::call::Front;
 use crate::http::head::Headers;
 use crate::http::refusals::route_not_found;
 use crate::http::response::Response;

@@ -1,17 +1,33 @@
-//! For operators: health, readiness, metrics, the OpenAPI document, and the meaning of error codes.
+//! What concerns the server as a whole: health, readiness, metrics, the OpenAPI document, the meaning of error codes; a backup as
+//! a stream, for the only organization's admin and for the operator; and the nodes and shards of a cluster.
 
+use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actix_web::body::MessageBody;
-use actix_web::http::StatusCode;
 use actix_web::http::header::LOCATION;
+use actix_web::http::{Method, StatusCode};
+use actix_web::web::Bytes;
+use futures_util::stream;
+use serde::Serialize;
+use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
-use crate::http::answer::Answered;
+use crate::backup::{InProgress, MakeError, Taking};
+use crate::http::access::Access;
+use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
+use crate::http::call::{Front, Realms};
+use crate::http::clients::bare;
 use crate::http::codes::Code;
-use crate::http::front::{Front, Realms};
+use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::response::Response;
+use crate::http::state::Realm;
+use crate::http::state::{NodeSeen, Overview, ShardSeen};
+use accounts::auth::Permission;
+use store::StoreError;
 
 /// The process answers.
 pub async fn healthz(_: Call<Front>) -> Answered {
@@ -57,4 +73,200 @@ pub async fn explorer(_: Call<Front>) -> Answered {
 
 fn text(kind: &'static str, body: impl MessageBody + 'static) -> Response {
     Response::ok(kind).body(body)
+}
+
+/// Frames that are made before the client has taken them: a megabyte or two.
+const AHEAD: usize = 4;
+
+pub async fn backup(call: Call) -> Answered {
+    let access = Access::to_own_organization(&call, Permission::Backup)?;
+    access.require(Permission::Backup)?;
+    Query::of(&call.request).finish()?;
+    let realm = Arc::clone(&access.realm);
+    let organizations = access.read_list(move || organizations(&realm)).await?;
+    // One whose file is no longer there has data all the same, and one that has just been declared may have no events yet.
+    let is_own = |organization: &String| organization == access.caller.organization.as_str();
+    if access.node.organizations > 1 || !organizations.iter().all(is_own) {
+        let detail = "this server has the data of several organizations, and no admin may read all of them; its operator takes \
+                      the backup, by the socket in the data directory: `lockkeeper backup FILE --data-dir DIR`";
+        return Err(Problem::new(Code::SeveralOrganizations, detail).into());
+    }
+    if call.request.method() == Method::HEAD {
+        return Ok(bare(answer()));
+    }
+    let held = access.hold_connection()?;
+    let pieces = begin(&access.realm, organizations)?;
+    let checked = stream::try_unfold((pieces, access, held), |(mut pieces, access, held)| async move {
+        let Some(piece) = pieces.recv().await else { return Ok(None) };
+        // It may take minutes. What is cut off is not mistaken for a whole one.
+        access.check_again()?;
+        piece.map(|piece| Some((piece, (pieces, access, held))))
+    });
+    Ok(answer().streaming(checked))
+}
+
+/// The same for the operator, whatever organizations there are.
+pub async fn whole_backup(realm: &Realm) -> Result<Response, Problem> {
+    let pieces = begin(realm, organizations(realm)?)?;
+    let pieces = stream::unfold(pieces, |mut pieces| async move { pieces.recv().await.map(|piece| (piece, pieces)) });
+    Ok(answer().streaming(pieces))
+}
+
+fn answer() -> Response {
+    Response::ok("application/octet-stream")
+}
+
+/// All that have data here, declared or not.
+fn organizations(realm: &Realm) -> Result<Vec<String>, StoreError> {
+    Ok(realm.events.audited()?.into_iter().map(|organization| organization.as_str().to_owned()).collect())
+}
+
+type Piece = Result<Bytes, Problem>;
+
+/// Begins to make it, in a thread of its own, which ends when nobody takes the pieces any more.
+fn begin(realm: &Realm, organizations: Vec<String>) -> Result<mpsc::Receiver<Piece>, Problem> {
+    let now = (realm.clock)();
+    let created_at = jiff::Timestamp::from_millisecond(now.as_millis()).unwrap_or_default().to_string();
+    let backups = realm.backups.as_ref();
+    let backups = backups.ok_or_else(|| Problem::new(Code::BackupUnavailable, Code::BackupUnavailable.meaning()))?;
+    let taking = backups.begin(created_at, organizations)?;
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    let thread = std::thread::Builder::new().name("backup".to_owned()).spawn(move || take(taking, sender));
+    thread.map_err(Problem::internal)?;
+    Ok(receiver)
+}
+
+fn take(taking: Taking, sender: mpsc::Sender<Piece>) {
+    match taking.write_to(Pieces(sender.clone())) {
+        Ok(totals) => tracing::info!(records = totals.pairs, sequence = totals.sequence, "a backup was taken"),
+        Err(MakeError::Write(_)) => tracing::warn!("a backup was not finished: its client went away"),
+        Err(error @ (MakeError::Copy(_) | MakeError::Logs(_))) => {
+            tracing::error!(%error, "a backup failed");
+            // Ends the answer as one that is incomplete.
+            let _ = sender.blocking_send(Err(Problem::internal(error)));
+        }
+    }
+}
+
+struct Pieces(mpsc::Sender<Piece>);
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
+        sent.map(|()| bytes.len()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl From<InProgress> for Problem {
+    fn from(InProgress: InProgress) -> Self {
+        Problem::new(Code::BackupInProgress, "another backup is being taken; wait for its end")
+    }
+}
+
+pub async fn cluster(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::SeeCluster)?;
+    Query::of(&call.request).finish()?;
+    let view = match access.node.cluster.get() {
+        Some(cluster) => ClusterView::new(&cluster.overview(), cluster.number_of(access.caller.organization.as_str())),
+        None => ClusterView::one_machine(),
+    };
+    Ok(answer::one(StatusCode::OK, view))
+}
+
+/// The machines that share the work. One machine alone has no shards, and names no nodes.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Cluster)]
+pub struct ClusterView {
+    /// The shard of this organization.
+    #[schema(example = 3)]
+    shard: Option<u16>,
+    /// The owner of that shard, which answers the requests of this organization.
+    #[schema(example = "n1")]
+    owner: Option<String>,
+    /// By name. A node that has been away for long is not listed.
+    nodes: Vec<ClusterNodeView>,
+    /// By number.
+    shards: Vec<ClusterShardView>,
+}
+
+/// One server of a cluster.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ClusterNode)]
+pub struct ClusterNodeView {
+    /// Its name, unique in the cluster.
+    #[schema(example = "n1")]
+    node: String,
+    /// Whether it has lately shown a sign of life.
+    #[schema(example = true)]
+    lives: bool,
+    /// How many shards it owns.
+    #[schema(example = 5)]
+    shards: usize,
+    /// The version of its program.
+    #[schema(example = "0.1.0")]
+    version: String,
+}
+
+/// A part of the organizations, with one owner at a time.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ClusterShard)]
+pub struct ClusterShardView {
+    /// Its number; the first is 0.
+    #[schema(example = 3)]
+    shard: usize,
+    /// `null` while it is being taken over.
+    #[schema(example = "n1")]
+    owner: Option<String>,
+    /// Rises with each change of the owner.
+    #[schema(example = 2)]
+    epoch: u64,
+}
+
+impl ClusterView {
+    pub fn one_machine() -> Self {
+        Self { shard: None, owner: None, nodes: Vec::new(), shards: Vec::new() }
+    }
+
+    pub fn new(overview: &Overview, shard: u16) -> Self {
+        let owner = overview.shards.get(usize::from(shard)).and_then(|seen| seen.owner.clone());
+        let owned = |node: &str| overview.shards.iter().filter(|seen| seen.owner.as_deref() == Some(node)).count();
+        let mut nodes: Vec<_> = overview.nodes.iter().collect();
+        nodes.sort_unstable_by_key(|seen| &seen.node);
+        let nodes = nodes.into_iter().map(|NodeSeen { node, version, lives }| ClusterNodeView {
+            node: node.clone(),
+            lives: *lives,
+            shards: owned(node),
+            version: version.clone(),
+        });
+        let shards = overview.shards.iter().enumerate().map(|(shard, ShardSeen { owner, epoch })| ClusterShardView {
+            shard,
+            owner: owner.clone(),
+            epoch: *epoch,
+        });
+        Self { shard: Some(shard), owner, nodes: nodes.collect(), shards: shards.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_is_shown_with_its_shards_and_the_organization_with_its_owner() {
+        let node = |name: &str, lives| NodeSeen { node: name.to_owned(), version: "1".to_owned(), lives };
+        let shard = |owner: Option<&str>| ShardSeen { owner: owner.map(str::to_owned), epoch: 1 };
+        let overview = Overview {
+            nodes: vec![node("n2", false), node("n1", true)],
+            shards: vec![shard(Some("n1")), shard(None), shard(Some("n1"))],
+        };
+        let view = ClusterView::new(&overview, 2);
+        let nodes: Vec<_> = view.nodes.iter().map(|node| (node.node.as_str(), node.lives, node.shards)).collect();
+        assert_eq!(nodes, [("n1", true, 2), ("n2", false, 0)]);
+        assert_eq!((view.shard, view.owner.as_deref()), (Some(2), Some("n1")));
+        assert_eq!(ClusterView::new(&overview, 1).owner, None);
+    }
 }

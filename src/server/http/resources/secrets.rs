@@ -3,19 +3,21 @@
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::ETAG;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::forms::{example_of, form, rule_schema, texts};
 use crate::http::access::Access;
-use crate::http::answer::Answered;
+use crate::http::answer::{self, Answered};
 use crate::http::body::{invalid_field, read_form};
 use crate::http::call::Call;
-use crate::http::dto::SecretView;
+use crate::http::dto::Time;
 use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
+use crate::http::refusals;
 use crate::http::response::Response;
-use crate::http::{answer, refusals};
 use accounts::auth::Permission;
 use accounts::secrets::{NewSecret, Secret, SecretChange, SecretValue};
 use domain::{Description, Identifier, PipelineKey, Timestamp, VariableName};
@@ -183,4 +185,40 @@ fn log_change(access: &Access, secret: &Secret, what: &str) {
     let pipeline = secret.pipeline.as_ref().map(Identifier::as_str);
     let by = &access.caller.person.name;
     tracing::info!(secret = %secret.name, pipeline, version = secret.version, %by, "{what}");
+}
+
+/// A secret, without its value.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Secret)]
+pub struct SecretView<'a> {
+    /// The variable in which steps find it.
+    #[schema(example = "EXAMPLE_PASSWORD")]
+    name: &'a str,
+    /// For people.
+    #[schema(example = "For trying the API")]
+    description: &'a str,
+    /// Null for a secret of the organization, which all its pipelines get.
+    #[schema(example = "web")]
+    pipeline_id: Option<&'a str>,
+    /// Rises with every change.
+    #[schema(example = 1)]
+    version: u64,
+    /// When it was created.
+    created_at: Time,
+    /// When it last changed.
+    updated_at: Time,
+}
+
+impl<'a> From<&'a Secret> for SecretView<'a> {
+    fn from(secret: &'a Secret) -> Self {
+        Self {
+            name: secret.name.as_str(),
+            description: secret.description.as_str(),
+            pipeline_id: secret.pipeline.as_ref().map(|pipeline| pipeline.as_str()),
+            version: secret.version,
+            created_at: Time(secret.created_at),
+            updated_at: Time(secret.updated_at),
+        }
+    }
 }

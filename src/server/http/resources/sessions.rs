@@ -1,4 +1,5 @@
-//! Sessions: claim one environment or any, view, deploy, keep alive, release, force-claim.
+//! Sessions: claim one environment or any, view, deploy, keep alive, release, force-claim; and the list of those that hold or
+//! wait in a whole organization.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,26 +11,26 @@ use serde::Serialize;
 use super::{deployments, environments};
 use crate::forms::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, WaitSeconds};
 use crate::http::access::{Access, session_id};
-use crate::http::answer::{Answered, EarlyReturn};
+use crate::http::answer::{self, Answered, EarlyReturn};
 use crate::http::body::read_body;
 use crate::http::call::Call;
 use crate::http::clients::{self, Read, Waited, while_connected};
 use crate::http::codes::Code;
-use crate::http::dto::{ForceClaimView, SessionView};
+use crate::http::dto::{ForceClaimView, SessionListItem, SessionView};
 use crate::http::idempotent::{self, Begun, keyed};
-use crate::http::paging::Query;
+use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
+use crate::http::refusals;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::http::{answer, refusals};
 use accounts::auth::Permission;
 use ambient::entropy;
 use domain::{
     ASK_WITHIN_MILLIS, ClaimRequest, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed, Heartbeat, Id, Identifier,
-    PipelineKey, Priority, Rejection, Release, ReleaseLock, Session, SessionId,
+    PipelineKey, Priority, Rejection, Release, ReleaseLock, Session, SessionId, SessionStatus,
 };
 use locks::idempotency::{Pending, StoredAnswer, Subject};
-use locks::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
+use locks::{ClaimOutcome, Failure, Keyed, Patience, SessionFilter, SessionFound, SessionList, Waiting};
 
 pub async fn claim(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
@@ -367,4 +368,30 @@ fn read_request(access: &Access, form: ForceClaimForm, priority: Priority) -> Cl
 
 fn duration(wait_seconds: Option<WaitSeconds>) -> Duration {
     Duration::from_secs(wait_seconds.map_or(0, WaitSeconds::u64))
+}
+
+/// The other ones have ended.
+pub const LISTED: [SessionStatus; 2] = [SessionStatus::Active, SessionStatus::Queued];
+
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
+    let mine = query.flag("mine");
+    let filter = SessionFilter {
+        status: query.choice("lockStatus", &LISTED, SessionStatus::as_str),
+        pipeline: query.text("pipelineId", Identifier::parse),
+        environment: query.text("envName", Identifier::parse),
+        user: mine.then_some(access.caller.person.id),
+        user_named: query.one("user"),
+    };
+    let slice = Slice::take(&mut query);
+    query.finish()?;
+    let (environments, organization) = (access.realm.environments.clone(), access.caller.organization.clone());
+    environments.learn_sessions(&organization, |learn| access.read_list(learn)).await?;
+    let reader = environments.clone();
+    let read = move || reader.sessions(&organization, &filter, slice.offset, slice.limit);
+    let SessionList { page, durable_at } = access.read_list(read).await?;
+    environments.shown_durably(durable_at).await?;
+    let views = page.items.iter().map(SessionListItem::from).collect();
+    Ok(paging::slice(&call.request, slice, page.total, views))
 }

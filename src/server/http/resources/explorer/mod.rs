@@ -8,7 +8,7 @@ use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
 
 use crate::http::answer::Answered;
 use crate::http::call::Call;
-use crate::http::front::Front;
+use crate::http::call::Front;
 use crate::http::refusals::route_not_found;
 use crate::http::response::Response;
 

@@ -1,10 +1,12 @@
 //! Signing in and out with a browser, and the password of whoever has signed in. For pages of ours, so it is not part of the
-//! API's description.
+//! API's description. The texts of sign-ins and invitations are only in cookies and links.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::SET_COOKIE;
+use serde::Serialize;
 use serde_json::json;
 
+use super::members::CallerOrganization;
 use crate::forms::{Object, Reader, form, texts};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
@@ -12,16 +14,16 @@ use crate::http::body::{invalid_field, read_form, read_open_form};
 use crate::http::call::Call;
 use crate::http::codes::Code;
 use crate::http::cookies;
-use crate::http::dto::{InvitedView, MethodsView, ProviderView, SignInView};
+use crate::http::dto::{Time, Written, written};
 use crate::http::outcome::{done_within, read_within};
 use crate::http::own_page::{self, Origin};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::response::Response;
 use accounts::auth::{
-    AccountsError, NewSignIn, OpenToken, Password, Permission, Proof, Token, TooSoon, Unproven, Visitor,
+    AccountsError, Member, NewSignIn, OpenToken, Password, Permission, Proof, Token, TooSoon, Unproven, Visitor,
 };
-use domain::{Identifier, Malformed, TokenId};
+use domain::{Identifier, Malformed, Timestamp, TokenId};
 use events::Cause;
 
 /// Advice for a change whose outcome is unknown.
@@ -305,4 +307,61 @@ fn note_refusal(call: &Call, organization: &str) {
         let organization = Identifier::parse(organization).ok().map(|organization| organization.to_string());
         tracing::info!(bounded = true, organization, address, "a sign-in was refused");
     });
+}
+
+/// A browser that somebody has signed in with.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignInView<'a> {
+    sign_in_id: written::TokenId,
+    created_at: Time,
+    last_used_at: Option<Time>,
+    expires_at: Option<Time>,
+    /// Whether it is the one that asks.
+    current: bool,
+    client: &'a str,
+}
+
+impl<'a> SignInView<'a> {
+    pub fn new(sign_in: &'a Token, current: TokenId) -> Self {
+        Self {
+            sign_in_id: Written(sign_in.id),
+            created_at: Time(sign_in.created_at),
+            last_used_at: sign_in.last_used_at().map(Time),
+            expires_at: sign_in.expires_at.map(Time),
+            current: sign_in.id == current,
+            client: sign_in.origin().map_or("", |origin| &origin.client),
+        }
+    }
+}
+
+/// The ways to sign in to an organization.
+#[derive(Debug, Serialize)]
+pub struct MethodsView {
+    pub password: bool,
+    pub token: bool,
+    pub providers: Vec<ProviderView>,
+}
+
+/// A provider of single sign-on.
+#[derive(Debug, Serialize)]
+pub struct ProviderView {
+    pub id: String,
+    pub name: String,
+}
+
+/// Whom an invitation is for.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InvitedView<'a> {
+    organization: CallerOrganization<'a>,
+    name: &'a str,
+    expires_at: Time,
+}
+
+impl<'a> InvitedView<'a> {
+    pub fn new(organization_name: &'a str, member: &'a Member, expires_at: Timestamp) -> Self {
+        let organization = CallerOrganization::new(member.organization.as_str(), organization_name);
+        Self { organization, name: member.name.as_str(), expires_at: Time(expires_at) }
+    }
 }

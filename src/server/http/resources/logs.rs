@@ -1,21 +1,175 @@
-//! Reads the requested lines of a log, piece by piece.
+//! The log of a deployment: whole, by page, or followed while it is written; as text or as JSON lines. Uses bounded memory,
+//! whatever the log's length and the client's speed. In a cluster, other nodes wrote parts of it.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::pin::pin;
 
+use actix_web::http::header::HeaderName;
+use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
+use futures_util::stream;
 use serde::Serialize;
+use tokio::sync::watch;
 use utoipa::ToSchema;
 
+use super::deployments::{deployment_id, find};
 use crate::forms::choices;
 use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::call::Call;
+use crate::http::call::Front;
+use crate::http::clients::bare;
+use crate::http::clients::{Waited, while_connected};
+use crate::http::codes::Code;
 use crate::http::dto::Time;
-use crate::http::paging::{PLACE_MAX, Query};
+use crate::http::paging::{self, PLACE_MAX, Query};
 use crate::http::problem::Problem;
+use crate::http::refusals;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use accounts::auth::Permission;
+use delivery::archive::{PART_BYTES_MAX, Unavailable};
 use delivery::logs::{Line, LogId, LogReader, Logs};
-use domain::Identifier;
 use domain::named::named_enum;
+use domain::{DeploymentId, Identifier};
+use locks::Watch;
+use shares::Place;
 use store::StoreError;
+
+/// The header with the offset of the next page, as the OpenAPI document writes it.
+pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";
+const NEXT_OFFSET_HEADER: HeaderName = HeaderName::from_static("lockkeeper-next-offset");
+
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let id = deployment_id(&call)?;
+    let mut parameters = Query::of(&call.request);
+    let query = LogQuery::take(&mut parameters);
+    parameters.finish()?;
+    find(&access, id)?;
+    let log = brought(&access, id).await?;
+    let source = LogSource::new(access.node.logs.clone(), log, query);
+    let response =
+        if source.query.follow { follow(&call, access, source)? } else { page(&call, access, source).await? };
+    Ok(response)
+}
+
+/// The log so far, or a page of it.
+async fn page(call: &Call, access: Access, source: LogSource) -> Answered {
+    let (mut source, end) = source.with_end(&access).await?;
+    source.until = end.next;
+    let response = answer(&source.query).with(NEXT_OFFSET_HEADER, end.next.to_string());
+    let limit = source.query.limit;
+    let pieces = stream::try_unfold((access, source), |(access, source)| async move {
+        let (source, piece) = source.next_piece(&access).await?;
+        // A long log takes time. An answer that is cut off is not mistaken for a whole one.
+        access.check_again()?;
+        Ok::<_, Problem>((!piece.is_empty()).then_some((piece, (access, source))))
+    });
+    let response = match *call.request.method() {
+        Method::HEAD => bare(response),
+        _ => response.streaming(pieces),
+    };
+    Ok(match limit.filter(|_| end.more) {
+        Some(limit) => paging::linked_to_next(&call.request, limit, end.next, response),
+        None => response,
+    })
+}
+
+/// The log so far, and what is added until the deployment finishes, the client disconnects or loses its access, or the
+/// server stops.
+fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
+    let response = answer(&source.query);
+    if call.request.method() == Method::HEAD {
+        return Ok(bare(response));
+    }
+    let holder = Some(access.caller.holder());
+    let place = access.node.log_followers.try_acquire_for(&access.caller.organization, holder).map_err(|refused| {
+        Problem::overloaded(&format!(
+            "too many clients follow a log: {refused}; close some, or read the log without `follow`"
+        ))
+    })?;
+    let held = access.hold_connection()?;
+    let follower = Follower {
+        request: call.request.clone(),
+        id: source.log.deployment,
+        // Both watch from before the first read, so that nothing is missed.
+        written: access.node.logs.watch(source.log.deployment),
+        changes: access.realm.environments.watch_deployment(source.log.deployment),
+        access,
+        source: Some(source),
+        has_finished: false,
+        _place: place,
+        _held: held,
+    };
+    let pieces = stream::try_unfold(follower, |mut follower| async move {
+        let (request, access) = (follower.request.clone(), follower.access.clone());
+        let waited = while_connected(&request, &access, true, pin!(follower.next_piece())).await;
+        match waited {
+            Waited::There(piece) => Ok(piece?.map(|piece| (piece, follower))),
+            Waited::TooLate(_) | Waited::Gone | Waited::Revoked(..) => Ok::<_, Problem>(None),
+        }
+    });
+    Ok(response.streaming(pieces))
+}
+
+fn answer(query: &LogQuery) -> Response {
+    Response::ok(match query.format {
+        Format::Text => "text/plain; charset=utf-8",
+        Format::Json => "application/x-ndjson",
+    })
+}
+
+/// A client that reads a log while it is written.
+struct Follower {
+    access: Access,
+    request: Request,
+    id: DeploymentId,
+    /// `None` while a piece is being read.
+    source: Option<LogSource>,
+    written: watch::Receiver<u64>,
+    changes: Watch,
+    /// Set before the last read of the log, after which nothing is added.
+    has_finished: bool,
+    _place: Place,
+    _held: Option<Place>,
+}
+
+impl Follower {
+    /// `None` at the end.
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
+        while let Some(mut source) = self.source.take() {
+            // Another part may have been begun.
+            source.log = log(&self.access, self.id)?;
+            let (source, piece) = source.next_piece(&self.access).await?;
+            if !piece.is_empty() {
+                self.source = Some(source);
+                return Ok(Some(piece));
+            }
+            if source.left == 0 || self.has_finished || !self.wait().await? {
+                break;
+            }
+            self.source = Some(source);
+        }
+        Ok(None)
+    }
+
+    /// Until there may be more to read; false if the server stops.
+    async fn wait(&mut self) -> Result<bool, Problem> {
+        let environments = &self.access.realm.environments;
+        let found = environments.deployment(&self.access.caller.organization, self.id)?;
+        self.has_finished = found.is_none_or(|found| found.record.deployment.status.is_finished());
+        if self.has_finished {
+            return Ok(true);
+        }
+        tokio::select! {
+            _ = self.written.changed() => Ok(true),
+            () = self.changes.changed() => Ok(true),
+            () = environments.closed() => Ok(false),
+        }
+    }
+}
 
 pub const LINES_MAX: u64 = 100_000;
 /// The size of a piece; about as much is buffered for a client that does not read.
@@ -200,6 +354,50 @@ impl<'a> From<&'a Line> for LineView<'a> {
     }
 }
 
+/// A node that has died is back after a minute, if at all.
+const RETRIED_AFTER_SECONDS: u64 = 60;
+
+/// The parts of a log, as far as they are here.
+pub fn log(access: &Access, id: DeploymentId) -> Result<LogId, Problem> {
+    let organization = &access.caller.organization;
+    let parts = access.realm.environments.log_parts(organization, id)?;
+    Ok(LogId::of(organization, id, parts.iter().map(|part| part.number)))
+}
+
+/// The same when all of them are here.
+pub async fn brought(access: &Access, id: DeploymentId) -> Result<LogId, Problem> {
+    let organization = &access.caller.organization;
+    let parts = access.realm.environments.log_parts(organization, id)?;
+    let brought = access.node.archive.bring(organization, id, &parts).await;
+    // It may have taken a while.
+    access.check_again()?;
+    brought.map_err(|unavailable| match unavailable {
+        Unavailable::Busy(_) => Problem::overloaded(&unavailable.to_string()),
+        Unavailable::Node { .. } | Unavailable::Store { .. } | Unavailable::NoRoom => {
+            Problem::new(Code::LogUnavailable, unavailable.to_string()).retry_after(RETRIED_AFTER_SECONDS)
+        }
+        Unavailable::Disk(error) => Problem::internal(error),
+    })
+}
+
+/// A piece of a part that this node has, for the owner of its shard, which has authorised its reader; 204 if it is not here.
+pub async fn part(call: Call<Front>) -> Answered {
+    let unknown = || refusals::route_not_found(call.request.path());
+    let organization = Identifier::parse(call.segment("organization")).map_err(|_| unknown())?;
+    let deployment: DeploymentId = call.segment("deployment").parse().map_err(|_| unknown())?;
+    let number = call.segment("part").parse().map_err(|_| unknown())?;
+    let mut parameters = Query::of(&call.request);
+    let from = parameters.number("from", 0, PLACE_MAX).unwrap_or(0);
+    parameters.finish()?;
+    let logs = call.app.node.logs.clone();
+    let file = logs.file(&organization, deployment, number);
+    let read = move || logs.bytes(&file, from, PART_BYTES_MAX).map_err(|error| StoreError::Read(error.to_string()));
+    Ok(match call.app.node.log_reads.read(&organization, None, read).await? {
+        Some(bytes) => Response::ok("application/octet-stream").body(bytes),
+        None => Response::new(StatusCode::NO_CONTENT),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -236,7 +434,7 @@ mod tests {
     }
 
     fn wanted(query: &str) -> LogQuery {
-        let request = crate::http::request::Request::get(&format!("/?{query}")).unwrap();
+        let request = Request::get(&format!("/?{query}")).unwrap();
         let mut query = Query::of(&request);
         let wanted = LogQuery::take(&mut query);
         query.finish().unwrap();

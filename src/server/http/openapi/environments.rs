@@ -1,6 +1,6 @@
-//! The operations on environments, sessions and tokens, and those for operators.
+//! The operations on environments and sessions, and the report on their use.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::operation::{Limit, Operation};
 use super::parameters::time;
@@ -10,15 +10,12 @@ use crate::forms::{
 };
 use crate::http::codes::Code;
 use crate::http::dto::{
-    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, SessionListItem, SessionView,
-    TokenView, UtilisationView, WaiterView,
+    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, SessionListItem, SessionView, WaiterView,
 };
 use crate::http::paging::{PLACE_MAX, PagePagination};
-use crate::http::resources::environment_list::{Label, NAMES_MAX};
-use crate::http::resources::session_list::LISTED;
-use crate::http::resources::token_exchange::{ACCESS_TOKEN, ExchangedTokenView, GRANT_TYPE, ID_TOKEN};
-use crate::http::resources::tokens::TokenForm;
-use accounts::identities::IDENTITY_TOKEN_BYTES_MAX;
+use crate::http::resources::environments::{Label, NAMES_MAX};
+use crate::http::resources::sessions::LISTED;
+use crate::http::resources::utilisation::UtilisationView;
 use domain::{Identifier, LABELS_MAX, LockStatus};
 
 const ENVIRONMENTS: &str = "Ephemeral environments";
@@ -263,111 +260,4 @@ pub fn release_lock() -> Operation {
         .writes()
         .answers::<SessionView<'_>>(200, "The session as it ended", &[])
         .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::LockNotFound])
-}
-
-pub fn list_tokens() -> Operation {
-    Operation::api("Tokens", "listTokens")
-        .about("Your tokens, oldest first, without their text; for admins, those of all members.")
-        .query::<bool>("mine", "`true`: only those of the caller")
-        .lists::<TokenView<'_>>("The tokens")
-}
-
-pub fn create_token() -> Operation {
-    Operation::api("Tokens", "createToken")
-        .about(
-            "Every member creates their own tokens, admins also those of others. A token has the current permissions of its member. Its text is shown once: a retry with the same \
-             `Idempotency-Key` gets the first answer with `token` null. If the first answer was lost, revoke the token \
-             and create another with a new key.",
-        )
-        .body::<TokenForm>()
-        .answers::<OpenTokenView<'_>>(201, "The token, with its text unless this is a retry", &["Location"])
-        .fails(&[Code::TokenLimitReached])
-}
-
-pub fn exchange_token() -> Operation {
-    let text = |description: &str, value: &str| json!({ "type": "string", "description": description, "const": value });
-    let schema = json!({
-        "type": "object",
-        "description": "An exchange by RFC 8693.",
-        "required": ["grant_type", "subject_token", "subject_token_type"],
-        "examples": [{ "grant_type": GRANT_TYPE, "subject_token": "eyJhbGciOi…", "subject_token_type": ID_TOKEN }],
-        "additionalProperties": false,
-        "properties": {
-            "grant_type": text("What is asked for.", GRANT_TYPE),
-            "subject_token": {
-                "type": "string", "minLength": 1, "maxLength": IDENTITY_TOKEN_BYTES_MAX,
-                "description": "The identity token (JWT) that the CI has given the job.", "examples": ["eyJhbGciOi…"],
-            },
-            "subject_token_type": text("The kind of `subject_token`.", ID_TOKEN),
-            "requested_token_type": text("The kind of the answer; may be left out.", ACCESS_TOKEN),
-        },
-    });
-    Operation::api("Tokens", "exchangeToken")
-        .about(
-            "A token for a job of a CI, in exchange for the identity token that its CI has given it, by RFC 8693: no secret is \
-             stored in the CI. The organization's file names the issuers that it trusts (`[[identities]]`), and rules from \
-             claims to a role. The job acts as the member that the rule names. An identity token can be exchanged 20 times; each \
-             exchange is an event, `token.exchanged`. Whatever is wrong with an identity token is answered with `invalid_grant`, \
-             also if there is no such organization. A missing or unknown parameter is answered with `invalid_request` and 400, \
-             as RFC 6749 has it. Needs no `Authorization`.",
-        )
-        .without_token()
-        .body_form("TokenExchangeRequest", schema)
-        .answers_plain::<ExchangedTokenView<'_>>(200, "The token", &[])
-        .fails(&[Code::InvalidGrant, Code::UnsupportedGrantType, Code::IssuerUnavailable])
-}
-
-pub fn revoke_token() -> Operation {
-    Operation::api("Tokens", "revokeToken")
-        .about("The token stops working before the answer. Every member revokes their own tokens, admins those of all.")
-        .deletes("Revoked")
-        .fails(&[Code::TokenNotFound])
-}
-
-pub fn healthz() -> Operation {
-    Operation::public("getHealth", "Alive", "The process answers.").answers_named(
-        200,
-        "Alive",
-        "Health",
-        status("alive"),
-        &[],
-    )
-}
-
-pub fn readyz() -> Operation {
-    Operation::public("getReadiness", "Ready", "The server accepts writes and is not shutting down.")
-        .answers_named(200, "Ready", "Readiness", status("ready"), &[])
-        .fails(&[Code::ShuttingDown, Code::StorageFull, Code::Overloaded])
-}
-
-fn status(name: &str) -> Value {
-    let status = json!({ "type": "string", "const": name, "description": "There is no other." });
-    json!({
-        "type": "object", "description": format!("That the server is {name}."),
-        "required": ["status"], "properties": { "status": status },
-    })
-}
-
-pub fn metrics() -> Operation {
-    Operation::public("getMetrics", "Metrics", "In Prometheus' text format.").answers_text("The metrics")
-}
-
-pub fn description() -> Operation {
-    let document = json!({
-        "type": "object", "description": "An OpenAPI document.", "additionalProperties": true,
-        "examples": [{ "openapi": "3.1.0" }],
-    });
-    Operation::public("getOpenapiDocument", "This document", "OpenAPI 3.1.").answers_named(
-        200,
-        "The document",
-        "OpenapiDocument",
-        document,
-        &[],
-    )
-}
-
-pub fn problem() -> Operation {
-    Operation::public("explainProblem", "Meaning of a code", "The page that `type` of a problem points to.")
-        .answers_text("When it occurs, and what to do")
-        .fails(&[Code::ProblemNotFound])
 }
