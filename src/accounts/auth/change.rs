@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::credentials::Credentials;
-use super::exchange_records;
-use super::identity::{IdentityKey, IdentityUse};
+use super::exchange_records::{IdentityKey, IdentityUse};
 use super::member::Member;
-use super::stored;
+use super::password::Credentials;
 use super::token::Token;
+use super::{exchange_records, stored};
 use domain::named::named_enum;
 use domain::{EventData, EventType, Identifier, Role, Timestamp, UserId};
 use events::{Cause, NewEvent};

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::{Change, RevocationReason};
-use super::credentials::{Credentials, Invitation};
 use super::member::{Member, ProviderLink};
-use super::root::{Grants, Root, SourceId, Trust, Trusted};
-use super::token::Token;
+use super::password::{Credentials, Invitation};
+use super::token::{Grants, Root, SourceId, Token, Trust, Trusted};
 use domain::{Identifier, Timestamp, TokenId, UserId};
 use events::Cause;
 use store::{Committer, StoreError};

@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use super::accounts::Accounts;
 use super::change::{Change, RevocationReason};
-use super::load;
 use super::member::{Declaration, Member, MemberUpdate, NewMember};
-use super::stored;
 use super::token::Token;
 use super::trust::is_too_much;
+use super::{load, stored};
 use domain::{Identifier, Role, Timestamp};
 use events::Cause;
 use records::stored::{Difference, differences};
