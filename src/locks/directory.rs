@@ -10,8 +10,7 @@ use foldhash::fast::RandomState;
 use tokio::sync::oneshot;
 
 use super::actor::messages::{Ask, Leave, Nudge};
-use super::actor::published_view::PublishedView;
-use super::actor::{ActorLinks, EnvironmentActor};
+use super::actor::{ActorLinks, EnvironmentActor, PublishedView};
 use super::failure::Failure;
 use super::pool::Pools;
 use super::services::Services;

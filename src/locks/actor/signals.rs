@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 
 use super::EnvironmentActor;
-use super::settling::Executed;
+use super::commit::Executed;
 use crate::failure::Failure;
 use crate::services::clients::{ClaimOutcome, HeldClient};
 use crate::services::signals::Signal;
