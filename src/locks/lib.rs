@@ -32,16 +32,11 @@ mod time_limit;
 mod timer;
 
 pub use belonging::{more_skipped, organization_of_left, organization_of_pointer};
-pub use environments::Environments;
-pub use environments::census::Census;
-pub use environments::claiming::Patience;
-pub use environments::declaring::{environment_differences, is_disabled_because};
-pub use environments::deployment_reading::{
-    ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound, DroppedEntry,
-};
-pub use environments::past::UtilisationFound;
-pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
-pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};
+pub use environments::claim::Patience;
+pub use environments::deployments::{ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound, DroppedEntry};
+pub use environments::reads::{Census, ListFilter, Listed, Queued, SessionFound, UtilisationFound, Waiting};
+pub use environments::session_list::{ListedSession, SessionFilter, SessionList};
+pub use environments::{Environments, environment_differences, is_disabled_because};
 pub use failure::Failure;
 pub use ports::{Clock, Definitions, Executor, LogKeeper, Options, TicketLane};
 pub use restart::has_unfinished;

@@ -237,7 +237,7 @@ pub struct Settlement {
 }
 
 /// A waiter that got the lock.
-struct Granted {
+pub struct Granted {
     pub ticket: Ticket,
     pub client: Option<HeldClient>,
     pub session: Arc<Session>,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Environments;
-use super::reading::{Listed, Waiting};
+use super::reads::{Listed, Waiting};
 use crate::failure::Failure;
 use crate::keys;
 use crate::pool::PipelinePool;
