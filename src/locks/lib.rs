@@ -40,6 +40,6 @@ pub use environments::{Environments, environment_differences, is_disabled_becaus
 pub use failure::Failure;
 pub use ports::{Clock, Definitions, Executor, LogKeeper, Options, TicketLane};
 pub use restart::has_unfinished;
-pub use services::clients::{ClaimOutcome, Keyed};
+pub use services::waiters::{ClaimOutcome, Keyed};
 pub use services::watchers::Watch;
 pub use skipping::skip_fencing_tokens;

@@ -17,9 +17,10 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use token::{Checked, KeySource, Unchecked, Unverified};
+
 use crate::sso::{Failure, ProviderClient, said};
 use domain::{Identifier, Role, Timestamp};
-use token::{Checked, KeySource, Unchecked, Unverified};
 
 pub use token::{IDENTITY_TOKEN_BYTES_MAX, Refusal};
 pub use trusted::{

@@ -22,11 +22,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::secrets::SealingKey;
 use code_flow::random_text;
 use discovery::{Discovery, Metadata};
-use domain::{Identifier, Timestamp};
 use pending::{FinishedStates, Pending};
+
+use crate::secrets::SealingKey;
+use domain::{Identifier, Timestamp};
 
 pub use client::{Failure, Keeping, Kept, ProviderClient};
 pub use code_flow::said;

@@ -8,9 +8,9 @@ use actix::prelude::*;
 
 use super::{ActorLinks, EnvironmentActor};
 use crate::failure::Failure;
-use crate::services::clients::{ClaimOutcome, HeldClient};
+use crate::services::waiters::{ClaimOutcome, HeldClient};
 use crate::state::change::Change;
-use crate::state::loaded::{Advance, ChangedSessions, Committed};
+use crate::state::memory::{Advance, ChangedSessions, Committed};
 use ambient::entropy;
 use domain::{
     self, Command, Configuration, DeploymentId, Effect, Environment, IdSeed, Initiator, Now, Origin, Outcome,

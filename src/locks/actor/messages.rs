@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 use super::commit::Executed;
 use super::{ActorLinks, EnvironmentActor};
 use crate::failure::Failure;
-use crate::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::services::signals::Signal;
+use crate::services::waiters::{ClaimOutcome, HeldClient, Keyed};
 use domain::{Claim, ClaimReply, Command, HandOver, Initiator, Ticket};
 
 /// A command and where its answer goes.

@@ -20,10 +20,10 @@ use parking_lot::RwLock;
 
 use super::pool::PipelinePool;
 use super::services::Services;
-use super::services::clients::HeldClient;
 use super::services::session_index::SessionIndex;
 use super::services::signals::{Inbox, Signal};
-use super::state::loaded::Loaded;
+use super::services::waiters::HeldClient;
+use super::state::memory::Loaded;
 use domain::{Availability, Environment, EnvironmentKey, Tick, Ticket, Timestamp};
 use records::StoredEnvironment;
 use store::{Sequence, StoreError, durable_up_to};

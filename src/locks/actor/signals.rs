@@ -7,8 +7,8 @@ use actix::prelude::*;
 use super::EnvironmentActor;
 use super::commit::Executed;
 use crate::failure::Failure;
-use crate::services::clients::{ClaimOutcome, HeldClient};
 use crate::services::signals::Signal;
+use crate::services::waiters::{ClaimOutcome, HeldClient};
 use domain::{
     AfterHangUp, Availability, Command, Elapse, HandOver, HangUp, KeptBy, MakeKnown, Resume, Seen, SessionId,
     StopWaiting, Ticket, Undelivered,

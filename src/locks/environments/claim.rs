@@ -10,10 +10,8 @@ use super::Environments;
 use super::reads::SessionFound;
 use crate::actor::messages::{AskClaim, Attach};
 use crate::failure::Failure;
-use crate::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::services::signals::Signal;
-use crate::services::waiters::{KeptPlace, QueueRef};
-use crate::services::waiting_places::WaitingPlace;
+use crate::services::waiters::{ClaimOutcome, HeldClient, KeptPlace, Keyed, QueueRef, WaitingPlace};
 use crate::time_limit;
 use ambient::entropy;
 use domain::{

@@ -14,8 +14,8 @@ use super::directory::Directory;
 use super::failure::Failure;
 use super::ports::{Clock, Definitions, Executor, LogKeeper, Options};
 use super::services::Services;
-use super::services::clients::Keyed;
 use super::services::signals::Signal;
+use super::services::waiters::Keyed;
 use super::services::watchers::{Subject, Watch};
 use super::{keys, restart, timer};
 
