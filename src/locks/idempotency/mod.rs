@@ -8,17 +8,12 @@
 //! organization records many.
 
 mod answer;
-mod key;
 mod keys;
 mod ledger;
-mod stored;
-mod sweep;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::{StoredAnswer, Subject};
-pub use key::{Fingerprint, IdempotencyKey};
+pub use answer::{Fingerprint, IdempotencyKey, StoredAnswer, Subject, scope_of};
 pub use keys::{KeyState, Keys, Pending};
 pub use ledger::indexed_scopes;
-pub use stored::scope_of;
