@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use super::actor::messages::{Ask, Leave, Nudge};
 use super::actor::{ActorLinks, EnvironmentActor, PublishedView};
-use super::failure::Failure;
 use super::pool::Pools;
+use super::ports::Failure;
 use super::services::Services;
 use super::services::signals::{ActorDirectory, Inbox, Signal};
 use super::services::waiters::Keyed;

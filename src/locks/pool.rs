@@ -11,8 +11,8 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::failure::Failure;
 use crate::keys;
+use crate::ports::Failure;
 use crate::services::Services;
 use crate::services::signals::Signal;
 use crate::services::waiters::{ClaimOutcome, HeldClient, Keyed};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::directory::Directory;
-use super::failure::Failure;
 use super::keys;
 use super::pool::Pools;
+use super::ports::Failure;
 use super::services::Services;
 use super::services::signals::Signal;
 use super::services::waiters::QueueKey;

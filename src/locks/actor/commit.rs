@@ -7,7 +7,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 
 use super::{ActorLinks, EnvironmentActor};
-use crate::failure::Failure;
+use crate::ports::Failure;
 use crate::services::waiters::{ClaimOutcome, HeldClient};
 use crate::state::change::Change;
 use crate::state::memory::{Advance, ChangedSessions, Committed};

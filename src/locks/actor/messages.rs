@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::commit::Executed;
 use super::{ActorLinks, EnvironmentActor};
-use crate::failure::Failure;
+use crate::ports::Failure;
 use crate::services::signals::Signal;
 use crate::services::waiters::{ClaimOutcome, HeldClient, Keyed};
 use domain::{Claim, ClaimReply, Command, HandOver, Initiator, Ticket};

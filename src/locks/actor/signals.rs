@@ -6,7 +6,7 @@ use actix::prelude::*;
 
 use super::EnvironmentActor;
 use super::commit::Executed;
-use crate::failure::Failure;
+use crate::ports::Failure;
 use crate::services::signals::Signal;
 use crate::services::waiters::{ClaimOutcome, HeldClient};
 use domain::{

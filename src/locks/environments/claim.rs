@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::Environments;
 use super::reads::SessionFound;
 use crate::actor::messages::{AskClaim, Attach};
-use crate::failure::Failure;
+use crate::ports::Failure;
 use crate::services::signals::Signal;
 use crate::services::waiters::{ClaimOutcome, HeldClient, KeptPlace, Keyed, QueueRef, WaitingPlace};
 use crate::time_limit;

@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::failure::Failure;
-use super::ports::{Clock, Definitions, Executor, LogKeeper, Options};
+use super::ports::{Clock, Definitions, Executor, Failure, LogKeeper, Options};
 use super::services::Services;
 use super::services::signals::Signal;
 use super::services::waiters::Keyed;

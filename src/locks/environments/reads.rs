@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::Environments;
-use crate::failure::Failure;
 use crate::keys;
+use crate::ports::Failure;
 use crate::state::records::readable;
 use domain::{
     ASK_WITHIN_MILLIS, Environment, EnvironmentKey, Identifier, LabelValue, LockStatus, Origin, Period, PeriodIs,

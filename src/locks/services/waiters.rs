@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use dashmap::DashMap;
 use tokio::sync::{oneshot, watch};
 
-use crate::failure::Failure;
 use crate::idempotency::{Pending, StoredAnswer};
-use crate::ports::TicketLane;
+use crate::ports::{Failure, TicketLane};
 use domain::{
     ClaimReply, Connection, EnvironmentKey, Holder, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef,
     Session, Tick, Ticket, Timestamp, TokenId, Waiter,
