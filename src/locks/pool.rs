@@ -1,6 +1,6 @@
-//! The waiters for any environment of a pipeline. The domain's [`Pool`](domain::Pool) decides; here are its lock, the clients to
-//! answer and the records to keep. The pool of a pipeline is shared by the pipeline's actors: while the lock of `inner` is held,
-//! nothing waits and nothing is sent; offers and answers go out afterwards.
+//! The waiters for any environment of a pipeline. The domain's [`Pool`](domain::Pool) decides; here are its lock, the
+//! clients to answer and the records to keep. The pool of a pipeline is shared by the pipeline's actors: while the lock
+//! of `inner` is held, nothing waits and nothing is sent; offers and answers go out afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What the environments are opened with: the clock, pipeline definitions, the executor of stages, and limits; and why a command has
-//! no reply.
+//! What the environments are opened with: the clock, pipeline definitions, the executor of stages, and limits; and why
+//! a command has no reply.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

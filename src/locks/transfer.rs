@@ -1,5 +1,5 @@
-//! Moving the records of one organization, and restoring a backup: the organization of a record that has none in its key, and
-//! higher fencing tokens for a restored store, so that those given after the backup are not given again.
+//! Moving the records of one organization, and restoring a backup: the organization of a record that has none in its
+//! key, and higher fencing tokens for a restored store, so that those given after the backup are not given again.
 
 use std::ops::ControlFlow;
 

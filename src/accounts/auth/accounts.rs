@@ -1,5 +1,5 @@
-//! All members, credentials and tokens, in memory: who a caller is. Tells requests that are under way, and those that wait, that
-//! permissions have been taken away.
+//! All members, credentials and tokens, in memory: who a caller is. Tells requests that are under way, and those that
+//! wait, that permissions have been taken away.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! One change of members, credentials, tokens and sign-ins: the batch with its events, and the change of the maps in memory.
+//! One change of members, credentials, tokens and sign-ins: the batch with its events, and the change of the maps in
+//! memory.
 
 use std::sync::Arc;
 

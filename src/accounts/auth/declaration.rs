@@ -1,6 +1,6 @@
 //! Opening the accounts, with the members that a file declares. A declaration is applied when it is new, has changed or
-//! was removed; until then changes through the API hold, through restarts too. Files do not affect members who were added
-//! through the API only.
+//! was removed; until then changes through the API hold, through restarts too. Files do not affect members who were
+//! added through the API only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! How often an identity token of a CI has been exchanged, and the stored forms of that and of the tokens of jobs. Whoever gets hold
-//! of an identity token, from a log perhaps, can do the same with it as its job until it ends: so its uses are counted,
-//! through restarts too.
+//! How often an identity token of a CI has been exchanged, and the stored forms of that and of the tokens of jobs.
+//! Whoever gets hold of an identity token, from a log perhaps, can do the same with it as its job until it ends: so its
+//! uses are counted, through restarts too.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -1,5 +1,5 @@
-//! Tokens for jobs of a CI, in exchange for identity tokens that have been checked. A job acts as a member that the rule of
-//! the organization names: made by the first exchange, without a password, with the role of the rule.
+//! Tokens for jobs of a CI, in exchange for identity tokens that have been checked. A job acts as a member that the
+//! rule of the organization names: made by the first exchange, without a password, with the role of the rule.
 
 use std::sync::Arc;
 

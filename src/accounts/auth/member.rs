@@ -1,5 +1,5 @@
-//! A member of an organization, and the permissions of each role. Rules that depend on more than the role (whose session it is,
-//! what the environment allows) are the domain's.
+//! A member of an organization, and the permissions of each role. Rules that depend on more than the role (whose
+//! session it is, what the environment allows) are the domain's.
 
 use std::collections::HashMap;
 use std::sync::Arc;

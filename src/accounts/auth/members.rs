@@ -1,5 +1,6 @@
-//! Adding, listing, changing and removing members. Those who sign in with a provider of single sign-on are found by the provider's
-//! id of the person, and made at their first sign-in; the provider's groups decide the role, again at each sign-in.
+//! Adding, listing, changing and removing members. Those who sign in with a provider of single sign-on are found by the
+//! provider's id of the person, and made at their first sign-in; the provider's groups decide the role, again at each
+//! sign-in.
 
 use std::sync::Arc;
 

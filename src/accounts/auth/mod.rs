@@ -4,8 +4,9 @@
 //! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
-//! Each file uses only those before it: token_text, token, tokens_by_hash, member, password, attempts, exchange_records,
-//! stored, change, load, accounts, tokens, trust, sign_ins, invitations, members, exchanges, declaration.
+//! Each file uses only those before it: token_text, token, tokens_by_hash, member, password, attempts,
+//! exchange_records, stored, change, load, accounts, tokens, trust, sign_ins, invitations, members, exchanges,
+//! declaration.
 
 mod accounts;
 mod attempts;

@@ -1,6 +1,6 @@
-//! Passwords: which are allowed, how they are stored, and the credentials of a member that they are part of. They are hashed on
-//! threads of their own, few at a time: each hash takes a processor and 19 MiB for a while, and strangers can ask for as many
-//! as they like.
+//! Passwords: which are allowed, how they are stored, and the credentials of a member that they are part of. They are
+//! hashed on threads of their own, few at a time: each hash takes a processor and 19 MiB for a while, and strangers can
+//! ask for as many as they like.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Signing in and out with a browser. A cookie tells browsers in which a member has signed in with the password from
-//! strangers, whose failures do not count for them. It lets nobody in, and nothing of it is stored: it is signed with the
-//! stored hash of the password, so it is bound to the account, and a new password ends it.
+//! strangers, whose failures do not count for them. It lets nobody in, and nothing of it is stored: it is signed with
+//! the stored hash of the password, so it is bound to the account, and a new password ends it.
 
 use std::sync::Arc;
 

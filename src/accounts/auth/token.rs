@@ -1,7 +1,7 @@
-//! A token as it is stored, without its text, when it was last used, and its root: what it was made from. A sign-in of a browser is
-//! a token too, and so is the token of a job that has shown an identity token, so that permissions, revocations, rate limits
-//! and retries are the same for all. A credential ends with its root, and what is made with it has a root too, so that nothing
-//! short-lived makes something that stays.
+//! A token as it is stored, without its text, when it was last used, and its root: what it was made from. A sign-in of
+//! a browser is a token too, and so is the token of a job that has shown an identity token, so that permissions,
+//! revocations, rate limits and retries are the same for all. A credential ends with its root, and what is made with it
+//! has a root too, so that nothing short-lived makes something that stays.
 
 use std::collections::HashMap;
 use std::sync::Arc;

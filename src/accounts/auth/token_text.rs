@@ -1,7 +1,7 @@
 //! The text of a token: `lk_`, 30 random base62 characters, and 6 that check them, so that a typo is caught before any
-//! look-up and a scanner can tell a leaked token from noise. The sign-in of a browser and an invitation have texts of the
-//! same form with prefixes of their own: none of them is ever taken for another. A text that a client sends with every request
-//! is recognised without hashing it each time.
+//! look-up and a scanner can tell a leaked token from noise. The sign-in of a browser and an invitation have texts of
+//! the same form with prefixes of their own: none of them is ever taken for another. A text that a client sends with
+//! every request is recognised without hashing it each time.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Creating, listing and revoking tokens, storing when they were last used, and ending them together with everything that was
-//! made from them.
+//! Creating, listing and revoking tokens, storing when they were last used, and ending them together with everything
+//! that was made from them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The entries of organization files that say who somebody is. They are applied at a start, and may be applied again while
-//! the server runs: what came from an entry that is gone ends, and older data is brought to the rules of now.
+//! The entries of organization files that say who somebody is. They are applied at a start, and may be applied again
+//! while the server runs: what came from an entry that is gone ends, and older data is brought to the rules of now.
 
 use std::collections::HashMap;
 use std::sync::Arc;

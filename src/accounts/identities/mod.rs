@@ -1,9 +1,9 @@
-//! CI without secrets: a job shows the identity token that its CI gave it, and this room says whether an organization trusts
-//! it, and as whom. Knows neither members nor tokens of ours; it only reads what the issuer publishes.
+//! CI without secrets: a job shows the identity token that its CI gave it, and this room says whether an organization
+//! trusts it, and as whom. Knows neither members nor tokens of ours; it only reads what the issuer publishes.
 //!
-//! [`Identities::check`] finds the trusted issuer that the token names, checks the token with the issuer's keys, and takes
-//! the first rule whose claims match. Keys are kept for a while, shared by all organizations that trust the same issuer,
-//! and read again when a token names an unknown one.
+//! [`Identities::check`] finds the trusted issuer that the token names, checks the token with the issuer's keys, and
+//! takes the first rule whose claims match. Keys are kept for a while, shared by all organizations that trust the same
+//! issuer, and read again when a token names an unknown one.
 //!
 //! Each file uses only those before it: trusted, token.
 

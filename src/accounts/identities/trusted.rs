@@ -1,5 +1,5 @@
-//! The issuers that an organization file trusts, and its rules from claims to a role. In the pattern of a claim, each `*`
-//! matches any run of characters, also none.
+//! The issuers that an organization file trusts, and its rules from claims to a role. In the pattern of a claim, each
+//! `*` matches any run of characters, also none.
 
 use serde_json::Value;
 

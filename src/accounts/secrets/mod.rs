@@ -1,5 +1,5 @@
-//! Secrets of an organization or of one pipeline, sealed under a data key of the organization, which is wrapped under the
-//! master key. Knows nothing of HTTP or of permissions.
+//! Secrets of an organization or of one pipeline, sealed under a data key of the organization, which is wrapped under
+//! the master key. Knows nothing of HTTP or of permissions.
 //!
 //! A value leaves only through [`Vault::open_for`] and similar functions, and through [`Vault::kept`] to the part that
 //! put it there. The store's bytes without the master key give names and descriptions, but no value.

@@ -1,6 +1,6 @@
-//! Finding the master key of a data directory, rotating it, and going on without one that is lost for good. A rotation can be
-//! interrupted at any moment: a new key is durable before it wraps anything, an old one is removed when nothing needs it, and
-//! in between both exist. The next start or rotation continues from there.
+//! Finding the master key of a data directory, rotating it, and going on without one that is lost for good. A rotation
+//! can be interrupted at any moment: a new key is durable before it wraps anything, an old one is removed when nothing
+//! needs it, and in between both exist. The next start or rotation continues from there.
 
 use std::ops::ControlFlow;
 use std::path::Path;

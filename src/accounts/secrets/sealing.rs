@@ -1,5 +1,5 @@
-//! The value of a secret while it is in memory, and its encryption: XChaCha20-Poly1305 with a random nonce. The associated data
-//! says what the bytes belong to, so that they cannot be opened as anything else.
+//! The value of a secret while it is in memory, and its encryption: XChaCha20-Poly1305 with a random nonce. The
+//! associated data says what the bytes belong to, so that they cannot be opened as anything else.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! A secret without its value, the requests and errors of secrets, and the stored forms of secrets and of the wrapped keys of
-//! organizations.
+//! A secret without its value, the requests and errors of secrets, and the stored forms of secrets and of the wrapped
+//! keys of organizations.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! The secrets of every organization: their newest state in memory for writers, the store for readers. Also the secrets of one
-//! pipeline as they were at one moment, and the data keys of every organization.
+//! The secrets of every organization: their newest state in memory for writers, the store for readers. Also the secrets
+//! of one pipeline as they were at one moment, and the data keys of every organization.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

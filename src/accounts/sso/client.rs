@@ -1,6 +1,7 @@
-//! The HTTP client for providers, why asking one fails, and what is kept of answers. The operator's file names providers, so
-//! they may have private addresses; but they are other programs all the same: no redirects, and answers bounded in size and
-//! time. One request is enough for all who wait, and a provider that fails is not asked again by each of them.
+//! The HTTP client for providers, why asking one fails, and what is kept of answers. The operator's file names
+//! providers, so they may have private addresses; but they are other programs all the same: no redirects, and answers
+//! bounded in size and time. One request is enough for all who wait, and a provider that fails is not asked again by
+//! each of them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The authorization code flow: the address at the provider where a sign-in begins, with the random values that bind the
-//! answer to it, the exchange of the code that the browser brings, and all checks of the ID token.
+//! The authorization code flow: the address at the provider where a sign-in begins, with the random values that bind
+//! the answer to it, the exchange of the code that the browser brings, and all checks of the ID token.
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};

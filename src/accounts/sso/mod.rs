@@ -1,13 +1,13 @@
-//! Single sign-on: OpenID Connect with the authorization code flow, PKCE, state and nonce. Says who somebody is according
-//! to a provider that an organization file names, and which role their groups have; it knows neither members nor HTTP
-//! handlers.
+//! Single sign-on: OpenID Connect with the authorization code flow, PKCE, state and nonce. Says who somebody is
+//! according to a provider that an organization file names, and which role their groups have; it knows neither members
+//! nor HTTP handlers.
 //!
-//! A sign-in has two halves. [`SingleSignOn::begin`] makes the address at the provider, and a sealed text for a cookie of
-//! the same browser, which has all that the second half needs: so the server keeps nothing for browsers that never come
-//! back. [`SingleSignOn::finish`] opens it, exchanges the code, and checks the ID token.
+//! A sign-in has two halves. [`SingleSignOn::begin`] makes the address at the provider, and a sealed text for a cookie
+//! of the same browser, which has all that the second half needs: so the server keeps nothing for browsers that never
+//! come back. [`SingleSignOn::finish`] opens it, exchanges the code, and checks the ID token.
 //!
-//! Each file uses only those before it: client, pending, jwt, provider, discovery, code_flow. `identities` uses the client, what
-//! is kept of providers, claims and signed tokens (`jwt`) too.
+//! Each file uses only those before it: client, pending, jwt, provider, discovery, code_flow. `identities` uses the
+//! client, what is kept of providers, claims and signed tokens (`jwt`) too.
 
 mod client;
 mod code_flow;

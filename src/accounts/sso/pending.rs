@@ -1,6 +1,6 @@
-//! A sign-in that has begun and not yet come back: sealed into a cookie of the browser that began it, so that nobody else
-//! can finish it and the server has nothing to keep. After a restart, which changes the key, people have to begin again.
-//! It ends at a path of our own, and nothing that a browser could take for another site.
+//! A sign-in that has begun and not yet come back: sealed into a cookie of the browser that began it, so that nobody
+//! else can finish it and the server has nothing to keep. After a restart, which changes the key, people have to begin
+//! again. It ends at a path of our own, and nothing that a browser could take for another site.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -1,4 +1,5 @@
-//! A provider of single sign-on, as an organization file declares it, and the person, role and name derived from its claims.
+//! A provider of single sign-on, as an organization file declares it, and the person, role and name derived from its
+//! claims.
 
 use std::fmt;
 use std::net::IpAddr;

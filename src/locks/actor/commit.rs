@@ -1,5 +1,5 @@
-//! From a decision to its commit, and what follows: a command is decided and its batch handed to the store; once that is durable, the
-//! view is published, watchers are woken, effects performed, answers sent.
+//! From a decision to its commit, and what follows: a command is decided and its batch handed to the store; once that
+//! is durable, the view is published, watchers are woken, effects performed, answers sent.
 
 use std::collections::HashMap;
 use std::sync::Arc;

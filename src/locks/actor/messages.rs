@@ -1,5 +1,5 @@
-//! The messages of an environment's actor, and how it handles them: commands, claims, clients that come back, and the request to
-//! leave memory.
+//! The messages of an environment's actor, and how it handles them: commands, claims, clients that come back, and the
+//! request to leave memory.
 
 use actix::prelude::*;
 use tokio::sync::oneshot;

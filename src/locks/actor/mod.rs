@@ -1,9 +1,10 @@
-//! The actor of one environment: takes commands one by one, decides, hands the outcome to the store, and answers when it
-//! is durable. It decides the next command without waiting for the disk; only the answers wait. After each message it reports
-//! whether the environment is free, when to look at it again, and whether a deployment waits for its pipeline.
+//! The actor of one environment: takes commands one by one, decides, hands the outcome to the store, and answers when
+//! it is durable. It decides the next command without waiting for the disk; only the answers wait. After each message
+//! it reports whether the environment is free, when to look at it again, and whether a deployment waits for its
+//! pipeline.
 //!
-//! `messages` handles messages and `signals` the signals; both decide and commit in `commit`, which also does what happens once
-//! a commit is durable.
+//! `messages` handles messages and `signals` the signals; both decide and commit in `commit`, which also does what
+//! happens once a commit is durable.
 
 mod commit;
 pub mod messages;

@@ -1,5 +1,5 @@
-//! Claims from the caller's side: sent, awaited as long as the caller wants, and withdrawn if the caller disconnects; also those
-//! that wait for any environment of a pipeline.
+//! Claims from the caller's side: sent, awaited as long as the caller wants, and withdrawn if the caller disconnects;
+//! also those that wait for any environment of a pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;

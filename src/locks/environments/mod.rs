@@ -1,6 +1,6 @@
 //! [`Environments`]: the face of the actors for everybody else. Commands go to an environment's actor; reads take the
-//! last durable state. Environments that files declare are applied when they are new or have changed, and retired when they are
-//! no longer there.
+//! last durable state. Environments that files declare are applied when they are new or have changed, and retired when
+//! they are no longer there.
 
 pub mod claim;
 pub mod deployments;

@@ -1,6 +1,6 @@
-//! The key that a client chooses, the fingerprint that distinguishes its request from others, and answers as they are stored: each
-//! under its token and key, and an index per organization in the order in which they were stored, so that the oldest of each are
-//! found without reading all.
+//! The key that a client chooses, the fingerprint that distinguishes its request from others, and answers as they are
+//! stored: each under its token and key, and an index per organization in the order in which they were stored, so that
+//! the oldest of each are found without reading all.
 
 use std::time::Duration;
 

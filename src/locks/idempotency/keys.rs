@@ -1,5 +1,5 @@
-//! The keys of all tokens: those in flight are in memory, those with an answer in the store. A sweep drops expired and surplus
-//! answers, oldest first.
+//! The keys of all tokens: those in flight are in memory, those with an answer in the store. A sweep drops expired and
+//! surplus answers, oldest first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

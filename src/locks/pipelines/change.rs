@@ -1,5 +1,5 @@
-//! One change of a pipeline: its record, its event, and what readers see of it once it is durable. Also the stored forms of
-//! pipelines and their declarations.
+//! One change of a pipeline: its record, its event, and what readers see of it once it is durable. Also the stored
+//! forms of pipelines and their declarations.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
-//! The pipelines of every organization: declared by files, changed and stopped through the API. All are in memory and in
-//! the store. Knows nothing of environments, nor of how a deployment runs.
+//! The pipelines of every organization: declared by files, changed and stopped through the API. All are in memory and
+//! in the store. Knows nothing of environments, nor of how a deployment runs.
 //!
-//! Changes follow [`Published`](store::Published): writers decide on the newest state and are answered when their change is
-//! durable, readers see what is durable. A declaration is applied when it is new or has changed; until then changes through the
-//! API hold, deletions included, through restarts too. Each file uses only those before it: pipeline, change.
+//! Changes follow [`Published`](store::Published): writers decide on the newest state and are answered when their
+//! change is durable, readers see what is durable. A declaration is applied when it is new or has changed; until then
+//! changes through the API hold, deletions included, through restarts too. Each file uses only those before it:
+//! pipeline, change.
 
 mod change;
 mod pipeline;

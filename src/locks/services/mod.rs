@@ -1,5 +1,6 @@
-//! What all actors and pools of a store share. Each larger service is in its own file and knows none of the others above it;
-//! [`Services`] puts them together, with the pipelines as deployments see them and the times of locks for operators.
+//! What all actors and pools of a store share. Each larger service is in its own file and knows none of the others
+//! above it; [`Services`] puts them together, with the pipelines as deployments see them and the times of locks for
+//! operators.
 
 pub mod deadlines;
 pub mod session_index;

@@ -1,5 +1,6 @@
-//! Claims that wait: their clients and how these are answered, the order of arrival, signs of life, and the places that clients
-//! may come back for. Places have a share for each organization and each of its members, and a limit for each token.
+//! Claims that wait: their clients and how these are answered, the order of arrival, signs of life, and the places that
+//! clients may come back for. Places have a share for each organization and each of its members, and a limit for each
+//! token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,5 +1,6 @@
-//! What an actor holds in memory: the environment after its last decision, durable or not, with recent pages, deployments and
-//! departures, which were handed to the store and it may not show yet. An actor decides on these first and on the store second.
+//! What an actor holds in memory: the environment after its last decision, durable or not, with recent pages,
+//! deployments and departures, which were handed to the store and it may not show yet. An actor decides on these first
+//! and on the store second.
 
 use std::collections::BTreeMap;
 use std::mem::take;

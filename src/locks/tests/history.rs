@@ -1,5 +1,5 @@
-//! The history: neither the list nor the store ever lacks a session. Also the sessions of a period, and how busy environments were in
-//! it.
+//! The history: neither the list nor the store ever lacks a session. Also the sessions of a period, and how busy
+//! environments were in it.
 
 #![allow(clippy::unwrap_used)]
 

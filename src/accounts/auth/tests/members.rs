@@ -1,4 +1,5 @@
-//! Members over the API and at a provider: added, promoted, demoted, removed with all their tokens, and never the last admin.
+//! Members over the API and at a provider: added, promoted, demoted, removed with all their tokens, and never the last
+//! admin.
 
 use super::*;
 use crate::auth::change::MemberChange;

@@ -1,5 +1,5 @@
-//! The keys of an issuer (RFC 7517), and signatures with them (RFC 7518 and 8037), which ring verifies. JSON objects with duplicate
-//! names are refused: two parsers could read different values.
+//! The keys of an issuer (RFC 7517), and signatures with them (RFC 7518 and 8037), which ring verifies. JSON objects
+//! with duplicate names are refused: two parsers could read different values.
 
 use std::fmt;
 
