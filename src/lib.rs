@@ -15,10 +15,10 @@
 //!    `store::engine_store::tests::on_etcd`, and with whole nodes that are killed, frozen and cut off
 //!    `tests/faults/cluster.rs`. Moved into a cluster and out of it: `moving::tests::wherever_an_import_is_killed_the_cluster_is_not_whole_and_the_next_one_makes_it_so`,
 //!    `tests/faults/cluster/moving.rs`.
-//! 4. A reader that sees something which is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`,
-//!    `actors::tests::session_listing`.
-//! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`,
-//!    `actors::tests::queue::a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next`, and over sockets
+//! 4. A reader that sees something which is later lost: `locks::tests::nobody_is_shown_or_told_what_is_not_yet_durable`,
+//!    `locks::tests::session_listing`.
+//! 5. A lock granted to a client that is gone: `locks::tests::who_has_given_up_is_granted_nothing`,
+//!    `locks::tests::queue::a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next`, and over sockets
 //!    `tests/faults/crowds/cut_off.rs`; through another node:
 //!    `tests/faults/cluster.rs::a_lock_whose_client_has_gone_when_it_comes_through_another_node_is_taken_back`.
 //! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test;

@@ -10,13 +10,12 @@ use foldhash::fast::RandomState;
 use tokio::sync::oneshot;
 
 use super::actor::messages::{Ask, Leave, Nudge};
-use super::actor::published_view::PublishedView;
-use super::actor::{ActorLinks, EnvironmentActor};
-use super::failure::Failure;
+use super::actor::{ActorLinks, EnvironmentActor, PublishedView};
 use super::pool::Pools;
+use super::ports::Failure;
 use super::services::Services;
-use super::services::clients::Keyed;
 use super::services::signals::{ActorDirectory, Inbox, Signal};
+use super::services::waiters::Keyed;
 use super::time_limit;
 use domain::{Command, Environment, EnvironmentKey, Initiator, Rejection};
 use store::StoreError;

@@ -3,8 +3,8 @@
 //!
 //! Layers, from the bottom; each uses only those before it:
 //!
-//! 1. `stored`, `keys`: the stored form of environments. `ports`, `failure`: what the folder needs from and tells others.
-//!    `skipping`: raises the fencing tokens of a store that was restored. `belonging`: whose a record is. `time_limit`: for waits that hardly ever reach it.
+//! 1. `keys`: the keys of environments in the store. `ports`: what the crate needs from others and why a command has no reply.
+//!    `transfer`: for moving and restoring records. `time_limit`: for waits that hardly ever reach it.
 //! 2. `state`: what is read from the store, what an actor holds in memory, and the batch that a decision makes.
 //! 3. `services`: what all actors share: answers waiting for the disk, waiters, watchers, deadlines, signals.
 //! 4. `pool`: waiters for any environment of a pipeline.
@@ -13,10 +13,8 @@
 //! 7. `environments`: [`Environments`], the face for everybody else. Nothing outside sees an `Addr` or a message.
 
 mod actor;
-mod belonging;
 mod directory;
 mod environments;
-mod failure;
 pub mod idempotency;
 mod keys;
 pub mod pipelines;
@@ -24,27 +22,20 @@ mod pool;
 mod ports;
 mod restart;
 mod services;
-mod skipping;
 mod state;
 #[cfg(test)]
 mod tests;
 mod time_limit;
 mod timer;
+mod transfer;
 
-pub use belonging::{more_skipped, organization_of_left, organization_of_pointer};
-pub use environments::Environments;
-pub use environments::census::Census;
-pub use environments::claiming::Patience;
-pub use environments::declaring::{environment_differences, is_disabled_because};
-pub use environments::deployment_reading::{
-    ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound, DroppedEntry,
-};
-pub use environments::past::UtilisationFound;
-pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
-pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};
-pub use failure::Failure;
-pub use ports::{Clock, Definitions, Executor, LogKeeper, Options, TicketLane};
+pub use environments::claim::Patience;
+pub use environments::deployments::{ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound, DroppedEntry};
+pub use environments::reads::{Census, ListFilter, Listed, Queued, SessionFound, UtilisationFound, Waiting};
+pub use environments::session_list::{ListedSession, SessionFilter, SessionList};
+pub use environments::{Environments, environment_differences, is_disabled_because};
+pub use ports::{Clock, Definitions, Executor, Failure, LogKeeper, Options, TicketLane};
 pub use restart::has_unfinished;
-pub use services::clients::{ClaimOutcome, Keyed};
+pub use services::waiters::{ClaimOutcome, Keyed};
 pub use services::watchers::Watch;
-pub use skipping::skip_fencing_tokens;
+pub use transfer::{more_skipped, organization_of_left, organization_of_pointer, skip_fencing_tokens};

@@ -1,11 +1,15 @@
-//! What the environments are opened with: the clock, pipeline definitions, the executor of stages, and limits.
+//! What the environments are opened with: the clock, pipeline definitions, the executor of stages, and limits; and why
+//! a command has no reply.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{DeploymentId, EnvironmentKey, Identifier, Now, PipelineKey, PipelineNow, StageOrder};
-use shares::Capacity;
+use domain::{
+    DeploymentId, EnvironmentKey, Identifier, Now, PipelineKey, PipelineNow, Rejection, SessionId, StageOrder,
+};
+use shares::{Capacity, Refused};
+use store::StoreError;
 
 /// Reads both clocks. A function, so that tests can move the time.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
@@ -74,9 +78,35 @@ impl TicketLane {
     }
 }
 
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The claim was queued, and its place is given up again: the store does not take that its client knows of it.
+    #[error("the place in the queue is given up: {error}")]
+    PlaceGivenUp { session: SessionId, error: StoreError },
+    #[error("too many commands are waiting for this environment")]
+    Overloaded,
+    #[error("too many claims are waiting: {0}")]
+    Crowded(Refused),
+    #[error("{most} claims of this token are waiting already, as many as one token may have")]
+    TokenCrowded { most: usize },
+    #[error("the environment's actor ended before it answered; it is unknown whether the command took effect")]
+    Unavailable,
+    #[error("the disk did not confirm the command in time; it is unknown whether it took effect")]
+    TimedOut,
+    #[error("the server is shutting down and ends all waiting")]
+    ShuttingDown,
+    #[error("the idempotency key was used before with a different request")]
+    KeyReused,
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

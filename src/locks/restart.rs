@@ -1,17 +1,17 @@
 //! What a start finds in the store: waiters, deadlines and unfinished deployments of the last run.
 //!
 //! A queued waiter on a restart: `find_waiters` takes over its place and arms a deadline; when the environment is next
-//! needed its actor loads the queue (`state/records.rs`); a waiter whose client gives no sign of life in time is removed
-//! by `Elapse` (`domain`). One whose client was never told its session's id ends here, at once.
+//! needed its actor loads the queue (`state/records.rs`); a waiter whose client gives no sign of life in time is
+//! removed by `Elapse` (`domain`). One whose client was never told its session's id ends here, at once.
 
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::directory::Directory;
-use super::failure::Failure;
 use super::keys;
 use super::pool::Pools;
+use super::ports::Failure;
 use super::services::Services;
 use super::services::signals::Signal;
 use super::services::waiters::QueueKey;

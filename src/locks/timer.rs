@@ -1,6 +1,6 @@
 //! The timer: signals environments whose deadline has passed, and drops old sessions that ended in a queue.
 //!
-//! A TTL that passes: the actor armed a deadline for it (`actor/reporting.rs`), `signal_due` sends `Signal::Due`, and the
+//! A TTL that passes: the actor armed a deadline for it (`actor/mod.rs`), `signal_due` sends `Signal::Due`, and the
 //! actor decides `Elapse` (`actor/signals.rs`, `domain`).
 
 use std::collections::HashMap;

@@ -1,24 +1,21 @@
-//! All members, credentials and tokens, in memory: who a caller is.
+//! All members, credentials and tokens, in memory: who a caller is. Tells requests that are under way, and those that
+//! wait, that permissions have been taken away.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use dashmap::DashMap;
 use parking_lot::RwLock;
+use tokio::sync::watch;
 
 use super::attempts::{AttemptLimits, Attempts};
 use super::change::{Change, MemberChange};
-use super::credentials::Credentials;
-use super::hashing::{Crowded, Hashing};
-use super::identity::{EXCHANGES_MAX, IdentityKey, IdentityUse};
-use super::known_token::KnownToken;
-use super::made::Made;
-use super::member::{MEMBERS_MAX, Member, MembersById};
-use super::permission::Permission;
-use super::revocations::Revocations;
-use super::root::{Root, Trusted};
-use super::token::{SignInLimits, Token};
-use super::token_text::{TextKind, TokenHash, TokenText};
+use super::exchange_records::{EXCHANGES_MAX, IdentityKey, IdentityUse};
+use super::member::{MEMBERS_MAX, Member, MembersById, Permission};
+use super::password::{Credentials, Crowded, Hashing};
+use super::token::{Made, Root, SignInLimits, Token, Trusted};
+use super::token_text::{KnownToken, TextKind, TokenHash, TokenText};
 use super::tokens_by_hash::TokensByHash;
 use domain::{Holder, IdSeed, Identifier, Malformed, NoShare, Person, Role, Timestamp, TokenId, UserId};
 use events::Cause;
@@ -361,5 +358,55 @@ impl Caller {
 
     pub(super) fn hash(&self) -> TokenHash {
         self.hash
+    }
+}
+
+/// Changes that take a permission away: a revoked token, a removed or demoted member.
+#[derive(Default)]
+pub struct Revocations {
+    /// Of all organizations: one load tells a request that nothing has been taken away since it was authenticated.
+    count: AtomicU64,
+    /// One per organization that somebody has waited in, so that revocations of one do not wake the waiters of another.
+    announced: DashMap<Identifier, watch::Sender<()>>,
+}
+
+impl Revocations {
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Changes with every later revocation in the organization.
+    pub fn watch(&self, organization: &Identifier) -> watch::Receiver<()> {
+        if let Some(announced) = self.announced.get(organization) {
+            return announced.subscribe();
+        }
+        self.announced.entry(organization.clone()).or_default().subscribe()
+    }
+
+    /// Called after the accounts have changed.
+    fn announce(&self, organization: &Identifier) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        if let Some(announced) = self.announced.get(organization) {
+            announced.send_replace(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_revocation_wakes_the_waiters_of_its_organization_alone() {
+        let (acme, umbrella) = (Identifier::parse("acme").unwrap(), Identifier::parse("umbrella").unwrap());
+        let revocations = Revocations::default();
+        revocations.announce(&acme);
+        let (mine, other) = (revocations.watch(&acme), revocations.watch(&umbrella));
+        assert_eq!((revocations.count(), mine.has_changed().unwrap()), (1, false), "it came before");
+        revocations.announce(&acme);
+        assert_eq!((revocations.count(), mine.has_changed().unwrap()), (2, true));
+        assert!(!other.has_changed().unwrap());
     }
 }

@@ -1,13 +1,13 @@
-//! One change of members, credentials, tokens and sign-ins: the batch with its events, and the change of the maps in memory.
+//! One change of members, credentials, tokens and sign-ins: the batch with its events, and the change of the maps in
+//! memory.
 
 use std::sync::Arc;
 
-use super::credentials::Credentials;
-use super::exchange_records;
-use super::identity::{IdentityKey, IdentityUse};
+use super::exchange_records::{IdentityKey, IdentityUse};
 use super::member::Member;
-use super::stored;
+use super::password::Credentials;
 use super::token::Token;
+use super::{exchange_records, stored};
 use domain::named::named_enum;
 use domain::{EventData, EventType, Identifier, Role, Timestamp, UserId};
 use events::{Cause, NewEvent};

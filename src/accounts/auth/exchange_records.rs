@@ -1,10 +1,11 @@
-//! The stored forms of tokens of jobs, and of how often their identity tokens were exchanged.
+//! How often an identity token of a CI has been exchanged, and the stored forms of that and of the tokens of jobs.
+//! Whoever gets hold of an identity token, from a log perhaps, can do the same with it as its job until it ends: so its
+//! uses are counted, through restarts too.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::identity::{IdentityKey, IdentityUse, SubjectHash};
-use super::root::{Root, SourceId};
-use super::token::{Token, TokenKind, Usage};
+use super::token::{Root, SourceId, Token, TokenKind, Usage};
 use super::token_text::TokenHash;
 use domain::{IdSeed, Identifier, Timestamp, TokenId, UserId};
 use store::record::{self, Record, RecordError, encode, records};
@@ -131,6 +132,37 @@ fn parse_identity_key(key: &[u8]) -> Option<IdentityKey> {
     let (organization, hash) = rest.split_last_chunk::<32>()?;
     let organization = std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?;
     Some(IdentityKey { organization: Identifier::parse(organization).ok()?, hash: *hash })
+}
+
+/// Of one identity token. A job has one per program that it runs, and renews it now and then.
+pub const EXCHANGES_MAX: u32 = 20;
+/// Tokens of jobs that an organization has at a time, and identity tokens that are counted: more jobs than run in an hour,
+/// few enough to keep in memory.
+pub const EXCHANGED_MAX: usize = 20_000;
+
+/// An identity token in an organization.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct IdentityKey {
+    pub organization: Identifier,
+    /// SHA-256 of what is signed of it.
+    pub hash: [u8; 32],
+}
+
+/// SHA-256 of a job's subject, in the words of its CI.
+pub type SubjectHash = [u8; 32];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdentityUse {
+    /// How often it was exchanged.
+    pub count: u32,
+    /// Of the subject that it names; `None` if it was first exchanged before subjects were counted.
+    pub subject: Option<SubjectHash>,
+    /// When it ends: then nothing has to be counted any more.
+    pub until: Timestamp,
+}
+
+pub fn hash_of(subject: &str) -> SubjectHash {
+    Sha256::digest(subject).into()
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
-//! Tokens for jobs of a CI, in exchange for identity tokens that have been checked. A job acts as a member that the rule of
-//! the organization names: made by the first exchange, without a password, with the role of the rule.
+//! Tokens for jobs of a CI, in exchange for identity tokens that have been checked. A job acts as a member that the
+//! rule of the organization names: made by the first exchange, without a password, with the role of the rule.
 
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::Change;
-use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse, hash_of};
+use super::exchange_records::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse, hash_of};
 use super::member::{MEMBERS_MAX, Member, MemberUpdate, NewMember};
-use super::root::{Root, SourceId};
 use super::sign_ins::initiator_of;
 use super::stored;
-use super::token::{NewToken, OpenToken, Token, TokenKind};
+use super::token::{NewToken, OpenToken, Root, SourceId, Token, TokenKind};
 use super::token_text::TokenText;
 use super::tokens_by_hash::Counted;
 use domain::{Identifier, MemberShare, Role, Timestamp};

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::credentials::Credentials;
-use super::exchange_records;
-use super::identity::{IdentityKey, IdentityUse};
+use super::exchange_records::{IdentityKey, IdentityUse};
 use super::member::{Declaration, Member, MembersById, NewMember, ProviderLink};
-use super::stored;
+use super::password::Credentials;
 use super::token::Token;
+use super::{exchange_records, stored};
 use domain::{IdSeed, Identifier, UserId};
 use store::record::RecordError;
 use store::{Store, StoreError, end_of_prefix};

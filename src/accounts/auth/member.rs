@@ -1,10 +1,12 @@
-//! A member of an organization.
+//! A member of an organization, and the permissions of each role. Rules that depend on more than the role (whose
+//! session it is, what the environment allows) are the domain's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use ambient::entropy;
 use domain::{Email, Identifier, Role, Timestamp, UserId};
 
 /// Far beyond the organizations we know, few enough to keep in memory and to list.
@@ -98,8 +100,68 @@ impl MemberUpdate {
 }
 
 impl Member {
+    pub(super) fn new(new: NewMember, now: Timestamp) -> Self {
+        let NewMember { organization, name, role, email } = new;
+        let id = UserId(entropy::id_seed());
+        Self { organization, id, name, role, created_at: now, email, disabled: false, link: None, for_jobs: false }
+    }
+
     /// Whether they can administer the organization. Jobs come and go with their CI, and do not count.
     pub fn is_acting_admin(&self) -> bool {
         self.role == Role::Admin && !self.disabled && !self.for_jobs
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    Read,
+    UseEnvironments,
+    /// To analyse failed deployments and propose fixes.
+    Analyse,
+    ReleaseAnySession,
+    /// To claim with a priority above the default.
+    RaisePriority,
+    ManageEnvironments,
+    ManagePipelines,
+    /// To cancel and retry other members' deployments.
+    ManageDeployments,
+    Approve,
+    ManageSecrets,
+    ManageRegistries,
+    ManageTokens,
+    ManageWebhooks,
+    ManageMembers,
+    /// To verify the recorded events.
+    VerifyEvents,
+    /// To see the machines that share the work.
+    SeeCluster,
+    /// To read everything that there is, as a backup.
+    Backup,
+}
+
+impl Permission {
+    pub const fn required_role(self) -> Role {
+        match self {
+            Permission::Read => Role::Viewer,
+            Permission::UseEnvironments | Permission::Analyse => Role::Developer,
+            Permission::ReleaseAnySession
+            | Permission::RaisePriority
+            | Permission::ManageEnvironments
+            | Permission::ManagePipelines
+            | Permission::ManageDeployments
+            | Permission::Approve
+            | Permission::ManageSecrets
+            | Permission::ManageRegistries => Role::Maintainer,
+            Permission::ManageTokens
+            | Permission::ManageMembers
+            | Permission::ManageWebhooks
+            | Permission::VerifyEvents
+            | Permission::SeeCluster
+            | Permission::Backup => Role::Admin,
+        }
+    }
+
+    pub fn is_granted_to(self, role: Role) -> bool {
+        role >= self.required_role()
     }
 }

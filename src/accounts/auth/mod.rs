@@ -4,33 +4,21 @@
 //! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
-//! Each file uses only those before it: token_text, known_token, root, token, made, member, password, credentials, hashing,
-//! attempts, permission, identity, revocations, exchange_records, stored, change, load, accounts, ending, trust,
-//! known_browser, sign_ins,
-//! invitations, members, tokens, links, exchanges, declared.
+//! Each file uses only those before it: token_text, token, tokens_by_hash, member, password, attempts,
+//! exchange_records, stored, change, load, accounts, tokens, trust, sign_ins, invitations, members, exchanges,
+//! declaration.
 
 mod accounts;
 mod attempts;
 mod change;
-mod credentials;
-mod declared;
-mod ending;
+mod declaration;
 mod exchange_records;
 mod exchanges;
-mod hashing;
-mod identity;
 mod invitations;
-mod known_browser;
-mod known_token;
-mod links;
 mod load;
-mod made;
 mod member;
 mod members;
 mod password;
-mod permission;
-mod revocations;
-mod root;
 mod sign_ins;
 mod stored;
 mod token;
@@ -45,20 +33,16 @@ mod tests;
 pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
 pub use attempts::{AttemptLimits, TooSoon, Visitor, network};
 pub use change::{RevocationReason, SignInMethod};
-pub use declared::member_differences;
+pub use declaration::member_differences;
 pub use exchanges::TrustedJob;
-pub use known_browser::{KNOWN_SECONDS, known_browser_label};
-pub use known_token::KnownToken;
-pub use links::ProvidedPerson;
 pub use load::retry_scopes;
-pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, ProviderLink};
+pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, Permission, ProviderLink};
+pub use members::ProvidedPerson;
 pub use password::Password;
-pub use permission::Permission;
-pub use root::{Grants, SourceId, Trust, Trusted};
-pub use sign_ins::{NewSignIn, Proof, Unproven};
+pub use sign_ins::{KNOWN_SECONDS, NewSignIn, Proof, Unproven, known_browser_label};
 #[cfg(test)]
 pub use token::TokenKind;
-pub use token::{NewToken, OpenToken, SignInLimits, Token};
+pub use token::{Grants, NewToken, OpenToken, SignInLimits, SourceId, Token, Trust, Trusted};
 #[cfg(test)]
 pub use token_text::TokenHash;
-pub use token_text::TokenText;
+pub use token_text::{KnownToken, TokenText};

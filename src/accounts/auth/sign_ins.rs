@@ -1,17 +1,21 @@
-//! Signing in and out with a browser.
+//! Signing in and out with a browser. A cookie tells browsers in which a member has signed in with the password from
+//! strangers, whose failures do not count for them. It lets nobody in, and nothing of it is stored: it is signed with
+//! the stored hash of the password, so it is bound to the account, and a new password ends it.
 
 use std::sync::Arc;
 
+use hmac::{Hmac, KeyInit, Mac};
+use rand::RngExt;
+use sha2::{Digest, Sha256};
+
 use super::accounts::{Accounts, AccountsError, Caller};
-use super::attempts::{TooSoon, Visitor};
+use super::attempts::{Account, BrowserId, TooSoon, Visitor};
 use super::change::{Change, RevocationReason, SignInMethod};
-use super::credentials::Credentials;
 use super::member::Member;
-use super::password::PasswordHash;
-use super::root::{Root, SourceId, earlier};
-use super::token::{OpenToken, SIGN_INS_MAX, SignInOrigin, Token};
+use super::password::{Credentials, PasswordHash};
+use super::token::{OpenToken, Root, SIGN_INS_MAX, SignInOrigin, SourceId, Token, earlier};
 use super::token_text::{TextKind, TokenText};
-use domain::{Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId};
+use domain::{Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId, read_hex};
 use events::Cause;
 use store::StoreError;
 
@@ -229,4 +233,55 @@ fn nobodys_organization() -> Identifier {
 pub(super) fn initiator_of(member: &Member, sign_in: &Token, request: &Arc<str>) -> Initiator {
     let person = Person { id: member.id, name: member.name.shared() };
     Initiator { person, via: Some(RequestRef { token: sign_in.id, request: request.clone() }) }
+}
+
+/// Longer than a sign-in lasts, so that somebody who comes back after a holiday is known.
+pub const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
+const KIND: &[u8] = b"lockkeeper known browser 1";
+
+impl Accounts {
+    /// What a browser is known by from now on; `None` if the member has no password.
+    pub fn know_browser(&self, member: &Member, now: Timestamp) -> Option<String> {
+        let password = self.credentials_of(member.id).password.clone()?;
+        let mut id = BrowserId::default();
+        rand::rng().fill(&mut id);
+        let until = now.plus(KNOWN_SECONDS * 1_000);
+        let tag = signature(&password, member.id, id, until).finalize().into_bytes();
+        Some(format!("{}.{}.{}", hex(&id), until.as_millis(), hex(&tag)))
+    }
+
+    /// The browser with this text, if it is known by this account.
+    pub fn known_browser(&self, account: &Account, text: &str, now: Timestamp) -> Option<BrowserId> {
+        let (organization, name) = account;
+        let member = self.member_named(organization, name.as_str())?;
+        let password = self.credentials_of(member.id).password.clone()?;
+        let mut parts = text.split('.');
+        let (id, until, tag) = (parts.next()?, parts.next()?, parts.next()?);
+        let (id, until) = (bytes::<12>(id)?, Timestamp::from_millis(until.parse().ok()?));
+        signature(&password, member.id, id, until).verify_slice(&bytes::<32>(tag)?).ok()?;
+        (until > now && parts.next().is_none()).then_some(id)
+    }
+}
+
+/// Tells the cookies of several accounts in one browser apart, without naming them.
+pub fn known_browser_label(organization: &str, name: &str) -> String {
+    hex(&Sha256::digest(format!("{organization}/{name}"))[..8])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    read_hex(digits, &mut bytes).then_some(bytes)
+}
+
+fn signature(password: &PasswordHash, member: UserId, id: BrowserId, until: Timestamp) -> Hmac<Sha256> {
+    let key = [&password.hash[..], &password.salt].concat();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key of any length will do");
+    for part in [KIND, &member.0.0, &id, &until.as_millis().to_be_bytes()] {
+        mac.update(part);
+    }
+    mac
 }

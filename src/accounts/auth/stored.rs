@@ -2,13 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::credentials::{Credentials, Invitation};
 use super::exchange_records::{EXCHANGED, encode_exchanged};
-use super::made::Made;
 use super::member::{Declaration, Member, ProviderLink};
-use super::password::PasswordHash;
-use super::root::{Root, SourceId};
-use super::token::{SignInOrigin, Token, TokenKind, Usage};
+use super::password::{Credentials, Invitation, PasswordHash};
+use super::token::{Made, Root, SignInOrigin, SourceId, Token, TokenKind, Usage};
 use super::token_text::TokenHash;
 use domain::{Email, IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
 use records::stored::{RoleV1, Stored, stored, stored_as};

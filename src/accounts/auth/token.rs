@@ -1,16 +1,18 @@
-//! A token as it is stored, without its text, and when it was last used. The sign-in of a browser is one too, and so is the
-//! token of a job that has shown an identity token, so that permissions, revocations, rate limits and retries are the same
-//! for all.
+//! A token as it is stored, without its text, when it was last used, and its root: what it was made from. A sign-in of
+//! a browser is a token too, and so is the token of a job that has shown an identity token, so that permissions,
+//! revocations, rate limits and retries are the same for all. A credential ends with its root, and what is made with it
+//! has a root too, so that nothing short-lived makes something that stays.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use super::root::Root;
+use sha2::{Digest, Sha256};
+
 use super::token_text::{TokenHash, TokenText};
 use ambient::entropy;
-use domain::{Identifier, Timestamp, TokenId, UserId};
+use domain::{Identifier, Role, Timestamp, TokenId, UserId};
 
 /// More tokens than a fleet needs, few enough to keep in memory and to list.
 pub const TOKENS_MAX: usize = 10_000;
@@ -216,5 +218,164 @@ impl Usage {
 
     pub fn is_unstored(&self) -> bool {
         self.last_used_millis.load(Ordering::Relaxed) != self.stored_millis.load(Ordering::Relaxed)
+    }
+}
+
+/// What a token or a sign-in was made from, and ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Root {
+    /// It ends by itself alone: made with a token of the operator, or by a version that recorded no roots.
+    None,
+    /// The operator, at a start.
+    Operator,
+    /// The password of the member, or the invitation to choose one.
+    Password,
+    /// A token, directly or by way of a sign-in with it.
+    Token(TokenId),
+    /// An entry of the organization's file.
+    Source(SourceId),
+}
+
+/// An entry of an organization's file that says who somebody is: a provider of single sign-on, or a rule for jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SourceId(pub [u8; 32]);
+
+impl SourceId {
+    /// A provider is another one with another issuer.
+    pub fn of_provider(id: &Identifier, issuer: &str) -> Self {
+        Self::of(["provider", id.as_str(), issuer])
+    }
+
+    /// By what makes the rule this one and no other.
+    pub fn of_rule(marks: &[String]) -> Self {
+        Self::of(["rule"].into_iter().chain(marks.iter().map(String::as_str)))
+    }
+
+    fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+/// What the file of an organization trusts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The issuers of the providers of single sign-on, by the id of the provider.
+    pub providers: HashMap<Identifier, String>,
+    /// The members for jobs that rules name, with the role that they give.
+    pub jobs: HashMap<Identifier, Role>,
+    /// All providers and rules, with what each grants.
+    pub sources: HashMap<SourceId, Grants>,
+}
+
+/// The roles that an entry of an organization's file gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grants {
+    /// The role of a rule, or the highest that a provider may give to anybody.
+    pub role_max: Role,
+    /// How a provider assigns roles; empty for a rule.
+    pub assignment: Vec<String>,
+}
+
+impl Trust {
+    /// Whether the source is a provider of single sign-on, and no rule for jobs.
+    pub fn is_provider(&self, source: SourceId) -> bool {
+        self.providers.iter().any(|(id, issuer)| SourceId::of_provider(id, issuer) == source)
+    }
+}
+
+/// By organization.
+pub type Trusted = HashMap<Identifier, Trust>;
+
+/// The earlier of two ends; `None` is never.
+pub fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    [one, other].into_iter().flatten().min()
+}
+
+/// What is recorded of a token that is made with another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made {
+    pub root: Root,
+    /// With a browser: it ends with all sign-ins of its creator, too.
+    pub in_browser: bool,
+}
+
+impl Made {
+    /// Without a root.
+    pub const FREELY: Self = Self { root: Root::None, in_browser: false };
+
+    /// With a token of the operator, an admin sets up an organization: what they make outlives that token.
+    pub fn with(maker: &Token) -> Self {
+        match (&maker.kind, maker.root) {
+            (TokenKind::SignIn(_), root) => Self { root, in_browser: true },
+            (TokenKind::Api, Root::Operator) if maker.expires_at.is_none() => Self::FREELY,
+            (TokenKind::Api | TokenKind::Exchanged, _) => Self { root: Root::Token(maker.id), in_browser: false },
+        }
+    }
+
+    /// The token that bounds what is made: its root, as far as it can expire by itself.
+    pub fn bounded_by(self) -> Option<TokenId> {
+        match self.root {
+            Root::Token(id) => Some(id),
+            Root::None | Root::Operator | Root::Password | Root::Source(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use domain::{IdSeed, Identifier, Timestamp, UserId};
+
+    #[test]
+    fn entries_that_differ_in_anything_are_others() {
+        let id = SourceId::of(["rule", "https://ci.example", "ci"]);
+        assert_eq!(id, SourceId::of(["rule", "https://ci.example", "ci"]));
+        for other in [&["rule", "https://ci.examplec", "i"][..], &["rule", "https://ci.example"], &["provider"], &[]] {
+            assert_ne!(id, SourceId::of(other.iter().copied()), "{other:?}");
+        }
+    }
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn token(kind: TokenKind, root: Root) -> Token {
+        let organization = Identifier::parse("acme").unwrap();
+        let user = UserId(IdSeed([1; 12]));
+        let new = NewToken { organization, user, name: "x".to_owned(), expires_at: None };
+        Token { kind, root, ..Token::new(&TokenText::generate(), user, new, NOW) }
+    }
+
+    #[test]
+    fn what_is_made_with_a_credential_ends_with_it_or_with_its_root() {
+        let browser = || TokenKind::SignIn(SignInOrigin { client: "Firefox".to_owned() });
+        let source = Root::Source(SourceId::of_rule(&[]));
+        let parent = Root::Token(TokenId(IdSeed([2; 12])));
+        for root in [Root::Password, source, parent, Root::None] {
+            let made = Made::with(&token(browser(), root));
+            assert_eq!(made, Made { root, in_browser: true }, "a sign-in hands its root on");
+            for kind in [TokenKind::Api, TokenKind::Exchanged] {
+                let maker = token(kind, root);
+                assert_eq!(Made::with(&maker), Made { root: Root::Token(maker.id), in_browser: false });
+            }
+        }
+        assert_eq!(Made::with(&token(TokenKind::Api, Root::Operator)), Made::FREELY);
+        let passing = Token { expires_at: Some(NOW), ..token(TokenKind::Api, Root::Operator) };
+        assert_eq!(Made::with(&passing).bounded_by(), Some(passing.id));
+    }
+
+    #[test]
+    fn the_end_of_a_root_that_expires_bounds_what_is_made() {
+        let id = TokenId(IdSeed([2; 12]));
+        assert_eq!(Made { root: Root::Token(id), in_browser: true }.bounded_by(), Some(id));
+        assert_eq!(Made { root: Root::Password, in_browser: true }.bounded_by(), None);
+        let (soon, later) = (Some(NOW), Some(NOW.plus(1)));
+        assert_eq!((earlier(soon, later), earlier(None, later), earlier(soon, None)), (soon, later, soon));
+        assert_eq!(earlier(None, None), None);
     }
 }

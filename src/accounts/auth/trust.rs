@@ -1,15 +1,14 @@
-//! The entries of organization files that say who somebody is. They are applied at a start, and may be applied again while
-//! the server runs: what came from an entry that is gone ends, and older data is brought to the rules of now.
+//! The entries of organization files that say who somebody is. They are applied at a start, and may be applied again
+//! while the server runs: what came from an entry that is gone ends, and older data is brought to the rules of now.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::{Change, RevocationReason};
-use super::credentials::{Credentials, Invitation};
 use super::member::{Member, ProviderLink};
-use super::root::{Grants, Root, SourceId, Trust, Trusted};
-use super::token::Token;
+use super::password::{Credentials, Invitation};
+use super::token::{Grants, Root, SourceId, Token, Trust, Trusted};
 use domain::{Identifier, Timestamp, TokenId, UserId};
 use events::Cause;
 use store::{Committer, StoreError};

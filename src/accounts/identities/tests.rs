@@ -6,10 +6,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rcgen::{KeyPair, PKCS_ED25519, SigningKey};
 use serde_json::{Value, json};
 
-use super::keys::Keys;
-use super::pattern::Pattern;
-use super::token::{Checked, SKEW, Unchecked, Unverified};
-use super::trusted::{Rule, TrustedIssuer};
+use super::token::{Checked, Keys, SKEW, Unchecked, Unverified};
+use super::trusted::{Pattern, Rule, TrustedIssuer};
 use crate::sso::Claims;
 use domain::{Identifier, Role, Timestamp};
 use testkit::fuzz::{fuzz, fuzz_with};

@@ -3,9 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sealing::{AssociatedData, Ring, Sealed};
+use super::sealing::{AssociatedData, Ring, Sealed, SecretValue};
 use super::secret::SecretError;
-use super::value::SecretValue;
 use super::vault::Vault;
 use domain::Identifier;
 use store::record::{self, RecordError, records};

@@ -1,40 +1,32 @@
-//! Secrets of an organization or of one pipeline, sealed under a data key of the organization, which is wrapped under the
-//! master key. Knows nothing of HTTP or of permissions.
+//! Secrets of an organization or of one pipeline, sealed under a data key of the organization, which is wrapped under
+//! the master key. Knows nothing of HTTP or of permissions.
 //!
 //! A value leaves only through [`Vault::open_for`] and similar functions, and through [`Vault::kept`] to the part that
 //! put it there. The store's bytes without the master key give names and descriptions, but no value.
 //!
 //! Writers decide in memory through [`Ordered`](store::Ordered). Readers take the store, which has only what is
-//! durable: values are not kept in memory, so there is no published copy. Each file uses only those before it: value,
-//! sealing, secret, stored, opening, master_key, audit_key, rings, vault, kept, rotation, forgetting.
+//! durable: values are not kept in memory, so there is no published copy. Each file uses only those before it: sealing,
+//! secret, master_key, audit_key, vault, kept, rotation.
 
 mod audit_key;
-mod forgetting;
 mod kept;
 mod master_key;
-mod opening;
-mod rings;
 mod rotation;
 mod sealing;
 mod secret;
-mod stored;
-mod value;
 mod vault;
 
 #[cfg(test)]
 mod tests;
 
 pub use audit_key::{FoundAuditKey, audit_key, find_audit_key};
-pub use forgetting::forget_sealed;
 pub use kept::forget;
 pub use master_key::{MasterKey, OpenError, fingerprint, known_fingerprint, note_fingerprint};
-pub use opening::{PipelineSecrets, SecretVersions};
-pub use rotation::{Rotated, check_opens, opens_any, rotate, rotate_between, unlock};
-pub use sealing::{AssociatedData, Key as SealingKey};
+pub use rotation::{Rotated, check_opens, forget_sealed, opens_any, rotate, rotate_between, unlock};
+#[cfg(test)]
+pub use sealing::VALUE_BYTES_MAX;
+pub use sealing::{AssociatedData, Key as SealingKey, SecretValue};
 #[cfg(test)]
 pub use secret::SECRETS_MAX;
 pub use secret::{NewSecret, Secret, SecretChange, SecretError};
-pub use value::SecretValue;
-#[cfg(test)]
-pub use value::VALUE_BYTES_MAX;
-pub use vault::Vault;
+pub use vault::{PipelineSecrets, SecretVersions, Vault};

@@ -1,17 +1,15 @@
-//! Finding the master key of a data directory, and rotating it. A rotation can be interrupted at any moment: a new key is
-//! durable before it wraps anything, an old one is removed when nothing needs it, and in between both exist. The next start
-//! or rotation continues from there.
+//! Finding the master key of a data directory, rotating it, and going on without one that is lost for good. A rotation
+//! can be interrupted at any moment: a new key is durable before it wraps anything, an old one is removed when nothing
+//! needs it, and in between both exist. The next start or rotation continues from there.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::audit_key;
-use super::kept;
 use super::master_key::{KeyFiles, MasterKey, OpenError, known_fingerprint, note_fingerprint};
-use super::rings::{rings, unwrap};
-use super::sealing::Ring;
-use super::stored::{self, Record};
-use super::value::SecretValue;
+use super::sealing::{Ring, SecretValue};
+use super::secret::{self, Record, WrappedRing};
+use super::vault::{rings, unwrap};
+use super::{audit_key, kept};
 use store::{Batch, Store, StoreError, commit_durably, end_of_prefix, for_each, walk};
 
 /// Organizations per batch: more than a server has in practice; with two keys each, half of the store's largest batch.
@@ -125,8 +123,8 @@ fn opens_all(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> 
 }
 
 /// Whether nothing is sealed under any master key.
-pub(super) fn is_unused(store: &dyn Store) -> Result<bool, StoreError> {
-    Ok(store.scan(stored::RINGS, &end_of_prefix(stored::RINGS), 1)?.is_empty() && !audit_key::exists(store)?)
+fn is_unused(store: &dyn Store) -> Result<bool, StoreError> {
+    Ok(store.scan(secret::RINGS, &end_of_prefix(secret::RINGS), 1)?.is_empty() && !audit_key::exists(store)?)
 }
 
 /// `settle` makes `new` the only master key. It is called when no data key is wrapped under `old` any more.
@@ -160,7 +158,7 @@ async fn wrap_anew(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Resul
     for part in changed.chunks(RINGS_PER_BATCH) {
         let mut batch = Batch::default();
         for (organization, ring) in part {
-            batch.put(stored::ring_key(organization), stored::encode_ring(organization, ring, &new.key));
+            batch.put(secret::ring_key(organization), secret::encode_ring(organization, ring, &new.key));
         }
         commit_durably(store, batch).await?;
     }
@@ -177,11 +175,11 @@ async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, O
         }
         let organization = &wrapped.organization;
         let sealed = |key: &[u8], bytes: &[u8]| sealed_anew(&ring, key, bytes);
-        secrets += put_anew(store, stored::organization_prefix(organization), sealed).await?;
+        secrets += put_anew(store, secret::organization_prefix(organization), sealed).await?;
         let kept = |key: &[u8], bytes: &[u8]| Ok(kept::sealed_anew(&ring, organization, key, bytes)?);
         secrets += put_anew(store, kept::prefix(organization), kept).await?;
         let mut batch = Batch::default();
-        batch.put(stored::ring_key(organization), stored::encode_ring(organization, &ring.settled(), &master.key));
+        batch.put(secret::ring_key(organization), secret::encode_ring(organization, &ring.settled(), &master.key));
         commit_durably(store, batch).await?;
     }
     Ok(secrets)
@@ -229,7 +227,7 @@ pub fn check_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), Open
     check_audit_key_opens(store, masters)?;
     for wrapped in rings(store)? {
         let (ring, _) = unwrap(&wrapped, masters)?;
-        let prefix = stored::organization_prefix(&wrapped.organization);
+        let prefix = secret::organization_prefix(&wrapped.organization);
         let mut damaged = None;
         walk(store, &prefix, &end_of_prefix(&prefix), |key, bytes| {
             damaged = open(&ring, &Record::decode(key, bytes)?).err();
@@ -264,4 +262,82 @@ fn open(ring: &Ring, record: &Record) -> Result<SecretValue, OpenError> {
         organization: record.organization.clone(),
         name: record.secret.name.clone(),
     })
+}
+
+/// Keys are short: a tenth of the store's largest batch.
+const DELETED_AT_ONCE: usize = 1_000;
+
+/// Deletes everything that only a lost master key opens: secrets, what other parts keep sealed, data keys and the audit key.
+/// What one of the keys that are there opens stays; that of an interrupted rotation is one of them.
+pub async fn forget_sealed(
+    store: &dyn Store,
+    data_dir: &Path,
+    from_environment: Option<&MasterKey>,
+) -> Result<(), OpenError> {
+    let files = KeyFiles(data_dir);
+    let (current, next) = (files.current()?, files.next()?);
+    let masters: Vec<&MasterKey> = from_environment.into_iter().chain(&current).chain(&next).collect();
+    let opens = |wrapped: &WrappedRing| masters.iter().any(|master| wrapped.unwrap(&master.key).is_some());
+    let (kept, lost): (Vec<_>, Vec<_>) = rings(store)?.into_iter().partition(opens);
+    let mut audit_is_lost = audit_key::exists(store)?;
+    for master in &masters {
+        audit_is_lost &= !audit_key::opens(store, master)?;
+    }
+    if lost.is_empty() && !audit_is_lost {
+        if !is_unused(store)? {
+            tracing::warn!(
+                "--forget-master-key: the master key of the data is there, so nothing is forgotten; leave it out"
+            );
+        }
+    } else {
+        forget_lost(store, &lost, audit_is_lost).await?;
+    }
+    // Otherwise a start would find no key, or make one that opens nothing of what is left.
+    let is_needed = !kept.is_empty() || (audit_key::exists(store)? && !audit_is_lost);
+    if is_needed && from_environment.is_none() && current.is_none() && next.is_some() {
+        files.promote_next()?;
+    }
+    Ok(())
+}
+
+async fn forget_lost(store: &dyn Store, lost: &[WrappedRing], audit_is_lost: bool) -> Result<(), OpenError> {
+    let (mut secrets, mut webhook_secrets) = (0, 0);
+    for WrappedRing { organization, .. } in lost {
+        let of_organization = delete_all(store, &secret::organization_prefix(organization)).await?;
+        let kept = delete_all(store, &kept::prefix(organization)).await?;
+        // Last, so that an interrupted start still finds that the key is missing.
+        let mut batch = Batch::default();
+        batch.delete(secret::ring_key(organization));
+        commit_durably(store, batch).await?;
+        tracing::warn!(%organization, secrets = of_organization, webhook_secrets = kept, "deleted secrets without a master key");
+        secrets += of_organization;
+        webhook_secrets += kept;
+    }
+    if audit_is_lost {
+        let mut batch = Batch::default();
+        audit_key::forget(&mut batch);
+        commit_durably(store, batch).await?;
+        tracing::warn!("deleted the key of the audit log: its seals so far can no longer be checked");
+    }
+    tracing::warn!(
+        secrets,
+        webhook_secrets,
+        "the master key is lost: the deleted secrets and signing secrets of webhooks must be set anew"
+    );
+    Ok(())
+}
+
+async fn delete_all(store: &dyn Store, prefix: &[u8]) -> Result<usize, StoreError> {
+    let end = end_of_prefix(prefix);
+    let mut deleted = 0;
+    loop {
+        let pairs = store.scan(prefix, &end, DELETED_AT_ONCE)?;
+        if pairs.is_empty() {
+            return Ok(deleted);
+        }
+        deleted += pairs.len();
+        let mut batch = Batch::default();
+        pairs.into_iter().for_each(|(key, _)| batch.delete(key));
+        commit_durably(store, batch).await?;
+    }
 }

@@ -1,5 +1,5 @@
-//! Encryption: XChaCha20-Poly1305 with a random nonce. The associated data says what the bytes belong to, so that they
-//! cannot be opened as anything else.
+//! The value of a secret while it is in memory, and its encryption: XChaCha20-Poly1305 with a random nonce. The
+//! associated data says what the bytes belong to, so that they cannot be opened as anything else.
 
 use std::fmt;
 
@@ -8,8 +8,7 @@ use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use super::value::SecretValue;
-use domain::{Identifier, VariableName};
+use domain::{CharClass, Identifier, Malformed, TextRule, VariableName};
 
 pub const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
@@ -207,4 +206,31 @@ pub struct Sealed {
     /// The id of the data key that sealed it.
     pub key: u32,
     pub bytes: Vec<u8>,
+}
+
+/// Room for a private key or a certificate chain, and far below what one batch of the store or one environment variable
+/// can hold.
+pub const VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// Wiped when it is dropped; its `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretValue(Zeroizing<String>);
+
+impl SecretValue {
+    pub const RULE: TextRule =
+        TextRule::of(1..=VALUE_BYTES_MAX, CharClass::NO_NUL, "must be 1 to 16384 bytes, without NUL").in_bytes();
+
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        Self::RULE.check(text).map(|()| Self(Zeroizing::new(text.to_owned())))
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretValue(…)")
+    }
 }

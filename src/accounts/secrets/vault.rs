@@ -1,18 +1,15 @@
-//! The secrets of every organization: their newest state in memory for writers, the store for readers.
+//! The secrets of every organization: their newest state in memory for writers, the store for readers. Also the secrets
+//! of one pipeline as they were at one moment, and the data keys of every organization.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::master_key::{MasterKey, OpenError};
-use super::opening::{PipelineSecrets, open};
-use super::rings;
-use super::sealing::Ring;
-use super::secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
-use super::stored::{self, Record};
-use super::value::SecretValue;
+use super::sealing::{Ring, SecretValue};
+use super::secret::{self, NewSecret, Record, SECRETS_MAX, Secret, SecretChange, SecretError, WrappedRing};
 use domain::{EventData, EventType, Identifier, PipelineKey, VariableName};
 use events::{Cause, NewEvent};
-use store::{Batch, Committer, Ordered, Sequence, Store, StoreError, for_each};
+use store::{Batch, Committer, Ordered, Sequence, Store, StoreError, end_of_prefix, for_each};
 
 pub struct Vault {
     master: MasterKey,
@@ -48,12 +45,12 @@ impl Vault {
     /// Refuses a master key that does not open the stored data keys.
     pub fn open(store: Arc<dyn Store>, master: MasterKey) -> Result<Self, OpenError> {
         let mut organizations = HashMap::new();
-        for wrapped in rings::rings(&*store)? {
-            let (ring, _) = rings::unwrap(&wrapped, &[&master])?;
+        for wrapped in rings(&*store)? {
+            let (ring, _) = unwrap(&wrapped, &[&master])?;
             organizations.insert(wrapped.organization, Organization::new(ring));
         }
         let mut orphan = None;
-        visit(&*store, stored::SECRETS, |record| {
+        visit(&*store, secret::SECRETS, |record| {
             let Some(organization) = organizations.get_mut(&record.organization) else {
                 orphan = Some(record.organization);
                 return;
@@ -69,8 +66,8 @@ impl Vault {
     /// The secrets of a pipeline, or all of the organization and its pipelines; by pipeline and name.
     pub fn list(&self, organization: &Identifier, pipeline: Option<&Identifier>) -> Result<Vec<Secret>, SecretError> {
         let prefix = match pipeline {
-            Some(_) => stored::scope_prefix(organization, pipeline),
-            None => stored::organization_prefix(organization),
+            Some(_) => secret::scope_prefix(organization, pipeline),
+            None => secret::organization_prefix(organization),
         };
         let mut secrets = Vec::new();
         visit(self.store(), &prefix, |record| secrets.push(record.secret))?;
@@ -195,7 +192,7 @@ impl Vault {
     pub fn secrets_for(&self, pipeline: &PipelineKey) -> Result<PipelineSecrets, SecretError> {
         let mut records = Vec::new();
         for scope in [None, Some(&pipeline.pipeline)] {
-            visit(self.store(), &stored::scope_prefix(&pipeline.organization, scope), |record| records.push(record))?;
+            visit(self.store(), &secret::scope_prefix(&pipeline.organization, scope), |record| records.push(record))?;
         }
         // Read after the records: memory is ahead of the store, so it has every key that they need.
         let ring = self.ring(&pipeline.organization);
@@ -208,7 +205,7 @@ impl Vault {
         pipeline: Option<&Identifier>,
         name: &VariableName,
     ) -> Result<Option<Record>, StoreError> {
-        let key = stored::secret_key(organization, pipeline, name);
+        let key = secret::secret_key(organization, pipeline, name);
         self.store().get(&key)?.map(|bytes| Record::decode(&key, &bytes)).transpose()
     }
 
@@ -269,7 +266,7 @@ impl Vault {
         let mut batch = Batch::default();
         let mut floor = known.ring.floor;
         for secret in slots.iter().filter_map(|slot| Some(&known.secrets.get(slot)?.secret)) {
-            batch.delete(stored::secret_key(organization, secret.pipeline.as_ref(), &secret.name));
+            batch.delete(secret::secret_key(organization, secret.pipeline.as_ref(), &secret.name));
             record(&mut batch, organization, EventType::SecretDeleted, secret, cause, EventData::default());
             floor = floor.max(secret.version);
         }
@@ -288,7 +285,7 @@ impl Vault {
     }
 
     fn put_ring(&self, batch: &mut Batch, organization: &Identifier, ring: &Ring) {
-        batch.put(stored::ring_key(organization), stored::encode_ring(organization, ring, &self.master.key));
+        batch.put(secret::ring_key(organization), secret::encode_ring(organization, ring, &self.master.key));
     }
 }
 
@@ -371,4 +368,59 @@ impl Entry {
         let fits = expected.is_none_or(|expected| expected.contains(&current));
         fits.then_some(()).ok_or(SecretError::VersionMismatch { current })
     }
+}
+
+/// The organization's, then the pipeline's own, which take precedence; still sealed.
+pub struct PipelineSecrets {
+    organization: Identifier,
+    records: Vec<Record>,
+    /// None only if there are no records.
+    ring: Option<Arc<Ring>>,
+}
+
+/// Names secrets with their versions. Two equal ones have the same values, since no version is used twice.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SecretVersions {
+    organization: Identifier,
+    versions: Vec<(Option<Identifier>, VariableName, u64)>,
+}
+
+impl PipelineSecrets {
+    pub fn versions(&self) -> SecretVersions {
+        let version = |record: &Record| {
+            let secret = &record.secret;
+            (secret.pipeline.clone(), secret.name.clone(), secret.version)
+        };
+        SecretVersions { organization: self.organization.clone(), versions: self.records.iter().map(version).collect() }
+    }
+
+    /// What steps get, by name.
+    pub fn by_name(&self) -> Result<Vec<(VariableName, SecretValue)>, SecretError> {
+        let Some(ring) = &self.ring else { return Ok(Vec::new()) };
+        let by_name: BTreeMap<_, _> = self.records.iter().map(|record| (&record.secret.name, record)).collect();
+        by_name.into_iter().map(|(name, record)| Ok((name.clone(), open(ring, record)?))).collect()
+    }
+
+    /// What is masked: also values of the organization that the pipeline overrides.
+    pub fn values(&self) -> Result<Vec<SecretValue>, SecretError> {
+        let Some(ring) = &self.ring else { return Ok(Vec::new()) };
+        self.records.iter().map(|record| open(ring, record)).collect()
+    }
+}
+
+fn open(ring: &Ring, record: &Record) -> Result<SecretValue, SecretError> {
+    let value = ring.open(&record.identity(), &record.sealed);
+    value.ok_or_else(|| SecretError::DoesNotOpen { name: record.secret.name.clone() })
+}
+
+pub(super) fn rings(store: &dyn Store) -> Result<Vec<WrappedRing>, StoreError> {
+    let pairs = store.scan(secret::RINGS, &end_of_prefix(secret::RINGS), usize::MAX)?;
+    pairs.iter().map(|(key, bytes)| WrappedRing::decode(key, bytes)).collect()
+}
+
+/// The keys, and the master key they were wrapped under. An error names the last of `masters`.
+pub(super) fn unwrap<'a>(wrapped: &WrappedRing, masters: &[&'a MasterKey]) -> Result<(Ring, &'a MasterKey), OpenError> {
+    let found = masters.iter().find_map(|master| Some((wrapped.unwrap(&master.key)?, *master)));
+    let blamed = masters.last().expect("every caller has a master key");
+    found.ok_or_else(|| blamed.refusal(wrapped.organization.clone()))
 }

@@ -1,12 +1,17 @@
-//! The HTTP client for providers. The operator's file names them, so they may have private addresses; but they are other
-//! programs all the same: no redirects, and answers bounded in size and time.
+//! The HTTP client for providers, why asking one fails, and what is kept of answers. The operator's file names
+//! providers, so they may have private addresses; but they are other programs all the same: no redirects, and answers
+//! bounded in size and time. One request is enough for all who wait, and a provider that fails is not asked again by
+//! each of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::ACCEPT;
 use http::{Request, Response};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::failure::Failure;
+use ambient::backoff::{Backoff, Retries};
 use outbound::{LazyClient, error_chain, read_body};
 
 /// For the whole answer. A person waits for it.
@@ -42,5 +47,207 @@ impl ProviderClient {
         *built.status_mut() = answer.status();
         *built.headers_mut() = std::mem::take(answer.headers_mut());
         Ok(built)
+    }
+}
+
+/// The texts are for the operator's log: they may name addresses, and never have a token or a code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error("the organization has no such provider")]
+    UnknownProvider,
+    /// It took too long, began in another browser, or has been finished already.
+    #[error("there is no such sign-in under way in this browser")]
+    NotUnderWay,
+    /// The provider has refused, or the person has.
+    #[error("the provider refused: {0}")]
+    Denied(String),
+    #[error("the provider cannot be reached: {0}")]
+    Unavailable(String),
+    /// What the provider has sent is not to be trusted.
+    #[error("the answer of the provider is invalid: {0}")]
+    Invalid(String),
+    #[error("no group of the person has a role")]
+    NoRole,
+    #[error("the provider names no name or e-mail that can be the name of a member")]
+    NoName,
+    #[error("too many sign-ins are being finished")]
+    Overloaded,
+}
+
+impl Failure {
+    pub fn invalid(why: impl Into<String>) -> Self {
+        Self::Invalid(why.into())
+    }
+}
+
+/// The longest pause before a provider that fails is asked again, as many times the first one.
+const LONGEST: u32 = 10;
+
+/// How long it is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Keeping {
+    /// A provider may withdraw a key: it works here for so long at most while the provider answers.
+    pub fresh_for: Duration,
+    /// Counted from when it was read: an older one is still used for so long, if the provider does not answer.
+    pub stale_for: Duration,
+    /// Tokens with unknown keys cannot make the server ask more often than this. The first pause before a provider that has
+    /// failed is asked again, while there is an old copy.
+    pub asked_again_after: Duration,
+    /// The same without any copy.
+    pub failed_for: Duration,
+}
+
+pub struct Kept<T> {
+    keeping: Keeping,
+    /// Held while the provider is asked.
+    found: Mutex<Found<T>>,
+}
+
+struct Found<T> {
+    last: Option<(Instant, Arc<T>)>,
+    /// Since the last answer, and when the provider is asked again.
+    failed: Option<(Instant, Failure)>,
+    /// With an old copy, and without.
+    retries: [Retries; 2],
+    /// When a key was missing, and the provider was asked for that.
+    asked_for_key: Option<Instant>,
+}
+
+impl<T> Kept<T> {
+    pub fn new(keeping: Keeping) -> Self {
+        let retries = [keeping.asked_again_after, keeping.failed_for];
+        let retries = retries.map(|first| Retries::new(Backoff::new(first, first.saturating_mul(LONGEST))));
+        Self { keeping, found: Mutex::new(Found { last: None, failed: None, retries, asked_for_key: None }) }
+    }
+
+    pub async fn get(&self, ask: impl AsyncFnOnce() -> Result<T, Failure>) -> Result<Arc<T>, Failure> {
+        let mut found = self.found.lock().await;
+        if let Some(fresh) = found.younger_than(self.keeping.fresh_for) {
+            return Ok(fresh);
+        }
+        let stale = found.younger_than(self.keeping.stale_for);
+        let failed = found.failed.as_ref().filter(|(again_at, _)| Instant::now() < *again_at);
+        let failed = failed.map(|(_, failure)| failure.clone());
+        let failure = match failed {
+            Some(failure) => failure,
+            None => match ask().await {
+                Ok(answer) => return Ok(found.keep(answer)),
+                Err(failure) => {
+                    let pause = found.retries[usize::from(stale.is_none())].failed();
+                    found.failed = Some((Instant::now() + pause, failure.clone()));
+                    if stale.is_some() {
+                        tracing::warn!(reason = %failure, "using what was read from the provider before");
+                    }
+                    failure
+                }
+            },
+        };
+        stale.ok_or(failure)
+    }
+
+    /// Newer than `known`, in which a key was missing. None if the provider was asked for that just now.
+    pub async fn newer_than(
+        &self,
+        known: &Arc<T>,
+        ask: impl AsyncFnOnce() -> Result<T, Failure>,
+    ) -> Result<Option<Arc<T>>, Failure> {
+        let mut found = self.found.lock().await;
+        if let Some((_, last)) = &found.last
+            && !Arc::ptr_eq(last, known)
+        {
+            return Ok(Some(last.clone()));
+        }
+        if found.asked_for_key.is_some_and(|at| at.elapsed() < self.keeping.asked_again_after) {
+            return Ok(None);
+        }
+        found.asked_for_key = Some(Instant::now());
+        let answer = ask().await?;
+        Ok(Some(found.keep(answer)))
+    }
+}
+
+impl<T> Found<T> {
+    fn younger_than(&self, age: Duration) -> Option<Arc<T>> {
+        self.last.as_ref().filter(|(at, _)| at.elapsed() < age).map(|(_, last)| last.clone())
+    }
+
+    fn keep(&mut self, answer: T) -> Arc<T> {
+        let answer = Arc::new(answer);
+        self.last = Some((Instant::now(), answer.clone()));
+        self.failed = None;
+        self.retries.iter_mut().for_each(Retries::worked);
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::cell::Cell;
+
+    use super::*;
+
+    const KEEPING: Keeping = Keeping {
+        fresh_for: Duration::from_secs(600),
+        stale_for: Duration::from_secs(86_400),
+        asked_again_after: Duration::from_secs(30),
+        failed_for: Duration::from_secs(3),
+    };
+
+    /// Answers with the number of the request, as long as it is there.
+    #[derive(Default)]
+    struct Provider {
+        asked: Cell<u32>,
+        is_out: Cell<bool>,
+    }
+
+    impl Provider {
+        async fn ask(&self) -> Result<u32, Failure> {
+            self.asked.set(self.asked.get() + 1);
+            if self.is_out.get() { Err(Failure::Unavailable("out".to_owned())) } else { Ok(self.asked.get()) }
+        }
+
+        async fn get(&self, kept: &Kept<u32>) -> Result<u32, Failure> {
+            kept.get(async || self.ask().await).await.map(|found| *found)
+        }
+    }
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_answer_is_used_while_the_provider_is_out_and_not_for_ever() {
+        let (provider, kept) = (Provider::default(), Kept::new(KEEPING));
+        assert_eq!((provider.get(&kept).await, provider.get(&kept).await), (Ok(1), Ok(1)));
+        pass(600).await;
+        provider.is_out.set(true);
+        assert_eq!((provider.get(&kept).await, provider.asked.get()), (Ok(1), 2));
+        pass(14).await;
+        assert_eq!((provider.get(&kept).await, provider.asked.get()), (Ok(1), 2), "not asked again at once");
+        pass(16).await;
+        assert_eq!((provider.get(&kept).await, provider.asked.get()), (Ok(1), 3));
+        pass(29).await;
+        assert_eq!((provider.get(&kept).await, provider.asked.get()), (Ok(1), 3), "the pause does not grow");
+        pass(86_400).await;
+        assert!(provider.get(&kept).await.is_err());
+        provider.is_out.set(false);
+        assert!(provider.get(&kept).await.is_err(), "it has just failed");
+        pass(3).await;
+        assert_eq!(provider.get(&kept).await, Ok(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_key_makes_the_server_ask_again_but_not_at_will() {
+        let (provider, kept) = (Provider::default(), Kept::new(KEEPING));
+        let first = kept.get(async || provider.ask().await).await.unwrap();
+        let newer = async |known: &Arc<u32>| kept.newer_than(known, async || provider.ask().await).await;
+        let second = newer(&first).await.unwrap().unwrap();
+        assert_eq!(*second, 2);
+        assert_eq!(newer(&first).await.unwrap().as_deref(), Some(&2), "somebody else has asked");
+        assert_eq!(newer(&second).await, Ok(None));
+        pass(30).await;
+        assert_eq!(newer(&second).await.unwrap().as_deref(), Some(&3));
     }
 }

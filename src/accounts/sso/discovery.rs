@@ -10,10 +10,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use super::client::ProviderClient;
-use super::failure::Failure;
+use super::client::{Failure, Keeping, Kept, ProviderClient};
 use super::jwt::KeySet;
-use super::kept::{Keeping, Kept};
 use super::provider::{Provider, is_protected};
 
 /// An old copy is never used: a person can wait, and endpoints may have moved.

@@ -1,5 +1,6 @@
-//! A sign-in that has begun and not yet come back: sealed into a cookie of the browser that began it, so that nobody else
-//! can finish it and the server has nothing to keep. After a restart, which changes the key, people have to begin again.
+//! A sign-in that has begun and not yet come back: sealed into a cookie of the browser that began it, so that nobody
+//! else can finish it and the server has nothing to keep. After a restart, which changes the key, people have to begin
+//! again. It ends at a path of our own, and nothing that a browser could take for another site.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -7,9 +8,9 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::failure::Failure;
+use super::client::Failure;
 use crate::secrets::{AssociatedData, SealingKey};
-use domain::Timestamp;
+use domain::{Malformed, Timestamp};
 
 /// Long enough to find a second factor.
 pub const PENDING_SECONDS: i64 = 600;
@@ -91,6 +92,36 @@ impl FinishedStates {
     }
 }
 
+/// Longer than any address of the dashboard with its filters, short enough for a cookie.
+const LENGTH_MAX: usize = 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReturnPath(String);
+
+impl ReturnPath {
+    /// Browsers read `//host`, `/\host` and tabs or line breaks in between as another host.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        const RULE: Malformed =
+            Malformed("must be a path of this server that begins with a single '/', at most 1024 visible characters");
+        let rest = text.strip_prefix('/').ok_or(RULE)?;
+        let is_own = !rest.starts_with('/') && !rest.contains('\\');
+        let is_sane = text.len() <= LENGTH_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
+        // The way in must not lead into itself.
+        let is_page = !rest.starts_with("auth/") && rest != "auth";
+        if is_own && is_sane && is_page { Ok(Self(text.to_owned())) } else { Err(RULE) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for ReturnPath {
+    fn default() -> Self {
+        Self("/".to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -157,5 +188,34 @@ mod tests {
         (0..FINISHED_MAX).for_each(|number| assert!(finished.enter(&number.to_string())));
         assert_eq!((finished.known.len(), finished.in_order.len()), (FINISHED_MAX, FINISHED_MAX));
         assert!(!finished.enter("0") && finished.enter("a"), "the oldest was forgotten");
+    }
+
+    #[test]
+    fn a_browser_returns_to_our_own_pages_alone() {
+        for good in ["/", "/acme", "/acme/web?filter=ana&x=%2F%2Fy", "/acme/-/events#7", "/acme//web", "/a:b@c"] {
+            assert_eq!(ReturnPath::parse(good).as_ref().map(ReturnPath::as_str), Ok(good));
+        }
+        let long = format!("/{}", "x".repeat(LENGTH_MAX));
+        for bad in [
+            "",
+            "acme",
+            "//evil.example",
+            "///evil.example",
+            "/\\evil.example",
+            "\\/evil.example",
+            "/acme\\..\\evil",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            "/\r\nSet-Cookie: x=y",
+            " /acme",
+            "/ä",
+            "/auth/oidc/keycloak?organization=acme",
+            "/auth",
+            &long,
+        ] {
+            assert!(ReturnPath::parse(bad).is_err(), "{bad:?}");
+        }
     }
 }

@@ -1,33 +1,31 @@
-//! The actor of one environment: takes commands one by one, decides, hands the outcome to the store, and answers when it
-//! is durable. It decides the next command without waiting for the disk; only the answers wait.
+//! The actor of one environment: takes commands one by one, decides, hands the outcome to the store, and answers when
+//! it is durable. It decides the next command without waiting for the disk; only the answers wait. After each message
+//! it reports whether the environment is free, when to look at it again, and whether a deployment waits for its
+//! pipeline.
 //!
-//! `answering` handles messages and `signals` the signals; both decide and commit in `committing`. `settling` does what
+//! `messages` handles messages and `signals` the signals; both decide and commit in `commit`, which also does what
 //! happens once a commit is durable.
 
-mod answering;
-mod committing;
-mod held_back;
+mod commit;
 pub mod messages;
-pub mod published_view;
-mod reporting;
-mod settling;
 mod signals;
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix::prelude::*;
-use published_view::PublishedView;
+use parking_lot::RwLock;
 
 use super::pool::PipelinePool;
 use super::services::Services;
-use super::services::clients::HeldClient;
 use super::services::session_index::SessionIndex;
 use super::services::signals::{Inbox, Signal};
-use super::state::loaded::Loaded;
-use domain::{Environment, EnvironmentKey, Tick, Ticket, Timestamp};
+use super::services::waiters::HeldClient;
+use super::state::memory::Loaded;
+use domain::{Availability, Environment, EnvironmentKey, Tick, Ticket, Timestamp};
 use records::StoredEnvironment;
 use store::{Sequence, StoreError, durable_up_to};
 
@@ -152,5 +150,120 @@ impl Drop for EnvironmentActor {
         if waiting > 0 {
             tracing::warn!(environment = %key, waiting, "an environment's actor ended while clients waited");
         }
+    }
+}
+
+// Reports after each message: to the pool whether the environment is free, to the timer when to look at it again.
+impl EnvironmentActor {
+    /// Reports to the pool, if it is in use and something has changed. Returns whether a waiter there wants the
+    /// environment.
+    fn report(&mut self) -> bool {
+        let Ok(loaded) = &self.loaded else { return false };
+        if !self.links.pool.is_active() {
+            self.reported = None;
+            return false;
+        }
+        let environment = &loaded.environment;
+        // While the store refuses, nobody can have it: an offer would be refused, and made again at once.
+        let can_be_had = !loaded.retry.is_due();
+        let status = (can_be_had && environment.is_vacant(), environment.configuration_revision, environment.last_used);
+        if self.reported == Some(status) {
+            return false;
+        }
+        self.reported = Some(status);
+        let availability = match &environment.configuration {
+            Some(configuration) if !can_be_had => Availability::Taken { configuration: configuration.clone() },
+            Some(_) | None => environment.availability(),
+        };
+        self.links.pool.report(&self.links.services, &self.links.key.name, availability)
+    }
+
+    /// Reports even if nothing has changed: an offer has been answered.
+    fn report_anew(&mut self) {
+        self.reported = None;
+        self.report();
+    }
+
+    /// Sets the deadline at which the timer signals that something may have expired.
+    fn arm(&mut self) {
+        let Ok(loaded) = &self.loaded else { return };
+        let wake = loaded.wake();
+        let sooner = match (wake, self.armed) {
+            (Some(wake), Some(armed)) => wake < armed,
+            (Some(_), None) => true,
+            (None, armed) => armed.is_some(),
+        };
+        // A deadline that is too early does no harm: the actor finds nothing due and arms it again.
+        if sooner {
+            self.armed = wake;
+            self.services().deadlines.arm(&self.links.key, wake);
+        }
+    }
+}
+
+// An environment enters itself among those held back and then asks again whether the pipeline is stopped; whoever resumes
+// a pipeline does so first and signals those environments afterwards. So neither misses the other.
+impl EnvironmentActor {
+    /// An earlier actor may have got the signal that the pipeline is resumed, and died of it.
+    fn note_held_back_after_load(&self) {
+        // At the start, unfinished deployments are recovered anyway.
+        if self.note_held_back(false) && self.services().pipelines.is_recovered() {
+            self.resume_if_running();
+        }
+    }
+
+    /// The pipeline may have been resumed since the decision asked about it, by somebody who did not find this
+    /// environment among those held back.
+    fn note_held_back_after_decision(&self, was_held_back: bool) {
+        if self.note_held_back(was_held_back) {
+            self.resume_if_running();
+        }
+    }
+
+    fn note_held_back(&self, was_held_back: bool) -> bool {
+        let Ok(loaded) = &self.loaded else { return false };
+        let (environment, pipelines) = (&loaded.environment, &self.services().pipelines);
+        match environment.held_back.then(|| environment.waiting_deployment()).flatten() {
+            Some(waiting) => pipelines.hold_back(&self.links.key, waiting),
+            None if was_held_back => pipelines.let_go(&self.links.key),
+            None => {}
+        }
+        environment.held_back
+    }
+
+    fn resume_if_running(&self) {
+        if !self.services().pipelines.now(&self.links.key.pipeline).stopped {
+            self.services().signal(&self.links.key, Signal::Resume);
+        }
+    }
+}
+
+/// The last durable state of an environment, for readers.
+#[derive(Default)]
+pub struct PublishedView {
+    environment: RwLock<Option<Arc<Environment>>>,
+    settled: AtomicU64,
+}
+
+impl PublishedView {
+    /// None while the environment is being loaded.
+    pub fn get(&self) -> Option<Arc<Environment>> {
+        self.environment.read().clone()
+    }
+
+    /// Shows readers a state that is durable since `sequence`.
+    pub fn publish(&self, environment: Arc<Environment>, sequence: Sequence) {
+        *self.environment.write() = Some(environment);
+        self.settle(sequence);
+    }
+
+    /// Everything up to `sequence` is durable; readers see no difference.
+    pub fn settle(&self, sequence: Sequence) {
+        self.settled.store(sequence.0, Ordering::Release);
+    }
+
+    /// Whether everything up to `sequence` has been shown to readers.
+    pub fn has_settled(&self, sequence: Sequence) -> bool {
+        self.settled.load(Ordering::Acquire) >= sequence.0
     }
 }

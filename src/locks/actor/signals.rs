@@ -5,10 +5,10 @@ use std::sync::Arc;
 use actix::prelude::*;
 
 use super::EnvironmentActor;
-use super::settling::Executed;
-use crate::failure::Failure;
-use crate::services::clients::{ClaimOutcome, HeldClient};
+use super::commit::Executed;
+use crate::ports::Failure;
 use crate::services::signals::Signal;
+use crate::services::waiters::{ClaimOutcome, HeldClient};
 use domain::{
     AfterHangUp, Availability, Command, Elapse, HandOver, HangUp, KeptBy, MakeKnown, Resume, Seen, SessionId,
     StopWaiting, Ticket, Undelivered,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 
-use super::stored;
+use super::answer;
 use domain::{IdSeed, Identifier};
 use shares::{Capacity, ShareMeter, may_grow};
 use store::{Store, StoreError, end_of_prefix, for_each};
@@ -31,12 +31,12 @@ pub(super) struct Ledgers {
 
 impl Ledgers {
     pub fn open(store: &dyn Store, keys_max: u64) -> Result<Self, StoreError> {
-        let shared = Ledger::open(store, None, stored::SHARED_INDEX.to_vec())?;
+        let shared = Ledger::open(store, None, answer::SHARED_INDEX.to_vec())?;
         let (of_organizations, mut total) = (DashMap::new(), shared.kept());
-        let mut from = stored::INDEXES.to_vec();
-        while let Some((key, _)) = store.scan(&from, &end_of_prefix(stored::INDEXES), 1)?.first() {
-            let organization = stored::organization_of(key).ok_or_else(unreadable)?;
-            let index = stored::index_of(&organization);
+        let mut from = answer::INDEXES.to_vec();
+        while let Some((key, _)) = store.scan(&from, &end_of_prefix(answer::INDEXES), 1)?.first() {
+            let organization = answer::organization_of(key).ok_or_else(unreadable)?;
+            let index = answer::index_of(&organization);
             from = end_of_prefix(&index);
             let ledger = Ledger::open(store, Some(organization.clone()), index)?;
             // A record of the shared index is not mistaken for one of the organization's if no number is used in both.
@@ -113,8 +113,8 @@ impl Ledgers {
 
 /// Visits the scope of every recorded answer, with its organization. Answers that older versions recorded are not among them.
 pub fn indexed_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
-    for_each(store, stored::INDEXES, |key, record_key| {
-        let (organization, scope) = (stored::organization_of(key), stored::scope_of(record_key));
+    for_each(store, answer::INDEXES, |key, record_key| {
+        let (organization, scope) = (answer::organization_of(key), answer::scope_of(record_key));
         visit(scope.ok_or_else(unreadable)?, organization.ok_or_else(unreadable)?);
         Ok(())
     })
@@ -122,7 +122,7 @@ pub fn indexed_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifie
 
 impl Ledger {
     fn first(organization: Identifier, next_number: u64) -> Self {
-        let index = stored::index_of(&organization);
+        let index = answer::index_of(&organization);
         Self {
             organization: Some(organization),
             index,
@@ -134,7 +134,7 @@ impl Ledger {
     fn open(store: &dyn Store, organization: Option<Identifier>, index: Vec<u8>) -> Result<Self, StoreError> {
         let next = next_number(store, &index)?;
         let oldest = match store.scan(&index, &end_of_prefix(&index), 1)?.first() {
-            Some((key, _)) => stored::number_of(&index, key).ok_or_else(unreadable)?,
+            Some((key, _)) => answer::number_of(&index, key).ok_or_else(unreadable)?,
             None => next,
         };
         let (next_number, kept) = (AtomicU64::new(next), AtomicU64::new(next - oldest));
@@ -153,8 +153,8 @@ fn next_number(store: &dyn Store, index: &[u8]) -> Result<u64, StoreError> {
     let (mut next, mut unused) = (0, u64::MAX);
     while next < unused {
         let middle = next + (unused - next) / 2;
-        match store.scan(&stored::index_key(index, middle), &end, 1)?.first() {
-            Some((key, _)) => next = stored::number_of(index, key).ok_or_else(unreadable)?.saturating_add(1),
+        match store.scan(&answer::index_key(index, middle), &end, 1)?.first() {
+            Some((key, _)) => next = answer::number_of(index, key).ok_or_else(unreadable)?.saturating_add(1),
             None => unused = middle,
         }
     }

@@ -1,24 +1,19 @@
-//! Idempotency keys: the answer to a request is stored for 24 hours, in the same commit as its effect, so that a retry gets
-//! the first answer again instead of a second effect. Knows nothing of HTTP.
+//! Idempotency keys: the answer to a request is stored for 24 hours, in the same commit as its effect, so that a retry
+//! gets the first answer again instead of a second effect. Knows nothing of HTTP.
 //!
-//! A key is taken before the store is read, and freed only when its answer is durable. So a request that holds the key and
-//! finds no answer is the only one that is executed, however often it is sent and wherever the server crashes.
+//! A key is taken before the store is read, and freed only when its answer is durable. So a request that holds the key
+//! and finds no answer is the only one that is executed, however often it is sent and wherever the server crashes.
 //!
 //! Each organization has a share of `idempotency.max_keys` (`ledger`): nobody's answers are dropped because another
 //! organization records many.
 
 mod answer;
-mod key;
 mod keys;
 mod ledger;
-mod stored;
-mod sweep;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::{StoredAnswer, Subject};
-pub use key::{Fingerprint, IdempotencyKey};
+pub use answer::{Fingerprint, IdempotencyKey, StoredAnswer, Subject, scope_of};
 pub use keys::{KeyState, Keys, Pending};
 pub use ledger::indexed_scopes;
-pub use stored::scope_of;

@@ -212,9 +212,9 @@ async fn answers_from_before_each_organization_had_its_own_index_are_replayed_un
     let store = Arc::new(MemoryStore::new());
     let mut batch = Batch::default();
     for number in 0..5 {
-        let record_key = stored::record_key(ANA, &key(&format!("k{number}")));
-        batch.put(record_key.clone(), stored::encode(NOW, steady().now(), number, REQUEST, &answer("x")));
-        batch.put(stored::index_key(stored::SHARED_INDEX, number), record_key);
+        let record_key = answer::record_key(ANA, &key(&format!("k{number}")));
+        batch.put(record_key.clone(), answer::encode(NOW, steady().now(), number, REQUEST, &answer("x")));
+        batch.put(answer::index_key(answer::SHARED_INDEX, number), record_key);
     }
     store.commit(batch).unwrap();
     let keys = Keys::open(store.clone(), 10, steady()).unwrap();
@@ -335,9 +335,9 @@ async fn numbers_go_on_after_a_restart() {
         for number in 0..count {
             execute(&store, &keys, &format!("{round}-{number}"), &answer("x"), NOW);
             expected += 1;
-            let index = stored::index_of(&acme());
+            let index = answer::index_of(&acme());
             let (newest, _) = store.scan(&index, &end_of_prefix(&index), 100).unwrap().pop().unwrap();
-            assert_eq!(stored::number_of(&index, &newest), Some(expected - 1));
+            assert_eq!(answer::number_of(&index, &newest), Some(expected - 1));
         }
         keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
     }
@@ -351,25 +351,25 @@ fn the_end_of_the_index_is_found_wherever_it_is() {
     for newest in [0, 1, 1_000_000, u64::MAX / 2, u64::MAX - 1] {
         let store = Arc::new(MemoryStore::new());
         let mut batch = Batch::default();
-        let index = stored::index_of(&acme());
+        let index = answer::index_of(&acme());
         for number in [newest / 3, newest.saturating_sub(1), newest] {
-            batch.put(stored::index_key(&index, number), Vec::new());
+            batch.put(answer::index_key(&index, number), Vec::new());
         }
         store.commit(batch).unwrap();
         let keys = Keys::open(store.clone(), usize::MAX, steady()).unwrap();
         let mut batch = Batch::default();
         drop(fresh(&keys, "a", NOW).keep(&mut batch, &answer("x"), NOW));
-        assert_eq!(stored::number_of(&index, batch.changes().nth(1).unwrap().key), Some(newest + 1));
+        assert_eq!(answer::number_of(&index, batch.changes().nth(1).unwrap().key), Some(newest + 1));
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_never_lets_a_request_through_and_is_swept() {
     let store = Arc::new(MemoryStore::new());
-    let record_key = stored::record_key(ANA, &key("a"));
+    let record_key = answer::record_key(ANA, &key("a"));
     let mut batch = Batch::default();
     batch.put(record_key.clone(), vec![99]);
-    batch.put(stored::index_key(&stored::index_of(&acme()), 0), record_key);
+    batch.put(answer::index_key(&answer::index_of(&acme()), 0), record_key);
     store.commit(batch).unwrap();
     let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     for _ in 0..2 {

@@ -1,11 +1,13 @@
-//! One change of a pipeline: its record, its event, and what readers see of it once it is durable.
+//! One change of a pipeline: its record, its event, and what readers see of it once it is durable. Also the stored
+//! forms of pipelines and their declarations.
 
 use std::sync::Arc;
 
-use super::pipeline::{Definition, Pipeline};
-use super::stored;
-use domain::{Context, EventData, EventType, Identifier, PipelineKey, Timestamp};
+use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
+use domain::{Blueprint, Context, EventData, EventType, Identifier, Person, PipelineKey, Timestamp, VariableName};
 use events::{Cause, NewEvent};
+use records::stored::{self, Stored, stored, stored_enum};
+use store::record::{self, RecordError, records};
 use store::{Batch, Newest, Published, RecordChange};
 
 /// By organization and id.
@@ -26,13 +28,13 @@ pub fn redefined(
 }
 
 pub fn put(batch: &mut Batch, pipeline: &Arc<Pipeline>, event_type: EventType, cause: Cause<'_>) -> PipelineChange {
-    batch.put(stored::key(&pipeline.key), stored::encode(pipeline));
+    batch.put(key(&pipeline.key), encode(pipeline));
     record(batch, event_type, pipeline, cause);
     set(&pipeline.key, Some(pipeline.clone()))
 }
 
 pub fn delete(batch: &mut Batch, last: &Pipeline, cause: Cause<'_>) -> PipelineChange {
-    batch.delete(stored::key(&last.key));
+    batch.delete(key(&last.key));
     record(batch, EventType::PipelineDeleted, last, cause);
     set(&last.key, None)
 }
@@ -49,4 +51,149 @@ fn record(batch: &mut Batch, event_type: EventType, pipeline: &Pipeline, cause: 
         .with_some("reason", reason.map(Context::as_str).filter(|_| event_type == EventType::PipelineStopped));
     let event = NewEvent::new(event_type, cause, &data).in_pipeline(&pipeline.key.pipeline);
     events::record(batch, &pipeline.key.organization, &event);
+}
+
+records! {
+    PipelineV1<'a> = "pipeline",
+    DefinitionV1<'a> = "pipeline declaration",
+}
+
+pub const PIPELINES: &[u8] = b"P/";
+const DECLARATIONS: &[u8] = b"PD/";
+
+/// `P/{organization}/{pipeline}`
+pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
+    path(PIPELINES, pipeline)
+}
+
+/// `PD/{organization}/{pipeline}`: what a file last declared of it.
+pub fn declaration_key(pipeline: &PipelineKey) -> Vec<u8> {
+    path(DECLARATIONS, pipeline)
+}
+
+/// The prefix of what a file last declared of the pipelines of an organization.
+pub fn declarations_of(organization: &Identifier) -> Vec<u8> {
+    [DECLARATIONS, organization.as_str().as_bytes(), b"/"].concat()
+}
+
+pub fn parse_declaration_key(key: &[u8]) -> Option<PipelineKey> {
+    let (organization, pipeline) = std::str::from_utf8(key.strip_prefix(DECLARATIONS)?).ok()?.split_once('/')?;
+    let parse = |text| Identifier::parse(text).ok();
+    Some(PipelineKey { organization: parse(organization)?, pipeline: parse(pipeline)? })
+}
+
+fn path(kind: &[u8], pipeline: &PipelineKey) -> Vec<u8> {
+    [kind, pipeline.organization.as_str().as_bytes(), b"/", pipeline.pipeline.as_str().as_bytes()].concat()
+}
+
+stored! {
+    struct PipelineV1 of Pipeline {
+        key: PipelineKey,
+        name: String,
+        slug: Identifier,
+        blueprint: Arc<Blueprint>,
+        repository: Option<Repository>,
+        stopped: Option<Stopped>,
+        revision: u64,
+    }
+}
+
+stored! {
+    struct DefinitionV1 of Definition {
+        name: String,
+        slug: Identifier,
+        blueprint: Arc<Blueprint>,
+        repository: Option<Repository>,
+    }
+}
+
+stored! {
+    struct RepositoryV1 of Repository {
+        provider: Provider,
+        url: Arc<str>,
+        default_branch: Arc<str>,
+        credential: Option<VariableName>,
+        api_url: Option<Arc<str>>,
+    }
+}
+
+stored_enum!(ProviderV1 of Provider { Git, GitHub });
+stored! { struct StoppedV1 of Stopped { by: Person, at: Timestamp, reason: Option<Context> } }
+
+pub fn encode(pipeline: &Pipeline) -> Vec<u8> {
+    record::encode(&pipeline.to_form())
+}
+
+/// What a file declares, to be compared with what it declared before.
+pub fn encode_declaration(definition: &Definition) -> Vec<u8> {
+    record::encode(&definition.to_form())
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Pipeline, RecordError> {
+    stored::read(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use domain::{Action, ApprovalRule, IdSeed, Stage, Step, UserId, VariableValue};
+    use testkit::format_4::{assert_written_as_format_4, format_4};
+    use testkit::fuzz::fuzz_record;
+
+    fn identifier(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    /// Every kind of step is in the fixture of a deployment's blueprint.
+    fn definition() -> Definition {
+        let stage = Stage {
+            name: identifier("build"),
+            approval: ApprovalRule::Always,
+            timeout_seconds: 60,
+            idempotent: true,
+            steps: vec![Step::own(identifier("compile"), Action::Run(vec!["make".into(), "all".into()]))],
+        };
+        let variable = (VariableName::parse("REGION").unwrap(), VariableValue::parse("north").unwrap());
+        Definition {
+            name: "Web shop".to_owned(),
+            slug: identifier("shop"),
+            blueprint: Arc::new(Blueprint {
+                stages: vec![stage],
+                variables: [variable].into_iter().collect(),
+                self_approval: true,
+            }),
+            repository: Some(Repository {
+                provider: Provider::GitHub,
+                url: "https://github.example/acme/web.git".into(),
+                default_branch: "main".into(),
+                credential: Some(VariableName::parse("GIT_TOKEN").unwrap()),
+                api_url: Some("https://github.example/api/v3".into()),
+            }),
+        }
+    }
+
+    #[test]
+    fn pipelines_of_format_4_are_read() {
+        let key = PipelineKey { organization: identifier("acme"), pipeline: identifier("web") };
+        let stopped = Stopped {
+            by: Person { id: UserId(IdSeed([1; 12])), name: "mia".into() },
+            at: Timestamp::from_millis(1_794_735_000_123),
+            reason: Some(Context::parse("not before Monday").unwrap()),
+        };
+        let pipeline = definition().into_pipeline(key, Some(stopped), 7);
+        assert_written_as_format_4("pipeline", &encode(&pipeline));
+        assert_eq!(decode(&format_4("pipeline")).unwrap(), pipeline);
+    }
+
+    #[test]
+    fn what_a_file_declared_of_a_pipeline_in_format_4_is_what_it_would_declare_now() {
+        assert_written_as_format_4("pipeline declaration", &encode_declaration(&definition()));
+    }
+
+    #[test]
+    fn fuzzed_pipelines_are_read_or_refused() {
+        fuzz_record([format_4("pipeline")], decode, encode);
+    }
 }

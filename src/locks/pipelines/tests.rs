@@ -272,7 +272,7 @@ async fn no_environment_is_made_in_a_pipeline_while_it_is_deleted() {
 async fn a_record_that_cannot_be_read_stops_the_start() {
     let store = Arc::new(MemoryStore::new());
     let mut batch = Batch::default();
-    batch.put(stored::key(&web()), vec![9, 9, 9]);
+    batch.put(change::key(&web()), vec![9, 9, 9]);
     store.commit(batch).unwrap();
     let refused = Pipelines::open(store, Vec::new(), NOW).await;
     assert!(matches!(refused, Err(StoreError::Read(why)) if why.contains("version")));

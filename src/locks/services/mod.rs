@@ -1,33 +1,32 @@
-//! What all actors and pools of a store share. Each service stands in a file of its own and knows none of the others
-//! above it; [`Services`] puts them together.
+//! What all actors and pools of a store share. Each larger service is in its own file and knows none of the others
+//! above it; [`Services`] puts them together, with the pipelines as deployments see them and the times of locks for
+//! operators.
 
-pub mod clients;
 pub mod deadlines;
-pub mod lock_times;
-pub mod pipelines;
 pub mod session_index;
 pub mod settlements;
 pub mod signals;
 pub mod waiters;
-pub mod waiting_places;
 pub mod watchers;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
-use clients::{ClaimOutcome, HeldClient};
+use dashmap::DashMap;
+use metrics::Histogram;
+
 use deadlines::Deadlines;
-use lock_times::LockTimes;
-use pipelines::PipelineStatus;
 use session_index::SessionIndexes;
 use settlements::Settlements;
 use signals::{ActorDirectory, Inbox, Signal};
-use waiters::WaiterRegistry;
+use waiters::{ClaimOutcome, HeldClient, WaiterRegistry};
 use watchers::Watchers;
 
 use super::ports::{Clock, Definitions, Executor, Options};
 use super::state::records::Records;
 use ambient::entropy;
-use domain::{Boot, Effect, EnvironmentKey, Now, Tick};
+use domain::{Boot, DeploymentId, Effect, EnvironmentKey, Now, PipelineKey, PipelineNow, Session, Tick};
 use records::Run;
 use store::Store;
 
@@ -120,5 +119,133 @@ impl Services {
             Effect::Stop(deployment) => executor.stop(key, deployment),
             Effect::Sweep(deployment) => executor.sweep(key, deployment),
         }
+    }
+}
+
+/// Pipelines as deployments see them, and the environments whose deployment waits for its pipeline to be resumed.
+pub struct PipelineStatus {
+    definitions: Arc<dyn Definitions>,
+    /// Each with the first deployment that waits.
+    held_back: DashMap<EnvironmentKey, DeploymentId>,
+    /// Whether the unfinished deployments of the last run have been recovered.
+    recovered: AtomicBool,
+}
+
+impl PipelineStatus {
+    pub fn new(definitions: Arc<dyn Definitions>) -> Self {
+        Self { definitions, held_back: DashMap::new(), recovered: AtomicBool::new(false) }
+    }
+
+    pub fn now(&self, pipeline: &PipelineKey) -> PipelineNow {
+        self.definitions.now(pipeline)
+    }
+
+    pub fn hold_back(&self, key: &EnvironmentKey, deployment: DeploymentId) {
+        self.held_back.insert(key.clone(), deployment);
+    }
+
+    pub fn let_go(&self, key: &EnvironmentKey) {
+        self.held_back.remove(key);
+    }
+
+    /// The environments of the pipeline that are held back, in the order in which their deployments were made.
+    pub fn held_back(&self, pipeline: &PipelineKey) -> Vec<EnvironmentKey> {
+        let held_back = self.held_back.iter().filter(|entry| entry.key().pipeline == *pipeline);
+        let mut waiting: Vec<_> = held_back.map(|entry| (*entry.value(), entry.key().clone())).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(_, key)| key).collect()
+    }
+
+    pub fn set_recovered(&self) {
+        self.recovered.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_recovered(&self) -> bool {
+        self.recovered.load(Ordering::Relaxed)
+    }
+}
+
+/// How long claims wait for their locks and how long locks are held: histograms for operators.
+pub struct LockTimes {
+    waits: Histogram,
+    holds: Histogram,
+}
+
+impl LockTimes {
+    pub fn new() -> Self {
+        Self {
+            waits: metrics::histogram!("lockkeeper_wait_seconds"),
+            holds: metrics::histogram!("lockkeeper_hold_seconds"),
+        }
+    }
+
+    /// The lock has passed from one session to another, if they are not the same.
+    pub fn passed(&self, from: Option<&Session>, to: Option<&Session>, now: Now) {
+        let (held, waited) = durations(from, to, now);
+        if let Some(held) = held {
+            self.holds.record(held.as_secs_f64());
+        }
+        if let Some(waited) = waited {
+            self.waits.record(waited.as_secs_f64());
+        }
+    }
+}
+
+/// How long the one has held the lock that it has no longer, and how long the other has waited for it.
+fn durations(from: Option<&Session>, to: Option<&Session>, now: Now) -> (Option<Duration>, Option<Duration>) {
+    if from.map(|session| session.id) == to.map(|session| session.id) {
+        return (None, None);
+    }
+    let claimed_at = |session: &Session| session.claimed.as_ref().map(|claimed| claimed.at);
+    let held = from.and_then(claimed_at).map(|claimed| now.at.since(claimed));
+    let waited = to.and_then(|session| Some(claimed_at(session)?.since(session.created_at)));
+    (held, waited)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use domain::samples::{Subject, at, by_force, claim, person};
+    use domain::{Claim, Command, Configuration, Heartbeat, KeptBy, Release, Role};
+
+    #[test]
+    fn a_hold_counts_to_its_end_and_a_wait_to_its_grant() {
+        let mut subject = Subject::with(Configuration::default());
+        let mut after = |millis: i64, command: Step| {
+            let from = subject.environment.lock.clone();
+            let id = from.as_ref().map(|session| session.id);
+            let by = person(1);
+            match command {
+                Step::Claim => run(&mut subject, millis, claim(1)),
+                Step::Wait => run(&mut subject, millis, Claim { waits: Some(KeptBy::Polling), ..claim(2) }),
+                Step::Heartbeat => {
+                    run(&mut subject, millis, Heartbeat { session: id.unwrap().into(), by, fencing_token: None });
+                }
+                Step::Release => run(&mut subject, millis, Release { session: id.unwrap().into(), by, any: false }),
+                Step::Take => run(&mut subject, millis, by_force(claim(3), Role::Admin)),
+            }
+            let (held, waited) = durations(from.as_deref(), subject.environment.lock.as_deref(), at(millis));
+            (held.map(|held| held.as_millis()), waited.map(|waited| waited.as_millis()))
+        };
+        assert_eq!(after(100, Step::Claim), (None, Some(0)));
+        assert_eq!(after(200, Step::Heartbeat), (None, None));
+        assert_eq!(after(300, Step::Wait), (None, None));
+        assert_eq!(after(1_100, Step::Release), (Some(1_000), Some(800)), "it passes to who waits");
+        assert_eq!(after(1_200, Step::Take), (Some(100), Some(0)));
+        assert_eq!(after(1_300, Step::Release), (Some(100), None));
+    }
+
+    enum Step {
+        Claim,
+        Wait,
+        Heartbeat,
+        Release,
+        Take,
+    }
+
+    fn run<C: Command>(subject: &mut Subject, millis: i64, command: C) {
+        assert!(subject.run(millis, command).is_ok());
     }
 }

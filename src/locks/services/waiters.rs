@@ -1,19 +1,21 @@
-//! All waiters: the order of arrival, signs of life, and the places that clients may come back for.
+//! Claims that wait: their clients and how these are answered, the order of arrival, signs of life, and the places that
+//! clients may come back for. Places have a share for each organization and each of its members, and a limit for each
+//! token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dashmap::DashMap;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-use super::clients::HeldClient;
-use super::waiting_places::{WaitingPlace, WaitingPlaces};
-use crate::failure::Failure;
-use crate::ports::TicketLane;
+use crate::idempotency::{Pending, StoredAnswer};
+use crate::ports::{Failure, TicketLane};
 use domain::{
-    EnvironmentKey, Holder, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef, Tick, Ticket, Waiter,
+    ClaimReply, Connection, EnvironmentKey, Holder, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef,
+    Session, Tick, Ticket, Timestamp, TokenId, Waiter,
 };
-use shares::Capacity;
+use shares::{Capacity, LimitReached, Limited, LimitedPlace, Place, Places};
+use store::Batch;
 
 pub struct WaiterRegistry {
     /// One order for all claims that may have to wait.
@@ -210,12 +212,132 @@ impl WaiterRegistry {
 
     /// How many claims of the token wait.
     #[cfg(test)]
-    pub fn of_token(&self, token: domain::TokenId) -> usize {
+    pub fn of_token(&self, token: TokenId) -> usize {
         self.places.of_token(token)
     }
 
     #[cfg(test)]
     pub fn keeps_places(&self) -> bool {
         !self.kept_places.is_empty()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    Granted {
+        environment: EnvironmentKey,
+        session: Arc<Session>,
+    },
+    /// A session to poll, and its position in the queue.
+    Queued {
+        session: Arc<Session>,
+        position: usize,
+        /// Whether it waits for a lock that ends only if somebody ends it.
+        holder_never_expires: bool,
+    },
+}
+
+impl ClaimOutcome {
+    /// The outcome of a claim that was decided in this environment; None if it waits or was refused.
+    pub fn of(reply: ClaimReply, environment: &EnvironmentKey) -> Option<Self> {
+        match reply {
+            ClaimReply::Granted(session) => Some(Self::Granted { environment: environment.clone(), session }),
+            ClaimReply::Queued { session, position, holder_never_expires } => {
+                Some(Self::Queued { session, position, holder_never_expires })
+            }
+            ClaimReply::Waiting | ClaimReply::Refused(_) => None,
+        }
+    }
+
+    /// It does not wait for one holder: whichever environment is free first will do.
+    pub fn queued_for_any(waiter: &Waiter, position: usize) -> Self {
+        Self::Queued { session: Arc::new(waiter.session.clone()), position, holder_never_expires: false }
+    }
+}
+
+/// The idempotency key of a request: the answer is stored in the same batch as the effect.
+pub struct Keyed<R> {
+    pub pending: Pending,
+    pub render: Box<dyn Fn(&R) -> StoredAnswer + Send>,
+}
+
+impl<R> Keyed<R> {
+    /// The key stays in flight as long as this lives. Drop it when the batch is durable or refused, and before the client
+    /// is answered: it may use its key again at once.
+    pub fn record(&self, batch: &mut Batch, reply: &R, now: Timestamp) {
+        self.pending.record(batch, &(self.render)(reply), now);
+    }
+}
+
+/// A client that holds its connection open until its turn comes.
+pub struct HeldClient {
+    pub reply: oneshot::Sender<Result<ClaimOutcome, Failure>>,
+    /// In a box, since it is large and most claims have none.
+    pub keyed: Option<Box<Keyed<ClaimOutcome>>>,
+    /// Its place among all claims that wait, unless it does not wait.
+    pub place: Option<WaitingPlace>,
+}
+
+impl HeldClient {
+    pub fn is_gone(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    /// The connection of a waiter with this client.
+    pub fn connection(client: Option<&Self>) -> Connection {
+        match client {
+            None => Connection::Absent,
+            Some(client) if client.is_gone() => Connection::Closed { keyed: client.keyed.is_some() },
+            Some(_) => Connection::Open,
+        }
+    }
+
+    /// Stores the outcome under the client's idempotency key, if it has one.
+    pub fn record(&self, batch: &mut Batch, outcome: &ClaimOutcome, now: Timestamp) {
+        if let Some(keyed) = &self.keyed {
+            keyed.record(batch, outcome, now);
+        }
+    }
+
+    pub fn refuse(self, failure: impl Into<Failure>) {
+        drop(self.keyed);
+        self.reply.send(Err(failure.into())).ok();
+    }
+}
+
+struct WaitingPlaces {
+    among_all: Places,
+    of_tokens: Limited<TokenId>,
+}
+
+/// Given back when it is dropped.
+pub struct WaitingPlace {
+    _among_all: Place,
+    /// None if it came without a token.
+    _of_token: Option<LimitedPlace<TokenId>>,
+}
+
+impl WaitingPlaces {
+    /// `total`: how many claims may wait; `per_token`: how many of one token.
+    pub fn new(total: Capacity, per_token: usize) -> Self {
+        Self { among_all: Places::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
+    }
+
+    /// Refused if the token, the member, the organization or the server has too many already.
+    pub fn take(
+        &self,
+        organization: &Identifier,
+        holder: Option<Holder>,
+        via: Option<&RequestRef>,
+    ) -> Result<WaitingPlace, Failure> {
+        let of_token = via.map(|via| self.of_tokens.try_acquire(via.token)).transpose();
+        let of_token = of_token.map_err(|LimitReached { most }| Failure::TokenCrowded { most })?;
+        let among_all = self.among_all.try_acquire_for(organization, holder).map_err(Failure::Crowded)?;
+        Ok(WaitingPlace { _among_all: among_all, _of_token: of_token })
+    }
+
+    #[cfg(test)]
+    pub fn of_token(&self, token: TokenId) -> usize {
+        self.of_tokens.used_by(token)
     }
 }

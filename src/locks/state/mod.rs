@@ -2,7 +2,5 @@
 //! that makes a decision durable.
 
 pub mod change;
-pub mod loaded;
-mod page_list;
-pub mod recent;
+pub mod memory;
 pub mod records;

@@ -12,7 +12,6 @@ mod history;
 mod idempotency;
 mod leases;
 mod one_moment;
-mod past;
 mod per_token;
 mod pool;
 mod queue;

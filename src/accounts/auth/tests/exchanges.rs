@@ -2,7 +2,7 @@
 
 use super::events::{data, told};
 use super::*;
-use crate::auth::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey};
+use crate::auth::exchange_records::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey};
 use domain::EventType;
 
 const HOUR: i64 = 3_600_000;

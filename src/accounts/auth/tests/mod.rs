@@ -5,7 +5,6 @@
 mod declared;
 mod events;
 mod exchanges;
-mod links;
 mod members;
 mod roots;
 mod sign_ins;

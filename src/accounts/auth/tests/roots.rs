@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::invitations::OpenInvitation;
-use crate::auth::root::Root;
+use crate::auth::token::Root;
 use domain::Email;
 
 const HOUR: i64 = 3_600_000;
@@ -276,9 +276,9 @@ async fn older_jobs(store: &Arc<MemoryStore>) -> (OpenToken, OpenToken, OpenToke
         batch.put(stored::token_key(token), stored::encode_token(token));
     }
     let password = Some(password::PasswordHash::NOBODY);
-    let (hash, freely) = (TokenText::generate().hash(), made::Made::FREELY);
-    let invitation = Some(credentials::Invitation { hash, expires_at: NOW.plus(HOUR), made: freely, maker: None });
-    let credentials = credentials::Credentials { password, invitation, last_sign_in_at: Some(NOW) };
+    let (hash, freely) = (TokenText::generate().hash(), token::Made::FREELY);
+    let invitation = Some(password::Invitation { hash, expires_at: NOW.plus(HOUR), made: freely, maker: None });
+    let credentials = password::Credentials { password, invitation, last_sign_in_at: Some(NOW) };
     batch.put(stored::credentials_key(&acme(), &ci.name), stored::encode_credentials(&credentials));
     batch.put(stored::link_key(&acme(), &ci.name), stored::encode_link(&link(None)));
     store.commit(batch).unwrap();

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
-use crate::secrets::{kept, stored};
+use crate::secrets::kept;
 use store::{Batch, LoggedStore, Options, Pair, Sequence, StoreError};
 
 /// More than fit into one batch, so that a rotation can be cut off in the middle of an organization.
@@ -93,7 +93,7 @@ fn check(store: Arc<dyn Store>, master: MasterKey) {
 
 /// That no record is as it was, and that no organization has an old key left.
 fn check_all_is_new(before: &MemoryStore, after: &MemoryStore) {
-    for prefix in [stored::SECRETS, stored::RINGS, kept::KEPT] {
+    for prefix in [secret::SECRETS, secret::RINGS, kept::KEPT] {
         let records = |store: &MemoryStore| store.scan(prefix, &end_of_prefix(prefix), usize::MAX).unwrap();
         let (before, after) = (records(before), records(after));
         assert_eq!(before.len(), after.len());
@@ -226,7 +226,7 @@ async fn a_rotation_of_variables_touches_no_file_and_cut_off_after_any_write_is_
 async fn a_rotation_on_top_of_one_that_was_cut_off_finishes_that_first_and_keys_do_not_pile_up() {
     let dir = tempfile::tempdir().unwrap();
     let longest_ring = |store: &MemoryStore| {
-        let rings = store.scan(stored::RINGS, &end_of_prefix(stored::RINGS), usize::MAX).unwrap();
+        let rings = store.scan(secret::RINGS, &end_of_prefix(secret::RINGS), usize::MAX).unwrap();
         rings.iter().map(|(_, ring)| ring.len()).max()
     };
     let cut_off = filled(master('1')).await;
@@ -270,8 +270,8 @@ async fn a_secret_that_does_not_open_stops_a_rotation_before_it_has_changed_anyt
     let old = unlock(&MemoryStore::new(), dir.path(), None).await.unwrap();
     let store = filled(old).await;
     let mut batch = Batch::default();
-    let of_globex = store.get(&stored::secret_key(&id("globex"), None, &name("TOKEN"))).unwrap().unwrap();
-    batch.put(stored::secret_key(&id("acme"), Some(&id("web")), &name("S00")), of_globex);
+    let of_globex = store.get(&secret::secret_key(&id("globex"), None, &name("TOKEN"))).unwrap().unwrap();
+    batch.put(secret::secret_key(&id("acme"), Some(&id("web")), &name("S00")), of_globex);
     store.commit(batch).unwrap();
     let (bytes, key) = (bytes_of(&*store), key_text(dir.path()));
     let refused = rotate(&*store, dir.path(), None).await.unwrap_err();

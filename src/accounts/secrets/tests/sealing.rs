@@ -1,7 +1,7 @@
 //! What opens, and what does not.
 
 use crate::secrets::sealing::{Ring, Sealed, SecretIdentity};
-use crate::secrets::stored;
+use crate::secrets::secret;
 use store::Batch;
 
 use super::*;
@@ -77,8 +77,8 @@ async fn a_record_moved_to_another_key_does_not_open() {
     let first = vault(&store);
     create(&first, "acme", None, "TOKEN", "of acme").await;
     create(&first, "globex", None, "TOKEN", "of globex").await;
-    let (from, to) = (stored::secret_key(&id("acme"), None, &name("TOKEN")), |organization: &str, scope, called| {
-        stored::secret_key(&id(organization), scope, &name(called))
+    let (from, to) = (secret::secret_key(&id("acme"), None, &name("TOKEN")), |organization: &str, scope, called| {
+        secret::secret_key(&id(organization), scope, &name(called))
     });
     let web = id("web");
     for to in [to("globex", None, "TOKEN"), to("acme", Some(&web), "TOKEN"), to("acme", None, "OTHER")] {
@@ -122,7 +122,7 @@ async fn a_database_that_has_lost_an_organizations_key_is_refused() {
     let store = Arc::new(MemoryStore::new());
     create(&vault(&store), "acme", None, "TOKEN", "s3cret").await;
     let mut batch = Batch::default();
-    batch.delete(stored::ring_key(&id("acme")));
+    batch.delete(secret::ring_key(&id("acme")));
     store.commit(batch).unwrap();
     assert!(matches!(Vault::open(store, master('1')), Err(OpenError::KeyLost { .. })));
 }

@@ -1,15 +1,16 @@
-//! The keys of an issuer (RFC 7517), and signatures with them (RFC 7518 and 8037), which ring verifies.
+//! The keys of an issuer (RFC 7517), and signatures with them (RFC 7518 and 8037), which ring verifies. JSON objects
+//! with duplicate names are refused: two parsers could read different values.
+
+use std::fmt;
 
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::{digest, signature};
-use serde::de::IgnoredAny;
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
-
-use super::object::Object;
+use serde_json::{Map, Value};
 
 /// 2048 bits. Ring has the same limit, but does not say why it refuses a key.
 const RSA_BYTES_MIN: usize = 256;
@@ -187,4 +188,32 @@ fn readable_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Key>,
     }
     let entries = Vec::<Entry>::deserialize(deserializer)?.into_iter();
     Ok(entries.filter_map(|entry| if let Entry::Key(key) = entry { Some(key) } else { None }).collect())
+}
+
+pub struct Object(pub Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Object, A::Error> {
+        let mut map = Map::new();
+        while let Some((name, value)) = entries.next_entry::<String, Value>()? {
+            if map.insert(name, value).is_some() {
+                return Err(A::Error::custom("duplicate name"));
+            }
+        }
+        Ok(Object(map))
+    }
 }

@@ -6,8 +6,7 @@ mod bounds;
 mod forgetting;
 mod log_parts;
 mod reading;
-mod restarting;
-mod resuming;
+mod restart;
 
 use super::delivery::{Order, attempt, commit, end_of, stages};
 use super::*;

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Environments;
-use super::reading::{Listed, Waiting};
-use crate::failure::Failure;
+use super::reads::{Listed, Waiting};
 use crate::keys;
 use crate::pool::PipelinePool;
+use crate::ports::Failure;
 use crate::services::session_index::{Holder, Indexed};
 use domain::{
     Environment, EnvironmentKey, Identifier, KeptBy, Person, PipelineKey, Session, SessionId, SessionStatus, Timestamp,

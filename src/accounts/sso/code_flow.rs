@@ -1,18 +1,19 @@
-//! From the code that a browser brings to the claims of a person: the exchange, and all checks of the ID token.
+//! The authorization code flow: the address at the provider where a sign-in begins, with the random values that bind
+//! the answer to it, the exchange of the code that the browser brings, and all checks of the ID token.
 
 use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use form_urlencoded::{Serializer, byte_serialize};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use url::Url;
 
-use super::claims::Claims;
-use super::client::ProviderClient;
+use super::client::{Failure, ProviderClient};
 use super::discovery::Metadata;
-use super::failure::Failure;
-use super::jwt::{Expected, Purpose, SignedToken, Unverified};
+use super::jwt::{Claims, Expected, Purpose, SignedToken, Unverified};
 use super::pending::Pending;
 use super::provider::Provider;
 use domain::Timestamp;
@@ -161,15 +162,42 @@ pub async fn user_info(
     Ok(claims)
 }
 
+/// For a state, a nonce or a verifier: 256 random bits. PKCE requires at least these 43 characters.
+pub fn random_text() -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
+}
+
+/// The authorization code flow with PKCE (RFC 7636).
+pub fn url(provider: &Provider, metadata: &Metadata, pending: &Pending) -> Result<Url, Failure> {
+    Url::parse(&pending.redirect_uri).map_err(|error| Failure::Invalid(error.to_string()))?;
+    let scopes = provider.scopes.iter().map(String::as_str);
+    let scopes: Vec<&str> = std::iter::once("openid").chain(scopes).collect();
+    let mut url = metadata.authorization_endpoint.clone();
+    url.query_pairs_mut()
+        .append_pair("response_type", "code")
+        .append_pair("client_id", &provider.client_id)
+        .append_pair("state", &pending.state)
+        .append_pair("code_challenge", &challenge(&pending.verifier))
+        .append_pair("code_challenge_method", "S256")
+        .append_pair("redirect_uri", &pending.redirect_uri)
+        .append_pair("scope", &scopes.join(" "))
+        .append_pair("nonce", &pending.nonce);
+    Ok(url)
+}
+
+fn challenge(verifier: &str) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(verifier))
+}
+
 #[cfg(test)]
-pub mod tests {
+mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::super::provider::{ClientSecret, GROUPS_CLAIM, NAME_CLAIM};
     use super::*;
     use domain::Identifier;
 
-    pub fn provider() -> Provider {
+    fn provider() -> Provider {
         Provider {
             id: Identifier::parse("keycloak").unwrap(),
             name: "Keycloak".to_owned(),
@@ -184,7 +212,7 @@ pub mod tests {
         }
     }
 
-    pub fn metadata() -> Metadata {
+    fn metadata() -> Metadata {
         Metadata {
             authorization_endpoint: "https://id.example/auth?tenant=1".parse().unwrap(),
             token_endpoint: "https://id.example/token".parse().unwrap(),
@@ -194,7 +222,7 @@ pub mod tests {
         }
     }
 
-    pub fn pending() -> Pending {
+    fn pending() -> Pending {
         Pending {
             state: "state-1".to_owned(),
             nonce: "nonce-1".to_owned(),
@@ -287,5 +315,34 @@ pub mod tests {
         }
         let long = format!(r#"{{ "error": "{}" }}"#, "x".repeat(1_000));
         assert_eq!(answer(401, None, &long).len(), "the provider refused: ".len() + SAID_LENGTH_MAX);
+    }
+
+    /// RFC 7636, appendix B.
+    #[test]
+    fn the_challenge_is_that_of_the_standard() {
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        assert_eq!(challenge(verifier), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+
+    #[test]
+    fn the_address_asks_for_a_code_and_keeps_the_verifier_secret() {
+        let (mut provider, pending) = (provider(), pending());
+        provider.scopes = vec!["profile".to_owned(), "groups".to_owned()];
+        let url = url(&provider, &metadata(), &pending).unwrap();
+        assert_eq!(
+            url.as_str(),
+            "https://id.example/auth?tenant=1&response_type=code&client_id=lock%26keeper&state=state-1\
+             &code_challenge=xTYRBLTDt1gS3-rw_3FBVafZ0iNg9bZYBbG8fRPvkEs&code_challenge_method=S256\
+             &redirect_uri=https%3A%2F%2Flock.example%2Fauth%2Foidc%2Fkeycloak%2Fcallback\
+             &scope=openid+profile+groups&nonce=nonce-1"
+        );
+        let broken = Pending { redirect_uri: "/callback".to_owned(), ..pending };
+        assert!(super::url(&provider, &metadata(), &broken).is_err());
+    }
+
+    #[test]
+    fn random_texts_are_long_and_never_the_same() {
+        let texts: std::collections::HashSet<String> = (0..1_000).map(|_| random_text()).collect();
+        assert!(texts.len() == 1_000 && texts.iter().all(|text| text.len() == 43));
     }
 }

@@ -1,4 +1,6 @@
-//! What an actor holds in memory: the environment after its last decision, durable or not.
+//! What an actor holds in memory: the environment after its last decision, durable or not, with recent pages,
+//! deployments and departures, which were handed to the store and it may not show yet. An actor decides on these first
+//! and on the store second.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -7,13 +9,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::page_list::PageList;
-use super::recent::{DeploymentUpdate, RecentDepartures, RecentDeployments, RecentPages};
-use super::records::Records;
+use super::records::{Records, readable};
 use ambient::backoff::{Backoff, Retries};
 use domain::{
-    ASK_WITHIN_MILLIS, DeploymentId, EndedDeployment, Environment, EnvironmentKey, IdSeed, Now, Outcome, Session,
-    SessionId, Tick,
+    ASK_WITHIN_MILLIS, ApprovalId, Blueprint, DeploymentId, DeploymentRecord, EndedDeployment, Environment,
+    EnvironmentKey, IdSeed, Now, Origin, Outcome, Session, SessionId, Tick,
 };
 use records::{Keeping, Page, StoredEnvironment};
 use store::{Sequence, StoreError};
@@ -245,4 +245,191 @@ fn expires(environment: &Environment) -> bool {
 /// Whether a deployment here has begun or waits.
 pub fn is_unfinished(environment: &Environment) -> bool {
     environment.current_deployment().is_some() || environment.waiting_deployment().is_some()
+}
+
+/// The history pages that an actor keeps in memory: those whose last change may not be durable, and the newest, since
+/// the next session to end goes into it. The store has every other page as it is.
+#[derive(Default)]
+pub struct RecentPages {
+    pages: PageList<RecentPage>,
+}
+
+struct RecentPage {
+    page: Page,
+    written: Sequence,
+}
+
+impl RecentPages {
+    /// Adds the pages handed in, and drops those that are durable.
+    pub fn advance(&mut self, written: PageList<Page>, sequence: Sequence, settled: impl Fn(Sequence) -> bool) {
+        for (number, page) in written {
+            self.pages.insert(number, RecentPage { page, written: sequence });
+        }
+        let newest = self.pages.last_number();
+        self.pages.retain(|number, recent| Some(number) == newest || !settled(recent.written));
+    }
+
+    pub fn get(&self, number: u64) -> Option<&Page> {
+        self.pages.get(number).map(|recent| &recent.page)
+    }
+
+    pub fn session(&self, id: SessionId) -> Result<Option<Session>, StoreError> {
+        let numbers = match id.origin {
+            Origin::Granted(number) => number..=number,
+            Origin::Queued(_) => 0..=u64::MAX,
+        };
+        let pages = Page::of(*numbers.start())..=Page::of(*numbers.end());
+        for (_, recent) in self.pages.iter().filter(|(number, _)| pages.contains(number)) {
+            let sessions = readable(recent.page.sessions(numbers.clone()))?;
+            if let Some(session) = sessions.into_iter().find(|session| session.id == id) {
+                return Ok(Some(session));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Sessions that have left the queue, until the store shows how they ended.
+#[derive(Default)]
+pub struct RecentDepartures {
+    of: Vec<(Sequence, Arc<Session>)>,
+}
+
+impl RecentDepartures {
+    /// Adds the sessions handed in, and drops those that are durable.
+    pub fn advance(&mut self, left: Vec<Arc<Session>>, sequence: Sequence, settled: impl Fn(Sequence) -> bool) {
+        self.of.retain(|(written, _)| !settled(*written));
+        self.of.extend(left.into_iter().map(|session| (sequence, session)));
+    }
+
+    pub fn session(&self, id: SessionId) -> Option<&Arc<Session>> {
+        self.of.iter().map(|(_, session)| session).find(|session| session.id == id)
+    }
+}
+
+/// The recent changes to deployments with stages. A command on an ended deployment must know how it ended.
+#[derive(Default)]
+pub struct RecentDeployments {
+    of: BTreeMap<DeploymentId, RecentDeployment>,
+}
+
+#[derive(Default)]
+struct RecentDeployment {
+    update: DeploymentUpdate,
+    written: Sequence,
+}
+
+/// What changed about one deployment; the store has the parts that are `None`.
+#[derive(Default)]
+pub struct DeploymentUpdate {
+    pub record: Option<DeploymentRecord>,
+    pub blueprint: Option<Arc<Blueprint>>,
+    pub approvals: Option<Vec<ApprovalId>>,
+    /// Everything is gone, whatever the store still shows.
+    pub forgotten: bool,
+}
+
+impl RecentDeployments {
+    /// Adds what was handed in, and drops what is durable.
+    pub fn advance(
+        &mut self,
+        records: Vec<DeploymentRecord>,
+        blueprints: Vec<(DeploymentId, Arc<Blueprint>)>,
+        written: BTreeMap<DeploymentId, DeploymentUpdate>,
+        sequence: Sequence,
+        settled: impl Fn(Sequence) -> bool,
+    ) {
+        for record in records.into_iter().filter(|record| record.deployment.staged) {
+            let id = record.deployment.id;
+            self.update(id, sequence).record = Some(record);
+        }
+        for (id, blueprint) in blueprints {
+            self.update(id, sequence).blueprint = Some(blueprint);
+        }
+        for (id, update) in written {
+            let kept = self.update(id, sequence);
+            kept.forgotten |= update.forgotten;
+            kept.approvals = update.approvals.or(kept.approvals.take());
+        }
+        self.of.retain(|_, recent| !settled(recent.written));
+    }
+
+    fn update(&mut self, id: DeploymentId, sequence: Sequence) -> &mut DeploymentUpdate {
+        let recent = self.of.entry(id).or_default();
+        recent.written = sequence;
+        &mut recent.update
+    }
+
+    pub fn get(&self, id: DeploymentId) -> Option<&DeploymentUpdate> {
+        self.of.get(&id).map(|recent| &recent.update)
+    }
+}
+
+/// Nearly always there is one page, which takes no allocation.
+pub struct PageList<T> {
+    pages: SmallVec<[(u64, T); 1]>,
+}
+
+impl<T> Default for PageList<T> {
+    fn default() -> Self {
+        Self { pages: SmallVec::new() }
+    }
+}
+
+impl<T> PageList<T> {
+    pub fn get(&self, number: u64) -> Option<&T> {
+        self.place(number).ok().map(|place| &self.pages[place].1)
+    }
+
+    /// In place of what there was under this number.
+    pub fn insert(&mut self, number: u64, page: T) {
+        match self.place(number) {
+            Ok(place) => self.pages[place].1 = page,
+            Err(place) => self.pages.insert(place, (number, page)),
+        }
+    }
+
+    pub fn last_number(&self) -> Option<u64> {
+        self.pages.last().map(|(number, _)| *number)
+    }
+
+    pub fn retain(&mut self, mut keeps: impl FnMut(u64, &T) -> bool) {
+        self.pages.retain(|(number, page)| keeps(*number, page));
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.pages.iter().map(|(number, page)| (*number, page))
+    }
+
+    /// Where it is, or where it belongs.
+    fn place(&self, number: u64) -> Result<usize, usize> {
+        self.pages.binary_search_by_key(&number, |(number, _)| *number)
+    }
+}
+
+impl<T> IntoIterator for PageList<T> {
+    type Item = (u64, T);
+    type IntoIter = smallvec::IntoIter<[(u64, T); 1]>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.pages.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_in_order_and_each_is_there_once() {
+        let mut list = PageList::default();
+        assert_eq!((list.get(3), list.last_number()), (None, None));
+        for (number, page) in [(3, 'a'), (7, 'b'), (1, 'c'), (3, 'd')] {
+            list.insert(number, page);
+        }
+        assert_eq!((list.get(3), list.get(4), list.last_number()), (Some(&'d'), None, Some(7)));
+        list.retain(|number, page| number == 7 || *page == 'd');
+        assert_eq!(list.iter().collect::<Vec<_>>(), [(3, &'d'), (7, &'b')]);
+        assert_eq!(list.into_iter().collect::<Vec<_>>(), [(3, 'd'), (7, 'b')]);
+    }
 }

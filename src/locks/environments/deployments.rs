@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::Environments;
-use super::reading::Listed;
+use super::reads::Listed;
 use crate::keys;
 use crate::state::records::readable;
 use domain::{

@@ -1,17 +1,16 @@
 //! Opening the accounts, with the members that a file declares. A declaration is applied when it is new, has changed or
-//! was removed; until then changes through the API hold, through restarts too. Files do not affect members who were added
-//! through the API only.
+//! was removed; until then changes through the API hold, through restarts too. Files do not affect members who were
+//! added through the API only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::accounts::Accounts;
 use super::change::{Change, RevocationReason};
-use super::load;
 use super::member::{Declaration, Member, MemberUpdate, NewMember};
-use super::stored;
 use super::token::Token;
 use super::trust::is_too_much;
+use super::{load, stored};
 use domain::{Identifier, Role, Timestamp};
 use events::Cause;
 use records::stored::{Difference, differences};
