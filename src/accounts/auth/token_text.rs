@@ -8,6 +8,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use rand::RngExt;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use domain::Malformed;
@@ -116,8 +117,9 @@ impl KnownToken {
     /// The hash of a token's text.
     pub fn hash(&self, text: &str) -> Result<TokenHash, Malformed> {
         let mut known = self.0.lock();
+        // In the same time wherever they differ: behind a proxy, others may send on the same connection.
         if let Some((last, hash)) = &*known
-            && is_same(last.as_bytes(), text.as_bytes())
+            && last.as_bytes().ct_eq(text.as_bytes()).into()
         {
             return Ok(*hash);
         }
@@ -125,11 +127,6 @@ impl KnownToken {
         *known = Some((Zeroizing::new(text.to_owned()), hash));
         Ok(hash)
     }
-}
-
-/// Takes the same time wherever they differ: behind a proxy, others may send on the same connection.
-fn is_same(known: &[u8], sent: &[u8]) -> bool {
-    known.len() == sent.len() && known.iter().zip(sent).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
 
 #[cfg(test)]

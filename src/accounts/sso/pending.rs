@@ -7,6 +7,7 @@ use std::collections::{HashSet, VecDeque};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
 
 use super::client::Failure;
 use crate::secrets::{AssociatedData, SealingKey};
@@ -58,15 +59,11 @@ impl Pending {
         let sealed = BASE64_URL_SAFE_NO_PAD.decode(sealed).map_err(|_| Failure::NotUnderWay)?;
         let plain = key.open(&PendingSignIn, &sealed).ok_or(Failure::NotUnderWay)?;
         let pending: Self = postcard::from_bytes(&plain).map_err(|_| Failure::NotUnderWay)?;
-        let is_it = is_same(&pending.state, state) && pending.provider == provider;
+        // In a time that does not tell how much of it is right.
+        let is_same = pending.state.as_bytes().ct_eq(state.as_bytes()).into();
+        let is_it = is_same && pending.provider == provider;
         if is_it && now.as_millis() < pending.expires_at_millis { Ok(pending) } else { Err(Failure::NotUnderWay) }
     }
-}
-
-/// In a time that does not tell how much of it is right.
-fn is_same(given: &str, wanted: &str) -> bool {
-    let different = given.bytes().zip(wanted.bytes()).fold(0, |different, (a, b)| different | (a ^ b));
-    given.len() == wanted.len() && different == 0
 }
 
 /// The states that have come back: each works once.
