@@ -2,7 +2,7 @@
 //! of every name for something to escape: half of the cost of an answer.
 
 use serde::ser::{
-    Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    self, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 use serde_json::Error;
@@ -10,17 +10,6 @@ use serde_json::Error;
 /// Appends the value.
 pub fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), Error> {
     value.serialize(Writer { out })
-}
-
-/// Writes a text of ASCII that has nothing to escape in it, such as an id: our writer takes its bytes as they are, without
-/// looking at each of them twice.
-pub fn plain<S: Serializer>(serializer: S, ascii: &[u8]) -> Result<S::Ok, S::Error> {
-    debug_assert!(ascii.is_ascii() && is_plain(ascii));
-    if serializer.is_human_readable() {
-        serializer.serialize_str(str::from_utf8(ascii).map_err(serde::ser::Error::custom)?)
-    } else {
-        serializer.serialize_bytes(ascii)
-    }
 }
 
 struct Writer<'a> {
@@ -174,6 +163,16 @@ impl<'a> Serializer for Writer<'a> {
         Ok(())
     }
 
+    fn serialize_i128(self, value: i128) -> Result<(), Error> {
+        self.number(value);
+        Ok(())
+    }
+
+    fn serialize_u128(self, value: u128) -> Result<(), Error> {
+        self.number(value);
+        Ok(())
+    }
+
     fn serialize_u8(self, value: u8) -> Result<(), Error> {
         self.serialize_u64(value.into())
     }
@@ -208,18 +207,8 @@ impl<'a> Serializer for Writer<'a> {
         Ok(())
     }
 
-    /// Only [`plain`] has bytes for us.
     fn serialize_bytes(self, value: &[u8]) -> Result<(), Error> {
-        self.out.reserve(value.len() + 2);
-        self.out.push(b'"');
-        self.out.extend_from_slice(value);
-        self.out.push(b'"');
-        Ok(())
-    }
-
-    /// Tells [`plain`] that it may give us bytes.
-    fn is_human_readable(&self) -> bool {
-        false
+        self.collect_seq(value)
     }
 
     fn serialize_none(self) -> Result<(), Error> {
@@ -309,10 +298,14 @@ impl SerializeMap for Elements<'_> {
         self.next();
         let start = self.out.len();
         write(key, self.out)?;
-        // A number or a boolean as a name is put in quotes.
-        if self.out.get(start) != Some(&b'"') {
-            self.out.insert(start, b'"');
-            self.out.push(b'"');
+        match self.out.get(start) {
+            Some(b'"') => {}
+            Some(b'[' | b'{' | b'n') | None => return Err(ser::Error::custom("the name of a field must be a text")),
+            // A number or a boolean.
+            Some(_) => {
+                self.out.insert(start, b'"');
+                self.out.push(b'"');
+            }
         }
         self.out.push(b':');
         Ok(())
@@ -450,19 +443,50 @@ mod tests {
         variants: [Variants; 4],
     }
 
-    struct Plain(&'static [u8]);
+    struct Bytes(Vec<u8>);
 
-    impl Serialize for Plain {
+    impl Serialize for Bytes {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            plain(serializer, self.0)
+            serializer.serialize_bytes(&self.0)
+        }
+    }
+
+    fn is_written_the_same<T: Serialize>(value: &T) {
+        assert_eq!(written(value), serde_json::to_string(value).unwrap());
+    }
+
+    proptest! {
+        #[test]
+        fn types_that_choose_their_form_are_written_as_the_library_for_json_writes_them(
+            (address, bytes, long) in any::<(std::net::IpAddr, Vec<u8>, (i128, u128))>(),
+            (narrow, wide) in any::<(f32, f64)>(),
+            pause in any::<std::time::Duration>(),
+        ) {
+            is_written_the_same(&(address, Bytes(bytes), pause));
+            is_written_the_same(&(narrow, wide, long));
+            is_written_the_same(&BTreeMap::from([(long.0, address)]));
         }
     }
 
     #[test]
-    fn a_plain_text_is_the_same_text_to_others() {
-        let value = BTreeMap::from([("id", Plain(b"ses_0a")), ("none", Plain(b""))]);
-        assert_eq!(written(&value), r#"{"id":"ses_0a","none":""}"#);
-        assert_eq!(written(&value), serde_json::to_string(&value).unwrap());
+    fn only_texts_numbers_and_booleans_are_names() {
+        fn is_the_same_as_name<K: Serialize + Ord>(key: K) {
+            let map = BTreeMap::from([(key, 1)]);
+            let ours = || {
+                let mut out = Vec::new();
+                write(&map, &mut out).map(|()| String::from_utf8(out).unwrap())
+            };
+            assert_eq!(ours().ok(), serde_json::to_string(&map).ok());
+        }
+        is_the_same_as_name("text\n");
+        is_the_same_as_name('"');
+        is_the_same_as_name(-7);
+        is_the_same_as_name(true);
+        is_the_same_as_name(Some(7_u128));
+        is_the_same_as_name(None::<u8>);
+        is_the_same_as_name(());
+        is_the_same_as_name([1]);
+        is_the_same_as_name(BTreeMap::from([(1, 2)]));
     }
 
     #[test]

@@ -7,7 +7,6 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::written::{UserId, Written};
-use crate::http::json;
 use domain::{InputKind, InputValue, Person, Timestamp};
 
 /// A value that is written as its text.
@@ -74,7 +73,7 @@ impl TimeText {
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        json::plain(serializer, &self.text().0)
+        serializer.serialize_str(self.text().as_str())
     }
 }
 

@@ -9,7 +9,6 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::forms::{Choice, named_choices};
-use crate::http::json;
 use accounts::auth;
 use delivery::registries;
 use domain::Id;
@@ -21,7 +20,7 @@ pub struct Written<T>(pub T);
 
 impl<T: Id> Serialize for Written<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        json::plain(serializer, self.0.text().as_bytes())
+        serializer.serialize_str(&self.0.text())
     }
 }
 
