@@ -1,7 +1,7 @@
 //! The one form of records: a version byte, then postcard. Knows versions and no type of ours.
 //!
 //! A record grows by a new version: the new form is written, and the one before is still read, by
-//! [`Record::read_older`]. `store::fixtures` has bytes of the versions that were written before.
+//! [`Record::read_older`]. `testkit::format_4` has bytes of the versions that were written before.
 
 use std::fmt::Display;
 
