@@ -328,7 +328,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let probe = "head -c 1048576 /dev/zero > probe; grep -q '^write_bytes: [1-9]' /proc/$$/io";
         if !Command::new("sh").args(["-c", probe]).current_dir(dir.path()).status().unwrap().success() {
-            println!("skipped: what is written to {} is not counted", dir.path().display());
+            eprintln!("skipped: what is written to {} is not counted", dir.path().display());
             return;
         }
         let script = "(exec dd if=/dev/zero of=big bs=64k count=16k 2>/dev/null); :";
