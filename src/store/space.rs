@@ -56,6 +56,12 @@ impl Free {
     }
 }
 
+/// Of the whole file system of this path.
+pub fn all_bytes(path: &Path) -> io::Result<u64> {
+    let found = statvfs(path)?;
+    Ok(found.f_blocks.saturating_mul(found.f_frsize))
+}
+
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(Free::at(path)?.bytes)
 }

@@ -32,6 +32,7 @@ use domain::{DeploymentId, Identifier};
 use file::{EXTENSION, FETCHED, PENDING};
 use registry::Registry;
 use space::Space;
+use store::space::all_bytes;
 
 /// The folder of the logs in a data directory.
 pub const FOLDER: &str = "logs";
@@ -40,6 +41,8 @@ const ONLY_OWNER: u32 = 0o700;
 const PIECE_BYTES: usize = 256 * 1024;
 /// A file takes at least this much of a disk.
 const BLOCK_BYTES: u64 = 4096;
+/// Logs take at most this part of the disk: steps are ended when it is full, and would be for the output of others.
+const DISK_PART: u64 = 4;
 
 /// The logs of all deployments. Cheap to clone.
 #[derive(Clone)]
@@ -76,7 +79,14 @@ impl Logs {
     /// Of one machine.
     pub fn open(dir: &Path, max_total_bytes: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;
-        let (space, registry) = (Arc::new(Space::new(max_total_bytes)), Arc::default());
+        let quarter = all_bytes(dir)? / DISK_PART;
+        if quarter < max_total_bytes {
+            tracing::warn!(
+                bytes = quarter,
+                "storage.log_max_mb is more than a quarter of the disk: logs of deployments get a quarter"
+            );
+        }
+        let (space, registry) = (Arc::new(Space::new(max_total_bytes.min(quarter))), Arc::default());
         Ok(Self { dir: Arc::from(dir), space, registry, parts: None })
     }
 
