@@ -1,4 +1,4 @@
-// Durable cycles with k6: each virtual user claims and releases an environment of its own.
+// Durable cycles with k6: each virtual user claims and releases a separate environment.
 //
 //   k6 run --vus 16 --duration 30s docs/examples/k6.js
 //
