@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::decision::GrantedWaiter;
-use super::queue::{self, ASK_WITHIN_MILLIS};
+use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
 use super::{
     Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Ended, EndedHow,
-    Event, EventType, IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority,
+    Event, EventType, Expiry, IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority,
     Rejection, RequestRef, Role, Session, SessionId, Ticket, Turn, Waiter, deploy, release, reset,
 };
 
@@ -58,7 +58,7 @@ impl Command for Claim {
         let configuration = decision.next.available()?.clone();
         self.request.check(&configuration)?;
         // Earlier arrivals go first, including waiters of the pool and clients that have just come back.
-        queue::hand_over(decision, Some(Turn::new(self.request.priority, self.ticket)));
+        hand_over(decision, Some(Turn::new(self.request.priority, self.ticket)));
         if decision.next.is_vacant() {
             let id = self.session_id();
             let session = self.request.into_session(id, decision.now);
@@ -128,8 +128,42 @@ impl ClaimRequest {
     }
 }
 
+/// Gives a free lock to the first ready waiter of this environment's queue and of the pool; with a newcomer, only to one
+/// that comes before it. Part of every transition, so that no newcomer can overtake a waiter.
+pub(super) fn hand_over(decision: &mut Decision<'_>, newcomer: Option<Turn>) {
+    if !decision.next.is_vacant() {
+        return;
+    }
+    let Some(configuration) = decision.next.configuration.clone() else { return };
+    let own = first_ready(decision).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
+    let before = own.as_ref().map(|waiter| waiter.turn()).or(newcomer);
+    if let Some(outsider) = decision.surroundings.take_outsider(&configuration, before) {
+        grant_waiter(decision, outsider, true);
+    } else if let Some(waiter) = own {
+        decision.dequeue(waiter.ticket);
+        grant_waiter(decision, waiter, false);
+    }
+}
+
+/// The first waiter whose client is there. Waiters whose clients hung up leave the queue on the way; overdue ones are
+/// skipped until the timer removes them.
+fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
+    let queue = decision.next.queue.clone();
+    for waiter in queue.iter() {
+        let presence = decision.surroundings.presence(waiter);
+        let overdue = waiter.due(presence).is_some_and(|due| due <= decision.now.tick);
+        if waiter.is_ready(presence) && !overdue {
+            return Some(waiter.clone());
+        }
+        if presence == Presence::Vanished && decision.outcome.dequeued.len() < LET_GO_AT_ONCE {
+            decision.expire(waiter.ticket, Expiry::Vanished);
+        }
+    }
+    None
+}
+
 /// Gives the lock to a waiter. If its client is not connected, it has to poll in time.
-pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool) {
+fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool) {
     let away = waiter.kept_by == KeptBy::Polling && decision.surroundings.presence(&waiter) != Presence::Connected;
     let session = waiter.session.clone();
     let before = decision.outcome.events.len();
@@ -149,7 +183,7 @@ pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, out
 }
 
 /// Gives the lock to a session whose id nobody knows yet. It gets an id from which its record is found without an index.
-pub(super) fn grant(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
+fn grant(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
     session.id.origin = Origin::Granted(decision.next.next_token());
     grant_named(decision, session)
 }

@@ -4,11 +4,45 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::stages::{ChangeContext, Owner};
 use super::{
-    ApprovalRecord, Blueprint, Deployment, DeploymentId, DeploymentRecord, Effect, Environment, Event, Now, Rejection,
-    Session, Surroundings, Ticket, Waiter,
+    ApprovalRecord, Blueprint, Configuration, Deployment, DeploymentId, DeploymentRecord, DeploymentRef, Effect, Ended,
+    EndedHow, Environment, Event, Expiry, LastDeployment, LastReset, Now, Person, Rejection, Session, SessionId,
+    SessionRef, Surroundings, Ticket, Timestamp, Waiter,
 };
+
+/// A command to one environment.
+pub trait Command: Send + 'static {
+    type Reply: Send + 'static;
+
+    /// Whether it ends something, and so must also be possible on a full disk.
+    const ENDS: bool = false;
+
+    /// The same of a command that depends on what it is told.
+    fn ends(&self) -> bool {
+        Self::ENDS
+    }
+
+    /// Called through [`decide`], which also hands over a free lock, starts waiting deployments and checks the invariants.
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Self::Reply, Rejection>;
+
+    /// The session that the command refers to: the actor looks it up if the environment no longer has it.
+    fn subject(&mut self) -> Option<&mut SessionRef> {
+        None
+    }
+
+    /// The same for a deployment that has ended.
+    fn deployment(&mut self) -> Option<&mut DeploymentRef> {
+        None
+    }
+
+    /// The session that the reply says has the lock. If the reply does not reach its client, the lock is taken back.
+    fn grants(_reply: &Self::Reply) -> Option<SessionId> {
+        None
+    }
+
+    /// For replies that show the environment after the whole decision.
+    fn complete(_reply: &mut Self::Reply, _next: &Environment) {}
+}
 
 /// What commands work on. Nothing takes effect before the decision is finished.
 pub struct Decision<'a> {
@@ -60,6 +94,40 @@ pub struct GrantedWaiter {
 pub struct Transition<Reply> {
     pub next: Arc<Environment>,
     pub reply: Reply,
+}
+
+/// The session that a deployment belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct Owner {
+    pub session: Option<SessionId>,
+    pub user: Option<Person>,
+    pub fencing_token: u64,
+}
+
+impl Owner {
+    pub fn of(session: &Session) -> Self {
+        let fencing_token = session.fencing_token().unwrap_or_default();
+        Self { session: Some(session.id), user: Some(session.user.clone()), fencing_token }
+    }
+
+    /// A reset belongs to no session.
+    pub fn system(reset: Option<LastReset>) -> Self {
+        Self { session: None, user: None, fencing_token: reset.map_or(0, |reset| reset.fencing_token) }
+    }
+
+    /// Of a deployment of this session, or of the reset.
+    pub fn of_deployment(session: Option<&Session>, environment: &Environment) -> Self {
+        session.map_or_else(|| Self::system(environment.last_reset), Self::of)
+    }
+}
+
+/// What a change of a deployment needs besides the deployment.
+pub(super) struct ChangeContext<'a> {
+    pub at: Timestamp,
+    pub outcome: &'a mut Outcome,
+    pub surroundings: &'a mut dyn Surroundings,
+    pub configuration: &'a Option<Arc<Configuration>>,
+    pub last: &'a mut Option<LastDeployment>,
 }
 
 impl<'a> Decision<'a> {
@@ -130,5 +198,21 @@ impl<'a> Decision<'a> {
         let waiter = self.next.queue.remove(ticket)?;
         self.outcome.dequeued.push(waiter.clone());
         Some(waiter)
+    }
+
+    /// Removes a waiter whose client is gone.
+    pub(super) fn expire(&mut self, ticket: Ticket, why: Expiry) {
+        let ended = Ended { at: self.now.at, by: None, how: EndedHow::Expired(why) };
+        self.leave(ticket, ended);
+    }
+
+    /// Removes a waiter. If its client knows it as a session, it ends as one.
+    pub(super) fn leave(&mut self, ticket: Ticket, ended: Ended) -> Option<Arc<Session>> {
+        let departure = self.dequeue(ticket)?.departure(ended);
+        if let Some(event) = departure.event() {
+            self.outcome.events.push(event);
+            self.outcome.left.push(departure.session.clone());
+        }
+        Some(departure.session)
     }
 }

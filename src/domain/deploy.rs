@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::decision::Owner;
 use super::session::DEPLOYMENTS_LISTED;
-use super::stages::{self, Owner};
 use super::{
     Command, CommitId, Decision, Deployment, DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus,
-    EventType, IdSeed, Outcome, Person, Rejection, Session, SessionRef, release, reset,
+    EventType, IdSeed, Outcome, Person, Rejection, Session, SessionRef, reset, stages,
 };
 
 /// Waiting deployments per session. Below what a session lists, so that no waiting one drops out of the list.
@@ -32,7 +32,7 @@ impl Command for Deploy {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
-        let session = release::find_holder(decision.next, &self.session, &self.by, self.fencing_token)?;
+        let session = decision.next.find_holder(&self.session, &self.by, self.fencing_token)?;
         check_queue(session)?;
         decision.touch();
         let now = decision.now;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    Availability, CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session,
-    SessionId, Timestamp,
+    CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Person, Queue, Rejection, Session, SessionId,
+    SessionRef, Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +68,14 @@ named_enum! {
         Resetting = "resetting",
         Disabled = "disabled",
     }
+}
+
+/// Whether an environment can be given to a waiter.
+#[derive(Debug, Clone)]
+pub enum Availability {
+    Free { configuration: Arc<Configuration>, last_used: Option<Timestamp> },
+    Taken { configuration: Arc<Configuration> },
+    Gone,
 }
 
 impl Environment {
@@ -162,6 +170,36 @@ impl Environment {
         [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id)
     }
 
+    /// The session that a command refers to: the holder, one that is leaving or waiting, or one from the history.
+    pub(super) fn find<'a>(&'a self, session: &'a SessionRef) -> Result<&'a Session, Rejection> {
+        if !self.exists() {
+            return Err(Rejection::EnvironmentNotFound);
+        }
+        self.session(session.id).or(session.ended.as_deref()).ok_or(Rejection::SessionNotFound)
+    }
+
+    /// The same for commands that only the holder may give.
+    pub(super) fn find_holder<'a>(
+        &'a self,
+        session: &'a SessionRef,
+        by: &Person,
+        fencing_token: Option<u64>,
+    ) -> Result<&'a Session, Rejection> {
+        let session = self.find(session)?;
+        session.check_user(by, false)?;
+        if session.ended.is_some() {
+            return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });
+        }
+        if let Some(waiter) = self.queue.session(session.id) {
+            return Err(Rejection::SessionQueued { position: self.queue.position(waiter) });
+        }
+        let current = session.fencing_token().unwrap_or_default();
+        if fencing_token.is_some_and(|token| token != current) {
+            return Err(Rejection::StaleFencingToken { current });
+        }
+        Ok(session)
+    }
+
     /// The token of the next grant.
     pub fn next_token(&self) -> u64 {
         self.skipped_tokens.next(self.fencing_token)
@@ -211,6 +249,17 @@ impl Environment {
         let mut sessions = [&self.leaving, &self.lock].into_iter().flatten();
         let of_sessions = sessions.find_map(|session| session.unfinished_deployment());
         of_sessions.or_else(|| self.reset.as_ref().filter(|deployment| deployment.status.occupies_environment()))
+    }
+}
+
+impl Session {
+    /// Whether it belongs to this person; `any` for callers who may act for others.
+    pub fn check_user(&self, by: &Person, any: bool) -> Result<(), Rejection> {
+        if self.user.id == by.id || any {
+            Ok(())
+        } else {
+            Err(Rejection::NotSessionHolder { holder: self.user.clone() })
+        }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::stages::{self, Owner};
+use super::decision::Owner;
 use super::{
     ApprovalId, ApprovalRecord, ApprovalStatus, Command, Decision, DeploymentId, DeploymentOutcome, DeploymentRecord,
     DeploymentRef, DeploymentStatus, EndedDeployment, EventType, Identifier, Person, Rejection, Retried, Run, Session,
-    SessionRef, StageRun, StageStatus, deploy, release,
+    SessionRef, StageRun, StageStatus, deploy, stages,
 };
 
 /// Stops the current stage of a deployment, and with it the deployment.
@@ -116,7 +116,7 @@ impl Command for RetryStage {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
-        let session = release::find(decision.next, &self.session)?;
+        let session = decision.next.find(&self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
             return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });

@@ -5,29 +5,11 @@ use std::sync::Arc;
 use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
 use super::{
     Command, Deadline, Decision, Ended, EndedHow, Environment, Expiry, Lease, Now, Person, Rejection, Session,
-    SessionId, SessionRef, Tick, Ticket, queue, release,
+    SessionId, SessionRef, Tick, Ticket, claim, queue, release,
 };
 
 /// The least that is left of a lease after a start: its holder could not renew it while the server was down.
 pub const LEFT_AFTER_START_MILLIS: i64 = 30_000;
-
-impl Lease {
-    pub(super) fn new(ttl_seconds: u32, now: Now) -> Self {
-        Self { ttl_seconds, until: Deadline::after(now, i64::from(ttl_seconds) * 1000) }
-    }
-}
-
-impl Session {
-    /// Any activity of the holder renews the lease.
-    pub(super) fn renew(&mut self, now: Now) {
-        if let Some(claimed) = &mut self.claimed {
-            claimed.lease = claimed.lease.map(|lease| Lease::new(lease.ttl_seconds, now));
-            claimed.unseen_until = None;
-            claimed.seen = true;
-            self.revision += 1;
-        }
-    }
-}
 
 /// A sign of life of the holder.
 #[derive(Debug, Clone)]
@@ -45,7 +27,7 @@ impl Command for Heartbeat {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
-        release::find_holder(decision.next, &self.session, &self.by, self.fencing_token)?;
+        decision.next.find_holder(&self.session, &self.by, self.fencing_token)?;
         decision.touch();
         let now = decision.now;
         let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
@@ -136,7 +118,7 @@ impl Command for Elapse {
         let overdue = queue::overdue(decision.next.queue.iter(), |waiter| decision.surroundings.presence(waiter), now);
         let overdue: Vec<_> = overdue.map(|(waiter, why)| (waiter.ticket, why)).take(LET_GO_AT_ONCE).collect();
         for (ticket, why) in overdue {
-            queue::expire(decision, ticket, why);
+            decision.expire(ticket, why);
         }
         Ok(queue::next_due(&decision.next.queue, decision.surroundings))
     }
@@ -154,7 +136,7 @@ impl Command for HangUp {
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         for ticket in self.tickets {
-            queue::expire(decision, ticket, Expiry::Vanished);
+            decision.expire(ticket, Expiry::Vanished);
         }
         Ok(())
     }
@@ -173,9 +155,9 @@ impl Command for StopWaiting {
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Rejection>, Rejection> {
         // It may have come back just now, and the lock may be free.
-        queue::hand_over(decision, None);
+        claim::hand_over(decision, None);
         let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Released };
-        let left = queue::leave(decision, self.ticket, ended);
+        let left = decision.leave(self.ticket, ended);
         Ok(left.map(|_| decision.next.occupied()))
     }
 }

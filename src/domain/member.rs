@@ -16,6 +16,13 @@ named_enum! {
     }
 }
 
+/// A user, by the name they had at the time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    pub id: UserId,
+    pub name: Arc<str>,
+}
+
 /// An e-mail address, as far as it can be judged without sending something to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Email(Arc<str>);

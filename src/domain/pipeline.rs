@@ -1,11 +1,12 @@
-//! What a pipeline does for a deployment: stages in order, each with its steps. All values are within their bounds: the
+//! What a pipeline does for a deployment: stages in order, each with its steps, defined here
+//! or in a registry. All values are within their bounds: the
 //! reader has checked them, with the rules below.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use super::named::named_enum;
-use super::registry_step::{StepSource, Use};
 use super::text::{CharClass, Reserved, TextRule};
 use super::{Identifier, Malformed, VariableName, VariableValue};
 
@@ -73,6 +74,45 @@ pub enum Action {
     Uses(Box<Use>),
 }
 
+/// One version of one step of a registry: `registry/step@version`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepReference {
+    pub registry: Identifier,
+    pub step: Identifier,
+    pub version: Identifier,
+}
+
+/// A step of a pipeline that is defined in a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use {
+    pub reference: StepReference,
+    /// The inputs, taken literally: nothing is substituted in them.
+    pub with: BTreeMap<VariableName, InputValue>,
+}
+
+named_enum! {
+    pub enum InputKind {
+        String = "string",
+        Number = "number",
+        Boolean = "boolean",
+    }
+}
+
+/// A value with its kind; the text is the value of the step's variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputValue {
+    kind: InputKind,
+    text: VariableValue,
+}
+
+/// Where a step of a deployment was defined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepSource {
+    pub reference: StepReference,
+    /// Of the registry's repository, if it has one.
+    pub commit: Option<Arc<str>>,
+}
+
 /// `url`, `body` and the values of `headers` may contain `${NAME}` of a variable; `$${` stands for a literal `${`. Values
 /// are percent-encoded in a URL, and escaped as in a string in a JSON body (by its `Content-Type`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +132,14 @@ impl Default for Blueprint {
 }
 
 impl Blueprint {
+    /// The steps that come from registries.
+    pub fn uses(&self) -> impl Iterator<Item = &Use> {
+        self.stages.iter().flat_map(|stage| &stage.steps).filter_map(|step| match &step.action {
+            Action::Uses(used) => Some(&**used),
+            Action::Run(_) | Action::Http(_) => None,
+        })
+    }
+
     pub fn bytes(&self) -> usize {
         let variables = self.variables.iter().map(|(name, value)| name.as_str().len() + value.as_str().len());
         let stages = self.stages.iter().map(|stage| {
@@ -125,6 +173,72 @@ impl Action {
             }
             Action::Uses(used) => used.bytes(),
         }
+    }
+}
+
+impl StepReference {
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        const FORM: Malformed = Malformed("must be registry/step@version, such as tools/build@1.2.0");
+        let (registry, rest) = text.split_once('/').ok_or(FORM)?;
+        let (step, version) = rest.split_once('@').ok_or(FORM)?;
+        let part = |text| Identifier::parse(text).map_err(|_| FORM);
+        Ok(Self { registry: part(registry)?, step: part(step)?, version: part(version)? })
+    }
+
+    pub fn pattern() -> String {
+        let identifier = Identifier::RULE.pattern().expect("an identifier has not every character");
+        let part = identifier.trim_matches(['^', '$']);
+        format!("^{part}/{part}@{part}$")
+    }
+
+    fn bytes(&self) -> usize {
+        self.registry.as_str().len() + self.step.as_str().len() + self.version.as_str().len()
+    }
+}
+
+impl fmt::Display for StepReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}@{}", self.registry, self.step, self.version)
+    }
+}
+
+impl InputValue {
+    pub fn string(text: VariableValue) -> Self {
+        Self { kind: InputKind::String, text }
+    }
+
+    /// By its decimal text, as JSON writes numbers.
+    pub fn number(text: &str) -> Result<Self, Malformed> {
+        let sane = text.parse::<f64>().is_ok_and(f64::is_finite)
+            && text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+        let text = sane.then(|| VariableValue::parse(text)).ok_or(Malformed("must be a finite number"))??;
+        Ok(Self { kind: InputKind::Number, text })
+    }
+
+    pub fn boolean(value: bool) -> Self {
+        let text = VariableValue::parse(if value { "true" } else { "false" }).expect("a word is within the bounds");
+        Self { kind: InputKind::Boolean, text }
+    }
+
+    pub fn kind(&self) -> InputKind {
+        self.kind
+    }
+
+    pub fn text(&self) -> &VariableValue {
+        &self.text
+    }
+}
+
+impl Use {
+    fn bytes(&self) -> usize {
+        let with = self.with.iter().map(|(name, value)| name.as_str().len() + value.text.as_str().len());
+        self.reference.bytes() + with.sum::<usize>()
+    }
+}
+
+impl StepSource {
+    fn bytes(&self) -> usize {
+        self.reference.bytes() + self.commit.as_ref().map_or(0, |commit| commit.len())
     }
 }
 

@@ -9,10 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Configuration, Identifier, Labels, Origin, Presence, SessionId, Ticket, Timestamp, Turn, UserId, Waiter};
-use crate::{
-    AfterHangUp, Claim, Connection, Departure, Ended, EndedHow, Expiry, KeptBy, MemberShare, Now, Person, Rejection,
-    queue,
+use super::{
+    AfterHangUp, Availability, Claim, Configuration, Connection, Departure, Ended, EndedHow, Expiry, Identifier,
+    KeptBy, Labels, MemberShare, Now, Origin, Person, Presence, Rejection, SessionId, Ticket, Timestamp, Turn, UserId,
+    Waiter, queue,
 };
 
 /// Waiters per pipeline for any environment.
@@ -42,14 +42,6 @@ struct Known {
     configuration: Arc<Configuration>,
     /// If it is free: when it was last used.
     free: Option<Use>,
-}
-
-/// Whether an environment can be given to a waiter.
-#[derive(Debug, Clone)]
-pub enum Availability {
-    Free { configuration: Arc<Configuration>, last_used: Option<Timestamp> },
-    Taken { configuration: Arc<Configuration> },
-    Gone,
 }
 
 impl Pool {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use super::{
-    Blueprint, Configuration, Decision, Ended, EndedHow, Event, EventType, Expiry, IdSeed, Malformed, Now, RequestRef,
-    Session, SessionId, Tick, Ticket, UserId, claim,
+    Blueprint, Configuration, Ended, EndedHow, Event, EventType, Expiry, IdSeed, Now, Priority, RequestRef, Session,
+    SessionId, Tick, Ticket, UserId,
 };
 
 /// A queued session that nobody has polled for this long expires, and so does a grant that nobody has noticed.
@@ -16,26 +16,6 @@ pub const ASK_WITHIN_MILLIS: i64 = 60_000;
 /// How many waiters one transition removes, so that the store accepts its batch: the record of an ended session has up to
 /// 5 KiB, most of it a context of 1,024 characters.
 pub(super) const LET_GO_AT_ONCE: usize = 50;
-
-/// From -100 to 100; higher priorities go first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Priority(i8);
-
-impl Priority {
-    pub const RANGE: std::ops::RangeInclusive<i64> = -100..=100;
-
-    pub fn new(value: i64) -> Result<Self, Malformed> {
-        i8::try_from(value)
-            .ok()
-            .filter(|_| Self::RANGE.contains(&value))
-            .map(Self)
-            .ok_or(Malformed("must be an integer from -100 to 100"))
-    }
-
-    pub const fn get(self) -> i8 {
-        self.0
-    }
-}
 
 /// The order in a queue: the smaller turn goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -332,56 +312,6 @@ impl Queue {
         }
         Some(waiter)
     }
-}
-
-/// Gives a free lock to the first ready waiter of this environment's queue and of the pool; with a newcomer, only to one
-/// that comes before it. Part of every transition, so that no newcomer can overtake a waiter.
-pub(super) fn hand_over(decision: &mut Decision<'_>, newcomer: Option<Turn>) {
-    if !decision.next.is_vacant() {
-        return;
-    }
-    let Some(configuration) = decision.next.configuration.clone() else { return };
-    let own = first_ready(decision).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
-    let before = own.as_ref().map(|waiter| waiter.turn()).or(newcomer);
-    if let Some(outsider) = decision.surroundings.take_outsider(&configuration, before) {
-        claim::grant_waiter(decision, outsider, true);
-    } else if let Some(waiter) = own {
-        decision.dequeue(waiter.ticket);
-        claim::grant_waiter(decision, waiter, false);
-    }
-}
-
-/// The first waiter whose client is there. Waiters whose clients hung up leave the queue on the way; overdue ones are
-/// skipped until the timer removes them.
-fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
-    let queue = decision.next.queue.clone();
-    for waiter in queue.iter() {
-        let presence = decision.surroundings.presence(waiter);
-        let overdue = waiter.due(presence).is_some_and(|due| due <= decision.now.tick);
-        if waiter.is_ready(presence) && !overdue {
-            return Some(waiter.clone());
-        }
-        if presence == Presence::Vanished && decision.outcome.dequeued.len() < LET_GO_AT_ONCE {
-            expire(decision, waiter.ticket, Expiry::Vanished);
-        }
-    }
-    None
-}
-
-/// Removes a waiter whose client is gone.
-pub(super) fn expire(decision: &mut Decision<'_>, ticket: Ticket, why: Expiry) {
-    let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Expired(why) };
-    leave(decision, ticket, ended);
-}
-
-/// Removes a waiter. If its client knows it as a session, it ends as one.
-pub(super) fn leave(decision: &mut Decision<'_>, ticket: Ticket, ended: Ended) -> Option<Arc<Session>> {
-    let departure = decision.dequeue(ticket)?.departure(ended);
-    if let Some(event) = departure.event() {
-        decision.outcome.events.push(event);
-        decision.outcome.left.push(departure.session.clone());
-    }
-    Some(departure.session)
 }
 
 /// When the next waiter loses its place, at the earliest.

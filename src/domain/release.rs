@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::stages::{self, Owner};
-use super::{Command, Decision, Ended, EndedHow, Environment, Person, Rejection, Session, SessionRef, queue, reset};
+use super::decision::Owner;
+use super::{Command, Decision, Ended, EndedHow, Person, Rejection, Session, SessionRef, deploy, reset, stages};
 
 #[derive(Debug, Clone)]
 pub struct Release {
@@ -22,7 +22,7 @@ impl Command for Release {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
-        let session = find(decision.next, &self.session)?;
+        let session = decision.next.find(&self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
             // Releasing twice, or after a force-claim, is no error: the answer says how the session ended.
@@ -31,7 +31,7 @@ impl Command for Release {
         let ended = Ended { at: decision.now.at, by: Some(self.by), how: EndedHow::Released };
         if let Some(waiter) = decision.next.queue.session(self.session.id) {
             let ticket = waiter.ticket;
-            return queue::leave(decision, ticket, ended).ok_or(Rejection::SessionNotFound);
+            return decision.leave(ticket, ended).ok_or(Rejection::SessionNotFound);
         }
         vacate(decision, ended).ok_or(Rejection::SessionNotFound)
     }
@@ -59,47 +59,6 @@ impl Command for ReleaseLock {
     }
 }
 
-impl Session {
-    /// Whether it belongs to this person; `any` for callers who may act for others.
-    pub fn check_user(&self, by: &Person, any: bool) -> Result<(), Rejection> {
-        if self.user.id == by.id || any {
-            Ok(())
-        } else {
-            Err(Rejection::NotSessionHolder { holder: self.user.clone() })
-        }
-    }
-}
-
-/// The session that a command refers to: the holder, one that is leaving or waiting, or one from the history.
-pub(super) fn find<'a>(environment: &'a Environment, session: &'a SessionRef) -> Result<&'a Session, Rejection> {
-    if !environment.exists() {
-        return Err(Rejection::EnvironmentNotFound);
-    }
-    environment.session(session.id).or(session.ended.as_deref()).ok_or(Rejection::SessionNotFound)
-}
-
-/// The same for commands that only the holder may give.
-pub(super) fn find_holder<'a>(
-    environment: &'a Environment,
-    session: &'a SessionRef,
-    by: &Person,
-    fencing_token: Option<u64>,
-) -> Result<&'a Session, Rejection> {
-    let session = find(environment, session)?;
-    session.check_user(by, false)?;
-    if session.ended.is_some() {
-        return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });
-    }
-    if let Some(waiter) = environment.queue.session(session.id) {
-        return Err(Rejection::SessionQueued { position: environment.queue.position(waiter) });
-    }
-    let current = session.fencing_token().unwrap_or_default();
-    if fencing_token.is_some_and(|token| token != current) {
-        return Err(Rejection::StaleFencingToken { current });
-    }
-    Ok(session)
-}
-
 /// Ends the holder's session, and begins the reset if the environment has one.
 pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Session>> {
     let session = end_session(decision, ended)?;
@@ -107,6 +66,7 @@ pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Se
         decision.outcome.events.push(event);
     }
     reset::begin(decision);
+    deploy::advance(decision);
     Some(session)
 }
 

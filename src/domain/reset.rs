@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::stages::{self, Owner};
+use super::decision::Owner;
 use super::{
-    Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, EventType, LastReset, deploy,
+    Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, EventType, LastReset, stages,
 };
 
-/// Begins the configured reset. It starts when nothing else is deployed.
+/// Queues the configured reset. It starts when nothing else is deployed.
 pub(super) fn begin(decision: &mut Decision<'_>) {
     // An earlier reset was told to stop by a force-claim, and may still run: `finish` begins a new one when it has ended.
     if decision.next.reset.is_some() {
@@ -21,7 +21,6 @@ pub(super) fn begin(decision: &mut Decision<'_>) {
     decision.outcome.forgotten.extend(decision.next.last_reset.replace(last).map(|previous| previous.id));
     stages::record(&mut deployment, &Owner::system(Some(last)), decision.outcome);
     decision.next.reset = Some(deployment);
-    deploy::advance(decision);
 }
 
 /// A force-claim makes the reset unnecessary: if it runs, it is told to stop.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::stages::{self, Owner};
+use super::decision::Owner;
 use super::{
     Command, Decision, Deployment, DeploymentId, Effect, EventType, Rejection, StageEnd, StageRun, StageStatus,
-    StepRun, StepStatus, Timestamp, deploy,
+    StepRun, StepStatus, Timestamp, deploy, stages,
 };
 
 /// The attempt of a stage that a report is about.

@@ -2,47 +2,14 @@
 
 use std::sync::Arc;
 
-use super::session::ERROR_BYTES_MAX;
+use super::decision::{ChangeContext, Owner};
+use super::deployment::ERROR_BYTES_MAX;
 use super::{
-    Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Configuration, Deployment,
-    DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Environment, Event, EventType,
-    LastDeployment, LastReset, Outcome, Person, PipelineNow, Rejection, Run, Session, SessionId, Stage, StageEnd,
-    StageOrder, StageRun, StageStatus, Step, StepRun, StepStatus, Surroundings, Timestamp,
+    Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Deployment, DeploymentId,
+    DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Environment, Event, EventType, LastDeployment,
+    Outcome, PipelineNow, Rejection, Run, Session, Stage, StageEnd, StageOrder, StageRun, StageStatus, Step, StepRun,
+    StepStatus,
 };
-
-/// The session that a deployment belongs to.
-#[derive(Debug, Clone)]
-pub(super) struct Owner {
-    pub session: Option<SessionId>,
-    pub user: Option<Person>,
-    pub fencing_token: u64,
-}
-
-impl Owner {
-    pub fn of(session: &Session) -> Self {
-        let fencing_token = session.fencing_token().unwrap_or_default();
-        Self { session: Some(session.id), user: Some(session.user.clone()), fencing_token }
-    }
-
-    /// A reset belongs to no session.
-    pub fn system(reset: Option<LastReset>) -> Self {
-        Self { session: None, user: None, fencing_token: reset.map_or(0, |reset| reset.fencing_token) }
-    }
-
-    /// Of a deployment of this session, or of the reset.
-    pub fn of_deployment(session: Option<&Session>, environment: &Environment) -> Self {
-        session.map_or_else(|| Self::system(environment.last_reset), Self::of)
-    }
-}
-
-/// What a change of a deployment needs besides the deployment.
-pub(super) struct ChangeContext<'a> {
-    pub at: Timestamp,
-    pub outcome: &'a mut Outcome,
-    pub surroundings: &'a mut dyn Surroundings,
-    pub configuration: &'a Option<Arc<Configuration>>,
-    pub last: &'a mut Option<LastDeployment>,
-}
 
 /// Starts a deployment, for the first time or again. Returns its outcome if there is nothing to do.
 pub(super) fn start(
