@@ -1,7 +1,7 @@
-//! The text of a token: `lk_`, 30 random base62 characters, and 6 that check them, so that a typo is caught before any
-//! look-up and a scanner can tell a leaked token from noise. The sign-in of a browser and an invitation have texts of
-//! the same form with prefixes of their own: none of them is ever taken for another. A text that a client sends with
-//! every request is recognised without hashing it each time.
+//! The text of a token: `lk_`, 30 random base62 characters, and 6 check characters, so that a typo is caught before any
+//! lookup and a scanner can recognise a leaked token. Browser sign-ins and invitations have texts of the same form with
+//! different prefixes, so that none is taken for another. The text that a client sends with every request is recognised
+//! without hashing it each time.
 
 use std::fmt;
 
@@ -17,13 +17,13 @@ const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 const RANDOM_CHARACTERS: usize = 30;
 const CHECK_CHARACTERS: usize = 6;
 
-/// What a text is for.
+/// The use of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextKind {
     Token,
-    /// In the cookie of a browser.
+    /// A browser sign-in, in a cookie.
     SignIn,
-    /// In a link.
+    /// An invitation, in a link.
     Invitation,
 }
 
@@ -109,7 +109,7 @@ fn checksum(random: &str) -> String {
     digits.map(char::from).iter().collect()
 }
 
-/// The last well-formed token of one connection. It says nothing of whether the token is valid.
+/// The last well-formed token of one connection, valid or not.
 #[derive(Default)]
 pub struct KnownToken(Mutex<Option<(Zeroizing<String>, TokenHash)>>);
 
@@ -128,8 +128,8 @@ impl KnownToken {
     }
 }
 
-/// Takes the same time wherever texts of one length differ: behind a proxy, others may send on the same connection.
-/// `subtle` compares slices byte by byte, which every request would pay for, so this hands it eight bytes at a time.
+/// In constant time: behind a proxy, other clients may use the same connection. Every request pays for this, and `subtle`
+/// compares slices byte by byte, so it is handed eight bytes at a time.
 fn is_same(known: &[u8], given: &[u8]) -> bool {
     let (known_words, known_rest) = known.as_chunks();
     let (given_words, given_rest) = given.as_chunks();
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_token_made_elsewhere_by_the_same_rule_is_ours() {
-        // The check of thirty zeros, worked out with zlib's crc32 and a base62 conversion outside this program.
+        // The checksum of thirty zeros, computed with zlib's crc32 and a base62 conversion outside this program.
         let text = format!("lk_{}{}", "0".repeat(30), "2C8GjS");
         assert_eq!(TokenText::parse(&text).unwrap().last_four(), "8GjS");
     }
