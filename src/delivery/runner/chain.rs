@@ -18,8 +18,8 @@ use zeroize::Zeroizing;
 use super::protocol::{self, Exit, LENGTH_BYTES, Status, StepOrder};
 
 /// A signal to all processes of a service, a terminal or a machine also reaches these processes. They must outlive the
-/// step's processes, so they end only when those are gone, when the server says so, or when the server dies. Call this
-/// inside a runtime, which is only needed to register: once a signal has a listener, it never ends the process again.
+/// step's processes, which nobody else knows, and end them when the server says so or dies. Call this inside a runtime,
+/// which is only needed to register: once a signal has a listener, it never ends the process again.
 pub(super) fn ignore_signals() -> io::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()] {
         drop(signal(kind)?);
