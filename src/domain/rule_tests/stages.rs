@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::samples::{Subject, attempt, claim, commit, end_stage, identifier, person, pipeline};
 use crate::deployment::ERROR_BYTES_MAX;
+use crate::samples::{Subject, attempt, claim, commit, end_stage, identifier, person, pipeline};
 use crate::*;
 
 /// Claimed by person 1, and deployed in a pipeline with so many stages, of which the second needs an approval.
