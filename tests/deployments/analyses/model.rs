@@ -69,7 +69,7 @@ async fn no_secret_goes_to_the_model_wherever_it_stands() {
     }
 }
 
-/// A model that answers only as often as it is permitted to.
+/// A model that answers only as often as permitted.
 async fn reluctant_model() -> (Recorded, Arc<Semaphore>) {
     let leave = Arc::new(Semaphore::new(0));
     let held = leave.clone();

@@ -1,5 +1,5 @@
 //! A server with two organizations, run as root, as an ordinary user, or as root without capabilities, and steps that
-//! print what they could access.
+//! print the results of their attempts.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
