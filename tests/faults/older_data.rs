@@ -53,8 +53,8 @@ pub fn known_to(older: &Value, found: Value) -> Value {
     }
 }
 
-/// Without texts that are not stored, so that a version may add or reword them, and the deadline of a queued session, which every
-/// poll moves.
+/// Without texts that are not stored, so that a version may add or reword them, and the deadline of a queued session,
+/// which every poll moves.
 pub fn comparable(mut answer: Value) -> Value {
     let items = match &mut answer {
         Value::Array(items) => items.as_mut_slice(),

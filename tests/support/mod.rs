@@ -39,8 +39,8 @@ pub use client::*;
 /// A token whose text is fixed, so that tests can log in after any restart.
 pub const ADMIN_TOKEN: &str = "lk_0000000000000000000000000000002C8GjS";
 
-/// A server is killed after this long, so a test that waits for one without a bound fails instead of hanging. Far beyond what
-/// a test takes, also on a machine that is frozen half of the time.
+/// A server is killed after this long, so a test that waits for one without a bound fails instead of hanging. Far
+/// beyond what a test takes, also on a machine that is frozen half of the time.
 const LIFE_MAX: Timespec = Timespec { tv_sec: 15 * 60, tv_nsec: 0 };
 
 /// How a server is started.
@@ -69,8 +69,8 @@ impl Default for Setup {
     }
 }
 
-/// Most tests look at processes and files of steps from outside, which confined steps hide: `tests/deployments/isolation` is
-/// about those.
+/// Most tests look at processes and files of steps from outside, which confined steps hide:
+/// `tests/deployments/isolation` is about those.
 fn isolation() -> String {
     std::env::var("LOCKKEEPER_TEST_ISOLATION").unwrap_or_else(|_| "off".to_owned())
 }
@@ -307,8 +307,8 @@ impl Server {
         self.anonymous().with_token(token)
     }
 
-    /// Takes away the TTL that an environment of the sample has by default: then only a grant that its client has not seen
-    /// yet expires.
+    /// Takes away the TTL that an environment of the sample has by default: then only a grant that its client has not
+    /// seen yet expires.
     pub async fn without_ttl(&self, environment: &str) {
         let admin = self.admin();
         let mut configuration = admin.environment(environment).await.ok().data()["configuration"].clone();

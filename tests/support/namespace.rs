@@ -1,5 +1,5 @@
-//! For tests with addresses beyond loopback: a network namespace that has only `lo`, so that nothing leaves this machine,
-//! with further addresses on it, a DNS of the test's own, and a certificate that everybody in it trusts.
+//! For tests with addresses beyond loopback: a network namespace that has only `lo`, so that nothing leaves this
+//! machine, with further addresses on it, a DNS of the test's own, and a certificate that everybody in it trusts.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -115,8 +115,8 @@ pub fn using(reference: &str, with: Value) -> Value {
     json!({ "stages": [{ "name": "say", "steps": [{ "name": "greet", "uses": reference, "with": with }] }] })
 }
 
-/// A program in the place of git. Written by another process: one that this one holds open, also in a child that another
-/// test has just forked, cannot be run.
+/// A program in the place of git. Written by another process: one that this one holds open, also in a child that
+/// another test has just forked, cannot be run.
 pub fn program(home: &Path, script: &str) -> String {
     let program = home.join("program");
     let write = "printf '%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";

@@ -1,5 +1,5 @@
-//! For `tests/logs-without-secrets`: keeps the log of every server, and notes every secret that tests use, in the directory
-//! that `LOCKKEEPER_TEST_LOGS` names. Without that variable nothing is kept.
+//! For `tests/logs-without-secrets`: keeps the log of every server, and notes every secret that tests use, in the
+//! directory that `LOCKKEEPER_TEST_LOGS` names. Without that variable nothing is kept.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,5 @@
-//! Backups while many clients claim and release: each has everything that was acknowledged before it began, and nothing that is
-//! not whole.
+//! Backups while many clients claim and release: each has everything that was acknowledged before it began, and nothing
+//! that is not whole.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Logs of deployments that outlive their node: read from the node that wrote them, and from a store that all nodes share.
+//! Logs of deployments that outlive their node: read from the node that wrote them, and from a store that all nodes
+//! share.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

@@ -334,8 +334,8 @@ async fn the_master_key_of_a_cluster_is_replaced_while_it_is_stopped() {
         let output = operator(&etcd, 4, MASTER_KEY, &["cluster", "status", "--json"]).output().unwrap();
         serde_json::from_slice::<Value>(&output.stdout).unwrap()["state"].clone()
     };
-    // It looks for nodes for some seconds, and then changes one shard after the other. Which moment it is killed at does not
-    // matter, as long as it has begun.
+    // It looks for nodes for some seconds, and then changes one shard after the other. Which moment it is killed at
+    // does not matter, as long as it has begun.
     let mut delay = 500;
     while state() == "ready" {
         assert!(delay <= 10_000, "the rotation does not begin");

@@ -35,7 +35,8 @@ async fn until_ready(node: &Server) {
 }
 
 impl Pair {
-    /// `None` where PostgreSQL is not installed. The first node is alone at first, and keeps the only shard for a minute.
+    /// `None` where PostgreSQL is not installed. The first node is alone at first, and keeps the only shard for a
+    /// minute.
     async fn start(advertise: Option<&str>) -> Option<Self> {
         Self::start_with(advertise, |other| other).await
     }

@@ -12,8 +12,8 @@ use crate::support::waiting::until;
 
 const APART: [&str; 5] = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// Holds a lock of the kernel for as long as any of its processes lives, and says so if another one has it. Those of the
-/// commit `a…` do not end by themselves.
+/// Holds a lock of the kernel for as long as any of its processes lives, and says so if another one has it. Those of
+/// the commit `a…` do not end by themselves.
 const HELD: &str = "exec 9> $TRACE.held; flock -n 9 || echo overlap >> $TRACE; echo $LOCKKEEPER_COMMIT >> $TRACE; \
                     case $LOCKKEEPER_COMMIT in a*) sleep 600;; esac";
 

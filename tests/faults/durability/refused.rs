@@ -1,5 +1,5 @@
-//! Leases that run out, and every kind of write, while the disk is full: the server stays calm, goes on when there is room
-//! again, and starts on the full disk.
+//! Leases that run out, and every kind of write, while the disk is full: the server stays calm, goes on when there is
+//! room again, and starts on the full disk.
 
 use std::time::{Duration, Instant};
 
