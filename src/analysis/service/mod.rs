@@ -29,7 +29,7 @@ use domain::{
     PipelineKey, Timestamp, UserId,
 };
 use locks::Environments;
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 use store::{Batch, Ordered, Store, StoreError, for_each};
 
 /// Kept per organization; beyond it the oldest are dropped. Few enough to scan within milliseconds.
@@ -102,7 +102,7 @@ struct Inner {
     index: Ordered<Index>,
     /// Analyses run here, whichever thread requests them.
     runtime: Handle,
-    places: Places,
+    places: Permits,
     /// Wakes all waiting requests; both they and changes are few.
     changed: watch::Sender<()>,
     closed: watch::Sender<bool>,
@@ -171,7 +171,7 @@ impl Analyses {
             engines,
             runtime: Handle::current(),
             // Those that wait are bounded by `UNDER_WAY_MAX`.
-            places: Places::new("analyses", places, Capacity::turns(usize::MAX).among(1)),
+            places: Permits::new("analyses", places, Capacity::turns(usize::MAX).among(1)),
             changed: watch::Sender::new(()),
             closed: watch::Sender::new(false),
         };

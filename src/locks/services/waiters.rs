@@ -1,5 +1,5 @@
 //! Claims that wait: their clients and how these are answered, the order of arrival, signs of life, and the places that
-//! clients may come back for. Places have a share for each organization and each of its members, and a limit for each
+//! clients may come back for. Permits have a share for each organization and each of its members, and a limit for each
 //! token.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use domain::{
     ClaimReply, Connection, EnvironmentKey, Holder, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef,
     Session, Tick, Ticket, Timestamp, TokenId, Waiter,
 };
-use shares::{Capacity, LimitReached, Limited, LimitedPlace, Place, Places};
+use shares::{Capacity, LimitReached, Limited, LimitedPermit, Permit, Permits};
 use store::Batch;
 
 pub struct WaiterRegistry {
@@ -306,21 +306,21 @@ impl HeldClient {
 }
 
 struct WaitingPlaces {
-    among_all: Places,
+    among_all: Permits,
     of_tokens: Limited<TokenId>,
 }
 
 /// Given back when it is dropped.
 pub struct WaitingPlace {
-    _among_all: Place,
+    _among_all: Permit,
     /// None if it came without a token.
-    _of_token: Option<LimitedPlace<TokenId>>,
+    _of_token: Option<LimitedPermit<TokenId>>,
 }
 
 impl WaitingPlaces {
     /// `total`: how many claims may wait; `per_token`: how many of one token.
     pub fn new(total: Capacity, per_token: usize) -> Self {
-        Self { among_all: Places::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
+        Self { among_all: Permits::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
     }
 
     /// Refused if the token, the member, the organization or the server has too many already.
