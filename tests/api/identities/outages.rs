@@ -1,4 +1,4 @@
-//! Issuers that replace their keys, are out, or are not who they should be.
+//! Issuers that rotate their keys, are down, or are not what they claim to be.
 
 use std::time::{Duration, Instant};
 

@@ -131,7 +131,8 @@ async fn a_reload_takes_over_certificate_and_files_together_or_nothing() {
     until("it is good again", async || is_logged("reloaded changed=\"log.filter\"", 1)).await;
     until("its certificate is used", async || site.shows(&server, &good).await).await;
 
-    // A bad organization file keeps the certificate from being taken over with it. The poll takes it later: this looks before.
+    // A bad organization file keeps the certificate from being taken over with it. The poll takes it later: this looks
+    // before.
     let mut refusals = 1;
     let is_kept = until_found("a reload between two polls", async || {
         let next = site.authority.issue(&["localhost"]);
