@@ -326,7 +326,7 @@ async fn the_last_admin_who_is_not_disabled_stays_also_when_two_demote_and_disab
     }
 }
 
-/// The expected state of a member after a kill, as far as its client was told.
+/// The expected state of a member after a kill, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Acknowledged {
     Nothing,

@@ -140,7 +140,7 @@ async fn metric(client: &Client, series: &str) -> u64 {
     line.map_or(0, |value| value.parse::<f64>().unwrap() as u64)
 }
 
-/// Whether a program is installed; prints what is skipped if it is not.
+/// Whether a program is installed; otherwise prints the skipped part.
 fn has(program: &str, argument: &str) -> bool {
     let is_there = Command::new(program).arg(argument).output().is_ok_and(|output| output.status.success());
     if !is_there {

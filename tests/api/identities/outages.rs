@@ -1,4 +1,4 @@
-//! Issuers that rotate their keys, are down, or are not what they claim to be.
+//! Issuers that rotate their keys, are down, or lie about their identity.
 
 use std::time::{Duration, Instant};
 

@@ -129,7 +129,7 @@ fn url(token: &Token) -> String {
 struct KeptTokenView<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
-    /// Always null: the token itself was in the first answer, and is stored nowhere.
+    /// Always null: only the first response contained the token, which is not stored.
     token: Option<String>,
 }
 

@@ -353,13 +353,13 @@ pub struct OpenWebhookView<'a> {
     secret: &'a str,
 }
 
-/// The same as it is kept for retries.
+/// A new webhook or secret in the form that is stored for retries.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptWebhookView<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
-    /// Always null: the secret was in the first answer.
+    /// Always null: only the first response contained the secret.
     secret: Option<String>,
 }
 
