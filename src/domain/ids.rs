@@ -114,6 +114,15 @@ pub fn read_hex(digits: &str, bytes: &mut [u8]) -> bool {
     digits.len() == 2 * bytes.len() && all != NONE
 }
 
+/// Bytes as lower-case hexadecimal digits.
+pub struct Hex<'a>(pub &'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 fn is_lower_hex(digits: &str) -> bool {
     digits.bytes().fold(true, |all, byte| all & matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

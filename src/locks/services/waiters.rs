@@ -1,5 +1,5 @@
 //! Waiting claims: their clients and answers, the order of arrival, polls, and the places to which clients may return.
-//! Places have a share for each organization and each of its members, and a limit for each token.
+//! Permits have a share for each organization and each of its members, and a limit for each token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use domain::{
     ClaimReply, Connection, EnvironmentKey, Holder, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef,
     Session, Tick, Ticket, Timestamp, TokenId, Waiter,
 };
-use shares::{Capacity, LimitReached, Limited, LimitedPlace, Place, Places};
+use shares::{Capacity, LimitReached, Limited, LimitedPermit, Permit, Permits};
 use store::Batch;
 
 pub struct WaiterRegistry {
@@ -305,21 +305,21 @@ impl HeldClient {
 }
 
 struct WaitingPlaces {
-    among_all: Places,
+    among_all: Permits,
     of_tokens: Limited<TokenId>,
 }
 
 /// Given back when it is dropped.
 pub struct WaitingPlace {
-    _among_all: Place,
+    _among_all: Permit,
     /// None for a claim without a token.
-    _of_token: Option<LimitedPlace<TokenId>>,
+    _of_token: Option<LimitedPermit<TokenId>>,
 }
 
 impl WaitingPlaces {
     /// `total`: how many claims may wait; `per_token`: how many of one token.
     pub fn new(total: Capacity, per_token: usize) -> Self {
-        Self { among_all: Places::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
+        Self { among_all: Permits::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
     }
 
     /// Refused if the token, the member, the organization or the server already has too many.

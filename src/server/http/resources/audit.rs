@@ -14,7 +14,7 @@ use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::http::state::Realm;
 use accounts::auth::Permission;
-use domain::Identifier;
+use domain::{Hex, Identifier};
 use events::{AuditReport, Expectation, ExpectationStatus, SealStatus};
 use store::StoreError;
 
@@ -183,7 +183,9 @@ impl<'a> From<&'a AuditReport> for AuditView<'a> {
             events: report.events(),
             first: report.first,
             intact: report.is_intact(),
-            head: report.head.map(|Expectation { number, hash }| NotedEventView { number, hash: in_hex(&hash) }),
+            head: report
+                .head
+                .map(|Expectation { number, hash }| NotedEventView { number, hash: Hex(&hash).to_string() }),
             archived: report.archived,
             seals: SealsView::from(report.seals),
             fault: fault.map(|fault| AuditFaultView { number: fault.number, what: fault.to_string() }),
@@ -210,10 +212,6 @@ impl From<&(Expectation, ExpectationStatus)> for ExpectedEventView {
             ExpectationStatus::Absent => ExpectedStatus::Absent,
             ExpectationStatus::NoLongerKept => ExpectedStatus::NoLongerKept,
         };
-        Self { number: expected.number, hash: in_hex(&expected.hash), found }
+        Self { number: expected.number, hash: Hex(&expected.hash).to_string(), found }
     }
-}
-
-fn in_hex(hash: &[u8]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -28,7 +28,7 @@ use accounts::auth::Permission;
 use domain::nearest::nearest;
 use domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, UserId};
 use events::{Actor, EventId, Events, Filter, Notices, Resumption, Span};
-use shares::Place;
+use shares::Permit;
 use store::StoreError;
 
 pub async fn list(call: Call) -> Answered {
@@ -176,7 +176,7 @@ struct Subscriber {
     /// Whether the subscriber has been up to date at some time.
     live: bool,
     sent_at: Option<Instant>,
-    _held: Option<Place>,
+    _held: Option<Permit>,
     _patience: OwnPatience,
 }
 
