@@ -122,7 +122,7 @@ impl Access {
         Ok(list)
     }
 
-    /// A place for a request that waits or streams: it holds a connection, and connections are shared, too.
+    /// A permit for a request that waits or streams: it holds a connection, and connections are shared, too.
     pub fn hold_connection(&self) -> Result<Option<Permit>, Problem> {
         let Some(places) = self.node.held_connections.get() else { return Ok(None) };
         let held = places.try_acquire_for(&self.caller.organization, Some(self.caller.holder())).map_err(|refused| {

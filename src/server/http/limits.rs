@@ -22,7 +22,7 @@ use shares::{Capacity, Paces, Permit, Permits, time_of_this_thread};
 /// Reads that may wait: enough for a fleet that starts simultaneously, and no more than can be read within seconds.
 const WAITING_MAX: usize = 4_096;
 /// Concurrent reads: one per core, since more would only take CPU time from claims and each other; at least two, so
-/// that a second organization gets a place.
+/// that a second organization gets a permit.
 static AT_ONCE: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)));
 
@@ -51,8 +51,8 @@ impl Scans {
     }
 
     /// Runs a long read for an organization on a thread that may block. `holder` is the requesting member, if any. If
-    /// the organization has read much recently, others go first. The place is held until the read has really ended,
-    /// even if the caller has gone; then the read stops after its current piece. After excessive reading, the place is
+    /// the organization has read much recently, others go first. The permit is held until the read has really ended,
+    /// even if the caller has gone; then the read stops after its current piece. After excessive reading, the permit is
     /// held for an additional rest, so that other organizations find most processors free.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
         &self,
@@ -89,7 +89,7 @@ impl Scans {
     }
 }
 
-/// A place that is held for a bounded rest after its read has ended.
+/// A permit that is held for a bounded rest after its read has ended.
 struct RestingPlace {
     place: Option<Permit>,
     /// By the clock of the reading thread; `None` until it reads.

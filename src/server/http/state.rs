@@ -53,9 +53,9 @@ pub struct Node {
     pub logs: Logs,
     /// Finds parts of logs that other nodes wrote.
     pub archive: Archive,
-    /// Permits to follow a log as it is written.
+    /// Permits for following logs.
     pub log_followers: Permits,
-    /// Permits for requests that wait or stream, and hold a connection meanwhile; known when the server listens.
+    /// Permits for requests that wait or stream, and hold a connection meanwhile; set when the server listens.
     pub held_connections: OnceLock<Permits>,
     /// Only in a cluster; set when the server listens.
     pub cluster: OnceLock<Arc<dyn Surveyed>>,
