@@ -11,6 +11,7 @@ mod deploy;
 mod deployment;
 mod environment;
 mod event;
+mod event_data;
 mod ids;
 mod intervene;
 pub mod invariants;
@@ -54,7 +55,15 @@ pub use deployment::{
     StageStatus, StepRun, StepStatus,
 };
 pub use environment::{Availability, Environment, LastDeployment, LastReset, LockStatus, SkippedRun, SkippedTokens};
-pub use event::{Event, EventData, EventType, EventValue, Initiator, RequestRef};
+pub use event::{Event, EventValue, Initiator, RequestRef};
+pub use event_data::{
+    AnalysisCompletedData, ApprovalData, Datum, DeploymentData, Details, EnvironmentData, EventData, EventMember,
+    EventShape, EventType, MemberData, MemberKind, MemberPasswordData, MemberSignedInData, MemberSignedOutData,
+    MemberUpdatedData, Moment, PipelineData, PipelineStoppedData, PullRequestCreatedData, RegistryData,
+    RegistrySyncedData, SecretData, SecretUpdatedData, SessionClaimedData, SessionExpiredData, SessionOverriddenData,
+    SessionQueuedData, SessionReleasedData, StageData, TokenCreatedData, TokenExchangedData, TokenRevokedData,
+    WebhookData, WebhookDisabledData, WebhookUpdatedData,
+};
 pub use ids::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, Hex, Id, IdSeed, IdText, Origin, PipelineKey,
     RegistryId, SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    CommitId, Context, Deadline, Deployment, Event, EventType, Malformed, Now, Person, SessionId, Tick, Timestamp,
+    CommitId, Context, Deadline, Deployment, Event, EventData, Malformed, Now, Person, SessionExpiredData, SessionId,
+    SessionOverriddenData, SessionReleasedData, Tick, Timestamp,
 };
 
 /// How many deployments a session lists. Older finished ones are dropped, but still counted in `deployment_count`. Bounds
@@ -169,14 +170,15 @@ impl Session {
     /// The event of its end, once it has ended.
     pub fn end_event(&self) -> Option<Event> {
         let how = self.ended.as_ref()?.how;
-        let event = |event_type| Event::session(event_type, self.id).with_some("fencingToken", self.fencing_token());
-        Some(match how {
-            EndedHow::Released => event(EventType::SessionReleased),
-            EndedHow::Overridden(successor) => {
-                event(EventType::SessionOverridden).with("overriddenBy", successor.to_string())
+        let fencing_token = self.fencing_token();
+        let data = match how {
+            EndedHow::Released => EventData::SessionReleased(SessionReleasedData { fencing_token }),
+            EndedHow::Overridden(overridden_by) => {
+                EventData::SessionOverridden(SessionOverriddenData { fencing_token, overridden_by })
             }
-            EndedHow::Expired(why) => event(EventType::SessionExpired).with("reason", why.as_str()),
-        })
+            EndedHow::Expired(reason) => EventData::SessionExpired(SessionExpiredData { fencing_token, reason }),
+        };
+        Some(Event::session(self.id, data))
     }
 
     pub(super) fn end(&mut self, ended: Ended) {

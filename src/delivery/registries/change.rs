@@ -7,7 +7,7 @@ use super::registry::{
     self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure,
 };
 use super::service::{Registries, RegistryChange, RegistryRecords, find, set};
-use domain::{Blueprint, EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
+use domain::{Blueprint, EventData, Identifier, Initiator, RegistryData, RegistryId, Timestamp};
 use events::{Cause, NewEvent};
 use locks::pipelines::Pipelines;
 use store::{Batch, StoreError};
@@ -79,7 +79,7 @@ impl Registries {
                 synced_at,
                 revision: newest.next_revision(now.as_millis()),
             });
-            record(batch, EventType::RegistryCreated, &registry, by, now);
+            record(batch, &EventData::RegistryCreated(described(&registry)), &registry, by, now);
             let held = beside(&registry, batch);
             Ok((Some(put(batch, &registry)), (registry, held)))
         });
@@ -131,7 +131,7 @@ impl Registries {
             }
             let next = Arc::new(Registry { updated_at: now, revision: newest.next_revision(now.as_millis()), ..next });
             self.check_users(newest, &present, &next)?;
-            record(batch, EventType::RegistryUpdated, &next, by, now);
+            record(batch, &EventData::RegistryUpdated(described(&next)), &next, by, now);
             Ok((Some(put(batch, &next)), next))
         });
         drop(gate);
@@ -153,7 +153,7 @@ impl Registries {
             if !used_by.is_empty() {
                 return Err(Refusal::InUse { used_by });
             }
-            record(batch, EventType::RegistryDeleted, &present, by, now);
+            record(batch, &EventData::RegistryDeleted(described(&present)), &present, by, now);
             batch.delete(registry::key(organization, id));
             Ok((Some(RegistryChange { group: organization.clone(), key: id, value: None }), ()))
         });
@@ -245,19 +245,19 @@ pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange
     set(registry)
 }
 
-pub(super) fn record(batch: &mut Batch, event_type: EventType, registry: &Registry, by: &Initiator, now: Timestamp) {
-    let data = described(registry);
-    events::record(batch, &registry.organization, &NewEvent::new(event_type, Cause::by(by, now), &data));
+pub(super) fn record(batch: &mut Batch, data: &EventData, registry: &Registry, by: &Initiator, now: Timestamp) {
+    events::record(batch, &registry.organization, &NewEvent::new(data, Cause::by(by, now)));
 }
 
-pub(super) fn described(registry: &Registry) -> EventData {
+pub(super) fn described(registry: &Registry) -> RegistryData {
     let status = if registry.failure.is_some() { Status::Failed } else { Status::Ready };
-    EventData::default()
-        .with("registryId", registry.id.to_string())
-        .with("name", &registry.name)
-        .with("status", status.as_str())
-        .with("stepCount", registry.steps.len() as u64)
-        .with_some("commit", registry.commit().map(|commit| commit.as_str()))
+    RegistryData {
+        registry_id: registry.id,
+        name: registry.name.clone(),
+        status: status.as_str(),
+        step_count: registry.steps.len() as u64,
+        commit: registry.commit().map(|commit| Arc::from(commit.as_str())),
+    }
 }
 
 /// The ids of the pipelines that use the registry, durable or not.
