@@ -13,7 +13,7 @@ mod scenario;
 mod server;
 mod settings;
 #[cfg(test)]
-mod simulator;
+mod simulation;
 mod sync;
 mod wire;
 mod workloads;

@@ -7,9 +7,6 @@ use crate::history::{Answer, Moment, Record, SessionName};
 use crate::report::Check;
 
 mod sessions;
-#[cfg(test)]
-mod tests;
-
 pub const NAME: &str = "what was acknowledged is seen later";
 
 pub fn check(evidence: &Evidence<'_>) -> Check {

@@ -260,12 +260,12 @@ impl Table {
 
 #[cfg(test)]
 mod text_tests {
-    use super::super::sample;
+    use super::super::samples;
     use super::*;
 
     #[test]
     fn a_run_reads_like_this() {
-        assert_eq!(text(&sample::cycle()), SAMPLE);
+        assert_eq!(text(&samples::cycle()), SAMPLE);
     }
 
     const SAMPLE: &str = "\
@@ -308,7 +308,7 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn violations_are_shown_with_their_requests_and_errors_with_their_count() {
-        let told = text(&sample::killed());
+        let told = text(&samples::killed());
         for part in ["BROKEN", "broken: one holder at a time", "    client 12", "       128 × connection reset by peer"]
         {
             assert!(told.contains(part), "{part} in\n{told}");
@@ -318,7 +318,7 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn no_line_of_a_sample_is_wider_than_a_hundred_columns() {
-        for run in [sample::cycle(), sample::long_queue(), sample::killed()] {
+        for run in [samples::cycle(), samples::long_queue(), samples::killed()] {
             for line in text(&run).lines().filter(|line| !line.starts_with("    ")) {
                 assert!(line.chars().count() <= 100, "{line}");
             }
@@ -327,7 +327,7 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn what_a_server_sent_cannot_steer_the_terminal() {
-        let mut run = sample::empty();
+        let mut run = samples::empty();
         run.errors.insert("\u{1b}[2Jgone\nclean: really".to_owned(), 1);
         let told = text(&run);
         assert!(told.contains("1 × ·[2Jgone·clean: really\n"), "{told}");
@@ -335,7 +335,7 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn many_phases_of_one_kind_are_shown_side_by_side() {
-        let mut run = sample::cycle();
+        let mut run = samples::cycle();
         let phase = |name: &str, median| {
             let figure = |name: &str, unit: &str| Figure::of(name, unit, [median]);
             let figures = vec![figure("no grant for", "s"), figure("lost", "count")];
@@ -353,8 +353,8 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn a_run_without_anything_still_ends_with_its_verdict() {
-        assert!(text(&sample::empty()).ends_with("\nclean: nothing was checked, no errors\n"));
-        assert!(text(&sample::without_numbers()).contains('–'));
+        assert!(text(&samples::empty()).ends_with("\nclean: nothing was checked, no errors\n"));
+        assert!(text(&samples::without_numbers()).contains('–'));
     }
 }
 

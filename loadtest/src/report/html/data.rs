@@ -223,18 +223,18 @@ impl Merged<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::samples;
 
     #[test]
     fn a_short_timeline_is_left_as_it_is() {
-        let run = sample::killed();
+        let run = samples::killed();
         let (slices, at_once) = timeline(&run, 0);
         assert_eq!((slices.len(), at_once), (600, 1));
     }
 
     #[test]
     fn merging_keeps_totals_and_peaks() {
-        let run = sample::killed();
+        let run = samples::killed();
         let (slices, _) = timeline(&run, 0);
         let one: Vec<Merged> = merged(&slices, 600).collect();
         let [one] = &one[..] else { panic!("one point") };
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn slices_without_a_time_are_left_out() {
-        let run = sample::without_numbers();
+        let run = samples::without_numbers();
         assert!(timeline(&run, 0).0.iter().all(|slice| slice.at.is_finite()));
     }
 }
