@@ -20,4 +20,5 @@ mod workloads;
 
 pub use cli::run_with;
 /// Also used by the tests of clusters.
-pub use server::{etcd_client, proxy};
+pub use server::proxy;
+pub use wire::etcd as etcd_client;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use tokio_postgres::{Config, NoTls, Statement};
 
-use crate::compare::peer::{Claim, Client, Fault, Peer, name_of};
+use crate::compare::peer::{Claim, Client, Fault, Peer};
+use crate::compare::plan::name_of;
 
 const TABLE: &str = "CREATE TABLE locks (name text PRIMARY KEY, owner text, fencing bigint NOT NULL DEFAULT 0)";
 const CLAIM: &str =

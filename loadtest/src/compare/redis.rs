@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
-use crate::compare::peer::{Claim, Client, Fault, Peer, name_of};
+use crate::compare::peer::{Claim, Client, Fault, Peer};
+use crate::compare::plan::name_of;
 use crate::compare::resp::{Reply, RespConnection, RespError};
 
 const CLAIM: &[u8] =

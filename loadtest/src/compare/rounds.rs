@@ -10,7 +10,7 @@ use std::{fmt, io};
 
 use rustix::fs::statfs;
 
-use crate::compare::peer::{Plan, System, counted};
+use crate::compare::plan::{Plan, System, counted};
 use crate::compare::systems::{Servers, Systems};
 use crate::compare::turn::Turn;
 use crate::compare::work::{Work, WorkSize};
@@ -56,7 +56,7 @@ pub async fn take_turns(plan: &Plan, servers: &Servers, field: &Systems, outcome
             {
                 measure_disk(servers, outcome);
             }
-            let size = WorkSize { clients: key.clients, names: plan.names, length: plan.length };
+            let size = WorkSize { clients: key.clients, names: plan.names, length: plan.length() };
             let Some(turn) = field.systems[&key.system].take_turn(key.work, size).await else { continue };
             match turn {
                 Ok(turn) => record(plan, number, key, turn, outcome),

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::compare::http_lock::HttpLock;
-use crate::compare::peer::{Fault, System};
+use crate::compare::peer::Fault;
+use crate::compare::plan::System;
 use crate::engine::{Operation, Precise};
 use crate::report::{Check, Violation, quotient};
 use crate::server::usage;

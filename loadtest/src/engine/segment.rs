@@ -121,10 +121,10 @@ impl LoadTest {
         self.recorder.reset();
         self.progress.begin(segment.phase.clone());
         let arrivals = segment.rate.map(Arrivals::begin).transpose().map_err(Fault::NoThreads)?;
-        let cpu_before = self.server.cpu();
+        let cpu_before = self.server.meter().cpu();
         let began = Instant::now();
         self.perform(&segment, &work, arrivals.clone(), beside).await?;
-        let cpu = cpu_before.zip(self.server.cpu()).and_then(|(before, after)| after.since(before));
+        let cpu = cpu_before.zip(self.server.meter().cpu()).and_then(|(before, after)| after.since(before));
         let tally = self.threads.take_tally();
         let seconds = tally.elapsed_since(began).as_secs_f64();
         let mut seen = Observation { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
@@ -160,7 +160,7 @@ impl LoadTest {
         beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let marks = Marks::default();
-        let mut sampler = Sampler::new(self.segments, self.origin, self.server.meter());
+        let mut sampler = Sampler::new(self.segments, self.origin, self.server.meter().clone());
         self.phase(&segment.phase);
         let index = self.phases.iter().position(|phase| phase.name == segment.phase).unwrap_or(0);
         let timeline = &mut self.phases[index].timeline;

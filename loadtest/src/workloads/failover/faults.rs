@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use crate::engine::Fault;
 use crate::history::Moment;
-use crate::server::{Cluster, EtcdClient, EtcdError, ShardRecord, etcd_client, member_name, name_of};
-use crate::wire::etcd::GrpcError;
+use crate::server::{Cluster, member_name, name_of};
+use crate::wire::etcd::{EtcdClient, EtcdError, ShardRecord};
 use crate::workloads::failover::fault_run::FaultRun;
 
 /// Where Debian puts it, below a directory that is named after the machine.
@@ -201,7 +201,7 @@ async fn owners(cluster: &Cluster) -> Result<BTreeMap<u16, ShardRecord>, Fault> 
     loop {
         let mut failed = None;
         for address in cluster.members.addresses() {
-            let read = async { etcd_client::shard_records(&mut EtcdClient::connect(address).await?).await };
+            let read = async { EtcdClient::connect(address).await?.shard_records().await };
             match tokio::time::timeout(MEMBER_ANSWERS_WITHIN, read).await {
                 Ok(Ok(records)) => return Ok(records),
                 Ok(Err(error)) => failed = Some(error),
@@ -270,7 +270,7 @@ async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
     for address in &addresses {
         used = EtcdClient::connect(*address).await?.status().await?.db_size.max(used);
     }
-    cluster.members.set_flags(vec![format!("--quota-backend-bytes={}", used + ROOM_BYTES)]);
+    cluster.members.flags = vec![format!("--quota-backend-bytes={}", used + ROOM_BYTES)];
     restart_members(cluster).await?;
     let mut etcd = EtcdClient::connect(addresses[0]).await?;
     for number in 0..MAX_JUNK {
@@ -278,8 +278,8 @@ async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
         match etcd.put(&key, vec![1; JUNK_BYTES]).await {
             Err(error) if error.is_out_of_room() => break,
             // There may be an election.
-            Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if !error.is_refusal() => return Err(error.into()),
+            Err(_) | Ok(()) => {}
         }
     }
     tokio::time::sleep(lengths.away).await;
@@ -290,7 +290,7 @@ async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
         EtcdClient::connect(*address).await?.defragment().await?;
     }
     etcd.disarm().await?;
-    cluster.members.set_flags(Vec::new());
+    cluster.members.flags.clear();
     restart_members(cluster).await
 }
 
@@ -337,8 +337,8 @@ async fn compact(cluster: &mut Cluster, victim: usize, lengths: &Lengths) -> Res
             };
             match forgotten {
                 // Nothing was written since, or there is an election.
-                Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
-                Err(error) => return Err::<(), _>(error),
+                Err(error) if !error.is_refusal() => return Err::<(), _>(error),
+                Err(_) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
             }
         }
     });
