@@ -20,7 +20,6 @@ mod visibility;
 #[cfg(test)]
 mod tests;
 
-/// Every rule, on everything that was seen.
 pub fn all(history: &History) -> Vec<Check> {
     let evidence = Evidence::of(history);
     vec![

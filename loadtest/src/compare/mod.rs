@@ -35,7 +35,6 @@ mod tables;
 mod turn;
 mod work;
 
-/// Why there is nothing to show.
 pub enum Ended {
     Interrupted,
     NotStarted(StartError),

@@ -4,7 +4,6 @@ use crate::compare::resp::RespError;
 use crate::wire::ExchangeError;
 use crate::wire::etcd::EtcdError;
 
-/// A running system, as its clients reach it.
 pub trait Peer: Clone + Send + Sync + 'static {
     type Client: Client;
 

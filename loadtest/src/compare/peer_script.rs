@@ -89,7 +89,6 @@ impl Drop for Peers {
     }
 }
 
-/// None for what is not the script's to start.
 fn script_name(system: System) -> Option<&'static str> {
     match system {
         System::Redis => Some("redis"),

@@ -27,7 +27,6 @@ pub struct PostgresClient {
 }
 
 impl Postgres {
-    /// Makes the table with its rows.
     pub async fn prepare(address: SocketAddr, user: &str, password: &str, names: u32) -> Result<Self, Fault> {
         let mut config = Config::new();
         config.host(address.ip().to_string()).port(address.port()).user(user).password(password).dbname("postgres");

@@ -29,7 +29,6 @@ pub struct RedisClient {
 }
 
 impl Redis {
-    /// Teaches the server the scripts.
     pub async fn prepare(address: SocketAddr) -> Result<Self, Fault> {
         let mut connection = open(address).await?;
         let mut load = async |script| match connection.ask(&[b"SCRIPT", b"LOAD", script]).await? {

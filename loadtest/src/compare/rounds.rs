@@ -91,7 +91,6 @@ fn measure_disk(servers: &Servers, outcome: &mut Outcome) {
     }
 }
 
-/// Every turn of one round.
 fn schedule(plan: &Plan, field: &Systems, round: usize) -> Vec<Key> {
     let present: Vec<System> = field.systems.keys().copied().collect();
     let mut keys = Vec::new();
@@ -122,7 +121,6 @@ const BLOCKS: u64 = 1024;
 const SAMPLES: usize = 500;
 /// A slow disk gives fewer samples instead of a long wait.
 const LONGEST: Duration = Duration::from_secs(2);
-/// What Linux calls a file system in memory.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// The median of writing a block over a preallocated one and `fdatasync`, one at a time, in microseconds. Nothing is

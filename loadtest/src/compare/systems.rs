@@ -47,7 +47,6 @@ pub struct Servers {
     pub left_out: Vec<(System, String)>,
 }
 
-/// What the clients need.
 pub struct Systems {
     pub systems: BTreeMap<System, Entry>,
 }
@@ -203,7 +202,6 @@ impl Entry {
         Self { reach, cost, ledger: Arc::new(Mutex::new(Ledger::new(system))) }
     }
 
-    /// None if this system cannot do such work.
     pub async fn take_turn(&self, work: Work, size: WorkSize) -> Option<Result<Turn, Fault>> {
         let contest = Contest::new(size, &self.ledger, &self.cost);
         let turn = match (work, &self.reach) {

@@ -257,7 +257,7 @@ impl WatchedCluster {
         let cluster = &mut self.cluster;
         match step {
             Step::KillNode => {
-                cluster.kill(node)?;
+                cluster.node(node).kill()?;
                 shared.nodes[node].end(shared.now());
                 if random.percent(50) {
                     sleep(random, AWAY).await;
@@ -266,9 +266,9 @@ impl WatchedCluster {
                 count(done, Disturbance::Kill);
             }
             Step::PauseNode | Step::PauseNodeLong => {
-                cluster.pause(node)?;
+                cluster.node(node).pause()?;
                 sleep(random, if matches!(step, Step::PauseNode) { PAUSE } else { LONG_PAUSE }).await;
-                cluster.resume(node)?;
+                cluster.node(node).resume()?;
                 count(done, Disturbance::Pause);
             }
             Step::StopNode => {
@@ -284,15 +284,15 @@ impl WatchedCluster {
                 cluster.serve_again(node).await?;
             }
             Step::KillMember => {
-                cluster.members.kill(member)?;
+                cluster.members.member(member).kill()?;
                 sleep(random, AWAY).await;
                 cluster.members.start_again(member)?;
                 count(done, Disturbance::MemberKill);
             }
             Step::PauseMember | Step::PauseMemberLong => {
-                cluster.members.pause(member)?;
+                cluster.members.member(member).pause()?;
                 sleep(random, if matches!(step, Step::PauseMember) { PAUSE } else { LONG_MEMBER_PAUSE }).await;
-                cluster.members.resume(member)?;
+                cluster.members.member(member).resume()?;
                 count(done, Disturbance::MemberPause);
             }
         }
@@ -319,7 +319,7 @@ impl WatchedCluster {
     /// Starts nodes again that have ended because others had taken their shards. Any other end is a fault.
     async fn replace_deposed(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
         for member in 0..self.cluster.members.count() {
-            if let Some(status) = self.cluster.members.ended(member)? {
+            if let Some(status) = self.cluster.members.member(member).ended()? {
                 return Err(RunError::EtcdEnded(status));
             }
         }

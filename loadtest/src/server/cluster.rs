@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::server::members::Members;
-use crate::server::process::{Launch, Process, ProcessError, Variables, directory, free_address};
+use crate::server::process::{Launch, Process, ProcessError, Running, Variables, directory, free_address};
 use crate::server::proxy::{From, Network, Proxy};
 
 /// In the file of an organization: the directory of the cluster.
@@ -103,16 +103,8 @@ impl Cluster {
         self.nodes.iter().filter_map(|node| node.running.pid()).chain(self.members.pids()).collect()
     }
 
-    pub fn kill(&mut self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].running.kill()
-    }
-
-    pub fn pause(&self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].running.pause()
-    }
-
-    pub fn resume(&self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].running.resume()
+    pub fn node(&mut self, node: usize) -> &mut Running {
+        &mut self.nodes[node].running
     }
 
     /// Lets it end by itself; says whether it found that it had lost its shards before.

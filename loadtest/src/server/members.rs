@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use tempfile::TempDir;
@@ -60,17 +60,8 @@ impl Members {
         self.ports.iter().map(|(client, _)| url(*client)).collect::<Vec<_>>().join(",")
     }
 
-    /// `kill -9`.
-    pub fn kill(&mut self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].kill()
-    }
-
-    pub fn pause(&self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].pause()
-    }
-
-    pub fn resume(&self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].resume()
+    pub fn member(&mut self, member: usize) -> &mut Running {
+        &mut self.running[member]
     }
 
     /// On the same data, without waiting until it is ready.
@@ -97,11 +88,6 @@ impl Members {
 
     pub fn pids(&self) -> Vec<u32> {
         self.running.iter().filter_map(Running::pid).collect()
-    }
-
-    /// How it has ended by itself, if it has.
-    pub fn ended(&mut self, member: usize) -> Result<Option<ExitStatus>, ProcessError> {
-        self.running[member].ended()
     }
 
     pub async fn until_ready(&self, member: usize) -> Result<(), ProcessError> {

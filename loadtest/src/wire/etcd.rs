@@ -45,7 +45,6 @@ impl EtcdError {
     }
 }
 
-/// A connection to one member, with one call at a time.
 pub struct EtcdClient {
     grpc: Grpc<Channel>,
     address: SocketAddr,

@@ -6,7 +6,6 @@ use crate::engine::{Fault, LoadTest};
 use crate::server::ClusterShape;
 use crate::settings::{Common, within};
 
-/// One kind of workload: its settings, and the load they describe.
 pub trait Kind: DeserializeOwned {
     /// It kills, restarts or measures the server itself.
     const NEEDS_OWN_SERVER: bool = false;
@@ -14,7 +13,6 @@ pub trait Kind: DeserializeOwned {
     /// What the settings' types cannot say.
     fn check(&self, common: &Common) -> Result<(), String>;
 
-    /// The number of connections open at once.
     fn connections(&self, common: &Common) -> u32 {
         common.connections
     }

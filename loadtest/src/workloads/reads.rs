@@ -80,7 +80,6 @@ async fn write(mut client: Client, share: Range<u32>) {
     }
 }
 
-/// Of a page.
 const LIMIT: u32 = 50;
 const FILLING_CONNECTIONS: u32 = 64;
 

@@ -79,7 +79,6 @@ fn session_shown(status: u16, body: &[u8]) -> Result<Answer, String> {
     }
 }
 
-/// Each organization verifies its own.
 pub async fn audits(field: &Arc<FaultRun>) -> Check {
     let mut check = Check::new(AUDIT.to_owned());
     let mut asker = Asker::new(field.clone(), 0, 0);

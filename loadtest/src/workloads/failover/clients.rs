@@ -73,7 +73,6 @@ async fn release(asker: &mut Asker, environment: u32, session: SessionName) {
         .await;
 }
 
-/// An environment as it was read.
 pub fn shown(status: u16, body: &[u8]) -> Result<Answer, String> {
     let view = EnvironmentView::parse(body).filter(|_| status == 200);
     let Some(view) = view else { return refused(status, body, &[]) };
@@ -114,7 +113,6 @@ pub fn organizations() -> Vec<(String, String)> {
     ORGANIZATIONS.iter().map(|id| ((*id).to_owned(), of(id))).collect()
 }
 
-/// The lines that the steps have written.
 pub struct Steps {
     trace: PathBuf,
     before: (u64, u64),

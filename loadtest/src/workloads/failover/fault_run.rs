@@ -28,7 +28,6 @@ pub struct FaultRun {
     told: Mutex<Outcomes>,
 }
 
-/// The answers that the clients got.
 #[derive(Clone, Default)]
 pub struct Outcomes {
     pub statuses: BTreeMap<(Operation, u16), u64>,
@@ -67,14 +66,12 @@ impl FaultRun {
         (0..self.count()).map(|number| self.path(number)).collect()
     }
 
-    /// The path of an environment.
     pub fn path(&self, number: u32) -> String {
         let organization = ORGANIZATIONS[(number / self.environments) as usize % ORGANIZATIONS.len()];
         let place = number % self.environments;
         format!("/organizations/{organization}/pipelines/web/ephemeral-environments/load-{place:04}")
     }
 
-    /// With a key, if there is one.
     pub fn request(&self, method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
         let key = if key.is_empty() { String::new() } else { format!("Idempotency-Key: {}-{key}\r\n", self.name) };
         self.api.request(method, path, &key, body)
@@ -122,11 +119,9 @@ const AGAIN: [&str; 6] = [
     "overloaded",
 ];
 
-/// One client with one connection.
 pub struct Asker {
     pub field: Arc<FaultRun>,
     number: u32,
-    /// Its own node.
     home: usize,
     node: usize,
     left_home: Instant,

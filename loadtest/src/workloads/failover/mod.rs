@@ -94,7 +94,6 @@ impl Settings {
         }
     }
 
-    /// One fault under load, and its figures.
     async fn suffer(&self, test: &mut LoadTest, fault: ClusterFault, round: u32) -> Result<(), Fault> {
         let name = fault.name();
         if let Some(missing) = fault.missing() {
@@ -144,7 +143,6 @@ impl Settings {
     }
 }
 
-/// The observations of one fault.
 struct FaultResult {
     suffered: Impact,
     history: History,

@@ -31,17 +31,14 @@ const UNDER_WAY_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attack {
-    /// A new idempotency key with every heartbeat.
     Keys,
     /// All environments of a large pipeline.
     Lists,
-    /// Claims that wait for a lock that nobody releases.
     Waits,
     /// Event streams that nobody reads.
     Streams,
     /// Logs that are followed and not read.
     Followers,
-    /// Deployments with much output.
     Deployments,
     /// Git remotes that never answer.
     Syncs,
@@ -53,9 +50,7 @@ pub enum Attack {
     Leases,
     /// Analyses of a failure in a small repository with ten million large files.
     Bombs,
-    /// API tokens.
     Tokens,
-    /// Queued sessions for one environment.
     Queues,
 }
 

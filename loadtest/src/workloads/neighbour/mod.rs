@@ -114,7 +114,6 @@ fn p99s(seen: &Observation, shown: &mut [Duration]) -> Vec<(&'static str, f64)> 
     asked.chain(streamed).collect()
 }
 
-/// From one claim to the next.
 const PAUSE: Duration = Duration::from_millis(20);
 /// An event that takes longer is lost.
 const LOST: Duration = Duration::from_secs(10);

@@ -126,7 +126,6 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The body of the answer.
     async fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<&[u8], Fault> {
         let request = self.tenant.request(method, path, "", body);
         match self.connection.exchange(&request).await {
