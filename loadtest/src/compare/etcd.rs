@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 use crate::compare::peer::{Claim, Client, Fault, Peer};
 use crate::compare::plan::name_of;
 use crate::wire::etcd::{
-    COMPARE_CREATE_REVISION, Compare, CompareWith, DeleteRangeRequest, EtcdClient, EtcdError, LeaseGrantRequest,
-    LeaseGrantResponse, LockRequest, LockResponse, Nothing, Op, PutRequest, RequestOp, ResponseHeader, TxnRequest,
-    TxnResponse, UnlockRequest,
+    COMPARE_CREATE_REVISION, Compare, CompareWith, EtcdClient, EtcdError, Keys, LeaseGrantRequest, LeaseGrantResponse,
+    LockRequest, LockResponse, Nothing, Op, PutRequest, RequestOp, ResponseHeader, TxnRequest, TxnResponse,
 };
 
 const TXN: &str = "/etcdserverpb.KV/Txn";
@@ -77,11 +76,11 @@ impl Client for EtcdLock {
         match std::mem::replace(&mut self.held, Held::Nothing) {
             Held::Nothing => Err(Fault::NotHeld),
             Held::Lock { key } => {
-                let Nothing {} = self.etcd.call("/v3lockpb.Lock/Unlock", UnlockRequest { key }).await?;
+                let Nothing {} = self.etcd.call("/v3lockpb.Lock/Unlock", Keys::one(key)).await?;
                 Ok(())
             }
             Held::Key { key, created_at } => {
-                let delete = Op::DeleteRange(DeleteRangeRequest { key: key.clone(), range_end: Vec::new() });
+                let delete = Op::DeleteRange(Keys::one(key.clone()));
                 let answer: TxnResponse = self.etcd.call(TXN, transaction(key, created_at, delete)).await?;
                 if answer.succeeded { Ok(()) } else { Err(Fault::NotHeld) }
             }

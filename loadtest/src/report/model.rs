@@ -188,6 +188,29 @@ impl Figure {
     pub fn is_measured(&self) -> bool {
         self.rounds > 0
     }
+
+    /// None without a goal, and for what is not a number. Judged as it is shown: "1.00, at most 1, missed" would only
+    /// confuse.
+    pub fn meets_goal(&self) -> Option<bool> {
+        let shown = as_shown(self.median);
+        match self.goal? {
+            _ if !shown.is_finite() => None,
+            Goal::AtLeast(bound) => Some(shown >= bound),
+            Goal::AtMost(bound) => Some(shown <= bound),
+        }
+    }
+
+    /// From the lowest to the highest round, with the unit once; empty where there is no such range.
+    pub fn spread(&self) -> String {
+        if self.rounds < 2 || !self.min.is_finite() || !self.max.is_finite() {
+            return String::new();
+        }
+        let [min, max] = [self.min, self.max].map(|value| with_unit(value, &self.unit));
+        match (min.split_once(' '), max.split_once(' ')) {
+            (Some((digits, unit)), Some((_, same))) if unit == same => format!("{digits} – {max}"),
+            (_, _) => format!("{min} – {max}"),
+        }
+    }
 }
 
 impl Latency {
@@ -292,9 +315,7 @@ impl Run {
             (all, held) => format!("{} held, {} had nothing to examine", counted(held, "check"), count(all - held)),
         }
     }
-}
 
-impl Run {
     /// The same with goals only if they are judged, and with a word why if they are not.
     pub fn judged_unless(mut self, why: Option<&str>) -> Self {
         let Some(why) = why else { return self };
@@ -336,19 +357,6 @@ impl Check {
     }
 }
 
-impl Figure {
-    /// None without a goal, and for what is not a number. Judged as it is shown: "1.00, at most 1, missed" would only
-    /// confuse.
-    pub fn meets_goal(&self) -> Option<bool> {
-        let shown = as_shown(self.median);
-        match self.goal? {
-            _ if !shown.is_finite() => None,
-            Goal::AtLeast(bound) => Some(shown >= bound),
-            Goal::AtMost(bound) => Some(shown <= bound),
-        }
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("not JSON: {0}")]
@@ -382,20 +390,6 @@ pub fn read(text: &str) -> Result<Run, ReadError> {
     }
     // From the text once more, since only then an error names its line.
     serde_json::from_str(text).map_err(|error| ReadError::NotARun(error.to_string()))
-}
-
-impl Figure {
-    /// From the lowest to the highest round, with the unit once; empty where there is no such range.
-    pub fn spread(&self) -> String {
-        if self.rounds < 2 || !self.min.is_finite() || !self.max.is_finite() {
-            return String::new();
-        }
-        let [min, max] = [self.min, self.max].map(|value| with_unit(value, &self.unit));
-        match (min.split_once(' '), max.split_once(' ')) {
-            (Some((digits, unit)), Some((_, same))) if unit == same => format!("{digits} – {max}"),
-            (_, _) => format!("{min} – {max}"),
-        }
-    }
 }
 
 /// A goal is a round number: zeros behind its point say nothing.

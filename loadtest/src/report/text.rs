@@ -91,10 +91,10 @@ fn side_by_side(out: &mut String, phases: &[Phase]) {
     }
     out.push('\n');
     let mut table = Table::new(&vec![Right; common.len()]);
-    table.row_of(std::iter::once(String::new()).chain(common.iter().map(|name| printable(name))).collect());
+    table.row(std::iter::once(String::new()).chain(common.iter().map(|name| printable(name))).collect::<Vec<_>>());
     for phase in phases {
         let cells = common.iter().map(|name| value(phase, name).unwrap_or_default());
-        table.row_of(std::iter::once(printable(&phase.name)).chain(cells).collect());
+        table.row(std::iter::once(printable(&phase.name)).chain(cells).collect::<Vec<_>>());
     }
     table.render(out);
 }
@@ -198,38 +198,33 @@ const GAP: usize = 3;
 const WIDEST_NAME: usize = 40;
 
 /// The first column is flush left, the others as asked for.
-pub struct Table {
+struct Table {
     columns: Vec<Align>,
     rows: Vec<Vec<String>>,
 }
 
 #[derive(Clone, Copy)]
-pub enum Align {
+enum Align {
     Left,
     Right,
 }
 
 impl Table {
-    pub fn new(columns: &[Align]) -> Self {
+    fn new(columns: &[Align]) -> Self {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     /// The first cell's leading spaces are its indentation.
-    pub fn row<const CELLS: usize>(&mut self, cells: [String; CELLS]) {
-        debug_assert_eq!(CELLS, self.columns.len() + 1);
+    fn row(&mut self, cells: impl Into<Vec<String>>) {
         self.rows.push(cells.into());
+        debug_assert_eq!(self.rows[self.rows.len() - 1].len(), self.columns.len() + 1);
     }
 
-    pub fn row_of(&mut self, cells: Vec<String>) {
-        debug_assert_eq!(cells.len(), self.columns.len() + 1);
-        self.rows.push(cells);
-    }
-
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    pub fn render(&self, out: &mut String) {
+    fn render(&self, out: &mut String) {
         let widths = self.widths();
         for row in &self.rows {
             let mut line = String::new();

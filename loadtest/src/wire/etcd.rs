@@ -82,8 +82,7 @@ impl EtcdClient {
     }
 
     pub async fn delete(&mut self, prefix: &[u8]) -> Result<(), EtcdError> {
-        let delete = DeleteRangeRequest { key: prefix.to_vec(), range_end: end_of(prefix) };
-        self.done("/etcdserverpb.KV/DeleteRange", delete).await
+        self.done("/etcdserverpb.KV/DeleteRange", Keys::all(prefix)).await
     }
 
     /// Forgets everything that only revisions before this one need.
@@ -115,7 +114,7 @@ impl EtcdClient {
     }
 
     async fn range(&mut self, prefix: &[u8]) -> Result<RangeResponse, EtcdError> {
-        self.ask("/etcdserverpb.KV/Range", RangeRequest { key: prefix.to_vec(), range_end: end_of(prefix) }).await
+        self.ask("/etcdserverpb.KV/Range", Keys::all(prefix)).await
     }
 
     async fn done(&mut self, path: &'static str, question: impl Message + 'static) -> Result<(), EtcdError> {
@@ -129,15 +128,6 @@ impl EtcdClient {
         let silent = EtcdError::Silent(self.address);
         tokio::time::timeout(ANSWER_WITHIN, self.call(path, question)).await.unwrap_or(Err(silent))
     }
-}
-
-/// The first key behind all that begin with this; a prefix here never ends with the highest byte.
-fn end_of(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    if let Some(last) = end.last_mut() {
-        *last = last.saturating_add(1);
-    }
-    end
 }
 
 /// The number of a shard follows, in five digits.
@@ -212,7 +202,7 @@ pub enum Op {
     #[prost(message, tag = "2")]
     Put(PutRequest),
     #[prost(message, tag = "3")]
-    DeleteRange(DeleteRangeRequest),
+    DeleteRange(Keys),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -223,21 +213,29 @@ pub struct PutRequest {
     pub value: Vec<u8>,
 }
 
+/// A `RangeRequest` or `DeleteRangeRequest`: one key, or all up to `range_end`; an `UnlockRequest` has one key. What is left
+/// out means the newest revision, agreed on by a majority.
 #[derive(Clone, PartialEq, Message)]
-pub struct DeleteRangeRequest {
+pub struct Keys {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub range_end: Vec<u8>,
 }
 
-/// What is left out means the newest revision, agreed on by a majority.
-#[derive(Clone, PartialEq, Message)]
-pub struct RangeRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub range_end: Vec<u8>,
+impl Keys {
+    pub fn one(key: Vec<u8>) -> Self {
+        Self { key, range_end: Vec::new() }
+    }
+
+    /// All that begin with this; a prefix here never ends with the highest byte.
+    fn all(prefix: &[u8]) -> Self {
+        let mut range_end = prefix.to_vec();
+        if let Some(last) = range_end.last_mut() {
+            *last = last.saturating_add(1);
+        }
+        Self { key: prefix.to_vec(), range_end }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -281,12 +279,6 @@ pub struct LockResponse {
     #[prost(message, optional, tag = "1")]
     pub header: Option<ResponseHeader>,
     #[prost(bytes = "vec", tag = "2")]
-    pub key: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct UnlockRequest {
-    #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
 }
 
@@ -374,5 +366,48 @@ mod tests {
         assert_eq!(ShardRecord::decode(&[2, 7, 0]), None);
         assert_eq!(ShardRecord::decode(&[1, 7, 1, 9, b'n']), None);
         assert_eq!(ShardRecord::decode(b""), None);
+    }
+
+    /// Knows its status, has no room, and then hangs up.
+    async fn member(listener: tokio::net::TcpListener) {
+        let (stream, _) = listener.accept().await.expect("a client");
+        let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            let response = http::Response::builder().header("content-type", "application/grpc");
+            match request.uri().path() {
+                "/etcdserverpb.Maintenance/Status" => {
+                    let status = StatusResponse { header: None, db_size: 7, leader: 1 }.encode_to_vec();
+                    let framed = [&[0, 0, 0, 0, status.len() as u8][..], &status].concat();
+                    let mut body = respond.send_response(response.body(()).expect("a head"), false).expect("sent");
+                    body.send_data(framed.into(), false).expect("sent");
+                    let ok = http::HeaderMap::from_iter([("grpc-status", "0")].map(header));
+                    body.send_trailers(ok).expect("sent");
+                }
+                "/etcdserverpb.KV/Put" => {
+                    let full = response.header("grpc-status", "8").header("grpc-message", "database space exceeded");
+                    respond.send_response(full.body(()).expect("a head"), true).expect("sent");
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn header((name, value): (&'static str, &'static str)) -> (http::HeaderName, http::HeaderValue) {
+        (http::HeaderName::from_static(name), http::HeaderValue::from_static(value))
+    }
+
+    #[tokio::test]
+    async fn an_answer_a_refusal_and_a_broken_connection_are_told_apart() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(member(listener));
+        let mut etcd = EtcdClient::connect(address).await.expect("it listens");
+        let status = etcd.status().await.expect("an answer");
+        assert_eq!((status.db_size, status.leader), (7, 1));
+        let full = etcd.put(b"k", vec![1]).await.expect_err("no room");
+        assert!(full.is_out_of_room() && full.is_refusal(), "{full}");
+        assert_eq!(full.to_string(), "etcd: gRPC status 8: database space exceeded");
+        let broken = etcd.compact(1).await.expect_err("it hung up");
+        assert!(!broken.is_refusal(), "{broken:?}");
     }
 }
