@@ -87,10 +87,7 @@ impl RemoteUrl {
 
     /// Whether git connects to a host.
     pub fn is_remote(&self) -> bool {
-        match self.scheme {
-            Scheme::Https | Scheme::Ssh => true,
-            Scheme::File => false,
-        }
+        self.scheme != Scheme::File
     }
 
     /// Whether a credential is used: ssh has its own keys, and files have owners.
@@ -105,11 +102,6 @@ impl fmt::Display for RemoteUrl {
     }
 }
 
-fn is_user(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-}
-
 /// A host with or without a port.
 fn is_authority(text: &str) -> bool {
     let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
@@ -117,8 +109,12 @@ fn is_authority(text: &str) -> bool {
 }
 
 fn is_host(text: &str) -> bool {
+    is_user(text) && !text.contains('_')
+}
+
+fn is_user(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// Texts that are checked when they are parsed.
@@ -253,8 +249,8 @@ impl fmt::Debug for Credential {
 /// The author of a commit.
 #[derive(Debug, Clone)]
 pub struct Author {
-    name: String,
-    email: String,
+    pub(super) name: String,
+    pub(super) email: String,
 }
 
 impl Author {
@@ -269,14 +265,6 @@ impl Author {
         };
         let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
         Self { name: or(plain(name), "lockkeeper"), email: or(plain(email), "lockkeeper@localhost") }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) fn email(&self) -> &str {
-        &self.email
     }
 }
 
