@@ -99,14 +99,6 @@ impl Limits {
             () = tokio::time::sleep_until(self.deadline) => Err(Outcome::TimedOut),
         }
     }
-
-    /// Resolves when the step must end because it fills the disk, with the reason.
-    pub async fn out_of_room(&self) -> Arc<str> {
-        match &self.disk {
-            Some(disk) => disk.writer.over().await,
-            None => std::future::pending().await,
-        }
-    }
 }
 
 /// The end of a step. None of its processes is left.
@@ -178,6 +170,7 @@ pub(super) struct DiskUse {
     disk: Disk,
     organization: Identifier,
     work_dir: PathBuf,
+    /// Tells when the step must end because it fills the disk.
     pub writer: DiskWriter,
     write_pace: Option<WritePace>,
 }

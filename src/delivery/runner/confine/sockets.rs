@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
+use crate::if_present;
+
 /// In the data directory.
 const FILE: &str = "probe.sock";
 /// The variables that tell the confined process the two sockets.
@@ -35,10 +37,7 @@ impl ProbeSockets {
     pub fn open(dir: &Path) -> io::Result<Self> {
         let file = dir.join(FILE);
         // A leftover of a killed server.
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        if_present(fs::remove_file(&file))?;
         let name = format!("lockkeeper-probe-{:032x}", rand::random::<u128>());
         let in_directory = UnixListener::bind(by_descriptor(&descriptor(dir)?))?;
         let without_file = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
