@@ -26,6 +26,10 @@ fn if_present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
+async fn blocking<T: Send + 'static>(action: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(action).await.map_err(io::Error::other)?
+}
+
 fn pid(id: u32) -> Option<Pid> {
     i32::try_from(id).ok().and_then(Pid::from_raw)
 }

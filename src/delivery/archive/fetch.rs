@@ -12,6 +12,7 @@ use super::object::StoreFailure;
 use super::sources::{PART_BYTES_MAX, Sources, part_target};
 use super::store::LogStore;
 use super::uploads::UploadControl;
+use crate::blocking;
 use crate::logs::{LogCopy, LogFile, LogId, Logs};
 use cluster::peers::PeerClient;
 use domain::{DeploymentId, DroppedLog, Identifier, LogPart};
@@ -233,8 +234,4 @@ async fn pull<F: Future<Output = Result<Option<Vec<u8>>, StoreFailure>>>(
             (true, false) => {}
         }
     }
-}
-
-async fn blocking<T: Send + 'static>(action: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(action).await.map_err(io::Error::other)?
 }

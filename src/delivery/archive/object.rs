@@ -31,6 +31,18 @@ impl Uploaded {
         }
         Ok(piece)
     }
+
+    pub fn for_each_piece(&self, mut action: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut from = 0;
+        loop {
+            let piece = self.piece(from)?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            action(&piece)?;
+            from += piece.len() as u64;
+        }
+    }
 }
 
 /// It is logged, so it contains neither URLs of objects nor secrets.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::object::{StoreFailure, Uploaded};
 use super::s3::S3;
-use crate::if_present;
 use crate::logs::{LogFile, read_range};
+use crate::{blocking, if_present};
 use ambient::backoff::{Backoff, Retries};
 
 /// Attempts of a read after temporary errors, with their pauses.
@@ -119,7 +119,7 @@ impl Directory {
         action: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
     ) -> Result<T, StoreFailure> {
         let directory = self.clone();
-        Ok(tokio::task::spawn_blocking(move || action(&directory)).await.map_err(io::Error::other)??)
+        Ok(blocking(move || action(&directory)).await?)
     }
 
     /// Readers see the complete new object or the previous one.
@@ -178,15 +178,8 @@ fn unfinished(name: &str) -> String {
 
 fn write(path: &Path, body: &Uploaded) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
-    let mut from = 0;
-    loop {
-        let piece = body.piece(from)?;
-        if piece.is_empty() {
-            return file.sync_all();
-        }
-        file.write_all(&piece)?;
-        from += piece.len() as u64;
-    }
+    body.for_each_piece(|piece| file.write_all(piece))?;
+    file.sync_all()
 }
 
 /// Only one node writes a part, so no other upload of it is in progress. Best effort: the next upload or the removal

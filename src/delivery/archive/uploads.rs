@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::object::{StoreFailure, Uploaded};
 use super::store::LogStore;
+use crate::blocking;
 use crate::logs::{LogFile, Logs};
 use ambient::backoff::Backoff;
 
@@ -153,8 +154,7 @@ async fn asked(finish: &mut watch::Receiver<bool>) {
 async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<(), StoreFailure>) {
     let (of, settling) = (file.clone(), logs.clone());
     let uploaded = async {
-        let settled =
-            tokio::task::spawn_blocking(move || settling.settled(&of)).await.map_err(std::io::Error::other)??;
+        let settled = blocking(move || settling.settled(&of)).await?;
         // A removed or empty log has nothing to upload.
         if let Some(settled) = settled.filter(|settled| settled.length > 0) {
             store.put(&file, Uploaded::new(logs.clone(), file.clone(), settled)).await?;

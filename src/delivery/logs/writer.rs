@@ -207,17 +207,11 @@ impl LogWriter {
             }
             Some(Err(error)) => {
                 self.warn_once(&error);
-                self.truncate_partial_write();
+                // The next attempt writes at the same offset; until then readers must not see the partial write.
+                self.file.as_ref().map(|file| file.set_len(self.length));
                 false
             }
             None => false,
-        }
-    }
-
-    /// The next attempt writes at the same offset; until then readers must not see the partial write.
-    fn truncate_partial_write(&mut self) {
-        if let Some(file) = &self.file {
-            file.set_len(self.length).ok();
         }
     }
 

@@ -49,9 +49,10 @@ pub(super) async fn run(
 
 /// The request, and the line for the log.
 fn prepare(client: &Client, call: &HttpCall, context: &StepContext) -> Result<(Request, String), String> {
-    let fill = |text: &str| substituted(text, &context.variables, str::to_owned).map_err(unprepared);
+    let fill =
+        |text: &str, encode: fn(&str) -> String| substituted(text, &context.variables, encode).map_err(unprepared);
     let method = Method::from_bytes(call.method.as_bytes()).map_err(|_| unprepared("its method is not valid"))?;
-    let url = substituted(&call.url, &context.variables, percent_encoded).map_err(unprepared)?;
+    let url = fill(&call.url, percent_encoded)?;
     if has_dot_segment(&url) {
         return Err(unprepared("the path of its URL contains `.` or `..` between slashes, which would lead elsewhere"));
     }
@@ -64,7 +65,7 @@ fn prepare(client: &Client, call: &HttpCall, context: &StepContext) -> Result<(R
         let invalid =
             || unprepared(format!("its header `{name}` contains characters that are not allowed in a header"));
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
-        let mut value = HeaderValue::from_bytes(fill(value)?.as_bytes()).map_err(|_| invalid())?;
+        let mut value = HeaderValue::from_bytes(fill(value, str::to_owned)?.as_bytes()).map_err(|_| invalid())?;
         value.set_sensitive(true);
         if key == AUTHORIZATION {
             request.headers_mut().remove(&key);
@@ -73,11 +74,7 @@ fn prepare(client: &Client, call: &HttpCall, context: &StepContext) -> Result<(R
     }
     if let Some(body) = &call.body {
         // A variable's value, such as a commit chosen by a caller, must not change the rest of the body.
-        let body = if is_json(&request) {
-            substituted(body, &context.variables, in_json).map_err(unprepared)?
-        } else {
-            fill(body)?
-        };
+        let body = fill(body, if is_json(&request) { in_json } else { str::to_owned })?;
         *request.body_mut() = Some(body.to_string().into());
     }
     Ok((request, shown))

@@ -169,7 +169,7 @@ impl SupervisorProcess {
                     self.wake();
                 }
                 _ = or_never(beats.as_mut().map(Interval::tick)), if self.lifeline.is_open() => {
-                    if let Some(moment) = limits.ownership.confirmed() {
+                    if let Some(moment) = limits.confirmed() {
                         self.lifeline.beat(moment);
                     }
                 }

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::host::{Host, Options, StageJob, StepInputs, Variable};
 use super::output::StepOutput;
 use super::process_tree::DEPLOYMENT_VARIABLE;
-use super::step::{Directive, DiskUse, Limits, Outcome, Ownership, StepContext, StepEnd, Variables, until};
+use super::step::{Directive, DiskUse, Limits, Outcome, StepContext, StepEnd, Variables, until};
 use super::step_lease::{Moment, StepLease};
 use super::{http_step, process_step, work_dirs};
 use crate::logs::{LogWriter, Logs, Section};
@@ -73,10 +73,9 @@ pub(super) async fn run(
         Some(Err(reason)) => Some(StageEnd::Failed(clipped(reason))),
         Some(Ok((context, log))) => {
             let deadline = Instant::now() + Duration::from_secs(u64::from(stage.timeout_seconds));
-            let ownership = Ownership::new(services.host.clone(), job.environment.clone());
-            let organization = &job.environment.pipeline.organization;
-            let disk = DiskUse::new(&services.options, organization, &context.work_dir);
-            let limits = Limits { directive: directive.clone(), deadline, ownership, disk };
+            let (host, environment) = (services.host.clone(), job.environment.clone());
+            let disk = DiskUse::new(&services.options, &environment.pipeline.organization, &context.work_dir);
+            let limits = Limits { directive: directive.clone(), deadline, host, environment, disk };
             StageRunner { services, job, stage, context, limits, steps }.run(log).await
         }
     };

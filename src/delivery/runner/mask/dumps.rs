@@ -55,7 +55,7 @@ impl DumpSearch {
         b"0123".iter().for_each(|digit| first_digits[usize::from(*digit)] = true);
         for digit in 0..=u8::MAX {
             let high = HEX[usize::from(digit)];
-            let begins = |byte: u8| byte >> 4 == high && patterns.traits().contains[usize::from(byte)];
+            let begins = |byte: u8| byte >> 4 == high && patterns.traits.contains[usize::from(byte)];
             first_digits[usize::from(digit)] |= (0..=u8::MAX).any(begins);
         }
         Self {
