@@ -81,10 +81,6 @@ impl RemoteUrl {
         scheme.map(|scheme| Self { text: Arc::from(text), scheme }).ok_or(FORM)
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
     /// Whether git connects to a host.
     pub fn is_remote(&self) -> bool {
         self.scheme != Scheme::File
@@ -93,12 +89,6 @@ impl RemoteUrl {
     /// Whether a credential is used: ssh has its own keys, and files have owners.
     pub fn takes_credential(&self) -> bool {
         self.scheme == Scheme::Https
-    }
-}
-
-impl fmt::Display for RemoteUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 
@@ -119,21 +109,21 @@ fn is_user(text: &str) -> bool {
 
 /// Texts that are checked when they are parsed.
 macro_rules! checked_text {
-    ($($name:ident),*) => {$(
+    ($($name:ident . $field:tt),*) => {$(
         impl $name {
             pub fn as_str(&self) -> &str {
-                &self.0
+                &self.$field
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.write_str(&self.$field)
             }
         }
     )*};
 }
-checked_text!(RefName, Commit, TreePath);
+checked_text!(RemoteUrl.text, RefName.0, Commit.0, TreePath.0);
 
 /// The short name of a branch or a tag, as allowed by `git check-ref-format`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -31,7 +31,7 @@ pub use writer::{LogWriter, StepLog};
 
 use crate::if_present;
 use domain::{DeploymentId, Identifier};
-use file::{EXTENSION, FETCHED, PENDING};
+use file::{EXTENSION, PENDING};
 use registry::Registry;
 use space::Space;
 use store::space::all_bytes;
@@ -155,7 +155,7 @@ impl Logs {
     /// Removes a file, unless it is being written.
     fn remove(&self, file: &LogFile) {
         let removed = self.registry.unless_written(file.deployment, || {
-            fs::remove_file(self.mark(file)).ok();
+            fs::remove_file(self.named(file, PENDING)).ok();
             if_present(fs::remove_file(self.path(file)))
         });
         if let Some(Err(error)) = removed {
@@ -204,7 +204,7 @@ impl Logs {
     /// Whether it is a part that can be read from the store.
     fn is_in_store(&self, file: &LogFile) -> bool {
         let has_store = self.parts.as_ref().is_some_and(|parts| parts.ended.is_some());
-        has_store && file.organization.is_some() && !self.mark(file).exists()
+        has_store && file.organization.is_some() && !self.named(file, PENDING).exists()
     }
 
     fn remove_foreign(&self, foreign: Vec<(LogFile, u64)>) -> u64 {
@@ -270,15 +270,11 @@ impl Logs {
     }
 
     fn path(&self, file: &LogFile) -> PathBuf {
-        self.dir.join(file.name(EXTENSION))
+        self.named(file, EXTENSION)
     }
 
-    fn mark(&self, file: &LogFile) -> PathBuf {
-        self.dir.join(file.name(PENDING))
-    }
-
-    fn path_while_fetched(&self, file: &LogFile) -> PathBuf {
-        self.dir.join(file.name(FETCHED))
+    fn named(&self, file: &LogFile, extension: &str) -> PathBuf {
+        self.dir.join(file.name(extension))
     }
 }
 

@@ -30,7 +30,7 @@ impl Logs {
     /// Called before the first output. Synced with the directory when the stage ends.
     pub(super) fn mark_pending(&self, file: &LogFile) {
         if self.parts.as_ref().is_some_and(|parts| parts.ended.is_some())
-            && let Err(error) = File::create(self.mark(file))
+            && let Err(error) = File::create(self.named(file, PENDING))
         {
             warn!(deployment = %file.deployment, %error, "cannot mark a log as not yet uploaded: it may stay on this node");
         }
@@ -65,7 +65,7 @@ impl Logs {
         let removed = self.registry.unless_written(file.deployment, || {
             let now = if_present(fs::metadata(self.path(file)))?;
             let has_grown = now.is_some_and(|now| then.is_none_or(|then| then.on_disk != now.len()));
-            if has_grown { Ok(None) } else { if_present(fs::remove_file(self.mark(file))) }
+            if has_grown { Ok(None) } else { if_present(fs::remove_file(self.named(file, PENDING))) }
         });
         if let Some(Err(error)) = removed {
             warn!(deployment = %file.deployment, %error, "cannot remove the mark of an uploaded log: it is uploaded again");
@@ -74,7 +74,7 @@ impl Logs {
 
     /// Continues the local copy, or creates a new one. Concurrent copies of one file would overwrite each other.
     pub fn copy_of(&self, file: &LogFile, organization: &Identifier) -> io::Result<LogCopy> {
-        let (path, fetched) = (self.path(file), self.path_while_fetched(file));
+        let (path, fetched) = (self.path(file), self.named(file, FETCHED));
         let is_new = !path.exists();
         let length = if is_new { 0 } else { whole_length(&path)? };
         let opened = if is_new { &fetched } else { &path };
@@ -86,7 +86,7 @@ impl Logs {
 
     pub(super) fn remove_unfinished_copies(&self) {
         for (file, _) in self.listed(FETCHED) {
-            fs::remove_file(self.path_while_fetched(&file)).ok();
+            fs::remove_file(self.named(&file, FETCHED)).ok();
         }
     }
 

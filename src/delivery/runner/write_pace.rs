@@ -127,11 +127,8 @@ fn run(looked_after: &Weak<Inner>) {
         pause = if is_writing { SHORTEST_PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
         pause = pause.max(began.elapsed() * LOOKING_PART);
         let mut state = inner.state.lock();
-        if state.steps.is_empty() && state.budget.owed.is_empty() {
-            inner.changed.wait_for(&mut state, WITHOUT_STEPS);
-        } else {
-            inner.changed.wait_for(&mut state, pause);
-        }
+        let has_steps = !state.steps.is_empty() || !state.budget.owed.is_empty();
+        inner.changed.wait_for(&mut state, if has_steps { pause } else { WITHOUT_STEPS });
     }
 }
 
