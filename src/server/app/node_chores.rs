@@ -40,19 +40,19 @@ const CENSUS_EVERY: Duration = Duration::from_secs(5);
 const CENSUS_PAUSE_FACTOR: u32 = 100;
 
 /// The process and its realms, as their chores see them.
-pub struct House {
+pub struct ChoreContext {
     pub node: Arc<Node>,
     pub runner: Runner,
     pub realms: RealmsHere,
     /// The organizations that files declare.
     pub organizations: Vec<Identifier>,
     /// Where the deployment of a log is, whose organization is known in a cluster.
-    pub place_of: LogPlaces,
+    pub location_of: LogLocations,
 }
 
-pub type LogPlaces = Box<dyn Fn(Option<&Identifier>) -> LogPlace + Send + Sync>;
+pub type LogLocations = Box<dyn Fn(Option<&Identifier>) -> LogLocation + Send + Sync>;
 
-pub enum LogPlace {
+pub enum LogLocation {
     /// In a realm of this process.
     Here(Arc<Realm>),
     Elsewhere,
@@ -62,20 +62,20 @@ pub enum LogPlace {
 
 /// Starts the chores of the process; they run until they are aborted.
 pub fn begin(
-    house: House,
+    context: ChoreContext,
     running: &RunningServer,
     idle: Duration,
     metrics: PrometheusHandle,
     reloading: Reloading,
 ) -> Vec<JoinHandle<()>> {
-    let House { node, runner, realms, organizations, .. } = &house;
+    let ChoreContext { node, runner, realms, organizations, .. } = &context;
     let mut chores = vec![
         chore(run_census(realms.clone(), organizations.clone())),
         chore(do_chores_of_node(node.clone(), runner.clone(), metrics)),
         chore(watch_connections(node.clone())),
         chore(report_refusals(node.clone())),
         chore(do_chores_of_realms(realms.clone(), idle)),
-        chore(sweep_files(house)),
+        chore(sweep_files(context)),
     ];
     if let Some(encrypted) = running.encrypted.as_ref() {
         chores.push(chore(certificates::keep_fresh(encrypted.tls.clone(), reloading.certificates.clone())));
@@ -155,18 +155,18 @@ async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
 
 /// Removes the files of deployments that are no longer needed. Those of an organization that is not declared this time stay,
 /// like all its data: a start without its file must cost nothing.
-async fn sweep_files(house: House) {
-    let house = Arc::new(house);
+async fn sweep_files(context: ChoreContext) {
+    let context = Arc::new(context);
     let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut retries, mut full) = (Retries::new(SWEEP_BACKOFF), Retries::new(FULL_DISK_BACKOFF));
     loop {
         let is_full = tokio::select! {
             _ = every.tick() => false,
-            () = house.node.logs.too_full() => false,
-            () = house.disk_is_full() => true,
+            () = context.node.logs.too_full() => false,
+            () = context.disk_is_full() => true,
         };
-        let sweeping = house.clone();
+        let sweeping = context.clone();
         let failed = match tokio::task::spawn_blocking(move || sweeping.sweep_files()).await {
             Ok(swept) => swept.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
@@ -180,7 +180,7 @@ async fn sweep_files(house: House) {
     }
 }
 
-impl House {
+impl ChoreContext {
     /// Then working directories that are no longer needed are not left until the next ordinary sweep.
     async fn disk_is_full(&self) {
         let refuses = || (self.realms)().iter().any(|realm| realm.store.refusing_writes().is_some());
@@ -212,10 +212,10 @@ impl House {
     }
 
     fn owner_of_log(&self, organizations: &[Identifier], file: &LogFile) -> LogOwner {
-        let realm = match (self.place_of)(file.organization.as_ref()) {
-            LogPlace::Here(realm) => realm,
-            LogPlace::Elsewhere => return LogOwner::Foreign,
-            LogPlace::Unknown => return LogOwner::Unknown,
+        let realm = match (self.location_of)(file.organization.as_ref()) {
+            LogLocation::Here(realm) => realm,
+            LogLocation::Elsewhere => return LogOwner::Foreign,
+            LogLocation::Unknown => return LogOwner::Unknown,
         };
         let mut unread = false;
         for organization in file.organization.as_ref().map_or(organizations, std::slice::from_ref) {

@@ -20,11 +20,11 @@ pub use element::{Content, Element, Entry, Object, Spelling, plain, shown};
 pub use pipeline::{HttpForm, RepositoryForm, StageForm, StepForm};
 pub use pipeline::{Name, PipelineForm, RegistryStepForm};
 pub use reader::{FieldFault, Reader};
-pub use schema::{ObjectSchema, Schemas};
+pub use schema::{Choice, ObjectSchema, Schemas};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
 pub use types::texts;
 pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
-pub(crate) use types::{choices, named_choices};
+pub(crate) use types::{choices, named_choices, new_texts, url_schema};
 
 use serde_json::Value;
 
@@ -50,17 +50,6 @@ pub trait ToJson {
     fn to_json(&self) -> Value;
 }
 
-/// A closed set of names: a schema of its own, which requests and answers refer to.
-pub trait Choice: Copy + 'static {
-    /// The schema's name.
-    const SCHEMA: &'static str;
-    const DESCRIPTION: &'static str;
-
-    fn names() -> impl Iterator<Item = &'static str>;
-
-    fn name(self) -> &'static str;
-}
-
 /// A form that is an object.
 pub trait ObjectForm: Sized {
     fn each_name(found: &mut dyn FnMut(&'static str));
@@ -71,6 +60,21 @@ pub trait ObjectForm: Sized {
     fn check(_object: &Object<'_>, _form: Option<&Self>, _reader: &mut Reader) {}
 
     fn describe(schema: &mut ObjectSchema<'_>);
+
+    /// All its fields, and no others.
+    fn read_object(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        let object = reader.object(element)?;
+        let form = Self::read_among_others(&object, reader);
+        reader.refuse_unknown(&object, Self::each_name);
+        form
+    }
+
+    /// Its fields, in an object that may have others.
+    fn read_among_others(object: &Object<'_>, reader: &mut Reader) -> Option<Self> {
+        let form = Self::read_fields(object, reader);
+        Self::check(object, form.as_ref(), reader);
+        form
+    }
 }
 
 /// Makes a struct a form. Each field is
@@ -154,11 +158,11 @@ macro_rules! form {
                 element: &$crate::forms::Element<'_>,
                 reader: &mut $crate::forms::Reader,
             ) -> Option<Self> {
-                reader.form(element)
+                <Self as $crate::forms::ObjectForm>::read_object(element, reader)
             }
 
             fn schema(schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
-                schemas.form::<Self>(&[$($name)?], &[$($form_doc),*])
+                schemas.form(&[$($name)?], &[$($form_doc),*], <Self as $crate::forms::ObjectForm>::describe)
             }
 
             $(
@@ -195,15 +199,15 @@ macro_rules! field_names {
 #[macro_export]
 macro_rules! field_value {
     ($object:ident $reader:ident flatten $field:ident $type:ty) => {
-        $reader.fields::<$type>($object)
+        <$type as $crate::forms::ObjectForm>::read_among_others($object, $reader)
     };
     ($object:ident $reader:ident $kind:ident ($default:expr) $field:ident $type:ty) => {
         $reader
-            .$kind::<$type>($object, $crate::forms::plain(stringify!($field)))
+            .$kind($object, $crate::forms::plain(stringify!($field)), <$type as $crate::forms::Form>::read)
             .map(|value| value.unwrap_or_else(|| $default))
     };
     ($object:ident $reader:ident $kind:ident $field:ident $type:ty) => {
-        $reader.$kind::<$type>($object, $crate::forms::plain(stringify!($field)))
+        $reader.$kind($object, $crate::forms::plain(stringify!($field)), <$type as $crate::forms::Form>::read)
     };
 }
 
@@ -215,11 +219,17 @@ macro_rules! field_schema {
     ($schema:ident $kind:ident ($default:expr) $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {{
         let default: $type = $default;
         let extra = serde_json::json!({ "default": $crate::forms::ToJson::to_json(&default), $($extra)* });
-        $schema.$kind::<$type>($crate::forms::plain(stringify!($field)), &[$($doc),*], extra)
+        $schema.$kind(
+            $crate::forms::plain(stringify!($field)),
+            <$type as $crate::forms::Form>::schema,
+            &[$($doc),*],
+            extra,
+        )
     }};
     ($schema:ident $kind:ident $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {
-        $schema.$kind::<$type>(
+        $schema.$kind(
             $crate::forms::plain(stringify!($field)),
+            <$type as $crate::forms::Form>::schema,
             &[$($doc),*],
             serde_json::json!({ $($extra)* }),
         )

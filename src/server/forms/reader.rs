@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 
 use super::element::shown;
 use super::element::{Content, Element, Object, Spelling};
-use super::{Form, ObjectForm};
 use domain::Use;
 use domain::nearest::nearest;
 
@@ -25,6 +24,9 @@ pub struct FieldFault {
     /// Of a name that must be unique: where it was used before.
     pub first_at: Option<usize>,
 }
+
+/// Reads a value; `None` if it left a fault.
+pub type Read<T> = fn(&Element<'_>, &mut Reader) -> Option<T>;
 
 #[derive(Debug)]
 pub struct Reader {
@@ -121,22 +123,7 @@ impl Reader {
         Some(Object { at: element.at, entries, spelling: self.spelling })
     }
 
-    /// A form with all its fields, and no others.
-    pub fn form<T: ObjectForm>(&mut self, element: &Element<'_>) -> Option<T> {
-        let object = self.object(element)?;
-        let form = self.fields(&object);
-        self.refuse_unknown(&object, T::each_name);
-        form
-    }
-
-    /// The fields of a form, in an object that may have others.
-    pub fn fields<T: ObjectForm>(&mut self, object: &Object<'_>) -> Option<T> {
-        let form = T::read_fields(object, self);
-        T::check(object, form.as_ref(), self);
-        form
-    }
-
-    fn refuse_unknown(&mut self, object: &Object<'_>, each_name: fn(&mut dyn FnMut(&'static str))) {
+    pub(super) fn refuse_unknown(&mut self, object: &Object<'_>, each_name: fn(&mut dyn FnMut(&'static str))) {
         for entry in object.entries {
             let mut is_known = false;
             each_name(&mut |name| is_known |= self.spelling.matches(&entry.name, name));
@@ -167,8 +154,8 @@ impl Reader {
         }
     }
 
-    pub fn required<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<T> {
-        let value = self.nullable(object, name)?;
+    pub fn required<T>(&mut self, object: &Object<'_>, name: &'static str, read: Read<T>) -> Option<T> {
+        let value = self.nullable(object, name, read)?;
         if value.is_none() {
             self.field_fault(object, name, "is required");
         }
@@ -176,22 +163,22 @@ impl Reader {
     }
 
     /// A field that may be left out or null. The outer `None`: it has a fault.
-    pub fn nullable<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<Option<T>> {
-        if object.get(name).is_some_and(Element::is_null) { Some(None) } else { self.optional(object, name) }
+    pub fn nullable<T>(&mut self, object: &Object<'_>, name: &'static str, read: Read<T>) -> Option<Option<T>> {
+        if object.get(name).is_some_and(Element::is_null) { Some(None) } else { self.optional(object, name, read) }
     }
 
     /// A field that may be left out. The outer `None`: it has a fault.
-    pub fn optional<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<Option<T>> {
+    pub fn optional<T>(&mut self, object: &Object<'_>, name: &'static str, read: Read<T>) -> Option<Option<T>> {
         let Some(element) = object.get(name) else { return Some(None) };
-        self.within(Segment::Field(name), |reader| T::read(element, reader)).map(Some)
+        self.within(Segment::Field(name), |reader| read(element, reader)).map(Some)
     }
 
-    pub fn entry<T: Form>(&mut self, index: usize, element: &Element<'_>) -> Option<T> {
-        self.within(Segment::Index(index), |reader| T::read(element, reader))
+    pub fn entry<T>(&mut self, index: usize, element: &Element<'_>, read: Read<T>) -> Option<T> {
+        self.within(Segment::Index(index), |reader| read(element, reader))
     }
 
-    pub fn value<T: Form>(&mut self, key: &str, element: &Element<'_>) -> Option<T> {
-        self.within(Segment::Key(key.to_owned()), |reader| T::read(element, reader))
+    pub fn value<T>(&mut self, key: &str, element: &Element<'_>, read: Read<T>) -> Option<T> {
+        self.within(Segment::Key(key.to_owned()), |reader| read(element, reader))
     }
 
     pub fn key_fault(&mut self, key: &str, at: usize, message: impl Into<String>) {
@@ -237,13 +224,17 @@ impl Reader {
         }
     }
 
-    /// Names within one list must be unique.
-    pub(super) fn check_unique<T: Form>(&mut self, elements: &[Element<'_>]) {
+    /// Names within one list must be unique. `name` returns the field that has an entry's name, and the name.
+    pub(super) fn check_unique(
+        &mut self,
+        elements: &[Element<'_>],
+        name: fn(&Object<'_>, usize) -> Option<(&'static str, String)>,
+    ) {
         let mut used: HashMap<String, usize> = HashMap::new();
         for (index, element) in elements.iter().enumerate() {
             let Content::Object(entries) = &element.content else { continue };
             let object = Object { at: element.at, entries, spelling: self.spelling };
-            let Some((field, name)) = T::unique_name(&object, index) else { continue };
+            let Some((field, name)) = name(&object, index) else { continue };
             let at = object.at_of(field);
             let Some(&first_at) = used.get(&name) else {
                 used.insert(name, at);

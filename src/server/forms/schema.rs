@@ -3,7 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use super::element::camel_case;
-use super::{Choice, Form, ObjectForm};
+
+/// A closed set of names: a schema of its own, which requests and answers refer to.
+pub trait Choice: Copy + 'static {
+    /// The schema's name.
+    const SCHEMA: &'static str;
+    const DESCRIPTION: &'static str;
+
+    fn names() -> impl Iterator<Item = &'static str>;
+
+    fn name(self) -> &'static str;
+}
 
 /// The schemas that have a name.
 #[derive(Debug, Default)]
@@ -19,8 +29,8 @@ pub struct ObjectSchema<'s> {
 }
 
 impl Schemas {
-    /// `name` has one, or none.
-    pub fn form<T: ObjectForm>(&mut self, name: &[&str], doc: &[&str]) -> Value {
+    /// The schema of a form that `describe` describes. `name` has one, or none.
+    pub fn form(&mut self, name: &[&str], doc: &[&str], describe: fn(&mut ObjectSchema<'_>)) -> Value {
         let name = name.first().copied();
         if let Some(name) = name
             && self.0.contains_key(name)
@@ -34,7 +44,7 @@ impl Schemas {
             groups: Vec::new(),
             extra: Map::new(),
         };
-        T::describe(&mut object);
+        describe(&mut object);
         match name {
             Some(name) => {
                 let schema = object.finish(Some(name), doc);
@@ -62,18 +72,18 @@ fn reference(name: &str) -> Value {
 }
 
 impl ObjectSchema<'_> {
-    pub fn required<T: Form>(&mut self, name: &str, doc: &[&str], extra: Value) {
+    pub fn required(&mut self, name: &str, schema: fn(&mut Schemas) -> Value, doc: &[&str], extra: Value) {
         self.required.push(camel_case(name));
-        self.optional::<T>(name, doc, extra);
+        self.optional(name, schema, doc, extra);
     }
 
-    pub fn optional<T: Form>(&mut self, name: &str, doc: &[&str], extra: Value) {
-        let schema = T::schema(self.schemas);
+    pub fn optional(&mut self, name: &str, schema: fn(&mut Schemas) -> Value, doc: &[&str], extra: Value) {
+        let schema = schema(self.schemas);
         self.add(name, schema, doc, extra);
     }
 
-    pub fn nullable<T: Form>(&mut self, name: &str, doc: &[&str], extra: Value) {
-        let schema = or_null(T::schema(self.schemas));
+    pub fn nullable(&mut self, name: &str, schema: fn(&mut Schemas) -> Value, doc: &[&str], extra: Value) {
+        let schema = or_null(schema(self.schemas));
         self.add(name, schema, doc, extra);
     }
 

@@ -15,7 +15,7 @@ use super::engine;
 use super::shards::{OwnedShard, OwnedShards, OwnedStore, ShardMap};
 use crate::app::error::ServeError;
 use crate::app::node::{self, Steps, event_counter, listen_options, reserve};
-use crate::app::node_chores::{self, House, LogPlace};
+use crate::app::node_chores::{self, ChoreContext, LogLocation};
 use crate::app::realm::{self, FirstAdmin, LiveRealm, OpenedRealm, RealmStore};
 use crate::app::reconcile::Declarations;
 use crate::app::runner_host::Hosts;
@@ -104,22 +104,22 @@ async fn serve_on<E: Engine>(
         .map_err(|error| ServeError::listen(settings.listen, &error))?;
     greeting::greet_node(settings, (cluster, &own.url), &running, &steps.isolation);
     let (realms, places) = (map.clone(), map.clone());
-    let house = House {
+    let context = ChoreContext {
         node: node.clone(),
         runner: steps.runner.clone(),
         realms: Arc::new(move || realms.realms()),
         organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
-        place_of: Box::new(move |organization| {
+        location_of: Box::new(move |organization| {
             match organization.map(|organization| places.of(organization.as_str())) {
-                Some(Whereabouts::Here(realm)) => LogPlace::Here(realm),
-                Some(Whereabouts::At(_)) | None => LogPlace::Elsewhere,
-                Some(Whereabouts::Nowhere) => LogPlace::Unknown,
+                Some(Whereabouts::Here(realm)) => LogLocation::Here(realm),
+                Some(Whereabouts::At(_)) | None => LogLocation::Elsewhere,
+                Some(Whereabouts::Nowhere) => LogLocation::Unknown,
             }
         }),
     };
     let reloading = Reloading::new(hangups, load, settings);
     let declarations = reloading.declarations();
-    let chores = node_chores::begin(house, &running, settings.environments.idle, metrics, reloading);
+    let chores = node_chores::begin(context, &running, settings.environments.idle, metrics, reloading);
     actix_web::rt::spawn(steward.run());
 
     let opener = Opener {
