@@ -1,4 +1,4 @@
-//! Reads forms from elements. A fault does not stop the reading, so that all of them are reported at once.
+//! Reads forms from elements. Reading continues after a fault, so that all faults are reported together.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use domain::nearest::nearest;
 /// Deeper than the fields of most bodies.
 const USUAL_DEPTH: usize = 4;
 
-/// What is wrong with one field.
+/// A fault of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldFault {
     /// From the root: `stages[1].steps[0].run`.
     pub field: String,
-    /// Where it begins in its file, in bytes.
+    /// Its start in its file, in bytes.
     pub at: usize,
     /// The end of a sentence that begins with the field.
     pub message: String,
-    /// Of a name that must be unique: where it was used before.
+    /// If a name is not unique: where it was used first.
     pub first_at: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ pub struct Reader {
 #[derive(Debug)]
 enum Segment {
     Field(&'static str),
-    /// A name that the writer has chosen, such as that of a label.
+    /// A name chosen by the writer, such as that of a label.
     Key(String),
     Index(usize),
 }
@@ -53,13 +53,13 @@ impl Reader {
         !self.faults.is_empty()
     }
 
-    /// Notes that the step that is being read uses a step of a registry.
+    /// Records that the current step uses a registry step.
     pub(super) fn note_use(&mut self, used: Use) {
         let field = self.field();
         self.uses.push((field, used));
     }
 
-    /// The steps of registries that were used, each with the field that uses it: only the registries know their faults.
+    /// The used registry steps with the fields that use them; the caller looks them up in the registries.
     pub fn take_uses(&mut self) -> Vec<(String, Use)> {
         std::mem::take(&mut self.uses)
     }
@@ -68,23 +68,23 @@ impl Reader {
         self.faults
     }
 
-    /// A fault of the element that is being read.
+    /// Reports a fault of the current element.
     pub fn fault(&mut self, at: usize, message: impl Into<String>) {
         let field = self.field();
         self.faults.push(FieldFault { field, at, message: message.into(), first_at: None });
     }
 
-    /// A fault of a field of the object that is being read.
+    /// Reports a fault of a field of the current object.
     pub fn field_fault(&mut self, object: &Object<'_>, name: &'static str, message: impl Into<String>) {
         self.within(Segment::Field(name), |reader| reader.fault(object.at_of(name), message));
     }
 
-    /// A fault of something that stands beside the body, such as a name in the path.
+    /// Reports a fault outside the body, such as in a name in the path.
     pub fn outer_fault(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.faults.push(FieldFault { field: field.into(), at: 0, message: message.into(), first_at: None });
     }
 
-    /// A fault of an element that is something else. `allowed` completes "must be".
+    /// Reports an element of the wrong type. `allowed` completes "must be".
     pub fn mismatch(&mut self, element: &Element<'_>, allowed: &str) {
         let got = match &element.content {
             Content::Null => "null".to_owned(),
@@ -162,12 +162,12 @@ impl Reader {
         value
     }
 
-    /// A field that may be left out or null. The outer `None`: it has a fault.
+    /// A field that may be omitted or null. The outer `None` means that it has a fault.
     pub fn nullable<T>(&mut self, object: &Object<'_>, name: &'static str, read: Read<T>) -> Option<Option<T>> {
         if object.get(name).is_some_and(Element::is_null) { Some(None) } else { self.optional(object, name, read) }
     }
 
-    /// A field that may be left out. The outer `None`: it has a fault.
+    /// A field that may be omitted. The outer `None` means that it has a fault.
     pub fn optional<T>(&mut self, object: &Object<'_>, name: &'static str, read: Read<T>) -> Option<Option<T>> {
         let Some(element) = object.get(name) else { return Some(None) };
         self.within(Segment::Field(name), |reader| read(element, reader)).map(Some)
@@ -185,8 +185,8 @@ impl Reader {
         self.within(Segment::Key(key.to_owned()), |reader| reader.fault(at, message));
     }
 
-    /// Of fields that exclude one another, one group must be given. The first of each group stands for it, the others
-    /// need it.
+    /// Exactly one of these mutually exclusive groups must be given. The first field of a group identifies it; the
+    /// others require the first.
     pub fn check_one_of(&mut self, object: &Object<'_>, groups: &[&[&'static str]]) {
         let quoted = |names: &[&'static str]| {
             let names: Vec<_> = names.iter().map(|name| format!("`{}`", self.spelling.spell(name))).collect();
@@ -214,7 +214,6 @@ impl Reader {
         }
     }
 
-    /// At least one of these fields must be given.
     pub fn check_any_of(&mut self, object: &Object<'_>, names: &[&'static str]) {
         if let [first, others @ ..] = names
             && !names.iter().any(|name| object.has(name))
@@ -224,7 +223,7 @@ impl Reader {
         }
     }
 
-    /// Names within one list must be unique. `name` returns the field that has an entry's name, and the name.
+    /// Reports names that are not unique within a list. `name` returns the field with the name of an entry, and the name.
     pub(super) fn check_unique(
         &mut self,
         elements: &[Element<'_>],
@@ -257,7 +256,7 @@ impl Reader {
         value
     }
 
-    /// The path of the element that is being read. In a file the line says which table of an array it is.
+    /// The path of the current element. In a file the line shows which table of an array it is.
     fn field(&self) -> String {
         let mut field = String::new();
         for (place, segment) in self.path.iter().enumerate() {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::element::camel_case;
 
-/// A closed set of names: a schema of its own, which requests and answers refer to.
+/// A closed set of names with its own schema, which requests and responses reference.
 pub trait Choice: Copy + 'static {
     /// The schema's name.
     const SCHEMA: &'static str;
@@ -15,11 +15,11 @@ pub trait Choice: Copy + 'static {
     fn name(self) -> &'static str;
 }
 
-/// The schemas that have a name.
+/// The named schemas.
 #[derive(Debug, Default)]
 pub struct Schemas(pub Map<String, Value>);
 
-/// The schema of an object, as its fields are described one by one.
+/// The schema of an object, built field by field.
 pub struct ObjectSchema<'s> {
     schemas: &'s mut Schemas,
     properties: Map<String, Value>,
@@ -29,7 +29,7 @@ pub struct ObjectSchema<'s> {
 }
 
 impl Schemas {
-    /// The schema of a form that `describe` describes. `name` has one, or none.
+    /// The schema of a form. `name` is empty or has one element.
     pub fn form(&mut self, name: &[&str], doc: &[&str], describe: fn(&mut ObjectSchema<'_>)) -> Value {
         let name = name.first().copied();
         if let Some(name) = name
@@ -50,12 +50,12 @@ impl Schemas {
                 let schema = object.finish(Some(name), doc);
                 self.named(name, schema)
             }
-            // The comment of one that has no name is for readers of the code: the field that it is for has its own.
+            // The comment of an unnamed form is for readers of the code: the field that uses it has its own.
             None => object.finish(None, &[]),
         }
     }
 
-    /// Enters a schema and refers to it.
+    /// Enters a schema and returns a reference to it.
     pub fn named(&mut self, name: &str, schema: Value) -> Value {
         self.0.insert(name.to_owned(), schema);
         reference(name)
@@ -89,7 +89,7 @@ impl ObjectSchema<'_> {
 
     fn add(&mut self, name: &str, mut schema: Value, doc: &[&str], extra: Value) {
         if let (Some(schema), Value::Object(mut extra)) = (schema.as_object_mut(), extra) {
-            // As a text: generators make a field with a default one that every request must have.
+            // As text, since generators treat a field with a `default` as one that every request must have.
             let default = extra.remove("default").map(|default| format!("Default: `{default}`."));
             schema.extend(extra);
             let doc: Vec<_> = doc.iter().copied().chain(default.as_deref()).collect();
@@ -135,7 +135,7 @@ impl ObjectSchema<'_> {
         schema
     }
 
-    /// With the fields of one group and none of the others.
+    /// The object with the fields of one group and without those of the other groups.
     fn variant(&self, group: &[String]) -> Value {
         let is_elsewhere = |name: &String| !group.contains(name) && self.groups.iter().any(|g| g.contains(name));
         let mut properties = self.properties.clone();
