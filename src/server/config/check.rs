@@ -41,7 +41,7 @@ pub(super) fn check_document(document: &Document, faults: &mut Vec<Fault>) -> Su
 pub struct Summary {
     pub settings: Option<PathBuf>,
     pub organizations: Vec<(PathBuf, Organization)>,
-    /// Of what works and should be changed.
+    /// Settings that work but should be changed.
     pub warnings: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The settings of a node of a cluster, and which of them need each other.
+//! The settings of a node of a cluster, and their dependencies.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;

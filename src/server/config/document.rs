@@ -1,4 +1,4 @@
-//! A TOML file as it was read, with the line of everything in it. Knows nothing of what the keys mean.
+//! A TOML file with the line of each of its values. Independent of the meaning of the keys.
 
 use std::borrow::Cow;
 use std::fs::File;

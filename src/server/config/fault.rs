@@ -15,7 +15,7 @@ impl Faults {
         self.0.iter()
     }
 
-    /// `Ok` if there are none.
+    /// `Ok` without faults.
     pub(super) fn none_of(found: Vec<Fault>) -> Result<(), Self> {
         if found.is_empty() { Ok(()) } else { Err(Self(found)) }
     }

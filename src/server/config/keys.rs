@@ -3,7 +3,7 @@
 use super::fault::{Fault, SourceLocation};
 use domain::nearest::nearest;
 
-/// What the names of all our variables begin with.
+/// The prefix of the names of our variables.
 pub(super) const PREFIX: &str = "LOCKKEEPER_";
 /// Names the settings file if `--config` does not.
 pub(super) const CONFIG_VARIABLE: &str = "LOCKKEEPER_CONFIG";
@@ -11,7 +11,7 @@ pub(super) const CONFIG_VARIABLE: &str = "LOCKKEEPER_CONFIG";
 /// One key of the settings.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// With its section: `http.drain_seconds`.
+    /// Including the section: `http.drain_seconds`.
     pub(super) name: &'static str,
     /// It is only taken from the environment.
     pub(super) is_secret: bool,
@@ -48,7 +48,7 @@ pub(super) fn unknown_key(keys: &[Key], location: SourceLocation, name: &str) ->
     Fault::unknown(location, "key", name, suggestion, &allowed)
 }
 
-/// What may be in a file where `name` is.
+/// The keys and sections that are allowed in place of `name`.
 fn siblings(keys: &[Key], name: &str) -> Vec<String> {
     let section = name.split_once('.').map(|(section, _)| section);
     let in_file = || keys.iter().filter(|key| !key.is_secret);

@@ -1,4 +1,4 @@
-//! The kinds of settings: what each takes, in words and as a parser.
+//! The kinds of settings: the allowed values of each, in words and as a parser.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use domain::Malformed;
 use domain::nearest::nearest;
 use domain::pipeline::check_url;
 
-/// Longer ones are no addresses of a server.
+/// Far longer than any URL of a server.
 const URL_BYTES_MAX: usize = 2_048;
 
 type Parse<T> = Box<dyn Fn(&RawValue<'_>) -> Result<T, ValueError>>;
 
-/// What a setting takes.
+/// The values that a setting takes.
 pub(super) struct Kind<T> {
     /// Completes "must be".
     pub(super) allowed: String,
@@ -30,7 +30,7 @@ impl<T: 'static> Kind<T> {
         Self { allowed: allowed.into(), parse: Box::new(parse) }
     }
 
-    /// A text for which `parse` returns a value.
+    /// A text; `None` from `parse` refuses it.
     pub(super) fn text(allowed: impl Into<String>, parse: impl Fn(&str) -> Option<T> + 'static) -> Self {
         Self::new(allowed, move |value| parse(value.text()?).ok_or(ValueError::Mismatch))
     }
@@ -88,7 +88,7 @@ pub(super) fn mebibytes(min: u32, max: u32) -> Kind<u64> {
     number(min, max).map(|mebibytes| u64::from(mebibytes) << 20)
 }
 
-/// Seconds; in a variable, commas separate them.
+/// In seconds, separated by commas in a variable.
 pub(super) fn delays(count: usize, min: u32, max: u32) -> Kind<Vec<Duration>> {
     let allowed = format!("a list of at most {count} integers from {min} to {max}");
     Kind::new(allowed, move |value| {
@@ -124,7 +124,7 @@ pub(super) fn address() -> Kind<SocketAddr> {
     Kind::text(allowed, parse_address)
 }
 
-/// `localhost` is this machine, as everywhere, and no name at all means every address, as in other programs.
+/// As in other programs, `localhost` is this machine, and a missing host means all addresses.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (host, port) = match text.rsplit_once(':') {
         Some(("", port)) => (Ipv4Addr::UNSPECIFIED, port),
@@ -164,7 +164,7 @@ pub(super) fn file() -> Kind<Option<PathBuf>> {
     )
 }
 
-/// In a variable, colons separate the paths.
+/// Separated by colons in a variable.
 pub(super) fn absolute_paths(max: usize) -> Kind<Vec<PathBuf>> {
     Kind::new(format!("a list of at most {max} absolute paths other than \"/\""), move |value| {
         value.list(b':', max, |entry| {
@@ -183,7 +183,7 @@ pub(super) fn program() -> Kind<PathBuf> {
     })
 }
 
-/// Without the parts that may have a password, which could get into a log.
+/// Refuses the parts that may contain a password, which could get into a log.
 pub(super) fn is_plain_url(text: &str) -> bool {
     text.len() <= URL_BYTES_MAX && !text.contains(['?', '#', '@']) && check_url(text).is_ok()
 }
@@ -194,7 +194,7 @@ pub(super) fn url() -> Kind<String> {
     })
 }
 
-/// In a variable, commas separate the URLs.
+/// Separated by commas in a variable.
 pub(super) fn urls(max: usize) -> Kind<Vec<String>> {
     let allowed = format!("a list of at most {max} http or https URLs, with commas between them in a variable");
     Kind::new(allowed, move |value| {

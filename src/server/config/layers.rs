@@ -54,7 +54,7 @@ pub struct Flags {
     pub listen: Option<String>,
 }
 
-/// Declares a section: each field with the method of `Layers` that reads it, its key and what it takes.
+/// Declares a section of the settings: each field with the method of `Layers` that reads it, its key and its kind.
 macro_rules! section {
     (
         $(#[$meta:meta])*
@@ -78,20 +78,21 @@ macro_rules! section {
 
 pub(super) use section;
 
-/// What settings are loaded for.
+/// The reason to load settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The files of TLS are checked too, which only a server needs.
+    /// Starting a server, which also checks the files of TLS.
     Serve,
+    /// Any other command.
     Command,
-    /// To check a settings file: variables may have what it lacks.
+    /// Checking a settings file: variables may set whatever it lacks.
     Check,
 }
 
 /// The environment variables, by name.
 pub(super) type Variables = BTreeMap<OsString, OsString>;
 
-/// Where settings are read from, and what was found there.
+/// The sources of settings, and the findings in them.
 pub(super) struct Layers<'a> {
     pub(super) purpose: Purpose,
     /// The defaults, then the settings file.
@@ -103,17 +104,17 @@ pub(super) struct Layers<'a> {
     conflicts: Vec<Fault>,
 }
 
-/// What was found besides values.
+/// The findings besides values.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// Those that were read.
+    /// In the order in which they were read.
     pub(super) keys: Vec<Key>,
     /// In the order of the layers and, within a file, of its lines; then those of several values together.
     pub(super) faults: Vec<Fault>,
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads settings from the layers. `variables` are those that settings can be in; others are ignored.
+/// Reads settings from the layers.
 pub(super) fn read<T>(
     purpose: Purpose,
     file: Option<&Document>,
@@ -228,23 +229,23 @@ impl<'a> Layers<'a> {
         self.files.iter().filter_map(in_file).chain(texts).collect()
     }
 
-    /// A variable that is no setting, unless it is empty.
+    /// A variable other than our own; `None` if it is empty.
     pub(super) fn variable(&self, name: &str) -> Option<&'a OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// A value that does not fit together with others.
+    /// A fault of a value that contradicts others.
     pub(super) fn conflict(&mut self, name: &str, message: impl Into<String>) {
         let fault = |value: &RawValue<'_>| Fault::new(value.location(), message.into());
         self.conflicts.extend(self.raw(name).last().map(fault));
     }
 
-    /// A variable that does not fit the settings, or is missing.
+    /// A fault of a variable that contradicts the settings.
     pub(super) fn variable_fault(&mut self, variable: &str, message: impl Into<String>) {
         self.conflicts.push(Fault::new(SourceLocation::Variable(variable.to_owned()), message.into()));
     }
 
-    /// A variable that other settings need. If only a file is checked, nobody knows the variables.
+    /// A fault of a variable that other settings require. Left out if only a file is checked.
     pub(super) fn missing(&mut self, variable: &str, why: &str) {
         if self.purpose != Purpose::Check {
             self.variable_fault(variable, format!("is not set{why}"));

@@ -11,7 +11,7 @@ use accounts::secrets::SecretValue;
 const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
-/// The first that is set counts.
+/// The first one that is set applies.
 const REGIONS: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
 /// The region that servers without regions expect.
@@ -29,10 +29,10 @@ pub(super) fn is_secret_variable(name: &OsStr) -> bool {
     [SECRET, SESSION_TOKEN].iter().any(|secret| name == OsStr::new(secret))
 }
 
-/// Where the logs of all nodes are kept.
+/// The store for the logs of all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogStore {
-    /// Of which all nodes see the same.
+    /// Shared by all nodes.
     Directory(PathBuf),
     S3(S3Store),
 }
@@ -40,14 +40,14 @@ pub enum LogStore {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Store {
     pub bucket: String,
-    /// Of all objects.
+    /// The prefix of all objects.
     pub prefix: String,
     /// `None`: Amazon's.
     pub endpoint: Option<String>,
     pub region: String,
     pub key_id: String,
     pub secret: SecretValue,
-    /// Of credentials that expire.
+    /// For credentials that expire.
     pub session_token: Option<SecretValue>,
 }
 
@@ -63,7 +63,7 @@ section! {
 }
 
 impl LogStoreSettings {
-    /// `None` without one, or if something that S3 needs is missing.
+    /// `None` without a log store, or if a setting for S3 is missing.
     pub(super) fn store(self, layers: &mut Layers<'_>) -> Option<LogStore> {
         let (bucket, prefix) = match self.url.clone()? {
             LogsUrl::Directory(path) => return Some(LogStore::Directory(path)),
@@ -82,7 +82,7 @@ impl LogStoreSettings {
         Some(LogStore::S3(S3Store { bucket, prefix, endpoint, region, key_id, secret, session_token }))
     }
 
-    /// Both from the settings, or both from the variables.
+    /// The key id and the secret come either from the settings or from the variables.
     fn credentials(&self, layers: &mut Layers<'_>) -> Option<(String, SecretValue, Option<SecretValue>)> {
         let (missing, why) = match (&*self.key_id, &self.secret) {
             ("", None) => return credentials_in_variables(layers),
@@ -130,7 +130,7 @@ fn logs_url() -> Kind<Option<LogsUrl>> {
     Kind::text(allowed, |text| if text.is_empty() { Some(None) } else { LogsUrl::parse(text).map(Some) })
 }
 
-/// What the URL of logs names.
+/// The parsed URL of a log store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LogsUrl {
     Directory(PathBuf),

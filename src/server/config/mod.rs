@@ -6,12 +6,12 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `fault`: what is wrong, and where; `document`: a TOML file with the line of everything in it
-//! - `sign_ins`, `organization`: an organization file, by the forms that requests have too
-//! - `value`, `kinds`: one value of a setting, and what each kind of setting takes
-//! - `keys`, `layers`: which keys there are, and their values in all layers
+//! - `fault`: a fault and its location; `document`: a TOML file with the line of each value
+//! - `sign_ins`, `organization`: an organization file, read by the same forms as requests
+//! - `value`, `kinds`: one value of a setting, and the kinds of settings
+//! - `keys`, `layers`: the known keys, and their values in all layers
 //! - `tls`, `runner`, `analysis`, `log_store`, `cluster`, `settings`: the sections of the settings
-//! - `check`: a file by itself, for `lockkeeper check`
+//! - `check`: one file alone, for `lockkeeper check`
 
 mod analysis;
 mod check;

@@ -1,5 +1,5 @@
-//! One organization as a file declares it: its members, how they and its jobs sign in, its pipelines and their environments. Also
-//! a step of a registry as a file of its repository: the fields of the API in snake_case.
+//! One organization as a file declares it: its members, sign-ins of members and jobs, pipelines and their environments.
+//! Also a step of a registry as a file of its repository: the fields of the API in snake_case.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use domain::named::named_enum;
 use domain::{Blueprint, Configuration, Email, Identifier, RegistryStep, Role};
 use locks::pipelines::{Definition, PIPELINES_MAX, Repository};
 
-/// The list of a pipeline's environments is one answer.
+/// The environments of a pipeline are listed in one response.
 const ENVIRONMENTS_MAX: usize = 100_000;
 
 named_enum! {
-    /// What happens to pipelines and environments that the file declared earlier and no longer does.
+    /// The handling of pipelines and environments that the file declared earlier and no longer declares.
     pub enum Prune {
         /// They stay, and the log names them.
         Report = "report",
@@ -35,7 +35,7 @@ named_enum! {
 }
 
 choices! {
-    Prune as "Prune": "What happens to what the file no longer declares.";
+    Prune as "Prune": "The handling of pipelines and environments that are no longer declared.";
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,7 +163,7 @@ fn unreadable(path: &Path, named_at: SourceLocation, reason: &str) -> Fault {
     Fault::new(named_at, format!("{message}; a relative path starts from {from}"))
 }
 
-/// What a document declares, and where its id is; `None` if it has faults.
+/// The organization of a document, and the location of its id; `None` if it has faults.
 pub(super) fn read(document: &Document, faults: &mut Vec<Fault>) -> Option<(Organization, SourceLocation)> {
     let table = document.parse().map_err(|syntax| faults.extend(syntax)).ok()?;
     let root = element(&table);

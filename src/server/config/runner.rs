@@ -1,4 +1,4 @@
-//! The settings of the runner: how many steps run, how they are confined, and what they may use.
+//! The settings of the runner: concurrency, isolation and limits of steps.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const PATHS_MAX: usize = 64;
 
 section! {
     pub struct Runner {
-        /// Of all deployments together.
+        /// For all deployments together.
         pub max_running_steps: usize = get("runner.max_running_steps", count(1, 256)),
         /// The time between the request to end and the kill of a step.
         pub termination_grace: Duration = get("runner.termination_grace_seconds", seconds(0, 600)),
@@ -33,7 +33,7 @@ section! {
         pub max_file_bytes: Option<u64> = get("runner.max_file_mb", mebibytes(1, 16_777_216).or_off()),
         pub max_open_files: Option<u32> = get("runner.max_open_files", number(64, 1_048_576).or_off()),
         pub max_cpu_seconds: Option<u32> = get("runner.max_cpu_seconds", number(1, 31_536_000).or_off()),
-        /// Of the directories of one deployment, and of all of an organization; `None`: off.
+        /// The size of the directories of one deployment, and of an organization; `None`: off.
         pub max_disk_bytes: Option<u64> = get("runner.max_disk_mb", mebibytes(1, 16_777_216).or_off()),
         pub max_organization_disk_bytes: Option<u64> =
             get("runner.max_disk_per_organization_mb", mebibytes(1, 16_777_216).or_off()),
@@ -56,9 +56,9 @@ named_enum! {
 }
 
 named_enum! {
-    /// What the programs of steps can connect to.
+    /// The network of the programs of steps.
     pub enum StepNetwork {
-        /// Whatever the machine can.
+        /// The network of the machine.
         Open = "open",
         None = "none",
     }

@@ -1,5 +1,5 @@
 //! The settings of the server, within their bounds and in the units of the code. A setting is one field, with its key
-//! and what it takes; its default is in `config/default.toml`.
+//! and its kind; its default is in `config/default.toml`.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -64,7 +64,7 @@ pub struct Settings {
     pub master_key_new: Option<MasterKey>,
     /// `None`: off.
     pub rate_limit: Option<RateLimit>,
-    /// Where browsers find the server, if a proxy with TLS is in front of it: `https://host`.
+    /// The URL of the server for browsers, if a proxy with TLS is in front of it: `https://host`.
     pub public_url: Option<String>,
     pub auth: Auth,
     pub log: Log,
@@ -151,7 +151,7 @@ impl Settings {
     }
 }
 
-/// Of one token.
+/// The rate limit of each token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
     pub per_second: NonZeroU32,
@@ -254,7 +254,7 @@ section! {
         pub log_segment_bytes: u64 = get("storage.log_segment_mb", mebibytes(4, 1_024)),
         pub cache_bytes: u64 = get("storage.cache_mb", mebibytes(8, 65_536)),
         pub min_free_bytes: u64 = get("storage.min_free_mb", mebibytes(0, 1_048_576)),
-        /// Of the logs of all deployments together.
+        /// For the logs of all deployments together.
         pub deployment_log_bytes: u64 = get("storage.log_max_mb", mebibytes(16, 1_048_576)),
     }
 }
@@ -294,14 +294,14 @@ section! {
 }
 
 section! {
-    /// Where the server connects to for tenants.
+    /// The destinations of connections for tenants.
     pub struct Outbound {
-        /// Besides public addresses.
+        /// In addition to public addresses.
         pub allow: Vec<Destination> = get("outbound.allow", destinations()),
     }
 }
 
-/// In a variable, commas separate them.
+/// Separated by commas in a variable.
 fn destinations() -> Kind<Vec<Destination>> {
     let allowed = format!(
         "a list of at most {DESTINATIONS_MAX} networks such as \"10.1.0.0/16\", addresses, host names, or names with a \

@@ -1,5 +1,5 @@
-//! How members and jobs sign in, as an organization file declares it: providers of single sign-on, and trusted issuers of
-//! identity tokens with the rules for them.
+//! The sign-ins that an organization file declares: providers of single sign-on for members, and trusted issuers of
+//! identity tokens for jobs, with their rules.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,11 +22,11 @@ use domain::{CharClass, Identifier, Malformed, Role, TextRule};
 
 /// A role for each of many small teams.
 const ROLES_MAX: usize = 1_000;
-/// Those of the standard and some of the provider's own.
+/// Enough for the standard scopes and some of the provider.
 const SCOPES_MAX: usize = 20;
-/// Those with name, e-mail and what is asked for by default.
+/// For the name and the e-mail address.
 const SCOPES_DEFAULT: [&str; 2] = ["profile", "email"];
-/// Providers make theirs shorter. A wrong path (a device, an image) is refused soon.
+/// Longer than the secrets of providers. A wrong path (a device, an image) is refused early.
 const SECRET_BYTES_MAX: u64 = 1024;
 
 const NAME: TextRule =
@@ -152,7 +152,7 @@ fn read_secret(path: &Path) -> Result<ClientSecret, String> {
     Ok(ClientSecret::new(secret))
 }
 
-/// CIs have claims that are booleans or numbers: as such they can be written here too.
+/// Claims of CI systems may be booleans or numbers, so patterns may be, too.
 impl Form for ClaimPattern {
     fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
         let text = match &element.content {
@@ -193,7 +193,7 @@ form! {
     check check_rule;
 }
 
-/// Many issuers, GitHub's for one, serve everybody: such a rule would let all of them in.
+/// Many issuers, such as GitHub's, are open to everybody: such a rule would admit all of them.
 fn check_rule(object: &Object<'_>, form: Option<&RuleForm>, reader: &mut Reader) {
     if form.is_some_and(|form| form.claims.0.values().all(|ClaimPattern(pattern)| pattern.is_of_anything())) {
         let message = "must have at least one claim that is not just `*`: otherwise every job of this issuer matches";
@@ -201,8 +201,8 @@ fn check_rule(object: &Object<'_>, form: Option<&RuleForm>, reader: &mut Reader)
     }
 }
 
-/// Two rules may give the same member, but not two roles: a job would get the role of another one that came later. A member
-/// of the file is a person.
+/// Rules may share a member name only with the same role: otherwise a job would get the role of a later job. The name of
+/// a member of the file is reserved for that person.
 pub(super) fn check_rule_names(
     object: &Object<'_>,
     identities: &[IdentityForm],

@@ -1,4 +1,4 @@
-//! The settings of TLS: which of them need each other, and whether the files they name are good.
+//! The settings of TLS, their dependencies, and a check of the files that they name.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ use domain::named::named_enum;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
     pub files: Files,
-    /// A listener for plain HTTP beside the encrypted one, only for this machine.
+    /// An additional listener for plain HTTP, only for this machine.
     pub plain_listen: Option<SocketAddr>,
-    /// How long browsers remember to use TLS; zero: not at all.
+    /// How long browsers remember to use TLS; zero: not sent.
     pub hsts: Duration,
 }
 
@@ -67,7 +67,7 @@ impl Tls {
     }
 }
 
-/// Reads the files and reports what is wrong with them.
+/// Reads the files and reports their faults.
 fn check_files(files: &Files, layers: &mut Layers<'_>) {
     match tls::check(files) {
         Ok(warnings) => layers.findings.warnings.extend(warnings),
@@ -84,7 +84,7 @@ impl TlsSettings {
             || self.plain_listen.is_some()
     }
 
-    /// Certificates of clients need authorities, and authorities without them would only seem to protect something.
+    /// Client certificates require authorities; authorities without client certificates would protect nothing.
     fn check_clients(&self, layers: &mut Layers<'_>) {
         match (&self.client_ca, self.clients) {
             (None, ClientChoice::Off) | (Some(_), ClientChoice::Optional | ClientChoice::Required) => {}

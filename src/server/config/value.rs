@@ -18,7 +18,7 @@ pub(super) enum RawValue<'a> {
 
 /// Why a value is refused. It never repeats a text, which may be a misplaced token.
 pub(super) enum ValueError {
-    /// The rule of the setting says enough.
+    /// The kind of the setting explains it.
     Mismatch,
     /// Completes "got".
     Got(String),
@@ -94,7 +94,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// As it is written: not made absolute.
+    /// The path as written, not made absolute.
     pub(super) fn path(&self) -> Result<PathBuf, ValueError> {
         let path = match self {
             Self::InFile { .. } => OsStr::new(self.text()?),
