@@ -2,8 +2,9 @@
 //! JSON and TOML and the schema of the OpenAPI document are generated from it, so names and bounds are written only
 //! once.
 //!
-//! From the bottom up: `element` (the tree of a source), `reader`, `types` (fields with their bounds), `form!` here,
-//! then the forms themselves. JSON is parsed in `http`, TOML in `config`; this folder depends on neither.
+//! From the bottom up: `element` (the tree of a source), `reader` and `schema`, `traits`, `types` (fields with their
+//! bounds), `form!` here, then the forms themselves. JSON is parsed in `http`, TOML in `config`; this folder depends on
+//! neither.
 
 mod configuration;
 mod element;
@@ -13,6 +14,7 @@ mod schema;
 mod session;
 #[cfg(test)]
 mod tests;
+mod traits;
 mod types;
 
 pub use configuration::{ConfigurationForm, EnvironmentName, MemberForm};
@@ -21,62 +23,15 @@ pub use element::{Content, Element, Entry, Object, Spelling, plain, shown};
 pub use pipeline::{HttpForm, RepositoryForm, StageForm, StepForm};
 pub use pipeline::{Name, PipelineForm, RegistryStepForm};
 pub use reader::{FieldFault, Reader};
-pub use schema::{Choice, ObjectSchema, Schemas};
+pub use schema::{ObjectSchema, Schemas};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
+pub use traits::{Choice, Form, ObjectForm, ToJson};
 pub use types::texts;
 pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
 pub(crate) use types::{choices, named_choices, new_texts, url_schema};
 
-use serde_json::Value;
-
 // Used by the `texts` macro.
 pub use domain::Malformed;
-
-/// A value that is read from an element.
-pub trait Form: Sized {
-    /// `None` if it reported a fault.
-    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self>;
-
-    /// Its JSON schema. Named schemas are entered into `schemas` and referenced.
-    fn schema(schemas: &mut Schemas) -> Value;
-
-    /// The field that must be unique within a list of these, and its value.
-    fn unique_name(_object: &Object<'_>, _index: usize) -> Option<(&'static str, String)> {
-        None
-    }
-}
-
-/// A value that can be a default, which the schema shows.
-pub trait ToJson {
-    fn to_json(&self) -> Value;
-}
-
-/// A form that is an object.
-pub trait ObjectForm: Sized {
-    fn each_name(found: &mut dyn FnMut(&'static str));
-
-    fn read_fields(object: &Object<'_>, reader: &mut Reader) -> Option<Self>;
-
-    /// Checks that involve more than one field. Called without the form if a field has a fault.
-    fn check(_object: &Object<'_>, _form: Option<&Self>, _reader: &mut Reader) {}
-
-    fn describe(schema: &mut ObjectSchema<'_>);
-
-    /// Reads a form with all its fields; any other field is a fault.
-    fn read_object(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
-        let object = reader.object(element)?;
-        let form = Self::read_among_others(&object, reader);
-        reader.refuse_unknown(&object, Self::each_name);
-        form
-    }
-
-    /// Reads the fields of a form from an object that may have others.
-    fn read_among_others(object: &Object<'_>, reader: &mut Reader) -> Option<Self> {
-        let form = Self::read_fields(object, reader);
-        Self::check(object, form.as_ref(), reader);
-        form
-    }
-}
 
 /// Makes a struct a form. Each field is one of
 /// - `required`,
@@ -159,11 +114,11 @@ macro_rules! form {
                 element: &$crate::forms::Element<'_>,
                 reader: &mut $crate::forms::Reader,
             ) -> Option<Self> {
-                <Self as $crate::forms::ObjectForm>::read_object(element, reader)
+                reader.form(element)
             }
 
             fn schema(schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
-                schemas.form(&[$($name)?], &[$($form_doc),*], <Self as $crate::forms::ObjectForm>::describe)
+                schemas.form::<Self>(&[$($name)?], &[$($form_doc),*])
             }
 
             $(
@@ -200,15 +155,15 @@ macro_rules! field_names {
 #[macro_export]
 macro_rules! field_value {
     ($object:ident $reader:ident flatten $field:ident $type:ty) => {
-        <$type as $crate::forms::ObjectForm>::read_among_others($object, $reader)
+        $reader.fields::<$type>($object)
     };
     ($object:ident $reader:ident $kind:ident ($default:expr) $field:ident $type:ty) => {
         $reader
-            .$kind($object, $crate::forms::plain(stringify!($field)), <$type as $crate::forms::Form>::read)
+            .$kind::<$type>($object, $crate::forms::plain(stringify!($field)))
             .map(|value| value.unwrap_or_else(|| $default))
     };
     ($object:ident $reader:ident $kind:ident $field:ident $type:ty) => {
-        $reader.$kind($object, $crate::forms::plain(stringify!($field)), <$type as $crate::forms::Form>::read)
+        $reader.$kind::<$type>($object, $crate::forms::plain(stringify!($field)))
     };
 }
 
@@ -220,17 +175,11 @@ macro_rules! field_schema {
     ($schema:ident $kind:ident ($default:expr) $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {{
         let default: $type = $default;
         let extra = serde_json::json!({ "default": $crate::forms::ToJson::to_json(&default), $($extra)* });
-        $schema.$kind(
-            $crate::forms::plain(stringify!($field)),
-            <$type as $crate::forms::Form>::schema,
-            &[$($doc),*],
-            extra,
-        )
+        $schema.$kind::<$type>($crate::forms::plain(stringify!($field)), &[$($doc),*], extra)
     }};
     ($schema:ident $kind:ident $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {
-        $schema.$kind(
+        $schema.$kind::<$type>(
             $crate::forms::plain(stringify!($field)),
-            <$type as $crate::forms::Form>::schema,
             &[$($doc),*],
             serde_json::json!({ $($extra)* }),
         )

@@ -167,8 +167,8 @@ impl Form for Command {
         let elements = reader.array(element)?;
         let fits = reader.check_count(element.at, elements.len(), 1, ARGUMENTS_MAX);
         let arguments = elements.iter().take(ARGUMENTS_MAX).enumerate().map(|(index, argument)| match index {
-            0 => reader.entry(index, argument, Program::read).map(|Program(text)| text),
-            _ => reader.entry(index, argument, Argument::read).map(|Argument(text)| text),
+            0 => reader.entry(index, argument).map(|Program(text)| text),
+            _ => reader.entry(index, argument).map(|Argument(text)| text),
         });
         let arguments: Vec<Option<Arc<str>>> = arguments.collect();
         let arguments: Option<Vec<_>> = arguments.into_iter().collect();

@@ -25,9 +25,6 @@ pub struct FieldFault {
     pub first_at: Option<usize>,
 }
 
-/// Reads a value; `None` if it left a fault.
-pub type Read<T> = fn(&Element<'_>, &mut Reader) -> Option<T>;
-
 #[derive(Debug)]
 pub struct Reader {
     spelling: Spelling,
@@ -37,12 +34,15 @@ pub struct Reader {
 }
 
 #[derive(Debug)]
-enum Segment {
+pub(super) enum Segment {
     Field(&'static str),
     /// A name chosen by the writer, such as that of a label.
     Key(String),
     Index(usize),
 }
+
+/// The field of an entry of a list that must be unique, and its value.
+type UniqueName = fn(&Object<'_>, usize) -> Option<(&'static str, String)>;
 
 impl Reader {
     pub fn new(spelling: Spelling) -> Self {
@@ -154,33 +154,6 @@ impl Reader {
         }
     }
 
-    pub fn required<T>(&mut self, object: &Object<'_>, name: &'static str, read: Read<T>) -> Option<T> {
-        let value = self.nullable(object, name, read)?;
-        if value.is_none() {
-            self.field_fault(object, name, "is required");
-        }
-        value
-    }
-
-    /// A field that may be omitted or null. The outer `None` means that it has a fault.
-    pub fn nullable<T>(&mut self, object: &Object<'_>, name: &'static str, read: Read<T>) -> Option<Option<T>> {
-        if object.get(name).is_some_and(Element::is_null) { Some(None) } else { self.optional(object, name, read) }
-    }
-
-    /// A field that may be omitted. The outer `None` means that it has a fault.
-    pub fn optional<T>(&mut self, object: &Object<'_>, name: &'static str, read: Read<T>) -> Option<Option<T>> {
-        let Some(element) = object.get(name) else { return Some(None) };
-        self.within(Segment::Field(name), |reader| read(element, reader)).map(Some)
-    }
-
-    pub fn entry<T>(&mut self, index: usize, element: &Element<'_>, read: Read<T>) -> Option<T> {
-        self.within(Segment::Index(index), |reader| read(element, reader))
-    }
-
-    pub fn value<T>(&mut self, key: &str, element: &Element<'_>, read: Read<T>) -> Option<T> {
-        self.within(Segment::Key(key.to_owned()), |reader| read(element, reader))
-    }
-
     pub fn key_fault(&mut self, key: &str, at: usize, message: impl Into<String>) {
         self.within(Segment::Key(key.to_owned()), |reader| reader.fault(at, message));
     }
@@ -223,17 +196,13 @@ impl Reader {
         }
     }
 
-    /// Reports names that are not unique within a list. `name` returns the field with the name of an entry, and the name.
-    pub(super) fn check_unique(
-        &mut self,
-        elements: &[Element<'_>],
-        name: fn(&Object<'_>, usize) -> Option<(&'static str, String)>,
-    ) {
+    /// Reports names that are not unique within a list.
+    pub(super) fn check_unique(&mut self, elements: &[Element<'_>], unique_name: UniqueName) {
         let mut used: HashMap<String, usize> = HashMap::new();
         for (index, element) in elements.iter().enumerate() {
             let Content::Object(entries) = &element.content else { continue };
             let object = Object { at: element.at, entries, spelling: self.spelling };
-            let Some((field, name)) = name(&object, index) else { continue };
+            let Some((field, name)) = unique_name(&object, index) else { continue };
             let at = object.at_of(field);
             let Some(&first_at) = used.get(&name) else {
                 used.insert(name, at);
@@ -249,7 +218,7 @@ impl Reader {
         }
     }
 
-    fn within<T>(&mut self, segment: Segment, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn within<T>(&mut self, segment: Segment, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(segment);
         let value = read(self);
         self.path.pop();

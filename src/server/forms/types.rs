@@ -318,8 +318,7 @@ impl<T: Form, const MIN: usize, const MAX: usize> Form for List<T, MIN, MAX> {
         let elements = reader.array(element)?;
         let fits = reader.check_count(element.at, elements.len(), MIN, MAX);
         let elements = &elements[..elements.len().min(MAX)];
-        let entries: Vec<_> =
-            elements.iter().enumerate().map(|(index, entry)| reader.entry(index, entry, T::read)).collect();
+        let entries: Vec<_> = elements.iter().enumerate().map(|(index, entry)| reader.entry(index, entry)).collect();
         reader.check_unique(elements, T::unique_name);
         let entries: Option<Vec<T>> = entries.into_iter().collect();
         entries.filter(|_| fits).map(Self)
@@ -372,7 +371,7 @@ impl<K: Text + Ord, V: Form, const MAX: usize> Form for Map<K, V, MAX> {
             let key = K::parse_text(&entry.name).map_err(|malformed| {
                 reader.key_fault(&entry.name, entry.name_at, format!("is not a valid name: {malformed}"));
             });
-            let value = reader.value(&entry.name, &entry.element, V::read);
+            let value = reader.value(&entry.name, &entry.element);
             fits &= key.is_ok() && value.is_some();
             map.extend(key.ok().zip(value));
         }
