@@ -22,6 +22,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "client",
     "cluster",
     "delivery",
+    "http1",
     "locks",
     "outbound",
     "processes",

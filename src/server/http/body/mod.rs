@@ -11,11 +11,9 @@ use actix_web::web::{Bytes, BytesMut};
 use super::access::Access;
 use super::call::Call;
 use super::codes::Code;
-use super::head::{Headers, ascii};
-use super::incoming::{CutShort, Incoming};
 use super::problem::{FieldError, Problem};
-use super::request::Request;
 use crate::forms::{Element, Form, Reader, Spelling, Text};
+use http1::{CutShort, Headers, Incoming, Request, ascii};
 
 /// More than any request of ours needs.
 pub const BODY_MAX: usize = 64 * 1024;

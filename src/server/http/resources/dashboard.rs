@@ -8,9 +8,8 @@ use crate::dashboard;
 use crate::http::answer::{Answered, tagged};
 use crate::http::call::Call;
 use crate::http::call::Front;
-use crate::http::head::Headers;
 use crate::http::refusals::route_not_found;
-use crate::http::response::Response;
+use http1::{Headers, Response};
 
 /// Asked for again each time: a new version of the program is seen at the next visit.
 const ASK_AGAIN: &str = "no-cache";

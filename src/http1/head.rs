@@ -4,11 +4,11 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use actix_web::http::header::HeaderName;
-use actix_web::http::{Method, Uri, Version};
+use actix_http::header::HeaderName;
+use actix_http::{Method, Uri, Version};
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 const HEADERS_MAX: usize = 96;
 /// A head that has not ended after so many bytes is refused.
@@ -300,9 +300,9 @@ pub fn ascii(value: &[u8]) -> Option<&str> {
     str::from_utf8(value).ok().filter(|text| text.is_ascii())
 }
 
-#[cfg(test)]
-impl FromIterator<(HeaderName, &'static str)> for Headers {
-    fn from_iter<I: IntoIterator<Item = (HeaderName, &'static str)>>(fields: I) -> Self {
+/// For tests of handlers.
+impl<'v> FromIterator<(HeaderName, &'v str)> for Headers {
+    fn from_iter<I: IntoIterator<Item = (HeaderName, &'v str)>>(fields: I) -> Self {
         let mut headers = Self::default();
         for (name, value) in fields {
             let start = headers.sent.len();

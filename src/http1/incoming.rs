@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use actix_web::web::Bytes;
+use bytes::Bytes;
 
 /// How many bytes are buffered for a handler that has not read them.
 const UNREAD_MAX: usize = 32 * 1024;

@@ -117,14 +117,24 @@ impl Elements<'_> {
     }
 }
 
-/// The name of a field or variant, behind a bracket or a comma: letters of ours, with nothing to escape. Always inlined, so
-/// that it is copied as a constant.
+/// The name of a field or variant, behind a bracket or a comma. Always inlined, so that the compiler already finds that
+/// there is nothing to escape in a usual one, and it is copied as a constant.
 #[inline(always)]
 fn name(out: &mut Vec<u8>, before: u8, name: &'static str) {
-    debug_assert!(is_plain(name.as_bytes()));
-    out.extend_from_slice(&[before, b'"']);
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
+    out.push(before);
+    if name.bytes().fold(true, |all, byte| all & is_plain_byte(byte)) {
+        out.push(b'"');
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+    } else {
+        unusual_name(out, name);
+    }
+}
+
+#[cold]
+fn unusual_name(out: &mut Vec<u8>, name: &str) {
+    text(out, name);
+    out.push(b':');
 }
 
 #[inline]
@@ -169,8 +179,13 @@ fn is_plain(bytes: &[u8]) -> bool {
     let below = |word: u64, limit: u8| word.wrapping_sub(all(limit)) & !word & HIGH;
     let special = |word| below(word, b' ') | below(word ^ all(b'"'), 1) | below(word ^ all(b'\\'), 1);
     let (words, rest) = bytes.as_chunks();
-    let plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
-    words.iter().all(|word| special(u64::from_ne_bytes(*word)) == 0) && rest.iter().all(plain)
+    words.iter().all(|word| special(u64::from_ne_bytes(*word)) == 0) && rest.iter().all(|byte| is_plain_byte(*byte))
+}
+
+/// Not short-circuited: of a constant text the compiler knows the result.
+#[inline(always)]
+fn is_plain_byte(byte: u8) -> bool {
+    (byte >= b' ') & (byte != b'"') & (byte != b'\\')
 }
 
 impl<'a> Serializer for Writer<'a> {
@@ -483,9 +498,15 @@ mod tests {
     #[derive(Serialize)]
     enum Variants {
         Unit,
+        #[serde(rename = "new\\type")]
         Newtype(u8),
         Tuple(i32, char),
-        Struct { first: Option<f32>, rest: (), tuple: (u16, bool) },
+        Struct {
+            #[serde(rename = "\"first\"\n")]
+            first: Option<f32>,
+            rest: (),
+            tuple: (u16, bool),
+        },
     }
 
     #[derive(Serialize)]

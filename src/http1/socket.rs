@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::rt::net::TcpStream;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::net::TcpStream;
 
 /// What the kernel may hold of an answer that the client has not yet let it send. It bounds what a client that does not read
 /// costs, and how finely its reading is noticed: the next write is accepted when half of this has been sent.
@@ -22,7 +22,7 @@ const UNSENT_MAX: u32 = 64 * 1024;
 /// How long the kernel tries to deliver the rest of an answer whose connection is closed already.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
 
-/// A client that acknowledges no probe for half a minute is gone, and loses its place in a queue.
+/// A client that acknowledges no probe for half a minute is gone.
 const KEEP_ALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
 
@@ -51,8 +51,8 @@ impl Socket {
     /// Whether the client has closed its connection or its half of it. Data that it sent before does not count: a client
     /// that pipelines its next request is still connected.
     ///
-    /// Asks the kernel, since the event loop learns of the end only when it polls: until then, a lock could be granted to a
-    /// client that had already disconnected.
+    /// Asks the kernel, since the event loop learns of the end only when it polls: until then, something could be handed out
+    /// to a client that had already disconnected.
     pub fn is_gone(&self) -> bool {
         // Not by peeking, which shows the end only when nothing unread precedes it.
         let closed = |tcp: &TcpStream| {

@@ -1,14 +1,14 @@
 //! One open connection: what it is doing, how long it has kept the server waiting, and when it may be closed for that.
 
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 
 use super::socket::Socket;
-use accounts::auth::KnownToken;
 
 /// A client that has taken nothing of its answer for this long may be dropped for another one.
 const UNREAD_MILLIS_MIN: u64 = 1_000;
@@ -24,7 +24,7 @@ pub struct Tally {
 
 pub struct Connection {
     pub socket: Socket,
-    pub known_token: KnownToken,
+    extension: OnceLock<Box<dyn Any + Send + Sync>>,
     tally: Arc<Tally>,
     stage: AtomicU8,
     in_flight: AtomicU32,
@@ -144,7 +144,7 @@ impl Connection {
         tally.staying.fetch_add(1, Ordering::Relaxed);
         Self {
             socket,
-            known_token: KnownToken::default(),
+            extension: OnceLock::new(),
             stage: AtomicU8::new(OPEN),
             in_flight: AtomicU32::new(0),
             has_asked: AtomicBool::new(false),
@@ -157,6 +157,11 @@ impl Connection {
             reader: AtomicWaker::new(),
             tally,
         }
+    }
+
+    /// What a server keeps for this connection, made when it is first asked for. `None` if it keeps another type.
+    pub fn extension<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
+        self.extension.get_or_init(|| Box::<T>::default()).downcast_ref()
     }
 
     pub fn request_began(self: &Arc<Self>) -> ActiveRequest {

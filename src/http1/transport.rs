@@ -14,10 +14,10 @@ use metrics::Counter;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 
 use super::connection::Connection;
-use crate::tls::ServerTls;
 
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     fn connection(&self) -> &Arc<Connection>;
@@ -141,9 +141,9 @@ const USE_HTTPS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; c
 
 /// Makes encrypted connections of new ones.
 pub struct Handshakes {
-    tls: Arc<ServerTls>,
-    limit: Duration,
-    outcomes: Outcomes,
+    config: Box<dyn Fn() -> Arc<ServerConfig> + Send + Sync>,
+    limit: HandshakeLimit,
+    outcomes: HandshakeCounters,
     failures: Mutex<Failures>,
 }
 
@@ -158,29 +158,37 @@ pub struct Failed {
     pub peer: Option<SocketAddr>,
 }
 
-struct Outcomes {
-    anonymous: Counter,
-    certified: Counter,
-    failed: Counter,
-    timed_out: Counter,
+#[derive(Debug, Clone, Copy)]
+pub struct HandshakeLimit {
+    pub time: Duration,
+    /// What the failure is called of a handshake that takes longer.
+    pub exceeded: &'static str,
+}
+
+/// Count handshakes by their outcome.
+pub struct HandshakeCounters {
+    /// Completed without a certificate of the client.
+    pub anonymous: Counter,
+    /// Completed with one.
+    pub certified: Counter,
+    pub failed: Counter,
+    pub timed_out: Counter,
 }
 
 impl Handshakes {
-    pub fn new(tls: Arc<ServerTls>, limit: Duration) -> Self {
-        let counter = |outcome| metrics::counter!("lockkeeper_tls_handshakes_total", "outcome" => outcome);
-        let outcomes = Outcomes {
-            anonymous: counter("anonymous"),
-            certified: counter("certified"),
-            failed: counter("failed"),
-            timed_out: counter("timed_out"),
-        };
-        Self { tls, limit, outcomes, failures: Mutex::default() }
+    /// `config` is asked for each new connection.
+    pub fn new(
+        config: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static,
+        limit: HandshakeLimit,
+        outcomes: HandshakeCounters,
+    ) -> Self {
+        Self { config: Box::new(config), limit, outcomes, failures: Mutex::default() }
     }
 
     /// Fails for a client that does not complete its handshake in time.
     pub async fn complete(&self, plain: Plain) -> io::Result<Encrypted> {
         let peer = plain.connection().socket.peer;
-        match tokio::time::timeout(self.limit, self.shake(plain)).await {
+        match tokio::time::timeout(self.limit.time, self.shake(plain)).await {
             Ok(Ok(encrypted)) => Ok(encrypted),
             Ok(Err(error)) => {
                 // Who only looks whether the port is open has not failed.
@@ -192,7 +200,7 @@ impl Handshakes {
             }
             Err(elapsed) => {
                 self.outcomes.timed_out.increment(1);
-                self.note_failure(peer, "it took longer than http.head_timeout_seconds".to_owned());
+                self.note_failure(peer, self.limit.exceeded.to_owned());
                 Err(elapsed.into())
             }
         }
@@ -211,7 +219,7 @@ impl Handshakes {
             Some(byte) => return Err(refuse_plain(&mut plain, byte).await),
             None => return Err(io::ErrorKind::NotConnected.into()),
         }
-        let acceptor = TlsAcceptor::from(self.tls.config());
+        let acceptor = TlsAcceptor::from((self.config)());
         let stream = acceptor.accept_with(plain, |session| session.set_buffer_limit(Some(UNSENT_MAX))).await?;
         let is_certified = stream.get_ref().1.peer_certificates().is_some();
         let outcome = if is_certified { &self.outcomes.certified } else { &self.outcomes.anonymous };

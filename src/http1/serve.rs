@@ -19,8 +19,8 @@ use std::time::Duration;
 use actix_http::ServiceConfig;
 use actix_http::body::{BoxBody, MessageBody};
 use actix_http::h1::{Codec, Message};
-use actix_web::http::{Method, StatusCode, Version};
-use actix_web::web::{Buf, Bytes, BytesMut};
+use actix_http::{Method, StatusCode, Version};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_util::codec::Decoder;
 
@@ -81,27 +81,27 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>
     answer: impl Fn(Request, Incoming) -> F,
 ) -> io::Result<()> {
     let mut stopping = pin!(stopping);
-    let mut wire = Wire::new(transport, connection, rules);
-    let first = tokio::time::timeout(rules.head_timeout, wire.next_head(stopping.as_mut())).await;
+    let mut client = Loop::new(transport, connection, rules);
+    let first = tokio::time::timeout(rules.head_timeout, client.next_head(stopping.as_mut())).await;
     let mut next = first.unwrap_or(Ok(Next::Refused(StatusCode::REQUEST_TIMEOUT)))?;
     loop {
         match next {
             Next::Request => {
-                if !wire.exchange(&answer).await? {
+                if !client.exchange(&answer).await? {
                     break;
                 }
             }
             Next::Refused(status) => {
-                wire.refuse(status);
+                client.refuse(status);
                 break;
             }
             Next::End => break,
         }
         // Others get their turn, however many requests have come together.
         tokio::task::coop::consume_budget().await;
-        next = wire.next_head(stopping.as_mut()).await?;
+        next = client.next_head(stopping.as_mut()).await?;
     }
-    wire.close().await
+    client.close().await
 }
 
 /// The next event on a connection.
@@ -130,9 +130,9 @@ enum Body {
     Chunks(Box<Codec>),
 }
 
-struct Wire<'r, T> {
+struct Loop<'r, T> {
     transport: T,
-    /// `None` for the operator's socket.
+    /// `None` if it is not one of [`Connections`](super::Connections): of a socket of another kind.
     connection: Option<Arc<Connection>>,
     rules: &'r Rules,
     /// The current request, or the last one, whose buffers are used again.
@@ -150,7 +150,7 @@ struct Wire<'r, T> {
     is_out_of_step: bool,
 }
 
-impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
+impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
     fn new(transport: T, connection: Option<Arc<Connection>>, rules: &'r Rules) -> Self {
         let (request, body) = (Request::unread(connection.clone()), Body::Bytes(0));
         let (read, write) = (BytesMut::new(), BytesMut::new());

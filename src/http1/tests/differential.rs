@@ -1,0 +1,290 @@
+//! The same bytes for three servers: ours, the codec of actix-http and the one of hyper. Two of them behind each other must
+//! never see different requests.
+//!
+//! On requests as they should be all three agree. What is malformed we take only if one of the others does, and then as it
+//! does; [`WHERE_WE_DIFFER`] lists what we refuse and others take.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::time::Duration;
+
+use actix_http::ServiceConfig;
+use actix_http::h1::{Codec, Message, MessageType};
+use actix_http::header::HeaderMap;
+use bytes::BytesMut;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio_util::codec::Decoder;
+
+use crate::head::tests::heads;
+use crate::incoming::Incoming;
+use crate::request::Request;
+use crate::response::Response;
+use crate::serve::{Rules, serve};
+
+/// A request as a server gives it to its handler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    pub method: String,
+    /// The path with its query.
+    pub target: String,
+    /// By their names; those of one name as they were sent.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// `None` if it is malformed or ends early.
+    pub body: Option<Vec<u8>>,
+}
+
+impl Taken {
+    fn new<'h>(
+        (method, target): (&str, &str),
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+        body: Option<Vec<u8>>,
+    ) -> Self {
+        let named = |(name, value): (&[u8], &[u8])| (String::from_utf8_lossy(name).to_lowercase(), value.to_vec());
+        let mut headers: Vec<_> = headers.map(named).collect();
+        headers.sort_by(|a, b| a.0.cmp(&b.0));
+        Self { method: method.to_owned(), target: target.to_owned(), headers, body }
+    }
+}
+
+/// The three servers, with what they share between connections.
+pub struct Servers {
+    system: actix::SystemRunner,
+    rules: Rules,
+    codec: ServiceConfig,
+}
+
+impl Servers {
+    pub fn start() -> Self {
+        let system = actix::System::new();
+        let (rules, codec) =
+            system.block_on(async { (Rules::new(Duration::from_secs(3_600)), ServiceConfig::default()) });
+        Self { system, rules, codec }
+    }
+
+    /// What our loop gives to its handler if the bytes come in pieces of this size, and what it answers.
+    pub fn ours(&self, sent: &[u8], piece: usize) -> (Vec<Taken>, Vec<u8>) {
+        let taken = RefCell::new(Vec::new());
+        let answer = async |request: Request, incoming: Incoming| {
+            // Before the rest of its body comes: it is there all the same.
+            let place = taken.borrow().len();
+            let parts = (request.method().as_str(), request.path_and_query());
+            taken.borrow_mut().push(Taken::new(parts, request.headers().iter(), None));
+            let body = whole(incoming).await;
+            taken.borrow_mut()[place].body = body;
+            Response::no_content().into()
+        };
+        let told = self.system.block_on(async {
+            let (server, client) = duplex(sent.len().max(64 * 1024));
+            let serving = serve(server, None, &self.rules, pending(), answer);
+            tokio::join!(serving, told(client, sent, piece)).1
+        });
+        (taken.into_inner(), told)
+    }
+
+    pub fn by_actix(&self, sent: &[u8]) -> Vec<Taken> {
+        self.system.block_on(async {
+            let (mut codec, mut bytes) = (Codec::new(self.codec.clone()), BytesMut::from(sent));
+            let mut taken = Vec::new();
+            while let Ok(Some(Message::Item(head))) = codec.decode(&mut bytes) {
+                let target = head.uri().path_and_query().map_or_else(String::new, ToString::to_string);
+                let body = if codec.message_type() == MessageType::None {
+                    Some(Vec::new())
+                } else {
+                    body_by_actix(&mut codec, &mut bytes)
+                };
+                let headers = fields(head.headers());
+                taken.push(Taken::new((head.method().as_str(), &target), headers, body.clone()));
+                if body.is_none() || !codec.keep_alive() {
+                    break;
+                }
+            }
+            taken
+        })
+    }
+
+    pub fn by_hyper(&self, sent: &[u8]) -> Vec<Taken> {
+        let taken = RefCell::new(Vec::new());
+        let answer = async |request: hyper::Request<hyper::body::Incoming>| {
+            let (head, body) = request.into_parts();
+            let target = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+            let headers = head.headers.iter().map(|(name, value)| (name.as_ref(), value.as_bytes()));
+            let body = body.collect().await.ok().map(|body| body.to_bytes().to_vec());
+            taken.borrow_mut().push(Taken::new((head.method.as_str(), &target), headers, body));
+            Ok::<_, Infallible>(hyper::Response::new(Empty::<Bytes>::new()))
+        };
+        self.system.block_on(async {
+            let (server, client) = duplex(sent.len().max(64 * 1024));
+            let mut builder = http1::Builder::new();
+            let serving = builder.half_close(true).serve_connection(TokioIo::new(server), service_fn(&answer));
+            // Malformed bytes are its failure.
+            let (_, _) = tokio::join!(serving, told(client, sent, sent.len()));
+        });
+        taken.into_inner()
+    }
+}
+
+async fn whole(mut incoming: Incoming) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(piece) = incoming.next().await {
+        body.extend_from_slice(&piece.ok()?);
+    }
+    Some(body)
+}
+
+/// Sends this, ends, and returns all that comes back.
+async fn told(client: DuplexStream, sent: &[u8], piece: usize) -> Vec<u8> {
+    let (mut reader, mut writer) = tokio::io::split(client);
+    let mut told = Vec::new();
+    let sending = async {
+        for piece in sent.chunks(piece.max(1)) {
+            // It may have ended the connection already.
+            writer.write_all(piece).await.ok();
+            tokio::task::yield_now().await;
+        }
+        writer.shutdown().await.ok();
+    };
+    let (_, read) = tokio::join!(sending, reader.read_to_end(&mut told));
+    read.unwrap();
+    told
+}
+
+fn fields(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_ref(), value.as_bytes()))
+}
+
+fn body_by_actix(codec: &mut Codec, bytes: &mut BytesMut) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        match codec.decode(bytes) {
+            Ok(Some(Message::Chunk(Some(piece)))) => body.extend_from_slice(&piece),
+            Ok(Some(Message::Chunk(None))) => return Some(body),
+            Ok(Some(Message::Item(_)) | None) | Err(_) => return None,
+        }
+    }
+}
+
+/// What we take of bytes that may be anything, checked against the others.
+pub fn checked(servers: &Servers, sent: &[u8], piece: usize) -> (Vec<Taken>, Vec<u8>) {
+    let (ours, told) = servers.ours(sent, piece);
+    let theirs = [servers.by_actix(sent), servers.by_hyper(sent)];
+    let text = String::from_utf8_lossy(sent);
+    for (place, taken) in ours.iter().enumerate() {
+        // An upgrade is the last request for us.
+        let theirs: Vec<_> = theirs.iter().filter_map(|theirs| theirs.get(place)).collect();
+        assert!(!theirs.is_empty(), "both others refuse request {place} of {text:?}: {taken:?}");
+        for other in theirs {
+            assert_eq!(taken, other, "request {place} of {text:?}");
+        }
+    }
+    (ours, told)
+}
+
+/// A request that is as it should be, and what every server must take it for.
+fn request() -> impl Strategy<Value = (Vec<u8>, Taken)> {
+    let method = prop_oneof![Just("GET"), Just("POST"), Just("PUT"), Just("DELETE"), Just("OPTIONS"), Just("X-MINE")];
+    let target = "/[a-zA-Z0-9._~!$&'()*+,;=:@/-]{0,20}(%[0-9A-F]{2}){0,2}(\\?[a-zA-Z0-9=&%/?-]{0,10})?";
+    let header = ("[xX]-[a-zA-Z0-9!#$%&'*+.^_`|~-]{1,10}", "([!-~]([ -~\t]{0,20}[!-~])?)?");
+    let blank = prop_oneof![Just(""), Just(" "), Just("\t ")];
+    let headers = prop::collection::vec((header, blank), 0..6);
+    let pieces = prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..4);
+    (method, target, headers, pieces, any::<bool>()).prop_map(|(method, target, headers, pieces, is_chunked)| {
+        let mut sent = format!("{method} {target} HTTP/1.1\r\nHost: x\r\n").into_bytes();
+        let mut fields = vec![("host".to_owned(), "x".to_owned())];
+        for ((name, value), blank) in headers {
+            sent.extend_from_slice(format!("{name}:{blank}{value}{blank}\r\n").as_bytes());
+            fields.push((name, value));
+        }
+        let body = pieces.concat();
+        let (name, value) = match is_chunked {
+            true => ("Transfer-Encoding", "chunked".to_owned()),
+            false => ("Content-Length", body.len().to_string()),
+        };
+        sent.extend_from_slice(format!("{name}: {value}\r\n\r\n").as_bytes());
+        fields.push((name.to_owned(), value));
+        if is_chunked {
+            for piece in &pieces {
+                sent.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+                sent.extend_from_slice(piece);
+                sent.extend_from_slice(b"\r\n");
+            }
+            sent.extend_from_slice(b"0\r\n\r\n");
+        } else {
+            sent.extend_from_slice(&body);
+        }
+        let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        (sent, Taken::new((method, &target), fields, Some(body)))
+    })
+}
+
+fn many(cases: u32) -> TestRunner {
+    TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) })
+}
+
+#[test]
+fn requests_as_they_should_be_are_the_same_to_all_three() {
+    let servers = Servers::start();
+    let several = (prop::collection::vec(request(), 1..4), 1..400_usize);
+    let agreed = many(1_000).run(&several, |(requests, piece)| {
+        let (sent, expected): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
+        let sent = sent.concat();
+        prop_assert_eq!(&servers.ours(&sent, piece).0, &expected);
+        prop_assert_eq!(&servers.by_actix(&sent), &expected);
+        prop_assert_eq!(&servers.by_hyper(&sent), &expected);
+        Ok(())
+    });
+    agreed.unwrap();
+}
+
+#[test]
+fn nothing_is_taken_that_both_others_refuse_or_take_otherwise() {
+    let servers = Servers::start();
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..4);
+    let changed = (prop::collection::vec(request(), 1..3), changes).prop_map(|(requests, changes)| {
+        let mut sent: Vec<u8> = requests.into_iter().flat_map(|(sent, _)| sent).collect();
+        for (place, byte, how) in changes {
+            let place = place.index(sent.len());
+            match how {
+                0 => sent[place] = byte,
+                1 => sent.insert(place, byte),
+                _ => drop(sent.remove(place)),
+            }
+        }
+        sent
+    });
+    let sent = prop_oneof![changed, heads()];
+    let agreed = many(3_000).run(&(sent, 1..400_usize), |(sent, piece)| {
+        checked(&servers, &sent, piece);
+        Ok(())
+    });
+    agreed.unwrap();
+}
+
+/// How many requests each of them takes: ours, actix-http, hyper.
+type Counts = (usize, usize, usize);
+
+/// Every way to smuggle a request that we know of, and what the others make of it. We refuse what two servers could read
+/// differently even where one of them is right by the standard.
+const WHERE_WE_DIFFER: &[(&str, &str, Counts)] = &[];
+
+#[test]
+fn we_differ_from_others_only_where_it_is_known() {
+    let servers = Servers::start();
+    for (what, sent, counts) in WHERE_WE_DIFFER {
+        let sent = sent.as_bytes();
+        let ours = checked(&servers, sent, sent.len()).0;
+        let theirs = [servers.by_actix(sent), servers.by_hyper(sent)];
+        let complete = |taken: &[Taken]| taken.iter().filter(|taken| taken.body.is_some()).count();
+        assert_eq!((complete(&ours), complete(&theirs[0]), complete(&theirs[1])), *counts, "{what}");
+    }
+}
