@@ -1,9 +1,9 @@
-//! Several machines: who owns which shard of the engine, and since when by whose clock.
+//! Several machines: who owns which shard of the engine, and since when, by whose clock.
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `placement`: which shard an organization belongs to, which node should own it, and when it is handed over to that
-//!   node, pure
+//! - `placement`: the shard of an organization, the node that should own it, and when it is handed over to that node,
+//!   pure
 //! - `sightings`: the shards and nodes that a node has seen, and when it may take a shard, pure
 //! - `status`: the cluster as its operator sees it, pure
 //! - `steward`: the loop that writes the node's record, watches the others and takes shards

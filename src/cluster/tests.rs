@@ -1,4 +1,4 @@
-//! Stewards of several nodes on one engine in memory.
+//! Stewards of several nodes on one in-memory engine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use store::engine::{Owner, Timing};
 use store::{Batch, EngineOptions, EngineStore, Store, StoreError, commit_durably};
 
 const SHARDS: u16 = 6;
-/// Nothing here takes as long; a test that waits for something that never comes fails.
+/// Longer than anything here takes; beyond it a waiting test fails.
 const LONGEST: Duration = Duration::from_secs(60);
 
 struct Node {
@@ -41,7 +41,7 @@ impl Node {
         Self { engine, steward: tokio::spawn(steward.run()), view, taken, stores: BTreeMap::new() }
     }
 
-    /// Opens shards until it has so many.
+    /// Opens shards until the node has this many.
     async fn until_it_has(&mut self, count: usize) {
         while self.stores.len() < count {
             let taken = tokio::time::timeout(LONGEST, self.taken.recv()).await.unwrap().unwrap();
@@ -53,7 +53,7 @@ impl Node {
         tokio::time::timeout(LONGEST, self.view.wait_for(what)).await.unwrap().unwrap().clone()
     }
 
-    /// As `kill -9` does: nothing more is sent.
+    /// Like `kill -9`: nothing more is sent.
     fn kill(self) {
         self.steward.abort();
         self.stores.into_values().for_each(EngineStore::abandon);
@@ -76,7 +76,7 @@ fn all_owned(view: &View) -> bool {
 
 #[tokio::test]
 async fn one_node_takes_everything_and_another_takes_it_over_when_it_is_killed() {
-    // Slow enough that a machine that stalls does not make an owner look dead.
+    // Slow enough that a stalled machine does not make an owner look dead.
     let (cluster, timing) = (Arc::new(Cluster::default()), Timing::default());
     let mut first = Node::start(&cluster, 1, Faults::default(), timing);
     first.until_it_has(SHARDS.into()).await;

@@ -1,4 +1,4 @@
-//! Places to be acquired, awaited if need be, and given back by dropping them.
+//! Places to be acquired, with waiting if necessary, and given back by dropping them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::meter::ShareMeter;
 use super::turns::Turns;
 use domain::{Holder, Identifier, MemberShare, NoShare, UserId};
 
-/// Those who left their place to another organization, and hold on to something (a thread) until they get one again.
+/// Holders that gave their place to another organization, and keep a thread until they get one again.
 const PAUSED_MAX: usize = 32;
 
 /// The places of one resource. Cheap to clone.
@@ -26,14 +26,14 @@ struct Shared {
 
 struct State {
     turns: Turns<Waiter>,
-    /// The places of each member, and how many of their requests wait for one. Those without any are in neither.
+    /// The places of each member, and the number of their waiting requests. Members without any are in neither.
     held: MemberCounts,
     waiting: MemberCounts,
     next_waiter: u64,
     paused: usize,
 }
 
-/// The number of a waiter, and how it is told.
+/// The number of a waiter, and the channel that notifies it.
 struct Waiter {
     number: u64,
     member: Option<UserId>,
@@ -45,11 +45,11 @@ pub struct Place {
     shared: Arc<Shared>,
     organization: Identifier,
     member: Option<UserId>,
-    /// It has been left to another organization.
+    /// Whether it has been given to another organization.
     is_given_back: bool,
 }
 
-/// What [`Place::pause`] did.
+/// The result of [`Place::pause`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
     /// Nobody else was waiting.
@@ -59,24 +59,24 @@ pub enum Pause {
 }
 
 impl Places {
-    /// `places` at a time; those who wait are in a queue of their own capacity.
+    /// `places` at a time, and a queue with its own capacity.
     pub fn new(resource: &'static str, places: Capacity, queue: Capacity) -> Self {
         let (held, waiting) = (MemberCounts::default(), MemberCounts::default());
         let state = State { turns: Turns::new(places, queue), held, waiting, next_waiter: 0, paused: 0 };
         Self(Arc::new(Shared { meter: ShareMeter::new(resource, places), state: Mutex::new(state) }))
     }
 
-    /// Places that nobody waits for.
+    /// Places without a queue.
     pub fn without_queue(resource: &'static str, places: Capacity) -> Self {
         Self::new(resource, places, Capacity::turns(0))
     }
 
-    /// A place at once, or a refusal.
+    /// Returns a place immediately, or a refusal.
     pub fn try_acquire(&self, organization: &Identifier) -> Result<Place, Refused> {
         self.try_acquire_for(organization, None)
     }
 
-    /// The same for a member, who has a share of what the organization may have.
+    /// The same for a member, who has a share of the organization's places.
     pub fn try_acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Place, Refused> {
         let taken = self.0.state.lock().take(&self.0.meter, organization, holder);
         match taken {
@@ -85,7 +85,7 @@ impl Places {
         }
     }
 
-    /// Waits for a place; refused at once if too many wait already. If the future is dropped, nothing is left of it.
+    /// Waits for a place; refused immediately if too many wait already. Dropping the future leaves nothing behind.
     pub async fn acquire(&self, organization: &Identifier) -> Result<Place, Refused> {
         self.acquire_for(organization, None).await
     }
@@ -99,16 +99,16 @@ impl Places {
         self.0.grant();
         let place = (&mut waiting.granted).await;
         waiting.number = None;
-        // Only the waiter itself withdraws, so there is an answer.
+        // Only the waiter itself withdraws, so there is always an answer.
         place.map_err(|_| Refused::Full { total: 0 })
     }
 
-    /// How many places are taken.
+    /// The number of taken places.
     pub fn used(&self) -> usize {
         self.0.state.lock().turns.used()
     }
 
-    /// How many wait for a place.
+    /// The number of waiters.
     pub fn waiting(&self) -> usize {
         self.0.state.lock().turns.waiting()
     }
@@ -169,7 +169,7 @@ impl Shared {
         Place { shared: self.clone(), organization: organization.clone(), member, is_given_back: false }
     }
 
-    /// Gives the free places to those whose turn it is.
+    /// Gives free places to the waiters that are next.
     fn grant(self: &Arc<Self>) {
         loop {
             let Some((organization, waiter)) = self.state.lock().next(&self.meter) else { return };
@@ -185,8 +185,8 @@ impl Shared {
 }
 
 impl Place {
-    /// For long work on a thread that may block, now and then: if another organization waits and has fewer places, it gets
-    /// this one, and the thread waits for its next turn.
+    /// For long work on a blocking thread; call it regularly. If another organization is waiting and has fewer places,
+    /// it gets this one, and the thread waits for its next turn.
     pub fn pause(&mut self) -> Pause {
         let (place, granted) = oneshot::channel();
         {
@@ -221,12 +221,13 @@ impl Drop for Place {
     }
 }
 
-/// How many each member has; ids of members are unique among all organizations.
+/// The count of each member; ids of members are unique among all organizations.
 #[derive(Default)]
 struct MemberCounts(HashMap<UserId, usize>);
 
 impl MemberCounts {
-    /// `share`: what the organization may have, and has. That it has all is for others to say, who know why.
+    /// `share`: the places that the organization may have, and has. A full organization is refused elsewhere, with its
+    /// own reason.
     fn check(&self, holder: Option<Holder>, (total, used): (usize, usize)) -> Result<(), Refused> {
         let Some(Holder { member, is_admin }) = holder else { return Ok(()) };
         let own = || self.0.get(&member).copied().unwrap_or(0);
@@ -251,7 +252,8 @@ impl MemberCounts {
     }
 }
 
-/// A waiter that withdraws when it is dropped. If its turn has come meanwhile, its place is dropped with `granted`.
+/// A waiter that withdraws when it is dropped. If it has been granted a place meanwhile, the place is dropped with
+/// `granted`.
 struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     organization: &'a Identifier,
@@ -384,7 +386,7 @@ mod tests {
         drop(waiters.remove(0));
         assert_eq!(places.waiting(), 2, "dropped while it waits");
         drop(first);
-        // Its turn has come, and nobody has looked yet.
+        // It was granted a place, but has not polled yet.
         drop(waiters.remove(0));
         assert!(waiters.remove(0).now_or_never().unwrap().is_ok(), "the place went on to the last one");
         assert_eq!((places.used(), places.waiting()), (0, 0));
@@ -412,7 +414,7 @@ mod tests {
         assert_eq!((places.used(), places.waiting()), (0, 0));
     }
 
-    /// Awaits a place that another thread makes free.
+    /// Waits for a place that another thread frees.
     fn awaited(waiting: impl Future<Output = Result<Place, Refused>>) -> Place {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(waiting).unwrap()
     }
@@ -423,7 +425,7 @@ mod tests {
         let client = async |number: usize| {
             let of = organization(&format!("org-{}", number % 7));
             for round in 0..50 {
-                // Every third one gives up at once.
+                // Every third one gives up immediately.
                 if (number + round).is_multiple_of(3) {
                     drop(places.acquire(&of).now_or_never());
                 } else {
@@ -445,7 +447,7 @@ mod tests {
     }
 
     proptest! {
-        /// Places and waiters dropped in any order: never more than there are, and nothing is left.
+        /// Places and waiters dropped in any order: the limit holds, and nothing is left.
         #[test]
         fn whatever_is_dropped_first_the_bounds_hold(
             total in 1..5_usize,

@@ -22,7 +22,7 @@ pub const WEBHOOKS: &[u8] = b"wh/";
 const PROGRESS: &[u8] = b"wc/";
 const DELIVERIES: &[u8] = b"wd/";
 
-/// What all webhooks of an organization begin with.
+/// The prefix of all webhooks of an organization.
 pub fn webhooks_of(organization: &Identifier) -> Vec<u8> {
     [WEBHOOKS, organization.as_str().as_bytes(), b"/"].concat()
 }
@@ -37,7 +37,7 @@ pub fn progress_key(organization: &Identifier, id: WebhookId) -> Vec<u8> {
     [PROGRESS, organization.as_str().as_bytes(), b"/", id.0.0.as_slice()].concat()
 }
 
-/// What all deliveries of a webhook begin with.
+/// The prefix of all deliveries of a webhook.
 pub fn deliveries_of(organization: &Identifier, id: WebhookId) -> Vec<u8> {
     [DELIVERIES, organization.as_str().as_bytes(), b"/", id.0.0.as_slice(), b"/"].concat()
 }

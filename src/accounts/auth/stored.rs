@@ -23,9 +23,9 @@ pub const CREDENTIALS: &[u8] = b"UC/";
 pub const LINKS: &[u8] = b"UL/";
 const REVOKED: &[u8] = b"TR/";
 
-/// Keeps one batch well below the store's limit, also where all names are as long as they may be.
+/// Keeps one batch well below the store's limit, even if all names have the maximum length.
 pub const RECORDS_AT_ONCE: usize = 256;
-/// Tokens revoked in one batch, each with its event: with names as long as they may be, half of what a batch takes.
+/// Tokens revoked in one batch, each with its event: with names of the maximum length, half of what a batch takes.
 pub const REVOKED_AT_ONCE: usize = 1_000;
 
 /// `t/{organization}/{token}`, or `TS/{organization}/{token}` for a sign-in, `TX/…` for a job.
@@ -38,7 +38,7 @@ pub fn token_key(token: &Token) -> Vec<u8> {
     [kind, token.organization.as_str().as_bytes(), b"/", &token.id.0.0].concat()
 }
 
-/// `TR/{hash}`: a bootstrap token that was revoked, and must not be made again by the next start.
+/// `TR/{hash}`: a revoked bootstrap token, which the next start must not create again.
 pub fn revoked_key(hash: TokenHash) -> Vec<u8> {
     [REVOKED, &hash.0].concat()
 }
@@ -53,12 +53,12 @@ pub fn credentials_key(organization: &Identifier, name: &Identifier) -> Vec<u8> 
     path(CREDENTIALS, organization, name)
 }
 
-/// `UL/{organization}/{name}`: who a member is at a provider.
+/// `UL/{organization}/{name}`: a member's identity at a provider.
 pub fn link_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
     path(LINKS, organization, name)
 }
 
-/// `UD/{organization}/{name}`: what a file last declared of a member.
+/// `UD/{organization}/{name}`: the last declaration of a member in a file.
 pub fn declaration_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
     path(DECLARATIONS, organization, name)
 }
@@ -166,7 +166,7 @@ pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
     encode(&DeclarationV2 { before, email: declaration.email.as_ref().map(Email::as_str) })
 }
 
-/// Organization and name of a member, and what a file last declared.
+/// Organization and name of a member, and their last declaration in a file.
 pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Declaration), RecordError> {
     let DeclarationV2 { before: DeclarationV1(role), email } = record::decode(bytes)?;
     let member = parse_path(DECLARATIONS, key).ok_or_else(record::misplaced::<DeclarationV2<'_>>)?;
@@ -211,7 +211,7 @@ impl<'a> Record<'a> for TokenV2<'a> {
     }
 }
 
-/// The position in the list is stored: it only grows at its end.
+/// The stored form is the position in this list: append only.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum RootV1 {
     None,
@@ -278,7 +278,7 @@ stored! { struct CredentialsV1 of Credentials {
     last_sign_in_at: Option<Timestamp>,
 } }
 
-/// With the root of the invitation.
+/// Adds the root of the invitation.
 #[derive(Serialize, Deserialize)]
 struct CredentialsV2<'a> {
     #[serde(borrow)]
@@ -418,7 +418,7 @@ pub fn encode_link(link: &ProviderLink) -> Vec<u8> {
     encode(&ProviderLinkV2 { before: link.to_form(), issuer: link.issuer.as_deref() })
 }
 
-/// Organization and name of a member, and who they are at a provider.
+/// Organization and name of a member, and their link to a provider.
 pub fn decode_link(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), ProviderLink), RecordError> {
     let member = parse_path(LINKS, key).ok_or_else(record::misplaced::<ProviderLinkV2<'_>>)?;
     let ProviderLinkV2 { before, issuer } = record::decode(bytes)?;

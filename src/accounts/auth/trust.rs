@@ -1,5 +1,6 @@
-//! The entries of organization files that say who somebody is. They are applied at a start, and may be applied again
-//! while the server runs: what came from an entry that is gone ends, and older data is brought to the rules of now.
+//! The entries of organization files that identify people and jobs. They are applied at a start, and may be applied
+//! again while the server runs: whatever came from a removed entry ends, and older data is adapted to the current
+//! rules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use events::Cause;
 use store::{Committer, StoreError};
 
 impl Accounts {
-    /// Applies the files as they are now. Organizations that are not among them stay as they are.
+    /// Applies the current files. Organizations without a file stay as they are.
     pub async fn apply_trust(&self, trusted: Trusted, now: Timestamp) -> Result<(), StoreError> {
-        // First: what is under way is refused from here on, and found below if it was in time.
+        // First: from here on, requests in progress are refused; those that got through before are found below.
         *self.trusted.write() = trusted;
         let cause = Cause::system(now);
         let concerned: Vec<_> =
@@ -27,14 +28,14 @@ impl Accounts {
         self.changes.change(|(), committer| self.end_untrusted(committer, cause)).await
     }
 
-    /// What the entry grants, if the organization's file still has it.
+    /// What the entry grants, if it is still in the organization's file.
     pub(super) fn check_trusted(&self, organization: &Identifier, source: SourceId) -> Result<Grants, AccountsError> {
         let trusted = self.trusted.read();
         let grants = trusted.get(organization).and_then(|trust| trust.sources.get(&source));
         grants.cloned().ok_or(AccountsError::NoLongerTrusted)
     }
 
-    /// Whether the token is that of a job, or was made from one.
+    /// Whether the token is that of a job, or was created from one.
     pub(super) fn comes_from_job(&self, token: &Token) -> bool {
         let known: HashMap<TokenId, (bool, Root)> =
             self.tokens.iter().map(|token| (token.id, (token.is_exchanged(), token.root))).collect();
@@ -45,7 +46,7 @@ impl Accounts {
             }
             next = match root {
                 Root::Token(id) => known.get(&id).copied(),
-                // Handed down by a token of a job that is gone, unless it is a provider.
+                // Inherited from a job's token that has ended, unless the source is a provider.
                 Root::Source(source) => {
                     let trusted = self.trusted.read();
                     return !trusted.get(&token.organization).is_some_and(|trust| trust.is_provider(source));
@@ -68,7 +69,7 @@ impl Accounts {
             (Member { role: role.unwrap_or(before.role), link: None, ..(*before).clone() }, ended)
         } else {
             let link = before.link.as_ref().and_then(|link| still_linked(link, trust));
-            // Sign-ins of an earlier version may be by the provider.
+            // Sign-ins of an earlier version may come from the provider.
             let is_of_link = |token: &Token| {
                 let in_browser = token.made_in_browser && token.created_by == user;
                 token.root == Root::None && (in_browser || (token.user == user && token.is_sign_in()))
@@ -99,7 +100,7 @@ impl Accounts {
         }
     }
 
-    /// What came from an entry that is gone, or that does not grant the role of the member any more.
+    /// Ends what came from a removed entry, or from one that no longer grants the role of the member.
     fn end_untrusted(&self, committer: &mut Committer<'_>, cause: Cause<'_>) -> Result<(), StoreError> {
         let trusted = self.trusted.read();
         let members = self.members.read().clone();
@@ -119,15 +120,15 @@ impl Accounts {
     }
 }
 
-/// What jobs could make with an earlier version, and cannot any more: sign-ins of their member, and tokens without an end,
-/// made in them for whomever.
+/// Credentials that jobs could create with an earlier version, but no longer can: sign-ins of their member, and tokens
+/// without an end created in them, for any member.
 pub(super) fn is_too_much(token: &Token, jobs: UserId) -> bool {
     let is_of_jobs = token.user == jobs && token.is_sign_in();
     is_of_jobs || (token.is_api() && token.created_by == jobs && token.root == Root::None)
 }
 
-/// The link, if the provider is still the same. One that an earlier version wrote without the issuer is of the issuer that the
-/// file has at the first start of this version.
+/// The link, if the provider is still the same. A link that an earlier version stored without an issuer gets the issuer
+/// that the file names at the first start of this version.
 fn still_linked(link: &ProviderLink, trust: &Trust) -> Option<ProviderLink> {
     let issuer = trust.providers.get(&link.provider)?;
     let is_same = link.issuer.as_ref().is_none_or(|known| known == issuer);

@@ -1,4 +1,4 @@
-//! The master key, and the files of TLS.
+//! The master key and the TLS files.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -59,7 +59,7 @@ fn judge_master_key(found: Found, has_data: bool, known: Option<String>) -> Find
     }
 }
 
-/// The settings were loaded for a server, so the files can be used at all.
+/// The settings were loaded as for a server, so the files are known to be usable.
 pub fn tls(tls: Option<&Tls>, listens_elsewhere: bool) -> Vec<Finding> {
     let Some(tls) = tls else {
         let finding = if listens_elsewhere {

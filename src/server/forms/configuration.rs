@@ -1,4 +1,4 @@
-//! How an environment is set up, and a member of an organization.
+//! Forms for the configuration of an environment and for a member of an organization.
 
 use super::element::Object;
 use super::form;

@@ -1,5 +1,5 @@
-//! What a pipeline does: its stages with their steps, and where its code is; and a step of a registry, in a request or in a file of
-//! the registry's repository.
+//! Forms for a pipeline: its stages with their steps, and its repository; and for a registry step, in a request or in a
+//! file of the registry's repository.
 
 use std::sync::Arc;
 
@@ -198,7 +198,7 @@ impl Form for Statuses {
     }
 
     fn schema(schemas: &mut Schemas) -> Value {
-        // The bounds of each type hold for its values only.
+        // Each type's bounds apply only to values of that type.
         let mut schema = Status::schema(schemas);
         let list = List::<Status, 0, EXPECTED_STATUSES_MAX>::schema(schemas);
         schema["type"] = json!(["integer", "array"]);
@@ -256,7 +256,7 @@ impl StageForm {
 }
 
 impl StepForm {
-    /// `None` for one that does nothing, which is refused.
+    /// `None` if it defines no action, which is refused.
     fn step(&self, index: usize) -> Option<Step> {
         let name = self.name.clone().unwrap_or_else(|| step_name(index));
         let uses = || self.used().map(|used| Action::Uses(Box::new(used)));
@@ -346,7 +346,7 @@ fn check_input(object: &Object<'_>, form: Option<&InputForm>, reader: &mut Reade
 }
 
 impl RegistryStepForm {
-    /// `None` for one that does nothing, which is refused.
+    /// `None` if it defines no action, which is refused.
     pub fn step(&self) -> Option<RegistryStep> {
         let inputs = self.inputs.iter().flat_map(|inputs| &inputs.0);
         let input =

@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use super::element::camel_case;
 use super::{Choice, Form, ObjectForm};
 
-/// The schemas that have a name.
+/// The named schemas.
 #[derive(Debug, Default)]
 pub struct Schemas(pub Map<String, Value>);
 
-/// The schema of an object, as its fields are described one by one.
+/// The schema of an object, built field by field.
 pub struct ObjectSchema<'s> {
     schemas: &'s mut Schemas,
     properties: Map<String, Value>,
@@ -19,7 +19,7 @@ pub struct ObjectSchema<'s> {
 }
 
 impl Schemas {
-    /// `name` has one, or none.
+    /// `name` is empty or has one element.
     pub fn form<T: ObjectForm>(&mut self, name: &[&str], doc: &[&str]) -> Value {
         let name = name.first().copied();
         if let Some(name) = name
@@ -40,12 +40,12 @@ impl Schemas {
                 let schema = object.finish(Some(name), doc);
                 self.named(name, schema)
             }
-            // The comment of one that has no name is for readers of the code: the field that it is for has its own.
+            // The comment of an unnamed form is for readers of the code: the field that uses it has its own.
             None => object.finish(None, &[]),
         }
     }
 
-    /// Enters a schema and refers to it.
+    /// Enters a schema and returns a reference to it.
     pub fn named(&mut self, name: &str, schema: Value) -> Value {
         self.0.insert(name.to_owned(), schema);
         reference(name)
@@ -79,7 +79,7 @@ impl ObjectSchema<'_> {
 
     fn add(&mut self, name: &str, mut schema: Value, doc: &[&str], extra: Value) {
         if let (Some(schema), Value::Object(mut extra)) = (schema.as_object_mut(), extra) {
-            // As a text: generators make a field with a default one that every request must have.
+            // As text, since generators treat a field with a `default` as one that every request must have.
             let default = extra.remove("default").map(|default| format!("Default: `{default}`."));
             schema.extend(extra);
             let doc: Vec<_> = doc.iter().copied().chain(default.as_deref()).collect();
@@ -125,7 +125,7 @@ impl ObjectSchema<'_> {
         schema
     }
 
-    /// With the fields of one group and none of the others.
+    /// The object with the fields of one group and without those of the other groups.
     fn variant(&self, group: &[String]) -> Value {
         let is_elsewhere = |name: &String| !group.contains(name) && self.groups.iter().any(|g| g.contains(name));
         let mut properties = self.properties.clone();

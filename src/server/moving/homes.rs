@@ -1,5 +1,5 @@
-//! Which organization a record belongs to, by its key or, where that names none, by its value or its token. The table in
-//! docs/design/storage.md lists the same families of keys, and a test compares them.
+//! Which organization a record belongs to: by its key, else by its value or token. The table in docs/design/storage.md
+//! lists the same families of keys; a test compares the two.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,13 @@ pub enum Home {
     Organization(Identifier),
     /// A setting of the whole store, which every shard needs.
     Everywhere,
-    /// The answer to a request of a token that does not exist any more: nobody can ask for it.
+    /// The answer to a request made with a token that no longer exists, so nobody can ask for it.
     Nowhere,
 }
 
 const DAMAGED: &str = "the data directory is damaged; restore a backup into another one with `lockkeeper restore`";
 
-/// Why a record belongs nowhere that is known: one sentence that says what to do.
+/// Why the place of a record is unknown: one sentence that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stray {
     #[error("the key {key} is of a kind that this version does not know: a newer version has written it; use that one")]
@@ -35,20 +35,20 @@ pub enum Stray {
 /// How the organization of a kind of record is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// It is the second part of the key.
+    /// The second part of the key.
     Named,
-    /// There is one record, or it is of the process.
+    /// There is only one such record, or it belongs to the process.
     Everywhere,
     /// It is in the value.
     Pointer,
     Left,
-    /// It is that of the token, or of the member in whose name jobs act.
+    /// The organization of the token, or of the member in whose name jobs act.
     Scope,
-    /// The value is the key of a record of the kind before.
+    /// The value is the key of a record of the previous kind.
     ScopeInValue,
 }
 
-/// Every kind of record. A key begins with its kind, and a kind that ends with a slash has more after it.
+/// Every kind of record. A key begins with its kind; more follows if the kind ends with a slash.
 const KINDS: &[(&[u8], Rule)] = &[
     (b"A/", Rule::Named),
     (b"D/", Rule::Named),
@@ -65,7 +65,7 @@ const KINDS: &[(&[u8], Rule)] = &[
     (b"PD/", Rule::Named),
     (b"R/", Rule::Named),
     (b"TI/", Rule::Named),
-    // Of whichever organization comes first in the settings, which may change.
+    // Revoked for the organization that comes first in the settings, which may change.
     (b"TR/", Rule::Everywhere),
     (b"TS/", Rule::Named),
     (b"TX/", Rule::Named),
@@ -101,14 +101,14 @@ const KINDS: &[(&[u8], Rule)] = &[
     (b"xo/", Rule::Named),
 ];
 
-/// The organizations of tokens and members, under which answers are recorded.
+/// The organizations of the tokens and members under which answers are recorded.
 #[derive(Debug, Default)]
 pub struct Scopes(HashMap<IdSeed, Identifier>);
 
 impl Scopes {
     pub fn of(store: &dyn Store) -> Result<Self, StoreError> {
         let mut scopes = HashMap::new();
-        // Also of tokens that were revoked since.
+        // Includes tokens that have been revoked since.
         idempotency::indexed_scopes(store, |scope, organization| _ = scopes.insert(scope, organization))?;
         auth::retry_scopes(store, |scope, organization| _ = scopes.insert(scope, organization))?;
         Ok(Self(scopes))
@@ -120,7 +120,6 @@ impl Scopes {
     }
 }
 
-/// Where the record with this key and value belongs.
 pub fn home(key: &[u8], value: &[u8], scopes: &Scopes) -> Result<Home, Stray> {
     let shown = || key.escape_ascii().to_string();
     let unnamed = || Stray::Name { key: shown() };
@@ -137,13 +136,13 @@ pub fn home(key: &[u8], value: &[u8], scopes: &Scopes) -> Result<Home, Stray> {
     }
 }
 
-/// Up to the first slash and with it, or the whole key.
+/// The kind: the key up to and including the first slash, or the whole key.
 fn kind(key: &[u8]) -> &[u8] {
     let end = key.iter().position(|byte| *byte == b'/').map_or(key.len(), |slash| slash + 1);
     &key[..end]
 }
 
-/// Names have no slash in them; whatever follows may be anything.
+/// Names contain no slash; anything may follow them.
 fn named(rest: &[u8]) -> Option<Identifier> {
     let name = rest.split(|byte| *byte == b'/').next()?;
     Identifier::parse(std::str::from_utf8(name).ok()?).ok()
@@ -176,10 +175,10 @@ mod tests {
         assert_eq!(rows, known());
     }
 
-    /// The suite of all stores, with keys of its own, and the table itself.
+    /// The conformance suite of all stores, which uses its own keys, and this table.
     const OTHERS: [&str; 2] = ["conformance.rs", "homes.rs"];
 
-    /// A kind is a literal of one to three letters with a slash in the source, outside of tests.
+    /// A kind is a literal of one to three letters and a slash in the source, outside tests.
     #[test]
     fn every_kind_in_the_source_has_a_rule() {
         let mut found = BTreeSet::new();

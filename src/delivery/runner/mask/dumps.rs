@@ -1,5 +1,5 @@
-//! The search in dumps: bytes or words as separate numbers, as by `xxd`, `hexdump`, `od` or a debugger, with or without
-//! offsets at the beginning of each line and the text at its end.
+//! Searches dumps: bytes or words as separate numbers, as written by `xxd`, `hexdump`, `od` or a debugger, with or
+//! without offsets at the beginning of each line and text at its end.
 
 use super::bases::HEX;
 use super::patterns::{Hidden, PIECE_BYTES_MIN, SecretPatterns, Trace, Window};
@@ -8,36 +8,36 @@ use super::patterns::{Hidden, PIECE_BYTES_MIN, SecretPatterns, Trace, Window};
 const DIGITS_MAX: usize = 16;
 /// Offsets are at least this long.
 const OFFSET_DIGITS_MIN: usize = 4;
-/// What separates two numbers is at most this long, except at the beginning of a line.
+/// The maximum distance between two numbers, except at the beginning of a line.
 const GAP_BYTES_MAX: u64 = 4;
 const INDENT_BYTES_MAX: u64 = 32;
-/// The bytes of a line before a wider gap in its middle.
+/// The number of bytes before a wider gap in the middle of a line.
 const HALF_LINE: usize = 8;
-/// The text at the end of a line is at most this long.
+/// The maximum length of the text at the end of a line.
 const TEXT_BYTES_MAX: u64 = 160;
 
 pub struct DumpSearch {
-    /// The bytes of each number in the order of the digits, and in the opposite one.
+    /// The bytes of each number in the order of the digits, and in reverse order.
     traces: [Trace; 2],
-    /// The digits with which numbers begin that may be part of a secret.
+    /// The first digits of numbers that may be part of a secret.
     first_digits: Box<[bool; 256]>,
     /// Where to continue; before the end of the output if a number is not complete there.
     at: u64,
-    /// The byte before.
+    /// The previous byte.
     previous: u8,
     /// The digits of the last number.
     digits: usize,
     /// How many numbers this line has so far.
     numbers: usize,
     place: Place,
-    /// Whether this line has the end of a secret, so that its text has it too.
+    /// Whether this line contains the end of a secret, so that its text does too.
     has_secret: bool,
 }
 
-/// Where in a dump the output is.
+/// The position within a dump.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In none that has the beginning of a secret.
+    /// Not in a dump that contains the beginning of a secret.
     Outside,
     /// After a number.
     Gap { since: u64 },
@@ -99,7 +99,7 @@ impl DumpSearch {
         }
     }
 
-    /// Skips to where a number may begin that is part of a secret.
+    /// Skips to the next number that may be part of a secret.
     fn next_number(&self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -152,7 +152,7 @@ impl DumpSearch {
             && number.is_offset()
             && (next == Some(b':') || number.digits.len() != self.digits);
         let gap = if let Place::Gap { since } = self.place { start - since } else { 0 };
-        // Two spaces come before the text, or stand in the middle of a line of single bytes.
+        // Two spaces come before the text, or in the middle of a line of single bytes.
         let is_over = self.has_secret && self.traces.iter().all(|trace| trace.depth() == 0);
         let is_wide = gap > 2 || gap == 2 && (self.digits > 3 || self.numbers > HALF_LINE || is_over);
         let is_text = is_wide && self.numbers > 0;
@@ -167,7 +167,7 @@ impl DumpSearch {
                 self.place = Place::Text { since: start - gap };
                 return;
             }
-            // It may begin another dump, so it is looked at again from outside.
+            // It may begin another dump, so it is examined again as the first number.
             if self.place == Place::Outside {
                 self.pass(end, b'0');
             }
@@ -189,7 +189,7 @@ impl DumpSearch {
         self.place = self.unless_done(Place::Gap { since: end });
     }
 
-    /// In hexadecimal words, of which the last one may have fewer bytes.
+    /// Whether the dump consists of hexadecimal words, of which the last may have fewer bytes.
     fn is_in_words(&self) -> bool {
         self.place != Place::Outside && self.digits >= 8
     }
@@ -221,7 +221,7 @@ impl DumpSearch {
         traced.unwrap_or(u64::MAX).min(if self.at < end { self.at } else { u64::MAX })
     }
 
-    /// Takes the last number as complete.
+    /// Treats the last number as complete.
     pub fn idle(&mut self, patterns: &SecretPatterns, window: Window<'_>, hidden: &mut Hidden) {
         self.search(patterns, window, true, hidden);
     }
@@ -248,7 +248,7 @@ fn is_word(byte: u8) -> bool {
 struct Number<'a> {
     /// Without `0x`.
     digits: &'a [u8],
-    /// Of the whole word.
+    /// The length of the whole word.
     length: usize,
 }
 

@@ -1,4 +1,5 @@
-//! A node of a cluster, from its start to its end. Its logs are its files, the store that all nodes share, and the other nodes.
+//! A node of a cluster, from start to end. It reads logs from its own files, the store that all nodes share, and other
+//! nodes.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU64};
@@ -38,18 +39,18 @@ use locks::{LogKeeper, TicketLane, has_unfinished};
 use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner};
 use store::{DataDir, EngineOptions, EngineStore, FORMAT_NUMBER, exit_with};
 
-/// `EX_TEMPFAIL` of sysexits.h: another node has taken a shard, and this one may start again.
+/// `EX_TEMPFAIL` of sysexits.h: another node has taken a shard, so this one should start again.
 const EXIT_DEPOSED: i32 = 75;
-/// A supervisor notices late that its lease is over, and needs a moment to kill.
+/// Covers the time until a supervisor notices the end of its lease and has killed its processes.
 const STEPS_KILLED_WITHIN: Duration = Duration::from_secs(3);
-/// How long a node that stops waits for its last uploads; the rest is uploaded when it starts again.
+/// How long a stopping node waits for its last uploads; it uploads the rest after its next start.
 const UPLOADED_WITHIN: Duration = Duration::from_secs(10);
-/// How often the engine and the balance are looked after.
+/// How often a node maintains the engine and balances shards.
 const TENDED_EVERY: Duration = Duration::from_secs(5);
-/// The pauses of a node that starts while the engine does not answer.
+/// The pauses of a starting node while the engine is unreachable.
 const ENGINE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 
-/// Until asked to stop.
+/// Serves until asked to stop.
 pub async fn serve(settings: &Settings, cluster: &Cluster, load: Load, step_umask: u32) -> Result<(), ServeError> {
     match &cluster.engine {
         EngineSettings::Etcd(etcd) => {
@@ -159,20 +160,22 @@ async fn serve_on<E: Engine>(
         }
     };
     drop(opening);
-    // The steward takes nothing more, and goes on to see who does.
+    // The `Steward` takes no more shards but continues to watch their owners. Shards that it has already taken must be
+    // given up, too.
     taken.close();
     while let Some(shard) = taken.recv().await {
         owned.opens(opener.taken(shard));
     }
     chores.iter().for_each(tokio::task::JoinHandle::abort);
     let patience = settings.http.drain;
-    // The listener is closed last: meanwhile requests wait for the next owners of their shards, and are passed on to them.
+    // The listener is closed last: until then, requests wait for the new owners of their shards and are forwarded to
+    // them.
     let finish = async {
         let (gone, ()) = tokio::join!(steps.runner.shut_down(patience), owned.settle(patience));
         if gone {
             owned.leave().await;
         } else {
-            // Not left: the next owner waits until they must have ended.
+            // The shards are not marked as left, so that the next owners wait until the steps must have ended.
             owned.close().await;
         }
         tokio::join!(drain(running, patience), node.archive.finish_uploads(patience.min(UPLOADED_WITHIN)));
@@ -185,7 +188,7 @@ async fn serve_on<E: Engine>(
     ended.inspect(|()| tracing::info!("stopped"))
 }
 
-/// Checks the engine and the cluster in it; returns the number of its shards. Waits for an engine that does not answer.
+/// Checks the engine and its cluster record; returns the number of shards. Waits while the engine is unreachable.
 async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Result<NonZeroU16, ServeError> {
     let (shards, key) = (cluster.shards, master.short_hash());
     let wanted = ClusterRecord { format: FORMAT_NUMBER, shards, key, state: ClusterState::Ready };
@@ -239,7 +242,8 @@ struct Opener<'a, E> {
 }
 
 impl<E: Engine> Opener<'_, E> {
-    /// Steps of an earlier owner may run if that has not left the shard, and has left something unfinished.
+    /// Steps of an earlier owner may still run if it did not give up the shard in an orderly way and left deployments
+    /// unfinished.
     fn taken(&self, TakenShard { number, store, was_left }: TakenShard) -> OwnedStore {
         let may_run = !was_left && has_unfinished(&store).unwrap_or(true);
         let steps_over_at = may_run.then(|| Instant::now() + self.cluster.step_lease + STEPS_KILLED_WITHIN);
@@ -275,8 +279,8 @@ impl<E: Engine> Opener<'_, E> {
         Ok((OwnedShard { owned, live }, first_admin))
     }
 
-    /// Nobody is replacing the master key, or has since this node joined. It is asked after the shard was taken: whoever
-    /// begins later takes it from here.
+    /// Checks that the master key has not been replaced since this node joined, and is not being replaced. Must run
+    /// after taking the shard: a rotation that begins later takes the shard from this node.
     async fn check(&self) -> Result<(), ServeError> {
         let mut retries = Retries::new(ENGINE_BACKOFF);
         loop {
@@ -287,7 +291,7 @@ impl<E: Engine> Opener<'_, E> {
         }
     }
 
-    /// With the organizations of this shard alone, as they were last declared.
+    /// The settings with only the organizations of this shard, as last declared.
     fn settings_of(&self, number: u16) -> Settings {
         let mut settings = self.settings.clone();
         settings.organizations.clone_from(&self.declarations.borrow());
@@ -296,14 +300,14 @@ impl<E: Engine> Opener<'_, E> {
     }
 }
 
-/// Never behind the clocks of the owners before: what they have written must not be in the future.
+/// Never behind the clocks of earlier owners, so that their records are not in the future.
 fn wall_clock(store: &EngineStore) -> http::WallClock {
     let (floor, clock) = (store.millis_at_start(), node::wall_clock());
     let floor = Timestamp::from_millis(i64::try_from(floor).unwrap_or(i64::MAX));
     Arc::new(move || clock().max(floor))
 }
 
-/// Its ticks mean nothing to another process: only this one knows when the clock was halted.
+/// The boot id is new, because no other process can compare its ticks: only this one knows when the clock was halted.
 fn steady_clock(store: Arc<EngineStore>) -> SteadyClock {
     SteadyClock::new(Boot::from(entropy::id_seed()), move || Tick(i64::try_from(store.time().0).unwrap_or(i64::MAX)))
 }

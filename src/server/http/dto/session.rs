@@ -1,4 +1,4 @@
-//! A session, on its own and as the one that was overridden.
+//! A session, alone and as the overridden one of a force-claim.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -87,7 +87,7 @@ pub struct EndedByView<'a> {
 
 impl<'a> SessionView<'a> {
     pub fn new(env_name: Option<&'a str>, session: &'a Session, waiting: Option<Waiting>) -> Self {
-        // Each field by name: a new one cannot be forgotten here.
+        // Destructured, so that a new field cannot be forgotten here.
         let Session {
             id,
             user,

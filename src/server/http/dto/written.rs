@@ -1,5 +1,4 @@
-//! Ids and closed sets of names as they are written in answers: by the names that they have within, which are also those of
-//! the schema.
+//! Ids and enums in responses, with the names of the domain, which are also those of the schema.
 
 use std::borrow::Cow;
 
@@ -15,7 +14,7 @@ use domain::Id;
 use http1::json::Plain;
 use locks::pipelines;
 
-/// An id, written as its text.
+/// An id written as its text.
 #[derive(Debug, Clone)]
 pub struct Written<T>(pub T);
 
@@ -25,7 +24,7 @@ impl<T: Id> Serialize for Written<T> {
     }
 }
 
-/// An id with a schema of its own.
+/// An id with a named schema.
 pub trait DescribedId {
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
@@ -74,7 +73,7 @@ ids! {
     domain::DeliveryId as "DeliveryId": "The id of a delivery.";
 }
 
-// Those that requests have too are described with their forms.
+// Choices that also occur in requests are described with the forms.
 named_choices! {
     domain::StageStatus as "StageStatus": "The status of a stage. `queued`: handed to the runner, which has not started it.";
     domain::StepStatus as "StepStatus": "The status of a step.";
@@ -89,7 +88,7 @@ named_choices! {
         are those from before it.";
 }
 
-/// One of a closed set, written as its name.
+/// A choice written as its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Named<T>(pub T);
 

@@ -1,4 +1,4 @@
-//! The operations on members, tokens and secrets. No answer has the value of a secret.
+//! The operations on members, tokens and secrets. Responses never contain the value of a secret.
 
 use serde_json::json;
 

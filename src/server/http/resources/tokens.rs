@@ -1,5 +1,5 @@
-//! API tokens: list, create, revoke. Everybody manages their own, admins those of all. The text of a token is only in the
-//! answer that created it.
+//! API tokens: list, create, revoke. Members manage their own tokens, admins all. The text of a token appears only in
+//! the response that created it.
 
 use actix_web::http::StatusCode;
 use serde::Serialize;
@@ -42,7 +42,7 @@ form! {
     }
 }
 
-/// Not checked: no member has a name that is not allowed.
+/// Not checked, since no member has an invalid name.
 pub struct MemberName(String);
 pub struct Expiry(Timestamp);
 
@@ -74,7 +74,7 @@ pub async fn list(call: Call) -> Answered {
     Ok(paging::slice(&call.request, slice, list.tokens.len() as u64, views))
 }
 
-/// A token has the permissions of the user it stands for: the caller, or the member that `userId` or `user` names.
+/// A token has the permissions of its user: the caller, or the member that `userId` or `user` names.
 pub async fn create(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::Read)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
@@ -123,7 +123,7 @@ fn url(token: &Token) -> String {
     format!("/api/v1/organizations/{}/tokens/{}", token.organization, token.id)
 }
 
-/// The answer for a retry of the request that created a token.
+/// The response to a retry of the request that created a token.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptTokenView<'a> {
@@ -206,7 +206,7 @@ pub struct OpenTokenView<'a> {
 }
 
 impl<'a> TokenView<'a> {
-    /// `name_of` knows the present members.
+    /// `name_of` finds the names of current members.
     pub fn new(token: &'a Token, name_of: impl Fn(UserId) -> Option<String>) -> Self {
         let person = |id| TokenUser { user_id: Written(id), name: name_of(id) };
         Self {

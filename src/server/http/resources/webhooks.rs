@@ -1,5 +1,5 @@
-//! Webhooks: list, view, create, change, delete, rotate the secret, test; their deliveries: list, view, redeliver; and the
-//! bodies sent to receivers. A secret is only in the answer that created it.
+//! Webhooks: list, view, create, change, delete, rotate the secret, test; their deliveries: list, view, redeliver; and
+//! the bodies sent to receivers. A secret appears only in the response that created it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ choices! {
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the webhook";
-/// A day to give the new secret to all receivers.
+/// A day to distribute the new secret to all receivers.
 const GRACE_DEFAULT_SECONDS: u64 = 24 * 60 * 60;
 /// A longer grace period would keep the old secret in use.
 const GRACE_MAX_SECONDS: i64 = 7 * 24 * 60 * 60;
@@ -153,7 +153,7 @@ pub async fn create(mut call: Call) -> Answered {
         secret: secret.clone(),
     };
     let own = access.clone();
-    // A retry is answered without the secret, which is only stored sealed.
+    // A retry gets no secret, which is stored only in sealed form.
     let making = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
             idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), KeptWebhookView::from(shown))
@@ -210,7 +210,7 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
     Ok(idempotent::response(idempotent::answer(StatusCode::OK, None, OpenWebhookView::new(&shown, &secret))))
 }
 
-/// Sends a test now and answers with the attempt.
+/// Sends a test event now and responds with the attempt.
 pub async fn test(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
@@ -450,7 +450,7 @@ impl<'a> From<&'a WebhookState> for KeptWebhookView<'a> {
 impl<'a> From<&'a Delivery> for DeliveryView<'a> {
     fn from(delivery: &'a Delivery) -> Self {
         let pending = delivery.status == DeliveryStatus::Pending;
-        // One that has not been tried is sent after those before it.
+        // A delivery that has not been tried is sent after those before it.
         let due = delivery.next_attempt_at.unwrap_or(delivery.created_at);
         Self {
             delivery_id: Written(delivery.id),
@@ -476,7 +476,7 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
     }
 }
 
-/// The types of events, and all of each group.
+/// The types of events, and a pattern for each group.
 pub fn event_filter_names() -> BTreeSet<String> {
     let names = domain::EventType::ALL.iter().map(|event_type| event_type.as_str());
     let groups = names.clone().filter_map(|name| name.split('.').next()).map(|group| format!("{group}.*"));
@@ -501,12 +501,12 @@ impl ToSchema for EventFilter {
     }
 }
 
-/// The same for requests.
+/// The same schema for requests.
 pub fn event_filter_schema() -> Value {
     serde_json::to_value(EventFilter::schema()).unwrap_or_default()
 }
 
-/// The body of a delivery, by the Standard Webhooks specification.
+/// The body of a delivery, in the format of the Standard Webhooks specification.
 #[derive(Serialize)]
 struct Payload<T> {
     r#type: &'static str,
