@@ -313,7 +313,7 @@ impl<'a> Serializer for Writer<'a> {
         variant: &'static str,
         value: &T,
     ) -> Result<(), Error> {
-        let Writer { out } = self.variant(variant);
+        let Writer { out, .. } = self.variant(variant);
         write(value, out)?;
         out.extend_from_slice(OBJECT_END);
         Ok(())
