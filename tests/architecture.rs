@@ -1,4 +1,4 @@
-//! The shape of the code: no folder's files use each other in a circle. Which crate may use which is in their manifests.
+//! The structure of the code: no circular uses between files of a folder. The manifests say which crate may use which.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ use std::process::Command;
 use circles::circles;
 use sources::Sources;
 
-/// Folders of `src` whose files use each other one way only.
+/// Folders of `src` without circular uses between their files.
 const WITHOUT_CIRCLES: &[&str] = &[
     "accounts",
     "ambient",
@@ -116,7 +116,7 @@ fn what_is_no_circle_is_not_taken_for_one() {
     }
 }
 
-/// `read_body` renews the caller's access; a handler that took the bytes itself could act for somebody who was removed.
+/// `read_body` renews the caller's access; a handler that read the bytes itself could act for a removed member.
 #[test]
 fn bodies_are_read_in_one_place() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server/http");
@@ -181,7 +181,7 @@ fn our_sources() -> Sources {
     Sources::read(texts.iter().map(|(file, text)| (&**file, &**text)))
 }
 
-/// Circles between the files below a folder; what lies outside it does not count.
+/// Circles between the files below a folder; files outside it do not count.
 fn circles_below<'a>(sources: &'a Sources, folder: &str) -> BTreeSet<Vec<&'a str>> {
     let is_below = |file: &str| file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
     let mut uses = sources.uses();

@@ -70,7 +70,7 @@ async fn read_on(
     printer: &mut Printer,
     retrying: &Retrying,
 ) -> Result<Option<Value>, Failure> {
-    let mut patience = Patience::new(api, retrying);
+    let mut patience = WaitPolicy::new(api, retrying);
     loop {
         match read_once(api, query, printer, &mut patience).await {
             Ok(()) if !query.follow => {
@@ -103,7 +103,7 @@ async fn read_once(
     api: &Api,
     query: &LogQuery,
     printer: &mut Printer,
-    patience: &mut Patience<'_>,
+    patience: &mut WaitPolicy<'_>,
 ) -> Result<(), ReadError> {
     let mut stream = api.stream(&query.path(printer.next), None, patience.retrying).await.map_err(ReadError::Call)?;
     patience.renew();
@@ -123,14 +123,14 @@ async fn read_once(
 }
 
 /// Failures are tolerated for as long as a request is repeated, counted from the last answer of the server.
-struct Patience<'a> {
+struct WaitPolicy<'a> {
     retrying: &'a Retrying,
     all: Duration,
     answered: Moment,
     attempt: u32,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> WaitPolicy<'a> {
     fn new(api: &Api, retrying: &'a Retrying) -> Self {
         Self { retrying, all: api.patience(), answered: Moment::now(), attempt: 0 }
     }

@@ -6,18 +6,18 @@
 //!   pure
 //! - `sightings`: the shards and nodes that a node has seen, and when it may take a shard, pure
 //! - `status`: the cluster as its operator sees it, pure
-//! - `steward`: the loop that writes the node's record, watches the others and takes shards
+//! - `ownership`: the loop that writes the node's record, watches the others and takes shards
 
+mod ownership;
 pub mod peers;
 mod placement;
 mod sightings;
 #[cfg(test)]
 mod simulation;
 mod status;
-mod steward;
 #[cfg(test)]
 mod tests;
 
+pub use ownership::{SeenNode, ShardOwnership, ShardOwnershipOptions, TakenShard, View};
 pub use placement::{Balance, best, shard_of};
 pub use status::{ClusterStatus, NodeStatus, ShardOwner, ShardStatus, Snapshot};
-pub use steward::{SeenNode, Steward, StewardOptions, TakenShard, View};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::{Steward, StewardOptions, TakenShard, View};
+use super::{ShardOwnership, ShardOwnershipOptions, TakenShard, View};
 use store::engine::memory::{Cluster, Faults, MemoryEngine};
 use store::engine::{Owner, Timing};
 use store::{Batch, EngineOptions, EngineStore, Store, StoreError, commit_durably};
@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 struct Node {
     engine: Arc<MemoryEngine>,
-    steward: JoinHandle<()>,
+    ownership: JoinHandle<()>,
     view: watch::Receiver<View>,
     taken: mpsc::Receiver<TakenShard>,
     stores: BTreeMap<u16, EngineStore>,
@@ -31,14 +31,14 @@ impl Node {
     fn start(cluster: &Arc<Cluster>, run: u128, faults: Faults, timing: Timing) -> Self {
         let engine = Arc::new(MemoryEngine::of(cluster, run as u64, faults));
         let name = format!("n{run}");
-        let options = StewardOptions {
+        let options = ShardOwnershipOptions {
             own: Owner { url: format!("http://{name}"), node: name, run },
             program: "test".to_owned(),
             shards: NonZeroU16::new(SHARDS).unwrap(),
             store: EngineOptions { timing, fatal: Arc::new(|_: &str| {}), ..EngineOptions::default() },
         };
-        let (steward, view, taken) = Steward::new(engine.clone(), options);
-        Self { engine, steward: tokio::spawn(steward.run()), view, taken, stores: BTreeMap::new() }
+        let (ownership, view, taken) = ShardOwnership::new(engine.clone(), options);
+        Self { engine, ownership: tokio::spawn(ownership.run()), view, taken, stores: BTreeMap::new() }
     }
 
     /// Opens shards until the node has this many.
@@ -55,7 +55,7 @@ impl Node {
 
     /// Like `kill -9`: nothing more is sent.
     fn kill(self) {
-        self.steward.abort();
+        self.ownership.abort();
         self.stores.into_values().for_each(EngineStore::abandon);
     }
 }

@@ -50,7 +50,7 @@ pub use deploy::{Deploy, Resume};
 pub use environment::{Environment, LastDeployment, LastReset, LockStatus, SkippedRun, SkippedTokens};
 pub use event::{Event, EventData, EventType, EventValue, Initiator, RequestRef};
 pub use ids::{
-    AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, Id, IdSeed, IdText, Origin, PipelineKey,
+    AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, Hex, Id, IdSeed, IdText, Origin, PipelineKey,
     RegistryId, SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};

@@ -21,7 +21,7 @@ pub fn environments_in(organization: &Identifier) -> Key {
 /// The prefix of all environments.
 pub const ENVIRONMENTS: &[u8] = b"e/";
 
-/// How many fencing tokens an environment skips that is made from now on; only after a restore.
+/// The number of fencing tokens that new environments skip; only after a restore.
 pub const NEW_ENVIRONMENTS: &[u8] = b"en";
 
 /// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
@@ -32,7 +32,7 @@ pub fn declaration(key: &EnvironmentKey) -> Key {
 /// The prefix of all such declarations.
 pub const DECLARATIONS: &[u8] = b"d/";
 
-/// The prefix of those of an organization.
+/// The prefix of the declarations of an organization.
 pub fn declarations_in(organization: &Identifier) -> Key {
     key_of(&[DECLARATIONS, organization.as_str().as_bytes(), b"/"])
 }
@@ -76,7 +76,7 @@ pub fn left(ticket: Ticket) -> Key {
 /// The prefix of all sessions that ended in a queue.
 pub const LEFT: &[u8] = b"g/";
 
-/// `l/{organization}/{pipeline}/{environment}`: when its lock expires by itself.
+/// `l/{organization}/{pipeline}/{environment}`: when its lock expires automatically.
 pub fn wake(key: &EnvironmentKey) -> Key {
     of_environment(b"l/", key)
 }
@@ -103,7 +103,7 @@ pub fn deployments_of(organization: &Identifier) -> Key {
     key_of(&[DEPLOYMENTS, organization.as_str().as_bytes(), b"/"])
 }
 
-/// `b/{organization}/{seed}`: the blueprint of a deployment: what its stages do.
+/// `b/{organization}/{seed}`: the blueprint of a deployment, that is, its stages and steps.
 pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(b"b/", organization, id.0)
 }
@@ -128,7 +128,8 @@ pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(b"n/", organization, id.0)
 }
 
-/// `nd/{organization}/{seed}`: the same of a deployment that is no longer kept, until the store of logs has nothing of it.
+/// `nd/{organization}/{seed}`: the same for a deployment that is no longer kept, until its log is gone from the store
+/// of logs.
 pub fn dropped_log(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(DROPPED_LOGS, organization, id.0)
 }

@@ -17,9 +17,9 @@ pub struct Capacity {
     weight: Option<usize>,
 }
 
-/// Places that are soon given back: one organization may have seven eighths of all.
+/// Permits that are soon given back: one organization may have seven eighths of all.
 const WEIGHT_OF_TURNS: usize = 7;
-/// Places that are held for long, so that a newcomer cannot wait for one: one organization may have half of all, the
+/// Permits that are held for long, so that a newcomer cannot wait for one: one organization may have half of all, the
 /// next one half of the rest, and so on.
 const WEIGHT_OF_SEATS: usize = 1;
 
@@ -35,12 +35,12 @@ pub enum Refused {
 }
 
 impl Capacity {
-    /// Places that are given back within seconds, such as those to read a list.
+    /// Permits that are given back within seconds, such as those to read a list.
     pub const fn turns(total: usize) -> Self {
         Self { total, weight: Some(WEIGHT_OF_TURNS) }
     }
 
-    /// Places that are held for as long as a client likes, such as those to stream events.
+    /// Permits that are held for as long as a client likes, such as those to stream events.
     pub const fn seats(total: usize) -> Self {
         Self { total, weight: Some(WEIGHT_OF_SEATS) }
     }

@@ -522,12 +522,12 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    struct Place {
+    struct TestDirectory {
         disk: Disk,
         dir: tempfile::TempDir,
     }
 
-    impl Place {
+    impl TestDirectory {
         fn new(min_free_bytes: Option<u64>, organization_bytes: Option<u64>) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let limits = DiskLimits { min_free_bytes, organization_bytes, organizations: 1 };
@@ -546,7 +546,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_over_its_own_limit_is_ended_and_others_go_on() {
-        let place = Place::new(None, None);
+        let place = TestDirectory::new(None, None);
         let other = place.writer("acme", "other", 3, Some(4));
         let over = place.writer("acme", "over", 3, Some(2));
         assert_eq!(&*over.over().await, "used more than 2 MiB of disk (a.setting)");
@@ -555,7 +555,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_largest_of_an_organization_that_uses_too_much_is_ended_and_it_begins_nothing_more() {
-        let place = Place::new(None, Some(6 * MIB));
+        let place = TestDirectory::new(None, Some(6 * MIB));
         let (acme, zeta) = (Identifier::parse("acme").unwrap(), Identifier::parse("zeta").unwrap());
         let (small, other) = (place.writer("acme", "small", 3, None), place.writer("zeta", "other", 5, None));
         let large = place.writer("acme", "large", 4, None);
@@ -570,7 +570,7 @@ mod tests {
 
     #[tokio::test]
     async fn on_a_disk_that_is_nearly_full_the_largest_is_ended_first() {
-        let place = Place::new(Some(u64::MAX), None);
+        let place = TestDirectory::new(Some(u64::MAX), None);
         // The watch has seen both before it decides, or has ended the only one that it knew.
         let (small, large) = (place.writer("acme", "small", 2, None), place.writer("zeta", "large", 4, None));
         tokio::select! {
@@ -701,7 +701,7 @@ mod tests {
 
     #[tokio::test]
     async fn directories_of_an_earlier_run_count_once() {
-        let place = Place::new(None, Some(6 * MIB));
+        let place = TestDirectory::new(None, Some(6 * MIB));
         let acme = Identifier::parse("acme").unwrap();
         let directory = place.dir.path().join("kept");
         std::fs::create_dir(&directory).unwrap();
@@ -727,7 +727,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_makes_directories_that_cannot_be_measured_is_ended_with_that_reason() {
-        let place = Place::new(None, None);
+        let place = TestDirectory::new(None, None);
         let (other, deep) = (place.writer("zeta", "other", 1, None), place.writer("acme", "deep", 1, None));
         let levels = vec!["d"; MEASURED_DEPTH_MAX + 1].join("/");
         std::fs::create_dir_all(place.dir.path().join("deep").join(levels)).unwrap();

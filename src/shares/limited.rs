@@ -18,7 +18,7 @@ struct Shared<K: Eq + Hash> {
 }
 
 /// A place of one holder, given back when it is dropped.
-pub struct LimitedPlace<K: Eq + Hash + Clone> {
+pub struct LimitedPermit<K: Eq + Hash + Clone> {
     shared: Arc<Shared<K>>,
     holder: K,
 }
@@ -34,14 +34,14 @@ impl<K: Eq + Hash + Clone> Limited<K> {
         Self(Arc::new(Shared { most, used: Mutex::default() }))
     }
 
-    pub fn try_acquire(&self, holder: K) -> Result<LimitedPlace<K>, LimitReached> {
+    pub fn try_acquire(&self, holder: K) -> Result<LimitedPermit<K>, LimitReached> {
         let (most, mut used) = (self.0.most, self.0.used.lock());
         let own = used.get(&holder).copied().unwrap_or(0);
         if own >= most {
             return Err(LimitReached { most });
         }
         used.insert(holder.clone(), own + 1);
-        Ok(LimitedPlace { shared: self.0.clone(), holder })
+        Ok(LimitedPermit { shared: self.0.clone(), holder })
     }
 
     /// The number of places of the holder.
@@ -50,7 +50,7 @@ impl<K: Eq + Hash + Clone> Limited<K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for LimitedPlace<K> {
+impl<K: Eq + Hash + Clone> Drop for LimitedPermit<K> {
     fn drop(&mut self) {
         let mut used = self.shared.used.lock();
         match used.get_mut(&self.holder) {

@@ -17,7 +17,7 @@ use ambient::backoff::{Backoff, Retries};
 use domain::{DeliveryId, Identifier, Timestamp, WebhookId};
 use events::{Events, RecordedEvent};
 use outbound::Policy;
-use shares::{Capacity, Places, ShareMeter, Turns};
+use shares::{Capacity, Permits, ShareMeter, Turns};
 use store::{Batch, Ordered, Store, StoreError, for_each};
 
 /// Concurrent test calls; people send them one at a time.
@@ -73,7 +73,7 @@ pub(super) struct Inner {
     /// How often in a row the store refused writes.
     pub refusing: Mutex<Retries>,
     pub sender_meter: ShareMeter,
-    pub tests: Places,
+    pub tests: Permits,
 }
 
 pub(super) struct Hooks {
@@ -125,7 +125,7 @@ impl Webhooks {
             own_failures: Mutex::default(),
             refusing: Mutex::new(Retries::new(OWN_FAILURES)),
             sender_meter: ShareMeter::new("webhook_senders", senders),
-            tests: Places::without_queue("webhook_tests", tests),
+            tests: Permits::without_queue("webhook_tests", tests),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -1,4 +1,4 @@
-//! A data directory that an earlier build wrote is opened by this one, with everything that was in it.
+//! A data directory written by an earlier build is opened by this one, with all of its data.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,8 +53,8 @@ pub fn known_to(older: &Value, found: Value) -> Value {
     }
 }
 
-/// Without texts that are not stored, so that a version may add or reword them, and the deadline of a queued session, which every
-/// poll moves.
+/// Without texts that are not stored, so that a version may add or reword them, and without the deadline of a queued
+/// session, which every poll moves.
 pub fn comparable(mut answer: Value) -> Value {
     let items = match &mut answer {
         Value::Array(items) => items.as_mut_slice(),
@@ -72,7 +72,7 @@ pub fn comparable(mut answer: Value) -> Value {
 
 pub async fn the_lease_and_its_answer_are_kept(admin: &Client, kept: &Value) {
     let (path, session) = (kept["path"].as_str().unwrap(), kept["session"].as_str().unwrap());
-    // Byte by byte as it was sent the first time.
+    // Byte for byte the same answer as the first time.
     let retry = admin.request(Method::POST, &admin.path(path)).header("Content-Type", "application/json");
     let retry =
         retry.header("Idempotency-Key", kept["key"].as_str().unwrap()).body(kept["body"].as_str().unwrap().to_owned());
@@ -82,7 +82,7 @@ pub async fn the_lease_and_its_answer_are_kept(admin: &Client, kept: &Value) {
     assert_eq!((&beaten["lockStatus"], &beaten["fencingToken"]), (&json!("active"), &json!(1)));
 }
 
-/// The secret of the pipeline, and that of the organization where a pipeline has none.
+/// The secret of the pipeline, or the organization's if a pipeline has none.
 pub async fn secrets_open(admin: &Client) {
     for (pipeline, value) in [("shop", "hush-7f3e9d2c5a1b"), ("web", "hush-2-7f3e9d2c5a1b")] {
         let check = format!("test \"$DATABASE_PASSWORD\" = {value}");

@@ -174,7 +174,7 @@ impl Accounts {
             let members = self.members_of(&person.organization);
             let mut change = Change::default();
             let member = match find(&members, &person)? {
-                Found::Member(before) => {
+                PersonMatch::Member(before) => {
                     let after = Arc::new(self.as_provided(&before, &person));
                     check_reach(&before, &after, &person, grants.role_max)?;
                     if after != before {
@@ -182,7 +182,7 @@ impl Accounts {
                     }
                     after
                 }
-                Found::NewName(name) => {
+                PersonMatch::NewName(name) => {
                     let ProvidedPerson { organization, link, email, role, .. } = person;
                     let new = Member::new(NewMember { organization, name, role, email }, cause.at);
                     let member = Arc::new(Member { link: Some(link), ..new });
@@ -217,14 +217,14 @@ fn check_reach(before: &Member, after: &Member, person: &ProvidedPerson, role_ma
     if is_above { Err(AccountsError::AboveProvider) } else { Ok(()) }
 }
 
-enum Found {
+enum PersonMatch {
     Member(Arc<Member>),
     NewName(Identifier),
 }
 
 /// By the link; otherwise by a verified address, among members without a link: an admin entered that address for the
 /// member. A name proves nothing, since people choose their own.
-fn find(members: &[Arc<Member>], person: &ProvidedPerson) -> Result<Found, AccountsError> {
+fn find(members: &[Arc<Member>], person: &ProvidedPerson) -> Result<PersonMatch, AccountsError> {
     let linked = members.iter().find(|member| member.link.as_ref() == Some(&person.link));
     let verified = person.email.as_ref().filter(|_| person.email_verified);
     let has_address = |member: &&Arc<Member>| {
@@ -236,9 +236,9 @@ fn find(members: &[Arc<Member>], person: &ProvidedPerson) -> Result<Found, Accou
     let only = addressed.next().filter(|_| addressed.next().is_none());
     match linked.or(only) {
         Some(member) if member.disabled => Err(AccountsError::MemberDisabled),
-        Some(member) => Ok(Found::Member(member.clone())),
+        Some(member) => Ok(PersonMatch::Member(member.clone())),
         None if members.len() >= MEMBERS_MAX => Err(AccountsError::TooManyMembers),
-        None => new_name(members, &person.name).map(Found::NewName),
+        None => new_name(members, &person.name).map(PersonMatch::NewName),
     }
 }
 

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::token::Made;
 use super::token_text::TokenHash;
 use domain::{Identifier, Malformed, Timestamp, UserId};
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 
 /// Shorter passwords can be guessed.
 const LENGTH_MIN: usize = 10;
@@ -193,7 +193,7 @@ const AT_ONCE: usize = 2;
 /// Waiting hashes: a few seconds' worth.
 const WAITING_MAX: usize = 64;
 
-pub struct Hashing(Places);
+pub struct Hashing(Permits);
 
 /// Too many passwords are being checked.
 #[derive(Debug, PartialEq, Eq)]
@@ -203,7 +203,7 @@ impl Hashing {
     /// For this many organizations, which share the capacity.
     pub fn among(organizations: usize) -> Self {
         let [running, waiting] = [AT_ONCE, WAITING_MAX].map(|total| Capacity::turns(total).among(organizations));
-        Self(Places::new("password_hashes", running, waiting))
+        Self(Permits::new("password_hashes", running, waiting))
     }
 
     pub async fn hash(&self, organization: &Identifier, password: Password) -> Result<PasswordHash, Crowded> {

@@ -15,7 +15,7 @@ use super::member::Member;
 use super::password::{Credentials, PasswordHash};
 use super::token::{OpenToken, Root, SIGN_INS_MAX, SignInOrigin, SourceId, Token, earlier};
 use super::token_text::{TextKind, TokenText};
-use domain::{Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId, read_hex};
+use domain::{Hex, Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId, read_hex};
 use events::Cause;
 use store::StoreError;
 
@@ -248,7 +248,7 @@ impl Accounts {
         rand::rng().fill(&mut id);
         let until = now.plus(KNOWN_SECONDS * 1_000);
         let tag = signature(&password, member.id, id, until).finalize().into_bytes();
-        Some(format!("{}.{}.{}", hex(&id), until.as_millis(), hex(&tag)))
+        Some(format!("{}.{}.{}", Hex(&id), until.as_millis(), Hex(&tag)))
     }
 
     /// The browser with this text, if the account knows it.
@@ -266,11 +266,7 @@ impl Accounts {
 
 /// Distinguishes the cookies of several accounts in one browser without naming them.
 pub fn known_browser_label(organization: &str, name: &str) -> String {
-    hex(&Sha256::digest(format!("{organization}/{name}"))[..8])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Hex(&Sha256::digest(format!("{organization}/{name}"))[..8]).to_string()
 }
 
 fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {

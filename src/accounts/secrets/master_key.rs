@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::sealing::{KEY_BYTES, Key};
-use domain::{Identifier, Malformed, VariableName, read_hex};
+use domain::{Hex, Identifier, Malformed, VariableName, read_hex};
 use store::{StoreError, sync_dir};
 
 const FILE: &str = "master.key";
@@ -259,10 +259,7 @@ fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenE
 
 fn hex_line(key: &Key) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES + 1));
-    for byte in key.reveal() {
-        write!(text, "{byte:02x}").expect("a string takes any text");
-    }
-    text.push('\n');
+    writeln!(text, "{}", Hex(key.reveal())).expect("a string takes any text");
     text
 }
 

@@ -99,10 +99,10 @@ pub struct Keeping {
 pub struct Kept<T> {
     keeping: Keeping,
     /// Locked during a request to the provider.
-    found: Mutex<Found<T>>,
+    found: Mutex<LookupState<T>>,
 }
 
-struct Found<T> {
+struct LookupState<T> {
     last: Option<(Instant, Arc<T>)>,
     /// The failure since the last answer, and the time of the next request.
     failed: Option<(Instant, Failure)>,
@@ -116,7 +116,7 @@ impl<T> Kept<T> {
     pub fn new(keeping: Keeping) -> Self {
         let retries = [keeping.asked_again_after, keeping.failed_for];
         let retries = retries.map(|first| Retries::new(Backoff::new(first, first.saturating_mul(LONGEST))));
-        Self { keeping, found: Mutex::new(Found { last: None, failed: None, retries, asked_for_key: None }) }
+        Self { keeping, found: Mutex::new(LookupState { last: None, failed: None, retries, asked_for_key: None }) }
     }
 
     pub async fn get(&self, ask: impl AsyncFnOnce() -> Result<T, Failure>) -> Result<Arc<T>, Failure> {
@@ -165,7 +165,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T> Found<T> {
+impl<T> LookupState<T> {
     fn younger_than(&self, age: Duration) -> Option<Arc<T>> {
         self.last.as_ref().filter(|(at, _)| at.elapsed() < age).map(|(_, last)| last.clone())
     }

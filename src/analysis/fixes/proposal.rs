@@ -16,7 +16,7 @@ use domain::{
 };
 use events::{Cause, NewEvent};
 use outbound::Policy;
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 use store::Batch;
 
 /// Fixes in progress or waiting: each runs git several times. Callers would not wait longer.
@@ -62,7 +62,7 @@ pub struct Fixes {
 struct Inner {
     server: FixDependencies,
     github: GitHub,
-    admitted: Places,
+    admitted: Permits,
     /// One fix at a time per analysis, so that two simultaneous callers get one pull request.
     gates: Mutex<HashMap<AnalysisId, Weak<tokio::sync::Mutex<()>>>>,
 }
@@ -115,7 +115,7 @@ impl Fixes {
         let inner = Inner {
             github: GitHub::new(server.policy.clone()),
             server,
-            admitted: Places::without_queue("fixes", Capacity::turns(IN_PROGRESS_MAX).among(organizations)),
+            admitted: Permits::without_queue("fixes", Capacity::turns(IN_PROGRESS_MAX).among(organizations)),
             gates: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }

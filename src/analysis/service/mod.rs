@@ -29,7 +29,7 @@ use domain::{
     PipelineKey, Timestamp, UserId,
 };
 use locks::Environments;
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 use store::{Batch, Ordered, Store, StoreError, for_each};
 
 /// Stored per organization; beyond it the oldest are removed. Few enough to scan within milliseconds.
@@ -102,7 +102,7 @@ struct Inner {
     index: Ordered<Index>,
     /// The runtime for analyses, whichever thread requests them.
     runtime: Handle,
-    places: Places,
+    places: Permits,
     /// Wakes all waiting requests; both these and changes are rare.
     changed: watch::Sender<()>,
     closed: watch::Sender<bool>,
@@ -171,7 +171,7 @@ impl Analyses {
             engines,
             runtime: Handle::current(),
             // Waiting ones are limited by `UNDER_WAY_MAX`.
-            places: Places::new("analyses", places, Capacity::turns(usize::MAX).among(1)),
+            places: Permits::new("analyses", places, Capacity::turns(usize::MAX).among(1)),
             changed: watch::Sender::new(()),
             closed: watch::Sender::new(false),
         };

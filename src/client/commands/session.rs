@@ -27,13 +27,13 @@ pub struct Target {
 }
 
 /// A session with its path below the organization.
-pub struct Found {
+pub struct FoundSession {
     pub session: String,
     /// `/pipelines/web/ephemeral-environments/review-1`.
     pub environment_path: String,
 }
 
-impl Found {
+impl FoundSession {
     pub fn path(&self) -> String {
         format!("{}/sessions/{}", self.environment_path, self.session)
     }
@@ -51,7 +51,7 @@ pub fn environment(given: Option<EnvironmentName>) -> Result<EnvironmentName, Fa
 }
 
 impl Target {
-    pub async fn find(self, api: &Api) -> Result<Found, Failure> {
+    pub async fn find(self, api: &Api) -> Result<FoundSession, Failure> {
         // The variable refers only to the environment that was claimed with it.
         let of_run = variable("LOCKKEEPER_ENVIRONMENT");
         let is_of_run = match &self.environment {
@@ -65,7 +65,7 @@ impl Target {
             Some(session) => identifier(&session).map_err(|rule| Failure::Usage(format!("the session {rule}")))?,
             None => own_session(api, &environment, &environment_path).await?,
         };
-        Ok(Found { session, environment_path })
+        Ok(FoundSession { session, environment_path })
     }
 }
 

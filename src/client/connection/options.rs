@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct FlagLine {
         #[command(flatten)]
         options: Options,
     }
@@ -181,7 +181,7 @@ mod tests {
         let profiles = Profiles { default: Some("main".to_owned()), profiles };
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let line = Line::parse_from(std::iter::once(&"lockkeeper").chain(flags));
+        let line = FlagLine::parse_from(std::iter::once(&"lockkeeper").chain(flags));
         line.options.resolve_with(&profiles, &variable)
     }
 

@@ -13,6 +13,7 @@ use ring::digest::{Context, SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign, verify};
 
 use accounts::secrets::MasterKey;
+use domain::{Hex, read_hex};
 
 pub const VIA: &str = "lockkeeper-via";
 
@@ -67,7 +68,7 @@ pub struct ViaKey(Key);
 
 impl BodyHash {
     pub fn of(body: &[u8]) -> BodyHash {
-        BodyHash(digits(digest(&SHA256, body).as_ref()))
+        BodyHash(Hex(digest(&SHA256, body).as_ref()).to_string())
     }
 }
 
@@ -84,7 +85,7 @@ impl HeadersHash {
             hash.update(&(value.len() as u64).to_be_bytes());
             hash.update(value);
         }
-        HeadersHash(digits(hash.finish().as_ref()))
+        HeadersHash(Hex(hash.finish().as_ref()).to_string())
     }
 }
 
@@ -127,7 +128,7 @@ impl ViaKey {
     }
 
     fn signature(&self, text: &str) -> String {
-        digits(sign(&self.0, text.as_bytes()).as_ref())
+        Hex(sign(&self.0, text.as_bytes()).as_ref()).to_string()
     }
 
     fn verify(&self, text: &str, signature: &str) -> Result<(), Unsigned> {
@@ -151,13 +152,9 @@ fn vouched(millis: u64, nonce: u128) -> String {
     format!("time {millis} {nonce:032x}")
 }
 
-fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn read_digits(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+fn read_digits(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    read_hex(text, &mut bytes).then_some(bytes)
 }
 
 /// The maximum age of a signature: long enough for a slow connection.

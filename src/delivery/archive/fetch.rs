@@ -15,7 +15,7 @@ use super::uploads::UploadControl;
 use crate::logs::{LogCopy, LogFile, LogId, Logs};
 use cluster::peers::PeerClient;
 use domain::{DeploymentId, DroppedLog, Identifier, LogPart};
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 
 /// Parts fetched concurrently: each holds a piece in memory.
 const FETCHES_MAX: usize = 8;
@@ -49,7 +49,7 @@ struct Inner {
     sources: Sources,
     urls: NodeUrls,
     uploads: Option<UploadControl>,
-    fetches: Places,
+    fetches: Permits,
     /// The parts being fetched, so that no two requests write the same file.
     under_way: Mutex<HashMap<LogFile, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -111,7 +111,7 @@ impl Archive {
     pub fn new(options: ArchiveOptions) -> Self {
         let ArchiveOptions { node, logs, store, client, urls, uploads, organizations } = options;
         let capacity = |most| Capacity::turns(most).among(organizations);
-        let fetches = Places::new("log_fetches", capacity(FETCHES_MAX), capacity(FETCHES_WAITING_MAX));
+        let fetches = Permits::new("log_fetches", capacity(FETCHES_MAX), capacity(FETCHES_WAITING_MAX));
         let (sources, under_way) = (Sources::new(store, client), Mutex::default());
         Self(Some(Arc::new(Inner { node, logs, sources, urls, uploads, fetches, under_way })))
     }

@@ -12,6 +12,7 @@ use ring::hmac::{HMAC_SHA256, Key, Tag, sign};
 use zeroize::Zeroizing;
 
 use super::object::{StoreFailure, Uploaded};
+use domain::Hex;
 use outbound::{LazyClient, error_chain, percent_encoded, read_body};
 
 /// For every response except that of an upload.
@@ -175,7 +176,7 @@ fn hash_of(body: &Uploaded) -> std::io::Result<String> {
     loop {
         let piece = body.piece(from)?;
         if piece.is_empty() {
-            return Ok(digits(hash.finish().as_ref()));
+            return Ok(Hex(hash.finish().as_ref()).to_string());
         }
         hash.update(&piece);
         from += piece.len() as u64;
@@ -252,17 +253,13 @@ fn authorization(request: &Request<'_>, scope: &Scope<'_>, credentials: &Credent
     for part in [scope.region, scope.service, "aws4_request"] {
         key = hmac(key.as_ref(), part);
     }
-    let signature = digits(hmac(key.as_ref(), &to_sign).as_ref());
+    let signature = Hex(hmac(key.as_ref(), &to_sign).as_ref()).to_string();
     format!("{ALGORITHM} Credential={}/{place},SignedHeaders={names},Signature={signature}", credentials.key_id)
 }
 
 /// The SHA-256 in hexadecimal.
 fn hash(bytes: &[u8]) -> String {
-    digits(digest(&SHA256, bytes).as_ref())
-}
-
-fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Hex(digest(&SHA256, bytes).as_ref()).to_string()
 }
 
 /// The percent-encoded path of these names.

@@ -23,7 +23,7 @@ pub struct Uploads {
     ended: mpsc::Receiver<LogFile>,
     progress: watch::Sender<UploadProgress>,
     finish: watch::Receiver<bool>,
-    line: Line,
+    line: UploadQueue,
     look_at: Instant,
 }
 
@@ -66,7 +66,7 @@ impl Uploads {
     pub fn new(logs: Logs, store: LogStore, ended: mpsc::Receiver<LogFile>) -> (Self, UploadControl) {
         let (progress, seen) = watch::channel(UploadProgress::default());
         let (asks, finish) = watch::channel(false);
-        let (line, look_at) = (Line::default(), Instant::now());
+        let (line, look_at) = (UploadQueue::default(), Instant::now());
         let control = UploadControl { progress: seen, finish: asks };
         (Self { logs, store, ended, progress, finish, line, look_at }, control)
     }
@@ -186,7 +186,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_PAUSE);
 /// The logs that wait for their upload; pure. A failed upload waits longer after each failure, and goes to the end of
 /// the queue.
 #[derive(Debug, Default)]
-struct Line {
+struct UploadQueue {
     /// In upload order.
     ready: VecDeque<Waiting>,
     /// Logs whose upload failed, with the times at which they become ready again.
@@ -217,7 +217,7 @@ struct Lane {
     paused_until: Option<Instant>,
 }
 
-impl Line {
+impl UploadQueue {
     /// Queues a log that a stage has written, even if it is being uploaded now.
     pub fn add(&mut self, file: LogFile) {
         if self.ready.len() < UPLOADS_WAITING_MAX && self.known.insert(file.clone()) {
@@ -253,7 +253,7 @@ impl Line {
         Some(file)
     }
 
-    /// When [`Line::next`] may return an upload without any other event.
+    /// When [`UploadQueue::next`] may return an upload without any other event.
     pub fn next_at(&self, now: Instant) -> Option<Instant> {
         let delayed = self.delayed.iter().map(|(at, _)| *at);
         let pauses = [&self.first_tries, &self.retries].into_iter().filter_map(|lane| lane.paused_until);
@@ -298,7 +298,7 @@ impl Line {
         self.is_finishing
     }
 
-    /// Whether everything was tried since [`Line::finish`], or so many uploads failed in a row that the store must be
+    /// Whether everything was tried since [`UploadQueue::finish`], or so many uploads failed in a row that the store must be
     /// down.
     pub fn has_finished(&self) -> bool {
         self.is_finishing && self.running.is_empty() && (self.ready.is_empty() || self.has_given_up())
@@ -361,13 +361,13 @@ mod tests {
         LogFile { deployment: DeploymentId(IdSeed([seed; 12])), number: 0, organization: None }
     }
 
-    fn line(seeds: impl IntoIterator<Item = u8>) -> Line {
-        let mut line = Line::default();
+    fn line(seeds: impl IntoIterator<Item = u8>) -> UploadQueue {
+        let mut line = UploadQueue::default();
         seeds.into_iter().for_each(|seed| line.add(file(seed)));
         line
     }
 
-    fn started(line: &mut Line, now: Instant) -> Vec<LogFile> {
+    fn started(line: &mut UploadQueue, now: Instant) -> Vec<LogFile> {
         std::iter::from_fn(|| line.next(now)).collect()
     }
 

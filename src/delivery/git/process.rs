@@ -20,7 +20,7 @@ use super::names::{Author, Remote};
 use super::scratch::{self, RepositoryPaths};
 use domain::Identifier;
 use outbound::{Policy, Proxy, tunnel_command, tunnel_variables};
-use shares::{Capacity, Disk, DiskWriter, Places, stand_back};
+use shares::{Capacity, Disk, DiskWriter, Permits, stand_back};
 
 /// Concurrent git processes: each has a connection and unpacks data, and steps need the machine too. A slow remote
 /// occupies one for the whole time limit, so an organization gets only some of them: four if no other uses git.
@@ -93,7 +93,7 @@ pub struct GitSettings {
 pub(super) struct Installation {
     pub settings: Arc<GitSettings>,
     path: Arc<OsString>,
-    places: Places,
+    places: Permits,
 }
 
 /// The installed git, for one organization.
@@ -110,7 +110,7 @@ impl Installation {
         scratch::prepare(&settings.scratch)?;
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
         let (processes, waiting) = (Capacity::seats(PROCESSES_MAX), Capacity::turns(WAITING_MAX));
-        let places = Places::new("git_processes", processes.among(organizations), waiting.among(organizations));
+        let places = Permits::new("git_processes", processes.among(organizations), waiting.among(organizations));
         Ok(Self { settings: Arc::new(settings), path: Arc::new(path), places })
     }
 

@@ -9,7 +9,7 @@ use super::scratch::{RepositoryPaths, Scratch};
 const FETCHED: &str = "refs/lockkeeper/fetched";
 
 /// A branch or a tag by its full name.
-pub(super) struct Found {
+pub(super) struct ResolvedReference {
     pub name: String,
     pub commit: Commit,
 }
@@ -28,7 +28,11 @@ pub(super) fn default_in(listed: &[u8]) -> Option<RefName> {
     target.and_then(|name| RefName::parse(name).ok())
 }
 
-pub(super) async fn find(program: &Program, remote: &Remote, reference: &RefName) -> Result<Found, GitError> {
+pub(super) async fn find(
+    program: &Program,
+    remote: &Remote,
+    reference: &RefName,
+) -> Result<ResolvedReference, GitError> {
     let [branch, tag, peeled] = full_names(reference);
     let words = ["ls-remote", "--quiet", "--", remote.url.as_str(), &branch, &tag, &peeled];
     let listed = GitCommand::new(&words).with_remote(remote).run(program).await?;
@@ -42,7 +46,7 @@ fn full_names(reference: &RefName) -> [String; 3] {
 }
 
 /// Parses the output of `ls-remote`. A branch wins over a tag of the same name, as for `git clone --branch`.
-pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<Found> {
+pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<ResolvedReference> {
     let [branch, tag, peeled] = full_names(reference);
     let text = String::from_utf8_lossy(listed);
     let commit_of = |wanted: &str| {
@@ -53,10 +57,10 @@ pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<Found> {
         text.lines().find_map(of_name)
     };
     if let Some(commit) = commit_of(&branch) {
-        return Some(Found { name: branch, commit });
+        return Some(ResolvedReference { name: branch, commit });
     }
     let commit = commit_of(&peeled).or_else(|| commit_of(&tag))?;
-    Some(Found { name: tag, commit })
+    Some(ResolvedReference { name: tag, commit })
 }
 
 /// Fetches the commit of a full name, without its history.

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tracing::warn;
 
 use super::protocol::StepLimits;
+use domain::Hex;
 
 /// The prefix of the folder for the groups of deployments, inside the group of the server.
 const FOLDER: &str = "lockkeeper-";
@@ -43,7 +44,7 @@ impl ControlGroups {
         // Concurrent servers have different names, and the next server of this directory finds the groups of the
         // previous one.
         let digest = Sha256::digest(data_dir.as_os_str().as_bytes());
-        let name = digest.iter().take(8).fold(FOLDER.to_owned(), |name, byte| format!("{name}{byte:02x}"));
+        let name = format!("{FOLDER}{}", Hex(&digest[..8]));
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
         let mut refused = "no hierarchy is mounted at /sys/fs/cgroup".to_owned();
         let mut folders = Vec::new();
@@ -134,7 +135,7 @@ pub(super) fn join(group: &Path) -> io::Result<()> {
 
 /// The group of the server in one hierarchy.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct CandidateGroup {
     group: PathBuf,
     controllers: Controllers,
 }
@@ -149,7 +150,7 @@ enum Controllers {
 }
 
 /// `own` is the content of `/proc/self/cgroup`.
-fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Place> {
+fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<CandidateGroup> {
     let mut places = Vec::new();
     for line in own.lines() {
         let mut parts = line.splitn(3, ':');
@@ -165,7 +166,7 @@ fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Place> 
         let group = mount.join(path.trim_start_matches('/'));
         // In a container, the path is often that of the host, and the mount is already the group.
         let group = if exists(&group) { group } else { mount };
-        places.push(Place { group, controllers });
+        places.push(CandidateGroup { group, controllers });
     }
     // Next to version 1, version 2 has no controllers of its own and adds nothing.
     if places.iter().any(|place| place.controllers != Controllers::Unified) {
@@ -174,7 +175,7 @@ fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Place> 
     places
 }
 
-impl Place {
+impl CandidateGroup {
     fn prepare(&self, name: &str, limits: &StepLimits) -> io::Result<Folder> {
         let path = self.group.join(name);
         match fs::create_dir(&path) {
@@ -225,8 +226,8 @@ mod tests {
 
     const SYSTEM: &str = "/sys/fs/cgroup";
 
-    fn place(group: &str, controllers: Controllers) -> Place {
-        Place { group: PathBuf::from(group), controllers }
+    fn place(group: &str, controllers: Controllers) -> CandidateGroup {
+        CandidateGroup { group: PathBuf::from(group), controllers }
     }
 
     #[test]

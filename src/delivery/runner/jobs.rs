@@ -20,7 +20,7 @@ use super::work_dirs;
 use crate::logs::Logs;
 use domain::{DeploymentId, EnvironmentKey, Identifier, StageEnd, StepRun, StepStatus};
 use outbound::GuardedClient;
-use shares::{Capacity, Paces, Places, ShareMeter};
+use shares::{Capacity, Paces, Permits, ShareMeter};
 
 /// The time that killed processes have to disappear before the server ends without them. A process stuck in the kernel
 /// may never disappear; its supervisor stays with it, and the next start waits for both.
@@ -41,7 +41,7 @@ struct Inner {
     state: Mutex<State>,
     activity: watch::Sender<Activity>,
     slots: ShareMeter,
-    sweeps: Places,
+    sweeps: Permits,
 }
 
 struct State {
@@ -90,7 +90,7 @@ impl Runner {
             activity: watch::channel(Activity::default()).0,
             slots: ShareMeter::new("runner_slots", slots),
             // Unlimited: after a start, all unfinished deployments may wait.
-            sweeps: Places::new("process_sweeps", sweeps, Capacity::turns(usize::MAX).among(1)),
+            sweeps: Permits::new("process_sweeps", sweeps, Capacity::turns(usize::MAX).among(1)),
         };
         Self { inner: Arc::new(inner) }
     }

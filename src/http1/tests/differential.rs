@@ -6,15 +6,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::pending;
-use std::io;
 use std::time::Duration;
 
-use actix_http::ServiceConfig;
 use actix_http::h1::{Codec, Message, MessageType};
 use actix_http::header::HeaderMap;
+use actix_http::{HttpMessage, ServiceConfig};
 use bytes::BytesMut;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;

@@ -1,6 +1,6 @@
-//! The key that a client chooses, the fingerprint that distinguishes its request from others, and answers as they are
-//! stored: each under its token and key, and an index per organization in the order in which they were stored, so that
-//! the oldest of each are found without reading all.
+//! The client's key, the fingerprint that distinguishes its request from others, and the stored form of answers: each
+//! under its token and key, with an index per organization in the order of storing, so that the oldest are found
+//! without reading all.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use domain::{
 use records::stored::{EnvironmentKeyV1, OriginV1, PipelineKeyV1, SessionIdV1, Stored, stored_enum};
 use store::record::{self, RecordError};
 
-/// The answer to a request, as it is stored for a retry.
+/// The answer to a request, stored for a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     pub status: u16,
@@ -32,7 +32,7 @@ pub enum Subject {
     Analysis(AnalysisId),
 }
 
-/// 1 to 128 visible ASCII characters, of the client's choice.
+/// 1 to 128 visible ASCII characters, chosen by the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey(Box<str>);
 
@@ -49,7 +49,7 @@ impl IdempotencyKey {
     }
 }
 
-/// A hash of a request: two requests under one key are the same if their fingerprints are.
+/// A hash of a request: two requests with one key are the same if their fingerprints are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 16]);
 
@@ -58,7 +58,7 @@ impl Fingerprint {
         Self::of_parts(&[method.as_bytes(), path_and_query.as_bytes(), body])
     }
 
-    /// For a body with a secret, which must not be found by guessing: `salt` is known to the sender and not on the disk.
+    /// For a body with a secret, which must not be found by guessing: the sender knows `salt`, and it is not on disk.
     pub fn salted(salt: &[u8], method: &str, path_and_query: &str, body: &[u8]) -> Self {
         Self::of_parts(&[salt, method.as_bytes(), path_and_query.as_bytes(), body])
     }
@@ -66,7 +66,7 @@ impl Fingerprint {
     fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
-            // With its length, so that the boundaries between parts count.
+            // With its length, so that boundaries between parts count.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -80,7 +80,7 @@ impl Fingerprint {
 const RECORDS: &[u8] = b"k/";
 /// The indexes of all organizations.
 pub const INDEXES: &[u8] = b"xo/";
-/// The index that was shared by all organizations, before each had its own. Nothing is added to it any more.
+/// The index shared by all organizations before each had its own. Nothing is added to it any more.
 pub const SHARED_INDEX: &[u8] = b"x/";
 const NUMBER_BYTES: usize = 8;
 
@@ -94,12 +94,12 @@ pub fn scope_of(record_key: &[u8]) -> Option<IdSeed> {
     record_key.strip_prefix(RECORDS)?.first_chunk().copied().map(IdSeed)
 }
 
-/// `xo/{organization}/`: what all keys of the organization's index begin with.
+/// `xo/{organization}/`: the prefix of the organization's index.
 pub fn index_of(organization: &Identifier) -> Vec<u8> {
     [INDEXES, organization.as_str().as_bytes(), b"/"].concat()
 }
 
-/// `{index}{number, big-endian}`, with the key of the record as value. Big-endian numbers sort in their order.
+/// `{index}{number, big-endian}`, with the key of the record as value. Big-endian numbers sort numerically.
 pub fn index_key(index: &[u8], number: u64) -> Vec<u8> {
     [index, &number.to_be_bytes()].concat()
 }
@@ -170,7 +170,7 @@ impl<'a> record::Record<'a> for RecordV3<'a> {
     }
 
     fn usual_bytes(&self) -> usize {
-        /// All but the body, with room for an ordinary location.
+        /// The size without the body, with room for a usual location.
         const USUAL_BYTES: usize = 256;
         USUAL_BYTES + self.record.body.len()
     }
@@ -200,7 +200,8 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
 }
 
 impl Record<'_> {
-    /// How old it is at least, by the steady clock: the wall clock may have been set. Only records of before know no other.
+    /// Its minimum age by the steady clock, since the wall clock may have been set. Older records only have the wall
+    /// clock's time.
     pub fn age(&self, now: Timestamp, steady: &SteadyClock) -> Duration {
         match self.0.made {
             Some((tick, boot)) => steady.at_least_since(SteadyTime { boot: Boot(boot), tick: Tick(tick) }),
@@ -248,7 +249,7 @@ impl<'a> SubjectV2<'a> {
     }
 }
 
-/// In one piece: serde would write a slice element by element, to the same bytes.
+/// In one piece: serde would write a slice element by element, with the same result.
 fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
@@ -286,7 +287,7 @@ mod tests {
         assert_ne!(Fingerprint::salted(b"x", "POST", "/a?b", b"c"), Fingerprint::salted(b"y", "POST", "/a?b", b"c"));
     }
 
-    /// Of a record from before the steady clock was stored.
+    /// The age of a record from before the steady clock was stored.
     fn age_by_wall(record: &Record<'_>, now_millis: i64) -> Duration {
         record.age(Timestamp::from_millis(now_millis), &SteadyClock::new(Boot(5), || Tick(7)))
     }
@@ -333,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Version 1, as it was written: number 7, of moment 1 ms, status 202, body `{}`.
+    /// Version 1, as it was written: number 7, time 1 ms, status 202, body `{}`.
     fn version_1(location: Option<&str>) -> Vec<u8> {
         let mut bytes = vec![1, 2, 7];
         bytes.extend([9; 16]);

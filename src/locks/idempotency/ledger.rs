@@ -1,4 +1,4 @@
-//! How many answers each organization has, and whether it may have another one.
+//! The number of answers of each organization, and whether it may have another one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,8 @@ impl Ledgers {
             let index = answer::index_of(&organization);
             from = end_of_prefix(&index);
             let ledger = Ledger::open(store, Some(organization.clone()), index)?;
-            // A record of the shared index is not mistaken for one of the organization's if no number is used in both.
+            // If no number is used in both indexes, a record of the shared one is not mistaken for one of the
+            // organization's.
             ledger.next_number.fetch_max(shared.next_number.load(Ordering::Relaxed), Ordering::Relaxed);
             total += ledger.kept();
             of_organizations.insert(organization, Arc::new(ledger));
@@ -67,7 +68,7 @@ impl Ledgers {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Shows an operator who has many.
+    /// Shows operators the organizations with many.
     pub fn show(&self) {
         for ledger in &self.of_organizations {
             self.meter.used(ledger.key(), ledger.kept() as usize);
@@ -92,7 +93,7 @@ impl Ledgers {
         ledger.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// So many entries have been dropped.
+    /// Called when this many entries have been dropped.
     pub fn subtract(&self, ledger: &Ledger, entries: u64) {
         self.correct(ledger, |kept| kept.saturating_sub(entries));
     }
@@ -106,12 +107,12 @@ impl Ledgers {
     fn correct(&self, ledger: &Ledger, correction: impl Fn(u64) -> u64) {
         let corrected = ledger.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| Some(correction(kept)));
         let before = corrected.unwrap_or_else(|unchanged| unchanged);
-        // Wraps where entries are subtracted, and then so does the addition.
+        // Wraps around for subtractions, and so does the addition.
         self.total.fetch_add(correction(before).wrapping_sub(before), Ordering::Relaxed);
     }
 }
 
-/// Visits the scope of every recorded answer, with its organization. Answers that older versions recorded are not among them.
+/// Visits the scope of every recorded answer, with its organization, except for answers that older versions recorded.
 pub fn indexed_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
     for_each(store, answer::INDEXES, |key, record_key| {
         let (organization, scope) = (answer::organization_of(key), answer::scope_of(record_key));
@@ -149,7 +150,7 @@ impl Ledger {
 /// The number after the last in the index, by binary search, since the index may be long.
 fn next_number(store: &dyn Store, index: &[u8]) -> Result<u64, StoreError> {
     let end = end_of_prefix(index);
-    // Invariant: the entry before `next` exists, unless that is 0, and there is none from `unused` on.
+    // Invariant: the entry before `next` exists, unless that is 0, and no entry from `unused` on exists.
     let (mut next, mut unused) = (0, u64::MAX);
     while next < unused {
         let middle = next + (unused - next) / 2;

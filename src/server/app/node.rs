@@ -23,7 +23,7 @@ use delivery::runner::Runner;
 use domain::{Identifier, Timestamp};
 use http1::{Connections, CutOffCounters, Patience};
 use outbound::Policy;
-use shares::{Capacity, Disk, DiskLimits, Limited, Places};
+use shares::{Capacity, Disk, DiskLimits, Limited, Permits};
 
 /// The folder of working directories of deployments in the data directory.
 const WORK: &str = "work";
@@ -84,7 +84,7 @@ pub fn open_node(
         disk,
         logs,
         archive,
-        log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
+        log_followers: Permits::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
         held_connections: OnceLock::new(),
         cluster: OnceLock::new(),
         organizations,

@@ -41,7 +41,7 @@ const CENSUS_EVERY: Duration = Duration::from_secs(5);
 const CENSUS_PAUSE_FACTOR: u32 = 100;
 
 /// The process and its realms, as needed by the chores.
-pub struct House {
+pub struct ChoreContext {
     pub node: Arc<Node>,
     pub runner: Runner,
     pub realms: RealmsHere,
@@ -63,20 +63,20 @@ pub enum LogPlace {
 
 /// Starts the chores of the process; they run until they are aborted.
 pub fn begin(
-    house: House,
+    context: ChoreContext,
     running: &RunningServer,
     idle: Duration,
     metrics: PrometheusHandle,
     reloading: Reloading,
 ) -> Vec<JoinHandle<()>> {
-    let House { node, runner, realms, organizations, .. } = &house;
+    let ChoreContext { node, runner, realms, organizations, .. } = &context;
     let mut chores = vec![
         chore(run_census(realms.clone(), organizations.clone())),
         chore(do_chores_of_node(node.clone(), runner.clone(), metrics)),
         chore(watch_connections(node.clone())),
         chore(report_refusals(node.clone())),
         chore(do_chores_of_realms(realms.clone(), idle)),
-        chore(sweep_files(house)),
+        chore(sweep_files(context)),
     ];
     if let Some(encrypted) = running.encrypted.as_ref() {
         chores.push(chore(certificates::keep_fresh(encrypted.tls.clone(), reloading.certificates.clone())));
@@ -156,18 +156,18 @@ async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
 
 /// Removes obsolete files of deployments. Keeps those of organizations that are currently not declared, like all their
 /// data: a start without their file must not lose anything.
-async fn sweep_files(house: House) {
-    let house = Arc::new(house);
+async fn sweep_files(context: ChoreContext) {
+    let context = Arc::new(context);
     let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut retries, mut full) = (Retries::new(SWEEP_BACKOFF), Retries::new(FULL_DISK_BACKOFF));
     loop {
         let is_full = tokio::select! {
             _ = every.tick() => false,
-            () = house.node.logs.too_full() => false,
-            () = house.disk_is_full() => true,
+            () = context.node.logs.too_full() => false,
+            () = context.disk_is_full() => true,
         };
-        let sweeping = house.clone();
+        let sweeping = context.clone();
         let failed = match tokio::task::spawn_blocking(move || sweeping.sweep_files()).await {
             Ok(swept) => swept.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
@@ -181,7 +181,7 @@ async fn sweep_files(house: House) {
     }
 }
 
-impl House {
+impl ChoreContext {
     /// Resolves when the disk is full, so that obsolete working directories are removed before the next regular sweep.
     async fn disk_is_full(&self) {
         let refuses = || (self.realms)().iter().any(|realm| realm.store.refusing_writes().is_some());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::ServeError;
 use super::node::{self, event_counter, listen_options, reserve};
-use super::node_chores::{self, House, LogPlace};
+use super::node_chores::{self, ChoreContext, LogPlace};
 use super::realm::{self, LiveRealm, OpenedRealm, RealmStore};
 use super::runner_host::Hosts;
 use super::signals::{Hangups, Load, Reloading, Signals, drain, stop};
@@ -76,14 +76,14 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     let operator_socket = open_operator_socket(settings, realm.clone(), steps.closes_data);
     greeting::greet(settings, &running, &realm.accounts, &steps.isolation, first_admin.as_ref());
     let only = realm.clone();
-    let house = House {
+    let context = ChoreContext {
         node,
         runner: steps.runner.clone(),
         realms: Arc::new(move || vec![realm.clone()]),
         organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
         place_of: Box::new(move |_| LogPlace::Here(only.clone())),
     };
-    let chores = node_chores::begin(house, &running, settings.environments.idle, metrics, reloading);
+    let chores = node_chores::begin(context, &running, settings.environments.idle, metrics, reloading);
 
     signals.next().await;
     chores.iter().for_each(tokio::task::JoinHandle::abort);

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use domain::{DeploymentId, IdSeed};
+use domain::{DeploymentId, Hex, IdSeed};
 use store::{FORMAT_NUMBER, LoggedBatches, Sequence};
 
 /// The first line without its number and line end.
@@ -104,10 +104,6 @@ pub fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 pub struct BackupWriter<W> {
     out: W,
     hash: Sha256,
@@ -154,7 +150,7 @@ impl<W: Write> BackupWriter<W> {
     pub fn finish(mut self, sequence: Sequence) -> io::Result<Totals> {
         self.end_pairs()?;
         let totals = Totals { sequence: sequence.0, ..self.totals };
-        let trailer = Trailer { totals, sha256: hex(&self.hash.clone().finalize()) };
+        let trailer = Trailer { totals, sha256: Hex(&self.hash.clone().finalize()).to_string() };
         self.frame(Kind::Trailer, &serde_json::to_vec(&trailer)?)?;
         self.out.flush()?;
         Ok(totals)
@@ -248,7 +244,7 @@ impl<R: Read> BackupReader<R> {
             if let Some((key, value)) = self.pairs.next() {
                 return Ok(Ok(Part::Pair { key, value }));
             }
-            let before = hex(&self.hash.clone().finalize());
+            let before = Hex(&self.hash.clone().finalize()).to_string();
             let (kind, content) = self.frame()?;
             if kind < self.last {
                 return Err(self.damaged("a part is out of its order"));

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use include_dir::{Dir, File, include_dir};
 use sha2::{Digest, Sha256};
 
+use domain::Hex;
+
 /// Includes every file below `web`, so new files need no line here.
 static WEB: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/dashboard/web");
 
@@ -50,8 +52,7 @@ pub fn version() -> &'static str {
             hash.update((file.contents().len() as u64).to_be_bytes());
             hash.update(file.contents());
         }
-        let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        digits.chars().take(VERSION_DIGITS).collect()
+        Hex(&hash.finalize()[..VERSION_DIGITS / 2]).to_string()
     });
     &VERSION
 }

@@ -18,7 +18,7 @@ use accounts::auth::{Caller, Identity, KnownToken, Permission, Unauthenticated};
 use domain::{EnvironmentKey, Identifier, Initiator, Malformed, RequestRef, SessionId};
 use locks::Environments;
 use locks::pipelines::Pipeline;
-use shares::Place;
+use shares::Permit;
 
 /// An authenticated caller within their own organization, with the permission that the handler requires.
 #[derive(Clone)]
@@ -122,7 +122,7 @@ impl Access {
     }
 
     /// A place for a request that waits or streams, since it holds its connection: the connections are shared too.
-    pub fn hold_connection(&self) -> Result<Option<Place>, Problem> {
+    pub fn hold_connection(&self) -> Result<Option<Permit>, Problem> {
         let Some(places) = self.node.held_connections.get() else { return Ok(None) };
         let held = places.try_acquire_for(&self.caller.organization, Some(self.caller.holder())).map_err(|refused| {
             Problem::overloaded(&format!("too many requests wait on their connections: {refused}; ask without waiting"))

@@ -14,7 +14,7 @@ use crate::http::answer;
 use crate::http::dto::EventView;
 use domain::{Holder, Identifier};
 use events::{EventId, Events, Filter, RecordedEvent, Span};
-use shares::{Capacity, Place, Places, Refused};
+use shares::{Capacity, Permit, Permits, Refused};
 use store::StoreError;
 
 /// Each holds a connection, and is woken by every event of its organization.
@@ -33,7 +33,7 @@ pub struct EventHubs {
     events: Events,
     pub timing: StreamTiming,
     open: Mutex<HashMap<Identifier, OpenHub>>,
-    places: Places,
+    places: Permits,
     subscribers: metrics::Gauge,
 }
 
@@ -92,14 +92,14 @@ pub enum RingEvents {
 pub struct Subscription {
     hubs: Arc<EventHubs>,
     pub hub: Arc<Hub>,
-    _place: Place,
+    _place: Permit,
 }
 
 impl EventHubs {
     /// For a server with so many organizations.
     pub fn new(events: Events, timing: StreamTiming, organizations: usize) -> Arc<Self> {
         let subscribers = metrics::gauge!("lockkeeper_event_subscribers");
-        let places = Places::without_queue("event_streams", Capacity::seats(SUBSCRIBERS_MAX).among(organizations));
+        let places = Permits::without_queue("event_streams", Capacity::seats(SUBSCRIBERS_MAX).among(organizations));
         Arc::new(Self { events, timing, open: Mutex::default(), places, subscribers })
     }
 

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use super::codes::Code;
 use super::problem::Problem;
 use domain::{Holder, Identifier, TokenId};
-use shares::{Capacity, Paces, Place, Places, time_of_this_thread};
+use shares::{Capacity, Paces, Permit, Permits, time_of_this_thread};
 
 /// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
 const WAITING_MAX: usize = 4_096;
@@ -27,7 +27,7 @@ static AT_ONCE: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)));
 
 pub struct Scans {
-    places: Places,
+    places: Permits,
     what: &'static str,
     paces: Arc<Paces>,
 }
@@ -46,7 +46,7 @@ impl Scans {
     fn new(resource: &'static str, what: &'static str, at_once: usize, organizations: usize) -> Self {
         let paces = Arc::new(Paces::among(organizations));
         let (at_once, waiting) = (Capacity::turns(at_once), Capacity::turns(WAITING_MAX));
-        let places = Places::new(resource, at_once.among(organizations), waiting.among(organizations));
+        let places = Permits::new(resource, at_once.among(organizations), waiting.among(organizations));
         Self { places, what, paces }
     }
 
@@ -91,7 +91,7 @@ impl Scans {
 
 /// A place that is held for a rest when its read has ended, but not for ever.
 struct RestingPlace {
-    place: Option<Place>,
+    place: Option<Permit>,
     /// By the clock of the thread that reads; `None` until it does.
     began: Option<Duration>,
     organization: Identifier,
@@ -332,7 +332,7 @@ mod tests {
     #[actix::test]
     async fn a_refusal_says_whose_bound_it_is() {
         let scans = Scans {
-            places: Places::without_queue("test", Capacity::turns(1)),
+            places: Permits::without_queue("test", Capacity::turns(1)),
             what: "lists",
             paces: Arc::new(Paces::among(1)),
         };

@@ -175,11 +175,11 @@ impl Slice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     pub limit: u64,
-    place: Place,
+    place: PageStart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PageStart {
     Page(u64),
     Offset(u64),
 }
@@ -191,30 +191,30 @@ impl Page {
         if both {
             query.wrong("offset", "must not be combined with `page`");
         }
-        let place = offset.map_or(Place::Page(page.unwrap_or(1)), Place::Offset);
+        let place = offset.map_or(PageStart::Page(page.unwrap_or(1)), PageStart::Offset);
         Self { limit: query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT), place }
     }
 
     pub fn offset(self) -> u64 {
         match self.place {
-            Place::Page(page) => (page - 1).saturating_mul(self.limit),
-            Place::Offset(offset) => offset,
+            PageStart::Page(page) => (page - 1).saturating_mul(self.limit),
+            PageStart::Offset(offset) => offset,
         }
     }
 
     /// The page on which the first session stands.
     fn number(self) -> u64 {
         match self.place {
-            Place::Page(page) => page,
-            Place::Offset(offset) => offset / self.limit + 1,
+            PageStart::Page(page) => page,
+            PageStart::Offset(offset) => offset / self.limit + 1,
         }
     }
 
     /// The relations of a `Link` header, by the parameter that the request has used.
     fn links(self, total: u64) -> Vec<(&'static str, &'static str, u64)> {
         let page = match self.place {
-            Place::Page(page) => page,
-            Place::Offset(offset) => {
+            PageStart::Page(page) => page,
+            PageStart::Offset(offset) => {
                 let links = Slice { limit: self.limit, offset }.links(total);
                 return links.into_iter().map(|(relation, offset)| (relation, "offset", offset)).collect();
             }
@@ -233,7 +233,7 @@ impl Page {
 }
 
 #[derive(Serialize)]
-pub struct Many<T> {
+pub struct ListEnvelope<T> {
     pub data: Vec<T>,
     pub pagination: SlicePagination,
 }
@@ -292,7 +292,7 @@ pub struct PagePagination {
 pub fn slice<T: Serialize>(request: &Request, slice: Slice, total: u64, data: Vec<T>) -> Response {
     let pagination = SlicePagination { limit: slice.limit, offset: slice.offset, total };
     let links = slice.links(total).into_iter().map(|(relation, offset)| (relation, "offset", offset));
-    linked(request, slice.limit, links, answer::json(StatusCode::OK, &Many { data, pagination }))
+    linked(request, slice.limit, links, answer::json(StatusCode::OK, &ListEnvelope { data, pagination }))
 }
 
 pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T>) -> Response {
@@ -340,13 +340,13 @@ mod tests {
         assert_eq!(slice(20).links(25), [("first", 0), ("prev", 10), ("last", 20)]);
         assert_eq!(slice(0).links(0), [("first", 0), ("last", 0)]);
         assert_eq!(slice(u64::MAX).links(20), [("first", 0), ("prev", 10), ("last", 10)]);
-        let page = |page| Page { limit: 10, place: Place::Page(page) };
+        let page = |page| Page { limit: 10, place: PageStart::Page(page) };
         let pages = |links: &[(&'static str, u64)]| links.iter().map(|(r, n)| (*r, "page", *n)).collect::<Vec<_>>();
         assert_eq!(page(1).links(25), pages(&[("first", 1), ("next", 2), ("last", 3)]));
         assert_eq!(page(3).links(25), pages(&[("first", 1), ("prev", 2), ("last", 3)]));
         assert_eq!(page(9).links(25), pages(&[("first", 1), ("prev", 3), ("last", 3)]));
         assert_eq!(page(u64::MAX).offset(), u64::MAX);
-        let at = |offset| Page { limit: 10, place: Place::Offset(offset) };
+        let at = |offset| Page { limit: 10, place: PageStart::Offset(offset) };
         assert_eq!(
             at(5).links(25),
             [("first", "offset", 0), ("prev", "offset", 0), ("next", "offset", 15), ("last", "offset", 20)]

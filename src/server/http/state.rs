@@ -31,7 +31,7 @@ use http1::Connections;
 use locks::Environments;
 use locks::idempotency::Keys;
 use locks::pipelines::Pipelines;
-use shares::{Capacity, Disk, Limited, Places};
+use shares::{Capacity, Disk, Limited, Permits};
 use store::Store;
 use webhooks::Webhooks;
 
@@ -53,10 +53,10 @@ pub struct Node {
     pub logs: Logs,
     /// Where the parts of logs are that other nodes wrote.
     pub archive: Archive,
-    /// Places to follow a log as it is written.
-    pub log_followers: Places,
-    /// Places for requests that wait or stream, and hold a connection meanwhile; known when the server listens.
-    pub held_connections: OnceLock<Places>,
+    /// Permits to follow a log as it is written.
+    pub log_followers: Permits,
+    /// Permits for requests that wait or stream, and hold a connection meanwhile; known when the server listens.
+    pub held_connections: OnceLock<Permits>,
     /// In a cluster; known when the server listens.
     pub cluster: OnceLock<Arc<dyn Surveyed>>,
     /// How many organizations share this process.
@@ -80,7 +80,7 @@ impl Node {
     /// The server listens, with so many connections: requests that hold one for long have a share of them.
     pub fn share_connections(&self, connections: usize) {
         let capacity = Capacity::seats(connections).among(self.organizations);
-        self.held_connections.get_or_init(|| Places::without_queue("held_connections", capacity));
+        self.held_connections.get_or_init(|| Permits::without_queue("held_connections", capacity));
     }
 }
 

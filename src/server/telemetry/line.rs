@@ -259,7 +259,7 @@ fn is_harmless(character: char) -> bool {
 /// An identical warning is written once in this time.
 const SAME_EVERY: Duration = Duration::from_secs(5);
 /// More places than the program and its libraries have. Any further ones share one entry.
-const PLACES_MAX: usize = 10_000;
+const CALL_SITES_MAX: usize = 10_000;
 /// How many different warnings one place may write in a burst, and the interval for each further one.
 const WARNINGS: Bucket = Bucket { burst: 40, refill: Duration::from_secs(1) };
 /// Higher than for warnings: operators often need each entry, such as one per created token.
@@ -271,10 +271,10 @@ struct Bucket {
 }
 
 /// A hash of a place in the program that logs: the module path and the line.
-type Place = u64;
+type CallSiteHash = u64;
 
 #[derive(Default)]
-struct Throttle(HashMap<Place, Site>);
+struct Throttle(HashMap<CallSiteHash, Site>);
 
 #[derive(Default)]
 struct Site {
@@ -298,11 +298,11 @@ enum Verdict {
 
 impl Throttle {
     /// Decides whether an event is written; `line` is a hash of all its content.
-    fn judge(&mut self, place: Place, level: Level, message: &str, line: u64, now: Duration) -> Verdict {
+    fn judge(&mut self, place: CallSiteHash, level: Level, message: &str, line: u64, now: Duration) -> Verdict {
         let is_warning = level <= Level::WARN;
         let bucket = if is_warning { WARNINGS } else { NOTES };
-        let has_room = self.0.len() < PLACES_MAX || self.0.contains_key(&place);
-        let site = self.0.entry(if has_room { place } else { Place::default() }).or_default();
+        let has_room = self.0.len() < CALL_SITES_MAX || self.0.contains_key(&place);
+        let site = self.0.entry(if has_room { place } else { CallSiteHash::default() }).or_default();
         site.lines.retain(|(_, at)| now < *at + SAME_EVERY);
         let is_known = is_warning && site.lines.iter().any(|(known, _)| *known == line);
         let full_at = site.full_at.max(now) + bucket.refill;

@@ -16,7 +16,7 @@ use super::engine;
 use super::shards::{OwnedShard, OwnedShards, OwnedStore, ShardMap};
 use crate::app::error::ServeError;
 use crate::app::node::{self, Steps, event_counter, listen_options, reserve};
-use crate::app::node_chores::{self, House, LogPlace};
+use crate::app::node_chores::{self, ChoreContext, LogPlace};
 use crate::app::realm::{self, FirstAdmin, LiveRealm, OpenedRealm, RealmStore};
 use crate::app::reconcile::Declarations;
 use crate::app::runner_host::Hosts;
@@ -31,7 +31,7 @@ use ambient::backoff::{Backoff, Retries};
 use ambient::entropy;
 use ambient::steady_clock::SteadyClock;
 use cluster::peers::{PeerClient, ViaKey};
-use cluster::{Steward, StewardOptions, TakenShard, View, shard_of};
+use cluster::{ShardOwnership, ShardOwnershipOptions, TakenShard, View, shard_of};
 use delivery::archive::{Archive, ArchiveOptions, Credentials, LogStore, S3, S3Settings, UPLOADS_WAITING_MAX, Uploads};
 use delivery::logs::{self, Logs, Parts};
 use domain::{Boot, DeploymentId, Identifier, Tick, Timestamp};
@@ -86,7 +86,7 @@ async fn serve_on<E: Engine>(
         () = signals.next() => return Ok(()),
     };
     let own = Owner { node: cluster.node.clone(), url, run: entropy::run() };
-    let (steward, view, mut taken) = Steward::new(engine.clone(), steward_options(own.clone(), shards));
+    let (ownership, view, mut taken) = ShardOwnership::new(engine.clone(), ownership_options(own.clone(), shards));
     let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
     let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
     let client = client.map_err(ServeError::Cluster)?;
@@ -105,7 +105,7 @@ async fn serve_on<E: Engine>(
         .map_err(|error| ServeError::listen(settings.listen, &error))?;
     greeting::greet_node(settings, (cluster, &own.url), &running, &steps.isolation);
     let (realms, places) = (map.clone(), map.clone());
-    let house = House {
+    let context = ChoreContext {
         node: node.clone(),
         runner: steps.runner.clone(),
         realms: Arc::new(move || realms.realms()),
@@ -120,8 +120,8 @@ async fn serve_on<E: Engine>(
     };
     let reloading = Reloading::new(hangups, load, settings);
     let declarations = reloading.declarations();
-    let chores = node_chores::begin(house, &running, settings.environments.idle, metrics, reloading);
-    actix_web::rt::spawn(steward.run());
+    let chores = node_chores::begin(context, &running, settings.environments.idle, metrics, reloading);
+    actix_web::rt::spawn(ownership.run());
 
     let opener = Opener {
         engine: &*engine,
@@ -160,7 +160,7 @@ async fn serve_on<E: Engine>(
         }
     };
     drop(opening);
-    // The `Steward` takes no more shards but continues to watch their owners. Shards that it has already taken must be
+    // The `ShardOwnership` takes no more shards but continues to watch their owners. Shards that it has already taken must be
     // given up, too.
     taken.close();
     while let Some(shard) = taken.recv().await {
@@ -222,10 +222,10 @@ async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Re
     Ok(found.shards)
 }
 
-fn steward_options(own: Owner, shards: NonZeroU16) -> StewardOptions {
+fn ownership_options(own: Owner, shards: NonZeroU16) -> ShardOwnershipOptions {
     let store =
         EngineOptions { appended: Some(event_counter()), fatal: exit_with(EXIT_DEPOSED), ..EngineOptions::default() };
-    StewardOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
+    ShardOwnershipOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
 }
 
 /// Opens a realm on each shard that this node takes.

@@ -82,7 +82,7 @@ impl<E: Engine> OwnedShards<E> {
         metrics::gauge!("lockkeeper_shards_owned").set(self.shards.len() as f64);
         let left = self.shards.iter().map(|shard| shard.owned.store.lease_left().unwrap_or_default()).min();
         metrics::gauge!("lockkeeper_lease_left_seconds").set(left.unwrap_or_default().as_secs_f64());
-        // The `Steward` reports an unreachable engine.
+        // The `ShardOwnership` reports an unreachable engine.
         if let Ok(room) = self.engine.room().await {
             metrics::gauge!("lockkeeper_engine_bytes").set(room.used_bytes as f64);
             self.shards.iter().for_each(|shard| shard.owned.store.heed(room));

@@ -206,7 +206,7 @@ pub async fn propose_fix(mut call: Call) -> Answered {
     let wish = FixRequest { branch: branch.map(|BranchName(name)| name), title, draft };
     let id = analysis_id(&call)?;
     let analysis = read(&access, id)?;
-    // In a separate task, so that a pushed branch is recorded even if the caller disconnects.
+    // Runs in a separate task, so that a pushed branch is recorded even if the caller disconnects.
     let mut proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
     let Ok(proposed) = tokio::time::timeout(access.node.answer_timeout, &mut proposing).await else {
         actix_web::rt::spawn(async move {

@@ -12,7 +12,7 @@ use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::state::Realm;
 use accounts::auth::Permission;
-use domain::Identifier;
+use domain::{Hex, Identifier};
 use events::{AuditReport, Expectation, ExpectationStatus, SealStatus};
 use http1::{Request, Response};
 use store::StoreError;
@@ -182,7 +182,9 @@ impl<'a> From<&'a AuditReport> for AuditView<'a> {
             events: report.events(),
             first: report.first,
             intact: report.is_intact(),
-            head: report.head.map(|Expectation { number, hash }| NotedEventView { number, hash: in_hex(&hash) }),
+            head: report
+                .head
+                .map(|Expectation { number, hash }| NotedEventView { number, hash: Hex(&hash).to_string() }),
             archived: report.archived,
             seals: SealsView::from(report.seals),
             fault: fault.map(|fault| AuditFaultView { number: fault.number, what: fault.to_string() }),
@@ -209,10 +211,6 @@ impl From<&(Expectation, ExpectationStatus)> for ExpectedEventView {
             ExpectationStatus::Absent => ExpectedStatus::Absent,
             ExpectationStatus::NoLongerKept => ExpectedStatus::NoLongerKept,
         };
-        Self { number: expected.number, hash: in_hex(&expected.hash), found }
+        Self { number: expected.number, hash: Hex(&expected.hash).to_string(), found }
     }
-}
-
-fn in_hex(hash: &[u8]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

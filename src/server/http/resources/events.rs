@@ -26,7 +26,7 @@ use domain::nearest::nearest;
 use domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, UserId};
 use events::{Actor, EventId, Events, Filter, Notices, Resumption, Span};
 use http1::{Headers, Request, Response, ascii};
-use shares::Place;
+use shares::Permit;
 use store::StoreError;
 
 pub async fn list(call: Call) -> Answered {
@@ -174,7 +174,7 @@ struct Subscriber {
     /// Whether the subscriber has been up to date at some time.
     live: bool,
     sent_at: Option<Instant>,
-    _held: Option<Place>,
+    _held: Option<Permit>,
     _patience: OwnPatience,
 }
 

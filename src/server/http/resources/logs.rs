@@ -34,7 +34,7 @@ use domain::named::named_enum;
 use domain::{DeploymentId, Identifier};
 use http1::{Request, Response};
 use locks::Watch;
-use shares::Place;
+use shares::Permit;
 use store::StoreError;
 
 /// The header with the offset of the next page, spelled as in the OpenAPI document.
@@ -133,8 +133,8 @@ struct Follower {
     changes: Watch,
     /// Set before the last read of the log, after which nothing is added.
     has_finished: bool,
-    _place: Place,
-    _held: Option<Place>,
+    _place: Permit,
+    _held: Option<Permit>,
 }
 
 impl Follower {

@@ -134,7 +134,7 @@ pub async fn delete(call: Call) -> Answered {
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "pipeline deleted");
         Ok::<_, Problem>(())
     };
-    // In a separate task, so that its secrets are deleted too, even if the caller disconnects.
+    // Runs in a separate task, so that the secrets are deleted too, even if the caller disconnects.
     done_in_task(limit, LOOK, deleting).await?;
     Ok(Response::no_content())
 }
@@ -164,7 +164,7 @@ pub async fn resume(mut call: Call) -> Answered {
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "pipeline resumed");
         Ok::<_, Problem>(render(&pipeline, environments))
     };
-    // In a separate task, so that waiting deployments start too, even if the caller disconnects.
+    // Runs in a separate task, so that waiting deployments start too, even if the caller disconnects.
     Ok(idempotent::response(done_in_task(limit, LOOK, resuming).await?))
 }
 

@@ -36,7 +36,7 @@ pub async fn claim(mut call: Call) -> Answered {
     let key = access.environment(&call)?;
     let Begun { body, pending } = begin(&mut call, &mut access).await?;
     let (claim, patience) = read_claim(&access, body.form()?)?;
-    let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
+    let place = ClaimTarget { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
@@ -53,7 +53,7 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let ClaimAnyForm { claim, labels } = body.form()?;
     let labels = labels.unwrap_or_default().0;
     let (claim, patience) = read_claim(&access, claim)?;
-    let place = Place { pipeline: pipeline.clone(), environment: None };
+    let place = ClaimTarget { pipeline: pipeline.clone(), environment: None };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
@@ -74,7 +74,7 @@ pub async fn claim_any(mut call: Call) -> Answered {
 fn answer_claim(
     request: &Request,
     access: &Access,
-    place: &Place,
+    place: &ClaimTarget,
     has_key: bool,
     waited: Waited<Result<ClaimOutcome, Failure>>,
     refused: impl FnOnce(Failure) -> Problem,
@@ -288,12 +288,12 @@ fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, sessio
 
 /// The target of a claim: one environment, or any.
 #[derive(Clone)]
-struct Place {
+struct ClaimTarget {
     pipeline: PipelineKey,
     environment: Option<Identifier>,
 }
 
-impl Place {
+impl ClaimTarget {
     fn keyed(&self, pending: Option<Pending>) -> Option<Keyed<ClaimOutcome>> {
         let place = self.clone();
         keyed(pending, move |outcome| place.render(outcome))

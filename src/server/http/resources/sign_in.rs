@@ -33,14 +33,14 @@ const LOOK: &str = "sign in";
 const GIVEN_MAX: usize = 1_024;
 
 form! {
-    /// Who signs in, and what with.
+    /// The credentials of a sign-in.
     pub struct SignInForm as "SignInRequest" {
         /// The id of the organization.
         optional organization: Given,
         /// The name of the member.
         optional name: Given,
         optional password: Given,
-        /// Instead of all others: an API token.
+        /// An API token, instead of the other fields.
         optional token: Given,
     }
     one_of [password, organization, name] [token];
@@ -49,14 +49,14 @@ form! {
 
 form! {
     pub struct SignOutForm as "SignOutRequest" {
-        /// With all browsers.
+        /// Ends the sign-ins of all browsers.
         optional everywhere: bool,
     }
 }
 
 form! {
     pub struct PasswordForm as "PasswordRequest" {
-        /// Required if there is one; without one, there is nothing to change.
+        /// Required if the member has a password.
         optional current_password: Given,
         required new_password: Password,
     }
@@ -310,7 +310,7 @@ fn note_refusal(call: &Call, organization: &str) {
     });
 }
 
-/// A browser that somebody has signed in with.
+/// A browser in which the member has signed in.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignInView<'a> {
@@ -318,7 +318,7 @@ pub struct SignInView<'a> {
     created_at: Time,
     last_used_at: Option<Time>,
     expires_at: Option<Time>,
-    /// Whether it is the one that asks.
+    /// Whether it is the requesting browser.
     current: bool,
     client: &'a str,
 }
@@ -351,7 +351,7 @@ pub struct ProviderView {
     pub name: String,
 }
 
-/// Whom an invitation is for.
+/// The member and organization that an invitation is for.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InvitedView<'a> {

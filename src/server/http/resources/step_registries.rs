@@ -126,7 +126,7 @@ pub async fn sync(mut call: Call) -> Answered {
         log_change(&access, &synced.registry, "step registry synced");
         Ok::<_, Problem>(render(&synced))
     };
-    // In a separate task, so that the fetched steps are applied even if the caller disconnects.
+    // Runs in a separate task, so that the fetched steps are applied even if the caller disconnects.
     Ok(idempotent::response(done_in_task(limit, LOOK, syncing).await?))
 }
 

@@ -101,7 +101,7 @@ pub async fn create(mut call: Call) -> Answered {
     let new = NewToken { organization: organization.clone(), user, name: name.0.to_string(), expires_at };
     let open = done_in_task(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     tracing::info!(token = %open.token.id, by = %access.caller.person.name, "token created");
-    let view = OpenTokenView::new(&open, |user| access.user_name(user));
+    let view = TokenWithSecret::new(&open, |user| access.user_name(user));
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
 }
 
@@ -129,7 +129,7 @@ fn url(token: &Token) -> String {
 struct KeptTokenView<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
-    /// Always null: the token itself was in the first answer, and is stored nowhere.
+    /// Always null: only the first response contained the token, which is not stored.
     token: Option<String>,
 }
 
@@ -197,7 +197,7 @@ pub struct TokenUser {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = NewToken)]
-pub struct OpenTokenView<'a> {
+pub struct TokenWithSecret<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
     /// The token itself. It is not shown again: a retry with the same `Idempotency-Key` gets null.
@@ -222,7 +222,7 @@ impl<'a> TokenView<'a> {
     }
 }
 
-impl<'a> OpenTokenView<'a> {
+impl<'a> TokenWithSecret<'a> {
     pub fn new(open: &'a OpenToken, name_of: impl Fn(UserId) -> Option<String>) -> Self {
         Self { view: TokenView::new(&open.token, name_of), token: open.text.reveal() }
     }

@@ -156,7 +156,7 @@ pub async fn create(mut call: Call) -> Answered {
     // A retry gets no secret, which is stored only in sealed form.
     let making = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
-            idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), KeptWebhookView::from(shown))
+            idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), RedactedWebhook::from(shown))
         });
         own.realm.webhooks.create(&own.caller.organization, new, &own.initiator(), keep).await
     };
@@ -200,7 +200,7 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
     let (grace, given, own) = (Duration::from_secs(grace), secret.clone(), access.clone());
     let rotating = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
-            idempotent::answer(StatusCode::OK, None, KeptWebhookView::from(shown))
+            idempotent::answer(StatusCode::OK, None, RedactedWebhook::from(shown))
         });
         let organization = &own.caller.organization;
         own.realm.webhooks.rotate_secret(organization, id, &given, grace, &own.initiator(), keep).await
@@ -353,13 +353,13 @@ pub struct OpenWebhookView<'a> {
     secret: &'a str,
 }
 
-/// The same as it is kept for retries.
+/// A new webhook or secret in the form that is stored for retries.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeptWebhookView<'a> {
+pub struct RedactedWebhook<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
-    /// Always null: the secret was in the first answer.
+    /// Always null: only the first response contained the secret.
     secret: Option<String>,
 }
 
@@ -441,7 +441,7 @@ impl<'a> OpenWebhookView<'a> {
     }
 }
 
-impl<'a> From<&'a WebhookState> for KeptWebhookView<'a> {
+impl<'a> From<&'a WebhookState> for RedactedWebhook<'a> {
     fn from(shown: &'a WebhookState) -> Self {
         Self { view: WebhookView::from(shown), secret: None }
     }

@@ -23,7 +23,7 @@ const LOAD_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::fro
 
 /// A node's name and address, and the options of the stores it opens.
 #[derive(Clone)]
-pub struct StewardOptions {
+pub struct ShardOwnershipOptions {
     pub own: Owner,
     /// The version of this program.
     pub program: String,
@@ -57,9 +57,9 @@ pub struct SeenNode {
     pub lives: bool,
 }
 
-pub struct Steward<E> {
+pub struct ShardOwnership<E> {
     engine: Arc<E>,
-    options: StewardOptions,
+    options: ShardOwnershipOptions,
     sightings: Sightings,
     announced: Option<Moment>,
     /// Shards that are loaded before they are taken.
@@ -81,13 +81,16 @@ impl Drop for Ahead {
     }
 }
 
-impl<E: Engine> Steward<E> {
+impl<E: Engine> ShardOwnership<E> {
     /// Also returns the receivers of its view and of the shards it takes.
-    pub fn new(engine: Arc<E>, options: StewardOptions) -> (Self, watch::Receiver<View>, mpsc::Receiver<TakenShard>) {
+    pub fn new(
+        engine: Arc<E>,
+        options: ShardOwnershipOptions,
+    ) -> (Self, watch::Receiver<View>, mpsc::Receiver<TakenShard>) {
         let (view, seen) = watch::channel(View::default());
         let (hand_on, taken) = mpsc::channel(usize::from(options.shards.get()));
         let sightings = Sightings::of(&options.own.node, options.store.timing);
-        let steward = Self {
+        let ownership = Self {
             engine,
             options,
             sightings,
@@ -97,7 +100,7 @@ impl<E: Engine> Steward<E> {
             view,
             hand_on,
         };
-        (steward, seen, taken)
+        (ownership, seen, taken)
     }
 
     /// Runs until both receivers are gone. If only the receiver of shards is gone, this process is stopping.
@@ -259,12 +262,12 @@ mod tests {
         let own = Owner { node: "n1".to_owned(), url: String::new(), run: 1 };
         let store = EngineOptions { fatal: Arc::new(|_: &str| {}), ..EngineOptions::default() };
         let shards = NonZeroU16::new(1).unwrap();
-        let options = StewardOptions { own, program: "test".to_owned(), shards, store };
-        let (mut steward, _view, taken) = Steward::new(engine.clone(), options);
+        let options = ShardOwnershipOptions { own, program: "test".to_owned(), shards, store };
+        let (mut ownership, _view, taken) = ShardOwnership::new(engine.clone(), options);
         let vacant = Shard::vacant(0);
-        steward.load_ahead(&vacant);
+        ownership.load_ahead(&vacant);
         drop(taken);
-        steward.take(&vacant).await.unwrap();
+        ownership.take(&vacant).await.unwrap();
         let shards = engine.shards().await.unwrap();
         let seen: Vec<_> = shards.iter().map(|shard| (shard.epoch, &shard.owner, &shard.successor)).collect();
         assert_eq!(seen, [(1, &None, &None)], "free for whoever wants it");
