@@ -190,9 +190,9 @@ mod tests {
     use std::time::Instant;
 
     use rcgen::CertifiedKey;
+    use rustls::pki_types::{PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore, ServerConfig};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
-    use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
