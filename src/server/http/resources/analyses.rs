@@ -290,8 +290,8 @@ pub struct AnalysisView<'a> {
     confidence: Option<f64>,
     /// Null if there is none.
     suggested_fix: Option<SuggestedFixView<'a>>,
-    /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause itself if
-    /// the confidence is low. At most 3; empty until it is completed.
+    /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause itself
+    /// if the confidence is low. At most 3; empty until it is completed.
     #[schema(max_items = 3)]
     alternatives: Vec<AlternativeView<'a>>,
     /// The environment's last successful deployment before it, if there is one.

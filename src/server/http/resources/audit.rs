@@ -26,7 +26,7 @@ pub async fn verify(call: Call) -> Answered {
     let expected = take_expected(&mut query);
     query.finish()?;
     let organization = access.caller.organization.clone();
-    // This is the longest read of all, since it reads all kept events. The place is held until it has ended, even if
+    // This is the longest read of all, since it reads all kept events. The permit is held until it has ended, even if
     // the request ends earlier.
     let place = access.node.audits.try_acquire(organization.clone());
     let place = place.map_err(|_| Problem::overloaded("the events of this organization are being verified already"))?;

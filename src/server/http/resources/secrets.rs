@@ -40,8 +40,8 @@ form! {
         required value: SecretValue,
         /// For people.
         nullable description: Description,
-        /// For this pipeline only, where it wins over the organization's secret of the same name; for all pipelines if left
-        /// out.
+        /// For this pipeline only, where it wins over the organization's secret of the same name; for all pipelines if
+        /// left out.
         #[schema("examples": ["web"])]
         nullable pipeline_id: Identifier,
     }

@@ -150,8 +150,8 @@ form! {
 form! {
     /// The repository of a registry.
     pub struct GitForm as "StepRegistryRepositoryRequest" {
-        /// https or ssh; `file://` only if the operator allows it (`git.allow_file_urls`). Without a user or password. Its
-        /// host must have a public address, or one that the operator allows (`outbound.allow`).
+        /// https or ssh; `file://` only if the operator allows it (`git.allow_file_urls`). Without a user or password.
+        /// Its host must have a public address, or one that the operator allows (`outbound.allow`).
         #[schema("examples": ["https://git.example/acme/steps.git"])]
         required url: GitUrl,
         /// A branch or a tag, by its short name.

@@ -36,8 +36,9 @@ form! {
         optional user: MemberName,
         /// The same, by id.
         optional user_id: UserId,
-        /// When it stops working, in the future; never if left out. Not later than the token that the request is sent with:
-        /// a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes this one.
+        /// When it stops working, in the future; never if left out. Not later than the token that the request is sent
+        /// with: a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes
+        /// this one.
         nullable expires_at: Expiry,
     }
 }
