@@ -1,11 +1,11 @@
 //! All open connections: how many there may be, and the end of those that stall.
 //!
-//! The first head of a connection has a timeout, but not a later one that stops half-way, nor an answer that is not read: such
-//! clients would hold their connections and answers forever. So each connection records what it does, and those that stall are
-//! shut down. Those that are idle too: a timer for each request costs more.
+//! Only the first head of a connection has a timer. A later head that stalls half-way, or an unread answer, would hold
+//! its connection permanently, so each connection records its activity, and a periodic sweep shuts down stalled and
+//! idle ones: a timer per request would cost more.
 //!
-//! When there are too many, a new one takes the place of the one that is missed least, so that a crowd of clients that keep
-//! the server waiting keeps nobody out. If all of them have requests in flight, the new one is only for probes.
+//! Above the limit, a new connection replaces the most expendable one, so that a crowd of stalling clients cannot keep
+//! others out. If all connections have requests in flight, the new one serves only probes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ use super::transport::Plain;
 
 /// The share of all connections that is closed at once to make room: each search looks at all of them.
 const ROOM_SHARE: usize = 256;
-/// After a search in vain, there is none for this long.
+/// How long to wait after a search that found no connection to close.
 const SEARCH_PAUSE_MILLIS: u64 = 100;
 
 pub struct Connections {
@@ -36,9 +36,9 @@ pub struct Connections {
 /// The numbers of connections that were shut down.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Shut {
-    /// Kept alive as long as an idle connection is. It is not counted as cut off.
+    /// Idle for the keep-alive time. Not counted as cut off.
     pub idle: usize,
-    /// Half a head was sent, or nothing since the beginning.
+    /// Sent only part of a head, or nothing at all.
     pub silent: usize,
     /// An answer was not read.
     pub unread: usize,
@@ -48,7 +48,7 @@ pub struct Shut {
 pub struct CutOffCounters {
     pub silent: Counter,
     pub unread: Counter,
-    /// For other ones.
+    /// Replaced by newer connections.
     pub crowded: Counter,
 }
 
@@ -73,7 +73,7 @@ impl Connections {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Registers a new connection, which ends when what is returned is dropped.
+    /// Registers a new connection. Dropping the returned transport closes it.
     pub fn opened(&self, tcp: TcpStream) -> Plain {
         let connection = Arc::new(Connection::new(Socket::new(tcp), self.tally.clone()));
         if self.excess() > 0 && !self.make_room() {
@@ -116,7 +116,7 @@ impl Connections {
             let Some(connection) = connection.upgrade().filter(|connection| connection.is_open()) else { return false };
             match connection.activity().stalled(now, patience(&connection)) {
                 None => {
-                    // It is not told of the client's end while it reads nothing.
+                    // While it reads nothing it does not notice that its client has closed.
                     connection.read_on();
                     return true;
                 }
@@ -139,7 +139,7 @@ impl Connections {
         self.tally.staying().saturating_sub(self.limit.load(Ordering::Relaxed))
     }
 
-    /// Closes the connections that are missed least. False if all have requests in flight.
+    /// Closes the most expendable connections. False if all have requests in flight.
     fn make_room(&self) -> bool {
         let now = self.tally.now_millis();
         if now < self.no_search_until_millis.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! JSON of our answers, written straight into a buffer. It writes the same bytes as `serde_json`, which looks at every byte
-//! of every name for something to escape: half of the cost of an answer.
+//! JSON of our answers, written straight into a buffer. It writes the same bytes as `serde_json`, which looks at every
+//! byte of every name for something to escape: half of the cost of an answer.
 
 use serde::ser::{
     self, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
@@ -12,13 +12,13 @@ pub fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), 
     value.serialize(Writer { out, plain: false })
 }
 
-/// A text in which there is nothing to escape, such as an id, a time or the name of a variant: copied without a look at its
-/// bytes. Other formats get a string, those that are not for people its bytes.
+/// A text without characters to escape, such as an id, a time or the name of a variant. Written without scanning it.
+/// Other serializers get a string, or bytes if their format is not human-readable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plain<'a>(&'a [u8]);
 
 impl<'a> Plain<'a> {
-    /// `ascii` has only letters, digits and `-`, `_`, `.` or `:`. Whatever else it has is written unescaped.
+    /// `ascii` must consist of letters, digits, `-`, `_`, `.` and `:`. Other bytes would be written unescaped.
     #[inline]
     pub fn new(ascii: &'a [u8]) -> Self {
         debug_assert!(
@@ -35,7 +35,7 @@ impl Serialize for Plain<'_> {
     }
 }
 
-/// What is in a [`Plain`]: the only type with this name, for which our writer says that it is not for people.
+/// The inside of a [`Plain`]. For this name alone our writer claims not to be human-readable, and so gets the bytes.
 struct PlainBytes<'a>(&'a [u8]);
 
 impl PlainBytes<'_> {
@@ -549,7 +549,8 @@ mod tests {
             prop_assert_eq!(written(&ours), serde_json::to_string(&plain).unwrap());
             prop_assert_eq!(serde_json::to_value(ours).unwrap(), Value::from(plain.as_str()));
             // Also as a name, and beside other types that choose their form.
-            let mixed = BTreeMap::from([(plain.as_str(), (Some(ours), Bytes(bytes), std::net::Ipv4Addr::LOCALHOST, [ours]))]);
+            let others = (Bytes(bytes), std::net::Ipv4Addr::LOCALHOST);
+            let mixed = BTreeMap::from([(plain.as_str(), (Some(ours), others, [ours]))]);
             is_written_the_same(&mixed);
             is_written_the_same(&BTreeMap::from([(PlainKey(&plain), mixed)]));
         }

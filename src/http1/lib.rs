@@ -1,15 +1,15 @@
-//! A server's side of HTTP/1.1. `README.md` says why it exists, and what it costs.
+//! The server side of HTTP/1.1. `README.md` says why it exists.
 //!
-//! [`serve`] is the loop of one connection: it reads a request, has it answered, and writes the answer. The body comes as
-//! [`Incoming`], the answer is a [`Reply`]. [`Connections`] watches all of them: it bounds their number, and cuts off those
-//! whose clients stall. A handler asks [`Socket::is_gone`] whether its client is still there.
+//! [`serve`] is the loop of one connection: it reads a request, has it answered, and writes the answer. The body comes
+//! as [`Incoming`], the answer is a [`Reply`]. [`Connections`] watches all of them: it bounds their number, and cuts
+//! off those whose clients stall. A handler asks [`Socket::is_gone`] whether its client is still there.
 //!
 //! Each of these files may use those before it:
 //!
 //! - `spare_buffer`, `json`: a buffer for the answers of a thread, and JSON written into it
 //! - `head`, `incoming`: what a client sends
-//! - `socket`, `connection`: what is known of a connection; `transport`: its bytes, plain or encrypted; `connections`
-//! - `request`, `response`: what a handler gets and makes; `reply`: the answer as it is sent
+//! - `socket`, `connection`: the state of a connection; `transport`: its bytes, plain or encrypted; `connections`
+//! - `request`, `response`: a handler's input and output; `reply`: the answer with the server's common headers
 //! - `serve`
 
 mod connection;

@@ -24,7 +24,7 @@ pub struct Reply {
     pub common: Option<Common>,
 }
 
-/// What a server adds to the headers of its answers, without a copy for each of them.
+/// Headers that a server adds to its answers, without copying them into each.
 pub struct Common {
     /// Lines as they are sent, each with its end.
     pub lines: &'static str,
@@ -36,7 +36,7 @@ pub struct Common {
 /// How a client knows where a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyEnd {
-    /// There is none, and no header says so: the status does.
+    /// No body and no header about it: implied by the status.
     NoBody,
     Length(u64),
     Chunks,

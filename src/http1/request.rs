@@ -19,7 +19,7 @@ pub struct Request(Rc<Parts>);
 
 struct Parts {
     head: Head,
-    /// The decoded path, if it is not as it was sent.
+    /// The decoded path, if it differs from the undecoded one.
     decoded: Option<Url>,
     /// Those of the decoded path.
     segments: Segments,
@@ -34,9 +34,9 @@ impl Request {
         Self(Rc::new(Parts { head, decoded: None, segments, connection, extension: OnceCell::new() }))
     }
 
-    /// Becomes the request whose head is at the beginning of these bytes, and returns the length of the head; `None` if that
-    /// has not come to its end. The buffers of the request before are used again. Whoever still holds that one keeps it as
-    /// it was, with its buffers.
+    /// Becomes the request whose head is at the beginning of these bytes, and returns the length of the head; `None` if
+    /// that has not come to its end. The buffers of the request before are used again. Whoever still holds that one
+    /// keeps it as it was, with its buffers.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
         if Rc::strong_count(&self.0) > 1 {
             *self = Self::unread(self.0.connection.clone());
@@ -70,7 +70,7 @@ impl Request {
         &self.0.head.headers
     }
 
-    /// The path as it was sent.
+    /// The undecoded path.
     pub fn path(&self) -> &str {
         self.0.head.path()
     }
@@ -105,12 +105,12 @@ impl Request {
         self.0.connection.as_ref()
     }
 
-    /// What the server has attached to it, if that is of this type.
+    /// The value that the server attached to it, if it has this type.
     pub fn extension<T: 'static>(&self) -> Option<&T> {
         self.0.extension.get()?.downcast_ref()
     }
 
-    /// The same request and all its clones, with what the server knows of it. The first value stays.
+    /// Attaches a value to this request and its clones. Only the first one is kept.
     pub fn with_extension<T: 'static>(self, value: T) -> Self {
         self.0.extension.get_or_init(|| Box::new(value));
         self

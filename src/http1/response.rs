@@ -25,7 +25,7 @@ pub struct Response {
 }
 
 pub enum Body {
-    /// In a buffer of [`spare_buffer`](super::spare_buffer), which gets it back when the answer is sent.
+    /// Rendered into a buffer of [`spare_buffer`](super::spare_buffer), which is returned once the answer is sent.
     Rendered(Vec<u8>),
     Other(BoxBody),
 }
@@ -49,7 +49,7 @@ impl Response {
         Self { content_type: Some(content_type), ..self }
     }
 
-    /// With the address of what was made. One that would end its line is left out.
+    /// With the address of the created resource. A value that would end its line is left out.
     pub fn at(self, location: String) -> Self {
         Self { location: Some(location).filter(|location| may_stand_in_a_header(location.as_bytes())), ..self }
     }

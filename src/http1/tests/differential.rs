@@ -1,8 +1,8 @@
-//! The same bytes for three servers: ours, the codec of actix-http and the one of hyper. Two of them behind each other must
-//! never see different requests.
+//! The same bytes for three servers: ours, the codec of actix-http and the one of hyper. Two of them behind each other
+//! must never see different requests.
 //!
-//! On requests as they should be all three agree. What is malformed we take only if one of the others does, and then as it
-//! does; [`SMUGGLED`] lists what we refuse and others take.
+//! All three agree on well-formed requests. We accept a malformed one only if another server does, and read it the same
+//! way. [`SMUGGLED`] lists the requests that we refuse and others accept.
 
 #![allow(clippy::unwrap_used)]
 
@@ -56,7 +56,7 @@ impl Taken {
     }
 }
 
-/// The three servers, with what they share between connections.
+/// The three servers, with the state that connections share.
 pub struct Servers {
     system: actix::SystemRunner,
     rules: Rules,
@@ -71,11 +71,11 @@ impl Servers {
         Self { system, rules, codec }
     }
 
-    /// What our loop gives to its handler if the bytes come in pieces of this size, and what it answers.
+    /// The requests that our loop passes to its handler if the bytes arrive in pieces of this size, and its answers.
     pub fn ours(&self, sent: &[u8], piece: usize) -> (Vec<Taken>, Vec<u8>) {
         let taken = RefCell::new(Vec::new());
         let answer = async |request: Request, incoming: Incoming| {
-            // Before the rest of its body comes: it is there all the same.
+            // Before its body, which may never be complete.
             let place = taken.borrow().len();
             let parts = (request.method().as_str(), request.path_and_query());
             taken.borrow_mut().push(Taken::new(parts, request.headers().iter(), None));
@@ -173,8 +173,8 @@ fn body_by_actix(codec: &mut Codec, bytes: &mut BytesMut) -> Option<Vec<u8>> {
     }
 }
 
-/// What we take of bytes that may be anything, checked against the others: at least one of them takes it too, and none that
-/// does takes it for another request.
+/// The requests that we read from arbitrary bytes. Checks that at least one other server reads each of them too, and
+/// that none reads a different one.
 pub fn checked(servers: &Servers, sent: &[u8], piece: usize) -> (Vec<Taken>, Vec<u8>) {
     let (ours, told) = servers.ours(sent, piece);
     let theirs = [servers.by_actix(sent), servers.by_hyper(sent)];
@@ -191,7 +191,7 @@ pub fn checked(servers: &Servers, sent: &[u8], piece: usize) -> (Vec<Taken>, Vec
     (ours, told)
 }
 
-/// A request that is as it should be, and what every server must take it for.
+/// A well-formed request, and how every server must read it.
 fn request() -> impl Strategy<Value = (Vec<u8>, Taken)> {
     let method = prop_oneof![Just("GET"), Just("POST"), Just("PUT"), Just("DELETE"), Just("OPTIONS"), Just("X-MINE")];
     let target = "/[a-zA-Z0-9._~!$&'()*+,;=:@/-]{0,20}(%[0-9A-F]{2}){0,2}(\\?[a-zA-Z0-9=&%/?-]{0,10})?";
@@ -233,7 +233,7 @@ fn many(cases: u32) -> TestRunner {
 }
 
 #[test]
-fn requests_as_they_should_be_are_the_same_to_all_three() {
+fn well_formed_requests_are_the_same_to_all_three() {
     let servers = Servers::start();
     let several = (prop::collection::vec(request(), 1..4), 1..400_usize);
     let agreed = many(1_000).run(&several, |(requests, piece)| {
@@ -274,8 +274,8 @@ fn nothing_is_taken_that_both_others_refuse_or_take_otherwise() {
 /// How many requests each of them takes wholly: ours, actix-http, hyper.
 type Counts = (usize, usize, usize);
 
-/// Every way to smuggle a request that we know of, behind a first line and a host unless it is about those, and what the
-/// others make of it. We refuse what two servers could read differently, even where one of them is right by the standard.
+/// Known ways to smuggle a request, and how many each server accepts. `|` stands for the rest of the first line and a
+/// host. We refuse requests that two servers could read differently, even if one of them follows the standard.
 const SMUGGLED: &[(&str, &str, Counts)] = &[
     ("both framings", "POST|Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", (0, 0, 1)),
     (

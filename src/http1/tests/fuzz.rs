@@ -1,4 +1,4 @@
-//! Whatever a client sends: heads, bodies, and whole connections.
+//! Fuzz targets for heads, bodies and whole connections.
 
 #![allow(clippy::unwrap_used)]
 
@@ -65,7 +65,7 @@ async fn heads_are_read_as_the_framework_reads_them_or_refused() {
     });
 }
 
-/// A body is what the others take it for, however it comes, and the next request begins where it ends.
+/// We read a body as the others do, in whatever pieces it arrives, and the next request begins where it ends.
 #[test]
 fn bodies_are_read_as_the_others_read_them_or_refused() {
     let servers = Servers::start();
@@ -85,7 +85,7 @@ fn bodies_are_read_as_the_others_read_them_or_refused() {
     });
 }
 
-/// What it takes and answers does not depend on the pieces that the bytes come in, and every request is answered.
+/// Requests and answers do not depend on the pieces in which the bytes arrive, and every request is answered.
 #[test]
 fn connections_are_served_the_same_in_any_pieces() {
     let servers = Servers::start();
@@ -119,7 +119,7 @@ fn connections_are_served_the_same_in_any_pieces() {
             let lines = String::from_utf8_lossy(told);
             lines.lines().filter(|line| line.starts_with("HTTP/1.")).map(str::to_owned).collect::<Vec<_>>()
         };
-        // Whether a client waits for it depends on what has come of the body.
+        // Sent only if the body has not arrived yet.
         let answers = |told: &[u8]| {
             let mut statuses = statuses(told);
             statuses.retain(|status| !status.contains("100 Continue"));

@@ -35,12 +35,14 @@ macro_rules! protecting {
 /// moment: nobody is to keep them.
 const DATA: &str = protecting!("default-src 'none'; frame-ancestors 'none'" "cache-control: no-store\r\n");
 const DOCUMENT: &str = protecting!("default-src 'none'; frame-ancestors 'none'");
-/// The explorer's scripts, styles and requests, all from this server. Its library sets styles and small pictures inline.
+/// The explorer's scripts, styles and requests, all from this server. Its library sets styles and small pictures
+/// inline.
 const PAGE: &str = protecting!(
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 );
-/// The dashboard's own scripts and styles, and nothing inline. Its scripts build the page from elements, never from text.
+/// The dashboard's own scripts and styles, and nothing inline. Its scripts build the page from elements, never from
+/// text.
 const DASHBOARD: &str = protecting!(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
@@ -81,7 +83,8 @@ impl TransportSecurity {
     }
 }
 
-/// Browsers would remember it for all ports of the name, and so for everything else that somebody develops on a machine.
+/// Browsers would remember it for all ports of the name, and so for everything else that somebody develops on a
+/// machine.
 fn is_this_machine(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.').to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")
