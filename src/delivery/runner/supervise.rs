@@ -49,13 +49,13 @@ async fn run() -> io::Result<()> {
     chain::shut_off()?;
     let order: StepOrder = chain::read_message(&mut input)?;
     if let Some(lease) = order.lease.filter(|lease| lease.is_over(Moment::now())) {
-        report(&Status::LeaseOver(lease.lasts()));
+        report(&Status::LeaseOver(lease.lasts));
         report(&Status::Gone { left_behind: 0 });
         return Ok(());
     }
     let started = started.and_then(|init| start(&order, init));
     let mut supervision = match started {
-        Ok((root, reports)) => Supervision::new(root, reports, order.grace, order.lease),
+        Ok((root, init)) => Supervision::new(root, init, order.grace, order.lease),
         Err(reason) => {
             report(&Status::NotStarted(reason));
             report(&Status::Gone { left_behind: 0 });
@@ -71,7 +71,7 @@ async fn run() -> io::Result<()> {
         let event = tokio::select! {
             _ = child_ended.recv() => Event::ChildEnded,
             event = next_request(&mut requests), if !supervision.server_is_gone => event,
-            status = supervision.reports.next() => Event::Reported(status),
+            status = supervision.next_report() => Event::Reported(status),
             () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Event::Timer,
             () = sleep_until(lease_timer.unwrap_or_else(Instant::now)), if lease_timer.is_some() => Event::LeaseTimer,
         };
@@ -85,12 +85,12 @@ async fn run() -> io::Result<()> {
 }
 
 /// Starts the step itself, or lets its init do so.
-fn start(order: &StepOrder, init: Option<Init>) -> Result<(Root, InitReports), String> {
+fn start(order: &StepOrder, init: Option<Init>) -> Result<(Root, Option<RunningInit>), String> {
     match init {
-        None => Ok((Root::Step(chain::start_program(order)?), InitReports(None))),
+        None => Ok((Root::Step(chain::start_program(order)?), None)),
         Some(init) => {
             let running = init.begin(order)?;
-            Ok((Root::Init(running.pid), InitReports(Some(running))))
+            Ok((Root::Init(running.pid), Some(running)))
         }
     }
 }
@@ -133,26 +133,11 @@ enum Event {
     LeaseTimer,
 }
 
-/// The reports of a confined step's init.
-struct InitReports(pub Option<RunningInit>);
-
-impl InitReports {
-    /// Never resolves after the last one.
-    pub async fn next(&mut self) -> Status {
-        if let Some(init) = &mut self.0 {
-            if let Ok(Some(status)) = init.next_status().await {
-                return status;
-            }
-            self.0 = None;
-        }
-        std::future::pending().await
-    }
-}
-
 /// The state of a supervisor, and its actions on the step's processes: wait for them, ask them to end, kill them.
 struct Supervision {
     root: Root,
-    pub reports: InitReports,
+    /// The init of a confined step until its last report.
+    init: Option<RunningInit>,
     grace: Duration,
     /// `None` if the step has no lease, or once it is over.
     lease: Option<StepLease>,
@@ -167,10 +152,10 @@ struct Supervision {
 }
 
 impl Supervision {
-    pub fn new(root: Root, reports: InitReports, grace: Duration, lease: Option<StepLease>) -> Self {
+    pub fn new(root: Root, init: Option<RunningInit>, grace: Duration, lease: Option<StepLease>) -> Self {
         Self {
             root,
-            reports,
+            init,
             grace,
             lease,
             server_is_gone: false,
@@ -180,6 +165,17 @@ impl Supervision {
             pause: KILL_AGAIN,
             left_behind: 0,
         }
+    }
+
+    /// The next report of an init; never resolves after the last one. Cancel safe.
+    async fn next_report(&mut self) -> Status {
+        if let Some(init) = &mut self.init {
+            if let Ok(Some(status)) = init.statuses.next().await {
+                return status;
+            }
+            self.init = None;
+        }
+        std::future::pending().await
     }
 
     /// Reaps the children that have ended. Returns whether any child, and so any descendant, is left.
@@ -219,7 +215,7 @@ impl Supervision {
     /// If the lease is over, kills everything, as when the server is gone.
     pub fn check_lease(&mut self, now: Moment) {
         if let Some(lease) = self.lease.take_if(|lease| lease.is_over(now)) {
-            report(&Status::LeaseOver(lease.lasts()));
+            report(&Status::LeaseOver(lease.lasts));
             self.kill();
         }
     }
@@ -236,34 +232,25 @@ impl Supervision {
                 self.server_is_gone = true;
                 self.kill();
             }
-            Event::Reported(status) => self.on_status(status),
-            Event::Timer => self.on_timer(),
-            Event::ChildEnded | Event::LeaseTimer => {}
-        }
-    }
-
-    fn on_timer(&mut self) {
-        match self.look_at.take() {
-            Some(_) => self.clean_up(),
-            None => self.kill(),
-        }
-    }
-
-    fn on_status(&mut self, status: Status) {
-        match status {
-            Status::Exited(exit) => {
-                report(&Status::Exited(exit));
+            Event::Reported(status @ Status::Exited(_)) => {
+                report(&status);
                 // An init whose step has left no processes ends immediately; then there is nothing to look for.
                 self.look_at = Some(Instant::now() + INIT_ENDS_WITHIN);
             }
-            Status::Started | Status::NotStarted(_) | Status::Gone { .. } | Status::LeaseOver(_) => {}
+            Event::Timer => match self.look_at.take() {
+                Some(_) => self.clean_up(),
+                None => self.kill(),
+            },
+            Event::Reported(Status::Started | Status::NotStarted(_) | Status::Gone { .. } | Status::LeaseOver(_))
+            | Event::ChildEnded
+            | Event::LeaseTimer => {}
         }
     }
 
     /// The reports of an init before it ended.
     pub async fn last_statuses(&mut self) {
-        while let Some(init) = &mut self.reports.0 {
-            match init.next_status().await {
+        while let Some(init) = &mut self.init {
+            match init.statuses.next().await {
                 Ok(Some(Status::Exited(exit))) => report(&Status::Exited(exit)),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return,

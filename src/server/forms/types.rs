@@ -319,7 +319,7 @@ impl<T: Form, const MIN: usize, const MAX: usize> Form for List<T, MIN, MAX> {
         let fits = reader.check_count(element.at, elements.len(), MIN, MAX);
         let elements = &elements[..elements.len().min(MAX)];
         let entries: Vec<_> = elements.iter().enumerate().map(|(index, entry)| reader.entry(index, entry)).collect();
-        reader.check_unique::<T>(elements);
+        reader.check_unique(elements, T::unique_name);
         let entries: Option<Vec<T>> = entries.into_iter().collect();
         entries.filter(|_| fits).map(Self)
     }

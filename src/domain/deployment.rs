@@ -1,13 +1,56 @@
-//! The run of a deployment: the state of its stages and steps, and the parts of its log. Only decisions of its
+//! A deployment and its run: the state of its stages and steps, and the parts of its log. Only decisions of its
 //! environment change it.
 
 use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    ApprovalId, Blueprint, CommitId, Configuration, Deployment, DeploymentId, Identifier, Person, SessionId,
+    ApprovalId, Blueprint, CommitId, Configuration, DeploymentId, Event, EventType, Identifier, Person, SessionId,
     StepSource, Timestamp,
 };
+
+/// The limit for the error of a deployment: a page of the history with eight sessions of a hundred deployments each
+/// must fit into one batch of the store.
+pub const ERROR_BYTES_MAX: usize = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deployment {
+    pub id: DeploymentId,
+    pub commit: CommitId,
+    pub status: DeploymentStatus,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    /// At most [`ERROR_BYTES_MAX`].
+    pub error: Option<Arc<str>>,
+    /// Counts its changes, for its ETag.
+    pub revision: u32,
+    /// Whether it has had stages: then more is stored than this record.
+    pub staged: bool,
+    /// From its start to its end, and while it waits for a retry.
+    pub run: Option<Arc<Run>>,
+}
+
+named_enum! {
+    pub enum DeploymentStatus {
+        Queued = "queued",
+        Running = "running",
+        /// Its next stage needs approval. Nothing of it runs, and no other deployment runs meanwhile.
+        AwaitingApproval = "awaiting_approval",
+        /// Told to stop, and may still run.
+        Cancelling = "cancelling",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeploymentOutcome {
+    Succeeded,
+    Failed(Arc<str>),
+    Cancelled,
+}
 
 /// Exists from the start of a deployment (or while it waits for a retry) until its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,6 +214,50 @@ pub enum StageEnd {
     Cancelled,
     /// The server stopped while it was running.
     Interrupted,
+}
+
+impl Deployment {
+    pub(super) fn new(id: DeploymentId, commit: CommitId, now: Timestamp) -> Self {
+        Self {
+            id,
+            commit,
+            status: DeploymentStatus::Queued,
+            created_at: now,
+            started_at: None,
+            finished_at: None,
+            error: None,
+            revision: 0,
+            staged: false,
+            run: None,
+        }
+    }
+
+    pub(super) fn event(&self, event_type: EventType, session: Option<SessionId>) -> Event {
+        let event = Event::deployment(event_type, session, self.id).with("commitId", self.commit.shared());
+        event.with_some("error", self.error.clone())
+    }
+}
+
+impl DeploymentStatus {
+    pub fn is_finished(self) -> bool {
+        match self {
+            DeploymentStatus::Succeeded | DeploymentStatus::Failed | DeploymentStatus::Cancelled => true,
+            DeploymentStatus::Queued
+            | DeploymentStatus::Running
+            | DeploymentStatus::AwaitingApproval
+            | DeploymentStatus::Cancelling => false,
+        }
+    }
+
+    pub fn occupies_environment(self) -> bool {
+        match self {
+            DeploymentStatus::Running | DeploymentStatus::AwaitingApproval | DeploymentStatus::Cancelling => true,
+            DeploymentStatus::Queued
+            | DeploymentStatus::Succeeded
+            | DeploymentStatus::Failed
+            | DeploymentStatus::Cancelled => false,
+        }
+    }
 }
 
 impl From<DeploymentId> for DeploymentRef {
