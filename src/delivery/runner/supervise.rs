@@ -55,7 +55,18 @@ async fn run() -> io::Result<()> {
     }
     let started = started.and_then(|init| start(&order, init));
     let mut supervision = match started {
-        Ok((root, init)) => Supervision::new(root, init, order.grace, order.lease),
+        Ok((root, init)) => Supervision {
+            root,
+            init,
+            grace: order.grace,
+            lease: order.lease,
+            server_is_gone: false,
+            step_has_ended: false,
+            look_at: None,
+            next_kill: None,
+            pause: KILL_AGAIN,
+            left_behind: 0,
+        },
         Err(reason) => {
             report(&Status::NotStarted(reason));
             report(&Status::Gone { left_behind: 0 });
@@ -141,32 +152,17 @@ struct Supervision {
     grace: Duration,
     /// `None` if the step has no lease, or once it is over.
     lease: Option<StepLease>,
-    pub server_is_gone: bool,
+    server_is_gone: bool,
     step_has_ended: bool,
     /// When to look for processes that an init's step has left behind.
     look_at: Option<Instant>,
     /// When the remaining processes are killed, again if necessary.
     next_kill: Option<Instant>,
     pause: Duration,
-    pub left_behind: u32,
+    left_behind: u32,
 }
 
 impl Supervision {
-    pub fn new(root: Root, init: Option<RunningInit>, grace: Duration, lease: Option<StepLease>) -> Self {
-        Self {
-            root,
-            init,
-            grace,
-            lease,
-            server_is_gone: false,
-            step_has_ended: false,
-            look_at: None,
-            next_kill: None,
-            pause: KILL_AGAIN,
-            left_behind: 0,
-        }
-    }
-
     /// The next report of an init; never resolves after the last one. Cancel safe.
     async fn next_report(&mut self) -> Status {
         if let Some(init) = &mut self.init {
@@ -179,7 +175,7 @@ impl Supervision {
     }
 
     /// Reaps the children that have ended. Returns whether any child, and so any descendant, is left.
-    pub fn reap(&mut self) -> bool {
+    fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => match self.root {
@@ -203,24 +199,24 @@ impl Supervision {
         }
     }
 
-    pub fn timer(&self) -> Option<Instant> {
+    fn timer(&self) -> Option<Instant> {
         self.look_at.or(self.next_kill)
     }
 
     /// When to check the lease again.
-    pub fn lease_timer(&self) -> Option<Instant> {
+    fn lease_timer(&self) -> Option<Instant> {
         self.lease.map(|lease| Instant::now() + lease.left(Moment::now()).min(CHECK_LEASE_AFTER))
     }
 
     /// If the lease is over, kills everything, as when the server is gone.
-    pub fn check_lease(&mut self, now: Moment) {
+    fn check_lease(&mut self, now: Moment) {
         if let Some(lease) = self.lease.take_if(|lease| lease.is_over(now)) {
             report(&Status::LeaseOver(lease.lasts));
             self.kill();
         }
     }
 
-    pub fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
             Event::Requested(Request::Terminate) => self.on_terminate(),
             Event::Requested(Request::Beat(owned_at)) => {
@@ -248,7 +244,7 @@ impl Supervision {
     }
 
     /// The reports of an init before it ended.
-    pub async fn last_statuses(&mut self) {
+    async fn last_statuses(&mut self) {
         while let Some(init) = &mut self.init {
             match init.statuses.next().await {
                 Ok(Some(Status::Exited(exit))) => report(&Status::Exited(exit)),

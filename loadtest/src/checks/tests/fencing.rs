@@ -1,5 +1,5 @@
-use super::NAME;
-use crate::checks::history_builder::{CLAIM, CLAIM_ANY, HistoryBuilder, granted};
+use crate::checks::fencing::NAME;
+use crate::checks::tests::history_builder::{CLAIM, CLAIM_ANY, HistoryBuilder, granted};
 use crate::history::{Answer, Request};
 
 #[test]

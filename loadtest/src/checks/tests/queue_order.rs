@@ -1,5 +1,5 @@
-use super::NAME;
-use crate::checks::history_builder::{CLAIM, CLAIM_ANY, HistoryBuilder, granted, refused, waiting};
+use crate::checks::queue_order::NAME;
+use crate::checks::tests::history_builder::{CLAIM, CLAIM_ANY, HistoryBuilder, granted, refused, waiting};
 use crate::history::{Answer, Request};
 
 /// One who holds it until 5 s, while others come.
@@ -55,7 +55,8 @@ fn a_claim_for_any_environment_waits_behind_those_in_line_but_has_no_place_there
     let (request, answer) = any("b", 2);
     held().claim_in_line(1.0, 2.0, 8.0, "a", 3).with(request, 3.0, 6.0, answer).breaks(NAME, "b got load-0", 2);
     let story = held().claim(3.0, 6.0, "b", 2);
-    let patient = Request::Claim { any: true, in_line_at: Some(crate::checks::history_builder::at(2.0)), ttl: None };
+    let patient =
+        Request::Claim { any: true, in_line_at: Some(crate::checks::tests::history_builder::at(2.0)), ttl: None };
     story.with(patient, 1.0, 8.0, granted("a", 3)).says_nothing_about(NAME);
 }
 

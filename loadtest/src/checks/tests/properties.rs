@@ -8,9 +8,9 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::planted::{self, Plant};
-use super::{all, fencing, leaks, one_holder, queue_order, visibility};
+use crate::checks::{all, fencing, leaks, one_holder, queue_order, visibility};
 use crate::history::{Answer, History, Request, SessionStatus};
-use crate::simulator::observed_history;
+use crate::simulation::observed_history;
 
 const CASES: u32 = 400;
 

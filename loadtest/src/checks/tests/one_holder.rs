@@ -1,5 +1,5 @@
-use super::NAME;
-use crate::checks::history_builder::{CLAIM, HistoryBuilder, name, refused};
+use crate::checks::one_holder::NAME;
+use crate::checks::tests::history_builder::{CLAIM, HistoryBuilder, name, refused};
 use crate::history::{Answer, Request};
 
 fn release(session: &str) -> Request {

@@ -1,5 +1,5 @@
-use super::NAME;
-use crate::checks::history_builder::{CLAIM, HistoryBuilder, name, refused};
+use crate::checks::tests::history_builder::{CLAIM, HistoryBuilder, name, refused};
+use crate::checks::visibility::NAME;
 use crate::history::SessionStatus::{Active, Ended, Overridden, Queued};
 use crate::history::{Answer, Request};
 

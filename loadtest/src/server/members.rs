@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::server::etcd_client::{EtcdClient, EtcdError};
-use crate::server::process::{POLL, ProcessError, Running, START_TIMEOUT, free_address, last_words};
+use crate::server::process::{POLL, ProcessError, Running, START_TIMEOUT, directory, free_address, last_words};
+use crate::wire::etcd::{EtcdClient, EtcdError};
 
 /// The limits that a node of a cluster requires, and a leader elected soon.
 const FLAGS: [&str; 6] = [
@@ -23,24 +23,19 @@ const FLAGS: [&str; 6] = [
 pub struct Members {
     /// Before their directory: fields are dropped in this order.
     running: Vec<Running>,
-    ports: Vec<Ports>,
+    /// For clients, and for each other.
+    ports: Vec<(SocketAddr, SocketAddr)>,
     home: TempDir,
-    /// Beyond those that all have.
-    flags: Vec<String>,
-}
-
-#[derive(Clone, Copy)]
-struct Ports {
-    client: SocketAddr,
-    peer: SocketAddr,
+    /// Beyond those that all have, for the next start of each.
+    pub flags: Vec<String>,
 }
 
 impl Members {
     /// Waits until all of them have a leader.
     pub async fn start(count: usize) -> Result<Self, ProcessError> {
-        let home = tempfile::Builder::new().prefix("lockkeeper-etcd-").tempdir().map_err(ProcessError::Home)?;
-        let ports = (0..count).map(|_| Ok(Ports { client: free_address()?, peer: free_address()? }));
-        let ports = ports.collect::<Result<Vec<_>, std::io::Error>>().map_err(ProcessError::Home)?;
+        let home = directory("lockkeeper-etcd-")?;
+        let ports = (0..count).map(|_| Ok((free_address()?, free_address()?)));
+        let ports = ports.collect::<std::io::Result<_>>().map_err(ProcessError::Home)?;
         let mut members = Self { running: Vec::new(), ports, home, flags: Vec::new() };
         for member in 0..count {
             let running = members.spawn(member)?;
@@ -58,24 +53,15 @@ impl Members {
 
     /// Where they serve clients.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.ports.iter().map(|ports| ports.client).collect()
+        self.ports.iter().map(|(client, _)| *client).collect()
     }
 
     pub fn urls(&self) -> String {
-        self.ports.iter().map(|ports| url(ports.client)).collect::<Vec<_>>().join(",")
+        self.ports.iter().map(|(client, _)| url(*client)).collect::<Vec<_>>().join(",")
     }
 
-    /// `kill -9`.
-    pub fn kill(&mut self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].kill()
-    }
-
-    pub fn pause(&self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].pause()
-    }
-
-    pub fn resume(&self, member: usize) -> Result<(), ProcessError> {
-        self.running[member].resume()
+    pub fn member(&mut self, member: usize) -> &mut Running {
+        &mut self.running[member]
     }
 
     /// On the same data, without waiting until it is ready.
@@ -84,16 +70,11 @@ impl Members {
         Ok(())
     }
 
-    /// For the next start of each.
-    pub fn set_flags(&mut self, flags: Vec<String>) {
-        self.flags = flags;
-    }
-
     /// The place of the one that leads.
     pub async fn leader(&self) -> Result<usize, EtcdError> {
         let mut silent = None;
-        for (place, ports) in self.ports.iter().enumerate() {
-            let asked = async { EtcdClient::connect(ports.client).await?.status().await };
+        for (place, (client, _)) in self.ports.iter().enumerate() {
+            let asked = async { EtcdClient::connect(*client).await?.status().await };
             match asked.await {
                 Ok(status) if status.header.as_ref().is_some_and(|header| header.member_id == status.leader) => {
                     return Ok(place);
@@ -109,11 +90,6 @@ impl Members {
         self.running.iter().filter_map(Running::pid).collect()
     }
 
-    /// How it has ended by itself, if it has.
-    pub fn ended(&mut self, member: usize) -> Result<Option<ExitStatus>, ProcessError> {
-        self.running[member].ended()
-    }
-
     pub async fn until_ready(&self, member: usize) -> Result<(), ProcessError> {
         let began = Instant::now();
         while began.elapsed() < START_TIMEOUT {
@@ -126,10 +102,10 @@ impl Members {
     }
 
     fn spawn(&self, member: usize) -> Result<Running, ProcessError> {
-        let named = |(member, ports): (usize, &Ports)| format!("m{member}={}", url(ports.peer));
+        let named = |(member, (_, peer)): (usize, &(_, SocketAddr))| format!("m{member}={}", url(*peer));
         let all: Vec<_> = self.ports.iter().enumerate().map(named).collect();
-        let Ports { client, peer } = self.ports[member];
-        let (client, peer) = (url(client), url(peer));
+        let (address, peer) = self.ports[member];
+        let (client, peer) = (url(address), url(peer));
         let mut command = Command::new("etcd");
         command.arg(format!("--name=m{member}"));
         command.arg(format!("--data-dir={}", self.home.path().join(format!("m{member}")).display()));
@@ -137,7 +113,7 @@ impl Members {
         command.args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")]);
         command.arg(format!("--initial-cluster={}", all.join(","))).args(FLAGS).args(&self.flags);
         command.stdout(Stdio::null());
-        Running::spawn(command, self.ports[member].client, &self.log(member))
+        Running::spawn(command, address, &self.log(member))
     }
 
     /// The log of a member, over all its restarts.

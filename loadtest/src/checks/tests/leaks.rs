@@ -1,5 +1,5 @@
-use super::NAME;
-use crate::checks::history_builder::{CLAIM, CLAIM_ANY, HistoryBuilder, environment, name, waiting};
+use crate::checks::leaks::NAME;
+use crate::checks::tests::history_builder::{CLAIM, CLAIM_ANY, HistoryBuilder, environment, name, waiting};
 use crate::history::SessionStatus::Queued;
 use crate::history::{Answer, Request};
 
