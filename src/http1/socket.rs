@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::rt::net::TcpStream;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::net::TcpStream;
 
-/// What the kernel may hold of an answer that the client has not yet let it send. It bounds what a client that does not read
-/// costs, and how finely its reading is noticed: the next write is accepted when half of this has been sent.
+/// Unsent bytes of an answer that the kernel may buffer. Bounds the cost of a client that does not read, and how finely
+/// its reading is noticed: the next write is accepted once half of this has been sent.
 const UNSENT_MAX: u32 = 64 * 1024;
 /// How long the kernel tries to deliver the rest of an answer whose connection is closed already.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
 
-/// A client that acknowledges no probe for half a minute is gone, and loses its place in a queue.
+/// A client that acknowledges no probe for half a minute is gone.
 const KEEP_ALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
 
@@ -48,11 +48,11 @@ impl Socket {
         Self { tcp: Mutex::new(Some(tcp)), ended: AtomicBool::new(false), peer }
     }
 
-    /// Whether the client has closed its connection or its half of it. Data that it sent before does not count: a client
-    /// that pipelines its next request is still connected.
+    /// Whether the client has closed its connection or its half of it. Data that it sent before does not count: a
+    /// client that pipelines its next request is still connected.
     ///
-    /// Asks the kernel, since the event loop learns of the end only when it polls: until then, a lock could be granted to a
-    /// client that had already disconnected.
+    /// Asks the kernel, since the event loop learns of the end only when it polls: until then, something could be
+    /// handed out to a client that had already disconnected.
     pub fn is_gone(&self) -> bool {
         // Not by peeking, which shows the end only when nothing unread precedes it.
         let closed = |tcp: &TcpStream| {
@@ -65,9 +65,9 @@ impl Socket {
         self.is_known_gone() || self.tcp.lock().as_ref().is_none_or(closed)
     }
 
-    /// The same as far as the event loop has been notified. It costs no system call and is enough while a request waits,
-    /// since the request is polled again when there is news. (Except for a client that has sent more than is read ahead: it
-    /// keeps its place until the next look at stalled connections.)
+    /// The same as far as the event loop has been notified. It costs no system call and is enough while a request
+    /// waits, since the request is polled again when there is news. (Except for a client that has sent more than is
+    /// read ahead: it keeps its place until the next look at stalled connections.)
     ///
     /// `ended` alone would not do: the loop reads only so much ahead.
     pub fn is_known_gone(&self) -> bool {
@@ -87,7 +87,7 @@ impl Socket {
         })
     }
 
-    /// Reads nothing beyond what has come; the loop sees that as the client's end of stream, and can still answer.
+    /// Stops reading after the bytes already received. The loop sees an end of stream, and can still answer.
     pub fn shut_reading(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
             // It fails for a client that is already gone, which is fine.
@@ -95,7 +95,7 @@ impl Socket {
         }
     }
 
-    /// Shuts it down in both directions, and drops what the client has not taken of its answers, which the kernel would keep for minutes.
+    /// Shuts it down in both directions and drops the unread answers, which the kernel would keep for minutes.
     pub fn reset(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
             let socket = SockRef::from(tcp);
@@ -133,7 +133,7 @@ impl Socket {
         peeked.map_ok(|length| (length > 0).then_some(byte[0]))
     }
 
-    /// The client has ended what it sends.
+    /// The client has closed its sending half.
     pub fn note_end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }

@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-use actix_web::body::{BodySize, BodyStream, BoxBody, MessageBody};
-use actix_web::http::StatusCode;
-use actix_web::http::header::HeaderName;
-use actix_web::web::Bytes;
+use actix_http::StatusCode;
+use actix_http::body::{BodySize, BodyStream, BoxBody, MessageBody};
+use actix_http::header::HeaderName;
+use bytes::Bytes;
 use futures_util::Stream;
 
 /// Room for the other headers of a usual answer.
@@ -20,12 +20,12 @@ pub struct Response {
     pub location: Option<String>,
     /// The other headers as they are sent, line by line; without those that say where the body ends.
     pub header_lines: Vec<u8>,
-    /// Another node has made it, with the headers that every answer has.
+    /// Another server has made it, with the headers that all answers have in common.
     pub is_passed_on: bool,
 }
 
 pub enum Body {
-    /// In a buffer of [`spare_buffer`](super::spare_buffer), which gets it back when the answer is sent.
+    /// Rendered into a buffer of [`spare_buffer`](super::spare_buffer), which is returned once the answer is sent.
     Rendered(Vec<u8>),
     Other(BoxBody),
 }
@@ -49,7 +49,7 @@ impl Response {
         Self { content_type: Some(content_type), ..self }
     }
 
-    /// With the address of what was made. One that would end its line is left out.
+    /// With the address of the created resource. A value that would end its line is left out.
     pub fn at(self, location: String) -> Self {
         Self { location: Some(location).filter(|location| may_stand_in_a_header(location.as_bytes())), ..self }
     }
@@ -107,7 +107,7 @@ fn may_stand_in_a_header(value: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use actix_web::http::header::{ETAG, LOCATION};
+    use actix_http::header::{ETAG, LOCATION};
 
     use super::*;
 

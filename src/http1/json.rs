@@ -1,5 +1,5 @@
-//! JSON of our answers, written straight into a buffer. It writes the same bytes as `serde_json`, which looks at every byte
-//! of every name for something to escape: half of the cost of an answer.
+//! JSON of our answers, written straight into a buffer. It writes the same bytes as `serde_json`, which looks at every
+//! byte of every name for something to escape: half of the cost of an answer.
 
 use serde::ser::{
     self, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
@@ -12,13 +12,13 @@ pub fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), 
     value.serialize(Writer { out, plain: false })
 }
 
-/// A text in which there is nothing to escape, such as an id, a time or the name of a variant: copied without a look at its
-/// bytes. Other formats get a string, those that are not for people its bytes.
+/// A text without characters to escape, such as an id, a time or the name of a variant. Written without scanning it.
+/// Other serializers get a string, or bytes if their format is not human-readable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plain<'a>(&'a [u8]);
 
 impl<'a> Plain<'a> {
-    /// `ascii` has only letters, digits and `-`, `_`, `.` or `:`. Whatever else it has is written unescaped.
+    /// `ascii` must consist of letters, digits, `-`, `_`, `.` and `:`. Other bytes would be written unescaped.
     #[inline]
     pub fn new(ascii: &'a [u8]) -> Self {
         debug_assert!(
@@ -35,7 +35,7 @@ impl Serialize for Plain<'_> {
     }
 }
 
-/// What is in a [`Plain`]: the only type with this name, for which our writer says that it is not for people.
+/// The inside of a [`Plain`]. For this name alone our writer claims not to be human-readable, and so gets the bytes.
 struct PlainBytes<'a>(&'a [u8]);
 
 impl PlainBytes<'_> {
@@ -117,14 +117,24 @@ impl Elements<'_> {
     }
 }
 
-/// The name of a field or variant, behind a bracket or a comma: letters of ours, with nothing to escape. Always inlined, so
-/// that it is copied as a constant.
+/// The name of a field or variant, behind a bracket or a comma. Always inlined, so that the compiler already finds that
+/// there is nothing to escape in a usual one, and it is copied as a constant.
 #[inline(always)]
 fn name(out: &mut Vec<u8>, before: u8, name: &'static str) {
-    debug_assert!(is_plain(name.as_bytes()));
-    out.extend_from_slice(&[before, b'"']);
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
+    out.push(before);
+    if name.bytes().fold(true, |all, byte| all & is_plain_byte(byte)) {
+        out.push(b'"');
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+    } else {
+        unusual_name(out, name);
+    }
+}
+
+#[cold]
+fn unusual_name(out: &mut Vec<u8>, name: &str) {
+    text(out, name);
+    out.push(b':');
 }
 
 #[inline]
@@ -169,8 +179,13 @@ fn is_plain(bytes: &[u8]) -> bool {
     let below = |word: u64, limit: u8| word.wrapping_sub(all(limit)) & !word & HIGH;
     let special = |word| below(word, b' ') | below(word ^ all(b'"'), 1) | below(word ^ all(b'\\'), 1);
     let (words, rest) = bytes.as_chunks();
-    let plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
-    words.iter().all(|word| special(u64::from_ne_bytes(*word)) == 0) && rest.iter().all(plain)
+    words.iter().all(|word| special(u64::from_ne_bytes(*word)) == 0) && rest.iter().all(|byte| is_plain_byte(*byte))
+}
+
+/// Not short-circuited: of a constant text the compiler knows the result.
+#[inline(always)]
+fn is_plain_byte(byte: u8) -> bool {
+    (byte >= b' ') & (byte != b'"') & (byte != b'\\')
 }
 
 impl<'a> Serializer for Writer<'a> {
@@ -483,9 +498,15 @@ mod tests {
     #[derive(Serialize)]
     enum Variants {
         Unit,
+        #[serde(rename = "new\\type")]
         Newtype(u8),
         Tuple(i32, char),
-        Struct { first: Option<f32>, rest: (), tuple: (u16, bool) },
+        Struct {
+            #[serde(rename = "\"first\"\n")]
+            first: Option<f32>,
+            rest: (),
+            tuple: (u16, bool),
+        },
     }
 
     #[derive(Serialize)]
@@ -528,7 +549,8 @@ mod tests {
             prop_assert_eq!(written(&ours), serde_json::to_string(&plain).unwrap());
             prop_assert_eq!(serde_json::to_value(ours).unwrap(), Value::from(plain.as_str()));
             // Also as a name, and beside other types that choose their form.
-            let mixed = BTreeMap::from([(plain.as_str(), (Some(ours), Bytes(bytes), std::net::Ipv4Addr::LOCALHOST, [ours]))]);
+            let others = (Bytes(bytes), std::net::Ipv4Addr::LOCALHOST);
+            let mixed = BTreeMap::from([(plain.as_str(), (Some(ours), others, [ours]))]);
             is_written_the_same(&mixed);
             is_written_the_same(&BTreeMap::from([(PlainKey(&plain), mixed)]));
         }

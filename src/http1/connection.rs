@@ -1,18 +1,18 @@
 //! One open connection: what it is doing, how long it has kept the server waiting, and when it may be closed for that.
 
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 
 use super::socket::Socket;
-use accounts::auth::KnownToken;
 
-/// A client that has taken nothing of its answer for this long may be dropped for another one.
+/// A client that has not read any of its answer for this long may be dropped for another one.
 const UNREAD_MILLIS_MIN: u64 = 1_000;
-/// The same for a client that has not sent its first request: until then it is probably on its way.
+/// The same for a client that has not sent its first request: until then the request is probably on its way.
 pub const UNASKED_MILLIS_MIN: u64 = 1_000;
 
 /// Shared by all connections.
@@ -24,7 +24,7 @@ pub struct Tally {
 
 pub struct Connection {
     pub socket: Socket,
-    pub known_token: KnownToken,
+    extension: OnceLock<Box<dyn Any + Send + Sync>>,
     tally: Arc<Tally>,
     stage: AtomicU8,
     in_flight: AtomicU32,
@@ -32,13 +32,13 @@ pub struct Connection {
     /// Something of the next request has come.
     head_begun: AtomicBool,
     active_at_millis: AtomicU64,
-    /// Since when the client takes nothing of its answer; 0 while it does, or has taken everything.
+    /// Since when the client has not read from its answer; 0 while it reads, or has read everything.
     unread_since_millis: AtomicU64,
-    /// How long it may take nothing, if that is not as usual; else 0.
+    /// How long the client may go without reading, if that differs from the usual time; else 0.
     patience_millis: AtomicU64,
     /// Opened beyond the limit, so only for probes.
     surplus: AtomicBool,
-    /// Its loop waits to read on.
+    /// Its loop waits for permission to read.
     held: AtomicBool,
     reader: AtomicWaker,
 }
@@ -51,10 +51,10 @@ const CLOSED: u8 = 2;
 /// The head of a request has been read, and its answer is not yet complete.
 const ANSWERING: u8 = 3;
 
-/// A request of a connection, until its answer has been handed over to be written.
+/// A request in progress, until its answer has been handed over to be written.
 pub struct ActiveRequest(Arc<Connection>);
 
-/// What a connection is doing, for the rules below.
+/// A snapshot of a connection, for the rules below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
     pub in_flight: bool,
@@ -73,13 +73,13 @@ pub struct Patience {
     pub idle: Duration,
     /// Between two requests, including the head of the second.
     pub silence: Duration,
-    /// Without taking anything of an answer.
+    /// Without reading from an answer.
     pub unread: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
-    /// Kept alive for long enough; its client does nothing wrong.
+    /// Idle for the keep-alive time; its client did nothing wrong.
     Idle,
     Silent,
     Unread,
@@ -144,7 +144,7 @@ impl Connection {
         tally.staying.fetch_add(1, Ordering::Relaxed);
         Self {
             socket,
-            known_token: KnownToken::default(),
+            extension: OnceLock::new(),
             stage: AtomicU8::new(OPEN),
             in_flight: AtomicU32::new(0),
             has_asked: AtomicBool::new(false),
@@ -157,6 +157,12 @@ impl Connection {
             reader: AtomicWaker::new(),
             tally,
         }
+    }
+
+    /// The server's own value for this connection, created on first use. `None` if the connection has one of another
+    /// type.
+    pub fn extension<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
+        self.extension.get_or_init(|| Box::<T>::default()).downcast_ref()
     }
 
     pub fn request_began(self: &Arc<Self>) -> ActiveRequest {
@@ -209,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// Notes whether the client's end has had room for what was written.
+    /// Records whether the kernel accepted a write.
     pub fn note_write<T>(&self, written: Poll<T>) -> Poll<T> {
         if written.is_pending() {
             if !self.is_unread() {
@@ -222,13 +228,13 @@ impl Connection {
         written
     }
 
-    /// Its loop is to be woken when it may read on.
+    /// Registers its loop to be woken when it may read again.
     pub fn hold(&self, context: &Context<'_>) {
         self.reader.register(context.waker());
         self.held.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the loop look again whether it may read.
+    /// Wakes the loop to check again whether it may read.
     pub fn read_on(&self) {
         if self.held.load(Ordering::Relaxed) {
             self.held.store(false, Ordering::Relaxed);
@@ -236,9 +242,9 @@ impl Connection {
         }
     }
 
-    /// Cuts it off. One that does not read is reset, with what it has not taken of its answers. Of any other one nothing more
-    /// is read, and its loop answers what has come: a request that arrives just then is refused, not dropped. False if it has
-    /// ended by itself, or if a request of it has begun since somebody looked.
+    /// Cuts it off. A client that does not read is reset, and loses its unread answers. For any other client the server
+    /// stops reading, and its loop answers the bytes already received: a request that arrives at this moment is
+    /// refused, not dropped. False if the connection has ended already, or if a request began after it was chosen.
     pub fn cut_off(&self) -> bool {
         let is_unread = self.is_unread();
         let leaves = |from| self.stage.compare_exchange(from, LEAVING, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -255,7 +261,8 @@ impl Connection {
         left
     }
 
-    /// Its loop has read the head of a request. False if the connection was cut off before: then the request is refused.
+    /// Its loop has read the head of a request. False if the connection was cut off before; the request is then
+    /// refused.
     pub fn begin_answer(&self) -> bool {
         self.stage.compare_exchange(OPEN, ANSWERING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -265,12 +272,12 @@ impl Connection {
         self.stage.compare_exchange(ANSWERING, OPEN, Ordering::Relaxed, Ordering::Relaxed).ok();
     }
 
-    /// Whether its loop has to refuse it if a request has come.
+    /// Whether its loop must refuse further requests.
     pub fn is_turned_away(&self) -> bool {
         self.stage.load(Ordering::Relaxed) == LEAVING
     }
 
-    /// Whether no request of it has been answered: then one is probably on its way.
+    /// Whether no request on it has been answered: the first one is probably on its way.
     pub fn has_never_asked(&self) -> bool {
         !self.has_asked.load(Ordering::Relaxed)
     }

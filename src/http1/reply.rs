@@ -1,20 +1,17 @@
-//! An answer on its way to the client: the head that is written for it, with the headers that tell browsers and caches how to
-//! treat it, and how its body is sent.
+//! An answer on its way to the client: the head that is written for it, and how its body is sent.
 
 use std::cell::RefCell;
 use std::fmt::Write;
-use std::time::Duration;
+use std::sync::Arc;
 
-use actix_web::body::BodySize;
-use actix_web::http::header::{HOST, STRICT_TRANSPORT_SECURITY};
-use actix_web::http::{StatusCode, Version};
-use actix_web::web::BytesMut;
+use actix_http::body::BodySize;
+use actix_http::header::HeaderName;
+use actix_http::{StatusCode, Version};
+use bytes::BytesMut;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::head::Headers;
-use super::request::{REQUEST_ID, RequestId};
 use super::response::Response;
 
 /// Room for the head of a usual answer.
@@ -24,19 +21,22 @@ pub struct Reply {
     pub response: Response,
     /// The connection is closed after it.
     pub is_last: bool,
-    /// Headers of every answer, except on the operator's socket.
     pub common: Option<Common>,
 }
 
+/// Headers that a server adds to its answers, without copying them into each.
 pub struct Common {
-    pub content: Content,
-    pub id: RequestId,
+    /// Lines as they are sent, each with its end.
+    pub lines: &'static str,
+    /// One more header, whose value is this answer's own: visible ASCII.
+    pub name: HeaderName,
+    pub value: Arc<str>,
 }
 
 /// How a client knows where a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyEnd {
-    /// There is none, and no header says so: the status does.
+    /// No body and no header about it: implied by the status.
     NoBody,
     Length(u64),
     Chunks,
@@ -87,8 +87,8 @@ impl Reply {
             put(out, &["location: ", location, "\r\n"]);
         }
         out.extend_from_slice(&self.response.header_lines);
-        if let Some(Common { content, id }) = &self.common {
-            put(out, &[content.protection(), REQUEST_ID.as_str(), ": ", id, "\r\n"]);
+        if let Some(Common { lines, name, value }) = &self.common {
+            put(out, &[lines, name.as_str(), ": ", value, "\r\n"]);
         }
         date.put(out);
         put(out, &["\r\n"]);
@@ -136,94 +136,12 @@ impl DateLine {
     }
 }
 
-/// What an answer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
-    /// For one caller and one moment.
-    Data,
-    /// The same for everybody.
-    Document,
-    /// A page for browsers, with scripts and styles of its own.
-    Page,
-    /// The same with nothing inline; says itself how long it may be kept.
-    Dashboard,
-}
-
-/// The lines of every answer, after its policy.
-macro_rules! protecting {
-    ($policy:literal $($caching:literal)?) => {
-        concat!(
-            "content-security-policy: ",
-            $policy,
-            "\r\nx-content-type-options: nosniff\r\nx-frame-options: DENY\r\nreferrer-policy: no-referrer\r\n",
-            $($caching)?
-        )
-    };
-}
-
-/// Data is nothing to render. Tokens and secrets are shown in some answers, and all of them may be outdated in the next
-/// moment: nobody is to keep them.
-const DATA: &str = protecting!("default-src 'none'; frame-ancestors 'none'" "cache-control: no-store\r\n");
-const DOCUMENT: &str = protecting!("default-src 'none'; frame-ancestors 'none'");
-/// The explorer's scripts, styles and requests, all from this server. Its library sets styles and small pictures inline.
-const PAGE: &str = protecting!(
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-);
-/// The dashboard's own scripts and styles, and nothing inline. Its scripts build the page from elements, never from text.
-const DASHBOARD: &str = protecting!(
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-     manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
-     require-trusted-types-for 'script'"
-);
-
-impl Content {
-    /// The lines of headers that protect it.
-    pub fn protection(self) -> &'static str {
-        match self {
-            Content::Data => DATA,
-            Content::Document => DOCUMENT,
-            Content::Page => PAGE,
-            Content::Dashboard => DASHBOARD,
-        }
-    }
-}
-
-/// What every answer over TLS has beyond that: browsers are not to come without TLS again.
-#[derive(Clone)]
-pub struct TransportSecurity {
-    policy: Option<String>,
-}
-
-impl TransportSecurity {
-    /// Browsers remember it for so long; zero: not at all.
-    pub fn new(remembered: Duration) -> Self {
-        Self { policy: (!remembered.is_zero()).then(|| format!("max-age={}", remembered.as_secs())) }
-    }
-
-    /// For the answer to a request with these headers.
-    pub fn protect(&self, request: &Headers, answer: Response) -> Response {
-        let host = request.text(&HOST);
-        match self.policy.as_ref().filter(|_| !host.is_some_and(is_this_machine)) {
-            Some(policy) => answer.with(STRICT_TRANSPORT_SECURITY, policy),
-            None => answer,
-        }
-    }
-}
-
-/// Browsers would remember it for all ports of the name, and so for everything else that somebody develops on a machine.
-fn is_this_machine(host: &str) -> bool {
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.').to_ascii_lowercase();
-    name == "localhost" || name.ends_with(".localhost")
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use actix_web::http::header::ETAG;
+    use actix_http::header::{ETAG, SERVER};
 
     use super::*;
-    use crate::http::head::Headers;
 
     fn head(reply: &Reply, version: Version, stays_open: bool) -> String {
         let mut out = BytesMut::new();
@@ -258,35 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_its_id_and_its_protection() {
-        let given: Headers = [(REQUEST_ID, "mine")].into_iter().collect();
-        let unsafe_id: Headers = [(REQUEST_ID, "a b")].into_iter().collect();
-        for (headers, id) in [(&given, "x-request-id: mine\r\n"), (&unsafe_id, "x-request-id: req_")] {
-            let common = Some(Common { content: Content::Data, id: RequestId::of(headers) });
-            let head = head(&Reply { common, ..Response::new(StatusCode::OK).into() }, Version::HTTP_11, true);
-            assert!(head.contains(id) && head.contains("\r\ncache-control: no-store\r\n"), "{head}");
-        }
+    fn the_common_lines_come_after_those_of_the_answer() {
+        let common = Some(Common { lines: "x-a: 1\r\n", name: SERVER, value: "mine".into() });
+        let head = head(&Reply { common, ..Response::no_content().with(ETAG, "\"1\"").into() }, Version::HTTP_11, true);
+        assert!(head.ends_with("\r\netag: \"1\"\r\nx-a: 1\r\nserver: mine\r\n"), "{head}");
     }
 
     #[test]
     fn a_date_is_as_in_the_standard() {
         assert_eq!(DateLine::line(784_111_777), "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
-    }
-
-    #[test]
-    fn only_names_of_this_machine_are_left_out() {
-        for local in ["localhost", "localhost:8443", "LOCALHOST.:1", "lock.localhost"] {
-            assert!(is_this_machine(local), "{local}");
-        }
-        for other in ["lock.example", "lock.example:8443", "localhost.example", "notlocalhost", "[::1]:8443", ""] {
-            assert!(!is_this_machine(other), "{other}");
-        }
-    }
-
-    #[test]
-    fn a_policy_of_no_time_is_none() {
-        assert_eq!(TransportSecurity::new(Duration::ZERO).policy, None);
-        let year = TransportSecurity::new(Duration::from_secs(31_536_000));
-        assert_eq!(year.policy, Some("max-age=31536000".to_owned()));
     }
 }

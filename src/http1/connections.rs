@@ -1,19 +1,19 @@
 //! All open connections: how many there may be, and the end of those that stall.
 //!
-//! The first head of a connection has a timeout, but not a later one that stops half-way, nor an answer that is not read: such
-//! clients would hold their connections and answers forever. So each connection records what it does, and those that stall are
-//! shut down. Those that are idle too: a timer for each request costs more.
+//! Only the first head of a connection has a timer. A later head that stalls half-way, or an unread answer, would hold
+//! its connection permanently, so each connection records its activity, and a periodic sweep shuts down stalled and
+//! idle ones: a timer per request would cost more.
 //!
-//! When there are too many, a new one takes the place of the one that is missed least, so that a crowd of clients that keep
-//! the server waiting keeps nobody out. If all of them have requests in flight, the new one is only for probes.
+//! Above the limit, a new connection replaces the most expendable one, so that a crowd of stalling clients cannot keep
+//! others out. If all connections have requests in flight, the new one serves only probes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use actix_web::rt::net::TcpStream;
 use metrics::Counter;
 use parking_lot::Mutex;
+use tokio::net::TcpStream;
 
 use super::connection::{Activity, Connection, Expendable, Patience, Stall, Tally, UNASKED_MILLIS_MIN};
 use super::socket::Socket;
@@ -21,7 +21,7 @@ use super::transport::Plain;
 
 /// The share of all connections that is closed at once to make room: each search looks at all of them.
 const ROOM_SHARE: usize = 256;
-/// After a search in vain, there is none for this long.
+/// How long to wait after a search that found no connection to close.
 const SEARCH_PAUSE_MILLIS: u64 = 100;
 
 pub struct Connections {
@@ -30,40 +30,41 @@ pub struct Connections {
     limit: AtomicUsize,
     open: Mutex<Vec<Weak<Connection>>>,
     no_search_until_millis: AtomicU64,
-    cut_off: CutOff,
+    cut_off: CutOffCounters,
 }
 
 /// The numbers of connections that were shut down.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Shut {
-    /// Kept alive as long as an idle connection is. It is not counted as cut off.
+    /// Idle for the keep-alive time. Not counted as cut off.
     pub idle: usize,
-    /// Half a head was sent, or nothing since the beginning.
+    /// Sent only part of a head, or nothing at all.
     pub silent: usize,
     /// An answer was not read.
     pub unread: usize,
 }
 
-struct CutOff {
-    silent: Counter,
-    unread: Counter,
-    crowded: Counter,
+/// Count the connections that are cut off.
+pub struct CutOffCounters {
+    pub silent: Counter,
+    pub unread: Counter,
+    /// Replaced by newer connections.
+    pub crowded: Counter,
 }
 
 impl Connections {
-    pub fn new(patience: Patience) -> Arc<Self> {
-        Arc::new(Self::since(Tally::new(), patience))
+    pub fn new(patience: Patience, cut_off: CutOffCounters) -> Arc<Self> {
+        Arc::new(Self::since(Tally::new(), patience, cut_off))
     }
 
-    fn since(tally: Arc<Tally>, patience: Patience) -> Self {
-        let counter = |reason| metrics::counter!("lockkeeper_connections_cut_off_total", "reason" => reason);
+    fn since(tally: Arc<Tally>, patience: Patience, cut_off: CutOffCounters) -> Self {
         Self {
             tally,
             patience,
             limit: AtomicUsize::new(usize::MAX),
             open: Mutex::default(),
             no_search_until_millis: AtomicU64::new(0),
-            cut_off: CutOff { silent: counter("silent"), unread: counter("unread"), crowded: counter("crowded") },
+            cut_off,
         }
     }
 
@@ -72,7 +73,7 @@ impl Connections {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Registers a new connection, which ends when what is returned is dropped.
+    /// Registers a new connection. Dropping the returned transport closes it.
     pub fn opened(&self, tcp: TcpStream) -> Plain {
         let connection = Arc::new(Connection::new(Socket::new(tcp), self.tally.clone()));
         if self.excess() > 0 && !self.make_room() {
@@ -115,7 +116,7 @@ impl Connections {
             let Some(connection) = connection.upgrade().filter(|connection| connection.is_open()) else { return false };
             match connection.activity().stalled(now, patience(&connection)) {
                 None => {
-                    // It is not told of the client's end while it reads nothing.
+                    // While it reads nothing it does not notice that its client has closed.
                     connection.read_on();
                     return true;
                 }
@@ -138,7 +139,7 @@ impl Connections {
         self.tally.staying().saturating_sub(self.limit.load(Ordering::Relaxed))
     }
 
-    /// Closes the connections that are missed least. False if all have requests in flight.
+    /// Closes the most expendable connections. False if all have requests in flight.
     fn make_room(&self) -> bool {
         let now = self.tally.now_millis();
         if now < self.no_search_until_millis.load(Ordering::Relaxed) {
@@ -189,16 +190,15 @@ mod tests {
     use std::time::Instant;
 
     use rcgen::CertifiedKey;
+    use rustls::pki_types::{PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore, ServerConfig};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio_rustls::rustls::pki_types::ServerName;
-    use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
-    use crate::http::response::Response;
-    use crate::http::transport::{Encrypted, Transport};
-    use crate::http::wire;
-    use crate::tls::{ClientCertificates, Files, ServerTls};
+    use crate::response::Response;
+    use crate::serve::{self, Rules};
+    use crate::transport::{Encrypted, Transport};
 
     const PATIENCE: Patience =
         Patience { idle: Duration::from_secs(4), silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
@@ -211,7 +211,9 @@ mod tests {
 
     /// Of a server that began ten seconds ago.
     fn connections() -> Connections {
-        Connections::since(Tally::since(Instant::now().checked_sub(Duration::from_secs(10)).unwrap()), PATIENCE)
+        let began = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        let counters = CutOffCounters { silent: Counter::noop(), unread: Counter::noop(), crowded: Counter::noop() };
+        Connections::since(Tally::since(began), PATIENCE, counters)
     }
 
     fn open(connections: &Connections) -> Open {
@@ -350,9 +352,9 @@ mod tests {
         client.set_nonblocking(true).unwrap();
         let mut client = TcpStream::from_std(client).unwrap();
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        let rules = wire::Rules::new(Duration::from_secs(5));
+        let rules = Rules::new(Duration::from_secs(5));
         let answer = async |_, _| panic!("it is not served");
-        let serving = wire::serve(stream, Some(connection), &rules, std::future::pending(), answer);
+        let serving = serve::serve(stream, Some(connection), &rules, std::future::pending(), answer);
         let mut told = [0; 12];
         tokio::select! {
             ended = serving => panic!("{ended:?}"),
@@ -372,10 +374,10 @@ mod tests {
             client.write_all(sent.as_bytes()).unwrap();
             client.set_nonblocking(true).unwrap();
             let mut client = TcpStream::from_std(client).unwrap();
-            let rules = wire::Rules::new(Duration::from_secs(5));
+            let rules = Rules::new(Duration::from_secs(5));
             let answer = async |_, _| panic!("it is not served");
             let mut told = String::new();
-            let serving = wire::serve(stream, Some(connection), &rules, std::future::pending(), answer);
+            let serving = serve::serve(stream, Some(connection), &rules, std::future::pending(), answer);
             let (_, read) = tokio::join!(serving, client.read_to_string(&mut told));
             if sent.ends_with("\r\n\r\n") {
                 read.unwrap();
@@ -388,22 +390,20 @@ mod tests {
 
     #[actix::test]
     async fn the_same_goes_for_an_idle_one_with_tls() {
-        let folder = tempfile::tempdir().unwrap();
         let CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-        std::fs::write(&certificate, cert.pem()).unwrap();
-        std::fs::write(&key, signing_key.serialize_pem()).unwrap();
-        let tls = ServerTls::open(Files { certificate, key, clients: ClientCertificates::Off }).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let tls = tls.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(cert.der().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = config.with_root_certificates(roots).with_no_client_auth();
 
         let connections = connections();
         let Open { stream, connection, client } = open(&connections);
         client.set_nonblocking(true).unwrap();
-        let (accept, connect) = (TlsAcceptor::from(tls.config()), TlsConnector::from(Arc::new(config)));
+        let (accept, connect) = (TlsAcceptor::from(Arc::new(tls)), TlsConnector::from(Arc::new(config)));
         let name = ServerName::try_from("localhost").unwrap();
         let client = connect.connect(name, TcpStream::from_std(client).unwrap());
         let (stream, client) = tokio::join!(accept.accept(stream), client);
@@ -412,9 +412,9 @@ mod tests {
         connection.quiet_since(1);
         assert_eq!(connections.shut_stalled(), Shut { idle: 1, ..Shut::default() });
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        let rules = wire::Rules::new(Duration::from_secs(5));
+        let rules = Rules::new(Duration::from_secs(5));
         let answer = async |_, _| panic!("it is not served");
-        let serving = wire::serve(stream, Some(connection), &rules, std::future::pending(), answer);
+        let serving = serve::serve(stream, Some(connection), &rules, std::future::pending(), answer);
         let mut told = String::new();
         let (_, read) = tokio::join!(serving, client.read_to_string(&mut told));
         read.unwrap();
@@ -428,14 +428,14 @@ mod tests {
         client.set_nonblocking(true).unwrap();
         let mut client = TcpStream::from_std(client).unwrap();
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        let rules = wire::Rules::new(Duration::from_secs(5));
+        let rules = Rules::new(Duration::from_secs(5));
         let asked = connection.clone();
         // Somebody has chosen it just before.
         let answer = async |_, _| {
             assert!(!asked.cut_off());
             Response::no_content().into()
         };
-        let serving = wire::serve(stream, Some(connection.clone()), &rules, std::future::pending(), answer);
+        let serving = serve::serve(stream, Some(connection.clone()), &rules, std::future::pending(), answer);
         let reading = async {
             let mut told = [0; 12];
             client.read_exact(&mut told).await.unwrap();

@@ -4,12 +4,12 @@
 
 use std::cell::{Cell, RefCell};
 
-use actix_web::http::header::HeaderName;
+use actix_http::header::HeaderName;
 use futures_util::stream;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::http::incoming::CutShort;
+use crate::incoming::CutShort;
 
 const GET: &str = "GET /one HTTP/1.1\r\nHost: x\r\n\r\n";
 const FOR_EVER: Duration = Duration::from_secs(3_600);
@@ -27,17 +27,17 @@ async fn talk<F: Future<Output = Reply>, R>(
 
 /// Sends this, ends, and reads all that comes, without the headers that are always there.
 async fn told<F: Future<Output = Reply>>(answer: impl Fn(Request, Incoming) -> F, sent: &str) -> String {
-    let client = async |mut wire: DuplexStream| {
-        wire.write_all(sent.as_bytes()).await.unwrap();
-        wire.shutdown().await.unwrap();
-        all_of(&mut wire).await
+    let client = async |mut pipe: DuplexStream| {
+        pipe.write_all(sent.as_bytes()).await.unwrap();
+        pipe.shutdown().await.unwrap();
+        all_of(&mut pipe).await
     };
     talk(std::future::pending(), answer, client).await.1
 }
 
-async fn all_of(wire: &mut DuplexStream) -> String {
+async fn all_of(pipe: &mut DuplexStream) -> String {
     let mut told = String::new();
-    wire.read_to_string(&mut told).await.unwrap();
+    pipe.read_to_string(&mut told).await.unwrap();
     told.lines().filter(|line| !line.starts_with("date: ")).map(|line| format!("{line}\n")).collect()
 }
 
@@ -77,14 +77,14 @@ async fn requests_and_bodies_that_are_held_stay_as_they_were_while_the_next_come
         Response::no_content().into()
     };
     let sent: Vec<_> = (0..100).map(|number| (format!("/{number}"), number.to_string().repeat(100))).collect();
-    let client = async |mut wire: DuplexStream| {
+    let client = async |mut pipe: DuplexStream| {
         for (path, body) in &sent {
             let request = post(&format!("X-Path: {path}\r\nContent-Length: {}", body.len()), body).replace("/to", path);
-            wire.write_all(request.as_bytes()).await.unwrap();
+            pipe.write_all(request.as_bytes()).await.unwrap();
             tokio::task::yield_now().await;
         }
-        wire.shutdown().await.unwrap();
-        all_of(&mut wire).await
+        pipe.shutdown().await.unwrap();
+        all_of(&mut pipe).await
     };
     let (_, told) = talk(std::future::pending(), holding, client).await;
     assert_eq!(told.matches("204 No Content").count(), sent.len());
@@ -100,12 +100,12 @@ async fn a_body_is_read_however_it_comes() {
     let chunked = post("Transfer-Encoding: chunked", "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n");
     for sent in [post("Content-Length: 3", "abc"), chunked] {
         for at in 1..sent.len() {
-            let client = async |mut wire: DuplexStream| {
-                wire.write_all(&sent.as_bytes()[..at]).await.unwrap();
+            let client = async |mut pipe: DuplexStream| {
+                pipe.write_all(&sent.as_bytes()[..at]).await.unwrap();
                 tokio::task::yield_now().await;
-                wire.write_all(&sent.as_bytes()[at..]).await.unwrap();
-                wire.write_all(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
-                all_of(&mut wire).await
+                pipe.write_all(&sent.as_bytes()[at..]).await.unwrap();
+                pipe.write_all(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
+                all_of(&mut pipe).await
             };
             let (served, told) = talk(std::future::pending(), echo, client).await;
             served.unwrap();
@@ -150,14 +150,14 @@ async fn what_is_no_request_is_refused_and_the_connection_ends() {
 #[actix::test]
 async fn a_client_is_told_to_continue_only_if_it_waits_for_it() {
     let expecting = post("Content-Length: 3\r\nExpect: 100-continue", "");
-    let client = async |mut wire: DuplexStream| {
-        wire.write_all(expecting.as_bytes()).await.unwrap();
+    let client = async |mut pipe: DuplexStream| {
+        pipe.write_all(expecting.as_bytes()).await.unwrap();
         let mut told = [0; CONTINUE.len()];
-        wire.read_exact(&mut told).await.unwrap();
+        pipe.read_exact(&mut told).await.unwrap();
         assert_eq!(told, CONTINUE);
-        wire.write_all(b"abc").await.unwrap();
-        wire.shutdown().await.unwrap();
-        all_of(&mut wire).await
+        pipe.write_all(b"abc").await.unwrap();
+        pipe.shutdown().await.unwrap();
+        all_of(&mut pipe).await
     };
     assert!(talk(std::future::pending(), echo, client).await.1.ends_with("/toabc\n"));
     assert!(told(echo, &(expecting + "abc")).await.starts_with("HTTP/1.1 200"));
@@ -247,9 +247,9 @@ async fn a_stream_that_fails_is_cut_off_without_its_end() {
             .streaming(stream::iter([Ok(Bytes::from_static(b"a")), Err(io::Error::other("no"))]))
             .into()
     };
-    let client = async |mut wire: DuplexStream| {
-        wire.write_all(GET.as_bytes()).await.unwrap();
-        all_of(&mut wire).await
+    let client = async |mut pipe: DuplexStream| {
+        pipe.write_all(GET.as_bytes()).await.unwrap();
+        all_of(&mut pipe).await
     };
     let (served, told) = talk(std::future::pending(), answer, client).await;
     assert!(served.is_err() && !told.contains("0\n\n"), "{told}");
@@ -266,9 +266,9 @@ async fn an_idle_connection_ends_with_the_server_and_one_with_a_request_after_it
         tokio::task::yield_now().await;
         echo(request, incoming).await
     };
-    let client = async |mut wire: DuplexStream| {
-        wire.write_all(GET.as_bytes()).await.unwrap();
-        all_of(&mut wire).await
+    let client = async |mut pipe: DuplexStream| {
+        pipe.write_all(GET.as_bytes()).await.unwrap();
+        all_of(&mut pipe).await
     };
     let (served, told) = talk(async { stopping.await.unwrap() }, answer, client).await;
     served.unwrap();

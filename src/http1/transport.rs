@@ -1,5 +1,5 @@
-//! How the bytes of a connection travel: as they are, or encrypted, after a handshake within a time limit. Notes when the client
-//! takes nothing of what is written, and when it has ended. The connection is closed when its transport is dropped.
+//! The bytes of a connection, plain or encrypted after a handshake with a time limit. Records when the client does not
+//! read and when it has closed. Dropping the transport closes the connection.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -14,10 +14,10 @@ use metrics::Counter;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 
 use super::connection::Connection;
-use crate::tls::ServerTls;
 
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     fn connection(&self) -> &Arc<Connection>;
@@ -70,7 +70,7 @@ impl AsyncWrite for Plain {
         self.0.note_write(self.0.socket.with(|tcp| tcp.poll_write(context, bytes)))
     }
 
-    /// What TLS has to send is in several pieces.
+    /// TLS writes several pieces at once.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -93,8 +93,8 @@ impl AsyncWrite for Plain {
 }
 
 impl AsyncRead for Encrypted {
-    /// A client may end what it sends with an alert, with the connection, or with both: it is the same to us. Nothing can be
-    /// cut off unnoticed, since every request says how long it is.
+    /// A client may end what it sends with an alert, with the connection, or with both: it is the same to us. Nothing
+    /// can be cut off unnoticed, since every request says how long it is.
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -127,7 +127,7 @@ impl AsyncWrite for Encrypted {
     }
 }
 
-/// What TLS keeps of an answer that the kernel does not take yet: a record, or two.
+/// Encrypted bytes that TLS buffers while the kernel does not accept them: one or two records.
 const UNSENT_MAX: usize = 32 * 1024;
 /// The first byte of a handshake's record.
 const HANDSHAKE_RECORD: u8 = 22;
@@ -135,15 +135,15 @@ const HANDSHAKE_RECORD: u8 = 22;
 const PLAIN_HEAD_MAX: usize = 16 * 1024;
 /// Reasons of failures that are kept apart until they are reported: their number is up to strangers.
 const REASONS_MAX: usize = 8;
-/// For who speaks HTTP without TLS.
+/// For clients that speak HTTP without TLS.
 const USE_HTTPS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 70\r\n\
                          Connection: close\r\n\r\nThis port speaks TLS. Use https:// instead of http:// in the address.\n";
 
-/// Makes encrypted connections of new ones.
+/// Turns new connections into encrypted ones.
 pub struct Handshakes {
-    tls: Arc<ServerTls>,
-    limit: Duration,
-    outcomes: Outcomes,
+    config: Box<dyn Fn() -> Arc<ServerConfig> + Send + Sync>,
+    limit: HandshakeLimit,
+    outcomes: HandshakeCounters,
     failures: Mutex<Failures>,
 }
 
@@ -158,32 +158,40 @@ pub struct Failed {
     pub peer: Option<SocketAddr>,
 }
 
-struct Outcomes {
-    anonymous: Counter,
-    certified: Counter,
-    failed: Counter,
-    timed_out: Counter,
+#[derive(Debug, Clone, Copy)]
+pub struct HandshakeLimit {
+    pub time: Duration,
+    /// The reason reported for a handshake that takes longer.
+    pub exceeded: &'static str,
+}
+
+/// Count handshakes by their outcome.
+pub struct HandshakeCounters {
+    /// Completed without a certificate of the client.
+    pub anonymous: Counter,
+    /// Completed with one.
+    pub certified: Counter,
+    pub failed: Counter,
+    pub timed_out: Counter,
 }
 
 impl Handshakes {
-    pub fn new(tls: Arc<ServerTls>, limit: Duration) -> Self {
-        let counter = |outcome| metrics::counter!("lockkeeper_tls_handshakes_total", "outcome" => outcome);
-        let outcomes = Outcomes {
-            anonymous: counter("anonymous"),
-            certified: counter("certified"),
-            failed: counter("failed"),
-            timed_out: counter("timed_out"),
-        };
-        Self { tls, limit, outcomes, failures: Mutex::default() }
+    /// `config` is called for each new connection.
+    pub fn new(
+        config: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static,
+        limit: HandshakeLimit,
+        outcomes: HandshakeCounters,
+    ) -> Self {
+        Self { config: Box::new(config), limit, outcomes, failures: Mutex::default() }
     }
 
     /// Fails for a client that does not complete its handshake in time.
     pub async fn complete(&self, plain: Plain) -> io::Result<Encrypted> {
         let peer = plain.connection().socket.peer;
-        match tokio::time::timeout(self.limit, self.shake(plain)).await {
+        match tokio::time::timeout(self.limit.time, self.shake(plain)).await {
             Ok(Ok(encrypted)) => Ok(encrypted),
             Ok(Err(error)) => {
-                // Who only looks whether the port is open has not failed.
+                // A client that only checks whether the port is open has not failed.
                 if error.kind() != io::ErrorKind::NotConnected {
                     self.outcomes.failed.increment(1);
                     self.note_failure(peer, error.to_string());
@@ -192,7 +200,7 @@ impl Handshakes {
             }
             Err(elapsed) => {
                 self.outcomes.timed_out.increment(1);
-                self.note_failure(peer, "it took longer than http.head_timeout_seconds".to_owned());
+                self.note_failure(peer, self.limit.exceeded.to_owned());
                 Err(elapsed.into())
             }
         }
@@ -211,7 +219,7 @@ impl Handshakes {
             Some(byte) => return Err(refuse_plain(&mut plain, byte).await),
             None => return Err(io::ErrorKind::NotConnected.into()),
         }
-        let acceptor = TlsAcceptor::from(self.tls.config());
+        let acceptor = TlsAcceptor::from((self.config)());
         let stream = acceptor.accept_with(plain, |session| session.set_buffer_limit(Some(UNSENT_MAX))).await?;
         let is_certified = stream.get_ref().1.peer_certificates().is_some();
         let outcome = if is_certified { &self.outcomes.certified } else { &self.outcomes.anonymous };
@@ -233,7 +241,7 @@ async fn refuse_plain(plain: &mut Plain, first: u8) -> io::Error {
         return io::Error::other("the client does not speak TLS");
     }
     let mut head = vec![0; PLAIN_HEAD_MAX];
-    // Whether it gets the answer is up to it.
+    // Best effort: the client may not read it.
     if plain.read(&mut head).await.is_ok() && plain.write_all(USE_HTTPS.as_bytes()).await.is_ok() {
         plain.shutdown().await.ok();
     }

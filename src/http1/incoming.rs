@@ -1,5 +1,5 @@
-//! The body of a request on its way from the connection to the handler. Both are one task: nothing is locked, and nobody is
-//! woken, since the connection polls the handler whenever more has come.
+//! The body of a request on its way from the connection to the handler. Both are one task: nothing is locked, and
+//! nobody is woken, since the connection polls the handler whenever more has come.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,16 +7,16 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use actix_web::web::Bytes;
+use bytes::Bytes;
 
 /// How many bytes are buffered for a handler that has not read them.
 const UNREAD_MAX: usize = 32 * 1024;
 
 /// The handler's side.
 pub enum Incoming {
-    /// It came with its head, as most do; empty where it was read, and where there is none.
+    /// Received together with its head, as most are. Empty if there is no body, or after it was read.
     Whole(Bytes),
-    /// Some of it is still to come.
+    /// Not complete yet.
     Arriving(Rc<RefCell<Arrived>>),
 }
 
@@ -36,7 +36,7 @@ enum End {
     CutShort,
 }
 
-/// The client stopped sending, or sent what is no body.
+/// The client stopped sending, or the body is malformed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CutShort;
 
@@ -51,7 +51,7 @@ impl Incoming {
         (Self::Arriving(arrived.clone()), Feed(arrived))
     }
 
-    /// All of it, unless some is still to come. It is not there any more afterwards.
+    /// Takes the whole body; `None` if it is not complete yet.
     pub fn whole(&mut self) -> Option<Bytes> {
         match self {
             Self::Whole(bytes) => Some(std::mem::take(bytes)),

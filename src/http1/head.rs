@@ -1,19 +1,19 @@
-//! The head of a request: its parts, in buffers that the next head of the connection can use again. A head that two readers
-//! could understand differently, so that one of them takes the body for the next request, is refused.
+//! The head of a request: its parts, in buffers that the next head of the connection can use again. A head that two
+//! readers could understand differently, so that one of them takes the body for the next request, is refused.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use actix_web::http::header::HeaderName;
-use actix_web::http::{Method, Uri, Version};
+use actix_http::header::HeaderName;
+use actix_http::{Method, Uri, Version};
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 const HEADERS_MAX: usize = 96;
 /// A head that has not ended after so many bytes is refused.
 const BYTES_MAX: usize = 128 * 1024;
-/// Longer targets are left to [`Uri`], which has a bound of its own.
+/// Longer targets are left to [`Uri`], which has its own bound.
 const PLAIN_TARGET_MAX: usize = 60_000;
 
 /// A request without its body.
@@ -53,12 +53,12 @@ pub enum Refused {
 /// The headers of a request, as they were sent. A request has a dozen of them, so they are searched one by one.
 #[derive(Default)]
 pub struct Headers {
-    /// The whole head as it was sent.
+    /// The bytes of the whole head.
     sent: Vec<u8>,
     fields: Vec<Field>,
 }
 
-/// A header's place in what was sent.
+/// A header's position in the head.
 struct Field {
     name: Range<usize>,
     value: Range<usize>,
@@ -80,8 +80,8 @@ impl Default for Head {
 }
 
 impl Head {
-    /// Becomes the head at the beginning of these bytes, and returns its length; `None` if it has not come to its end, which
-    /// changes nothing. A head that is refused is not to be used.
+    /// Becomes the head at the beginning of these bytes, and returns its length; `None` if it has not come to its end,
+    /// which changes nothing. A head that is refused is not to be used.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
         let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);
@@ -120,7 +120,7 @@ impl Head {
         sent.capacity() + fields.capacity() * size_of::<Field>() + self.target.capacity()
     }
 
-    /// The path as it was sent.
+    /// The undecoded path.
     pub fn path(&self) -> &str {
         &self.target[..self.path_length]
     }
@@ -134,8 +134,8 @@ impl Head {
     }
 }
 
-/// Whether the bytes may stand anywhere in a target, and mean nothing but themselves there, or begin the query. Without a
-/// branch for each, so that several are looked at together.
+/// Whether the bytes may stand anywhere in a target, and mean nothing but themselves there, or begin the query. Without
+/// a branch for each, so that several are looked at together.
 fn are_plain(bytes: &[u8]) -> bool {
     let is_in = |byte: u8, first: u8, last: u8| byte.wrapping_sub(first) <= last - first;
     bytes.iter().fold(true, |all, &byte| {
@@ -287,8 +287,8 @@ impl Headers {
     }
 }
 
-/// Whether a name that was sent, in either case, is this one, in lower case. Most differ in their lengths already; the others
-/// are compared without a branch for each byte.
+/// Whether a name that was sent, in either case, is this one, in lower case. Most differ in their lengths already; the
+/// others are compared without a branch for each byte.
 #[inline]
 fn is_named(sent: &[u8], name: &str) -> bool {
     let is_same = |(sent, known): (&u8, u8)| sent.to_ascii_lowercase() == known;
@@ -300,9 +300,9 @@ pub fn ascii(value: &[u8]) -> Option<&str> {
     str::from_utf8(value).ok().filter(|text| text.is_ascii())
 }
 
-#[cfg(test)]
-impl FromIterator<(HeaderName, &'static str)> for Headers {
-    fn from_iter<I: IntoIterator<Item = (HeaderName, &'static str)>>(fields: I) -> Self {
+/// For tests of handlers.
+impl<'v> FromIterator<(HeaderName, &'v str)> for Headers {
+    fn from_iter<I: IntoIterator<Item = (HeaderName, &'v str)>>(fields: I) -> Self {
         let mut headers = Self::default();
         for (name, value) in fields {
             let start = headers.sent.len();

@@ -1,10 +1,10 @@
-//! One connection: reads requests, has them answered one after the other, and writes their answers.
+//! One connection: reads requests, has them answered in order, and writes the answers.
 //!
-//! The web framework's dispatcher is not used, which polls a handler twice before it waits, looks for the next head up to six
-//! times in each request, and hands out a body only after the first poll.
+//! The web framework's dispatcher is not used, which polls a handler twice before it waits, looks for the next head up
+//! to six times in each request, and hands out a body only after the first poll.
 //!
-//! A client that sends ahead is bounded: so much is read while a request is being answered, and nothing while the client does
-//! not take its answers.
+//! A client that sends ahead is bounded: so much is read while a request is being answered, and nothing while the
+//! client does not take its answers.
 
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,8 @@ use std::time::Duration;
 use actix_http::ServiceConfig;
 use actix_http::body::{BoxBody, MessageBody};
 use actix_http::h1::{Codec, Message};
-use actix_web::http::{Method, StatusCode, Version};
-use actix_web::web::{Buf, Bytes, BytesMut};
+use actix_http::{Method, StatusCode, Version};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_util::codec::Decoder;
 
@@ -36,14 +36,14 @@ use super::spare_buffer;
 const AHEAD_MAX: usize = 16 * 1024;
 /// Answers to requests that came together are written together, up to this size.
 const TOGETHER_MAX: usize = 16 * 1024;
-/// Room for what is usually read at once, and the least that is worth a read.
+/// Size of a usual read, and the least free space worth a read.
 const READ_BYTES: usize = 4 * 1024;
 const READ_BYTES_MIN: usize = 1024;
 /// A larger buffer is not kept for the next answer.
 const KEPT_BYTES: usize = 16 * 1024;
 /// How long a client that has not read its last answer may go on sending.
 const LINGER: Duration = Duration::from_secs(1);
-/// How often what a client that was cut off goes on sending is discarded: its socket says nothing but that it has ended.
+/// How often to discard input from a client that was cut off: its socket only reports the end of the stream.
 const DISCARDED_EVERY: Duration = Duration::from_millis(50);
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -81,27 +81,27 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>
     answer: impl Fn(Request, Incoming) -> F,
 ) -> io::Result<()> {
     let mut stopping = pin!(stopping);
-    let mut wire = Wire::new(transport, connection, rules);
-    let first = tokio::time::timeout(rules.head_timeout, wire.next_head(stopping.as_mut())).await;
+    let mut client = Loop::new(transport, connection, rules);
+    let first = tokio::time::timeout(rules.head_timeout, client.next_head(stopping.as_mut())).await;
     let mut next = first.unwrap_or(Ok(Next::Refused(StatusCode::REQUEST_TIMEOUT)))?;
     loop {
         match next {
             Next::Request => {
-                if !wire.exchange(&answer).await? {
+                if !client.exchange(&answer).await? {
                     break;
                 }
             }
             Next::Refused(status) => {
-                wire.refuse(status);
+                client.refuse(status);
                 break;
             }
             Next::End => break,
         }
         // Others get their turn, however many requests have come together.
         tokio::task::coop::consume_budget().await;
-        next = wire.next_head(stopping.as_mut()).await?;
+        next = client.next_head(stopping.as_mut()).await?;
     }
-    wire.close().await
+    client.close().await
 }
 
 /// The next event on a connection.
@@ -130,9 +130,9 @@ enum Body {
     Chunks(Box<Codec>),
 }
 
-struct Wire<'r, T> {
+struct Loop<'r, T> {
     transport: T,
-    /// `None` for the operator's socket.
+    /// `None` if it is not one of [`Connections`](super::Connections): of a socket of another kind.
     connection: Option<Arc<Connection>>,
     rules: &'r Rules,
     /// The current request, or the last one, whose buffers are used again.
@@ -150,7 +150,7 @@ struct Wire<'r, T> {
     is_out_of_step: bool,
 }
 
-impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
+impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
     fn new(transport: T, connection: Option<Arc<Connection>>, rules: &'r Rules) -> Self {
         let (request, body) = (Request::unread(connection.clone()), Body::Bytes(0));
         let (read, write) = (BytesMut::new(), BytesMut::new());
@@ -158,7 +158,8 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         Self { transport, connection, rules, request, body, read, write, is_unflushed, ended, is_out_of_step }
     }
 
-    /// Waits for a head. Answers that are still to be written go first, and nothing is read before the client has taken them.
+    /// Waits for a head. Answers that are still to be written go first, and nothing is read before the client has taken
+    /// them.
     async fn next_head(&mut self, mut stopping: Pin<&mut impl Future<Output = ()>>) -> io::Result<Next> {
         poll_fn(|context| {
             loop {
@@ -253,8 +254,9 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         }
     }
 
-    /// Awaits an answer, or a piece of one. Meanwhile what was answered before is written, and what the client sends is read:
-    /// the rest of the request's body, the next requests, and its end, of which the handler learns by being polled.
+    /// Awaits an answer, or a piece of one. Meanwhile what was answered before is written, and what the client sends is
+    /// read: the rest of the request's body, the next requests, and its end, of which the handler learns by being
+    /// polled.
     async fn while_reading<F: Future>(
         &mut self,
         feed: Option<&Feed>,
@@ -273,7 +275,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         .await
     }
 
-    /// Writes and reads what is possible now. True if there is news for the handler.
+    /// Writes and reads without waiting. True if there is news for the handler.
     fn attend(&mut self, context: &mut Context<'_>, feed: Option<&Feed>) -> io::Result<bool> {
         if let Poll::Ready(flushed) = self.poll_flush(context) {
             flushed?;
@@ -307,7 +309,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         has_room && !self.connection.as_ref().is_some_and(|connection| connection.is_unread())
     }
 
-    /// Passes on what has come of a body. True if there was something.
+    /// Passes received parts of the body on. True if there were any.
     fn fill(&mut self, feed: &Feed) -> bool {
         let mut has_come = false;
         loop {
