@@ -1,18 +1,18 @@
-//! The configuration of an environment. All values are within their bounds: the reader has checked them.
+//! The configuration of an environment. All values are within their limits, which the reader has checked.
 
 use std::collections::BTreeMap;
 
 use super::{CommitId, Description, Identifier, LabelValue, Role, VariableName, VariableValue};
 
-/// More than anybody selects by, and few enough to compare quickly.
+/// More than anybody needs for selection, and few enough to compare quickly.
 pub const LABELS_MAX: usize = 32;
 pub const VARIABLES_MAX: usize = 64;
-/// Of all its texts together, so that an environment's record stays far below the store's limit per batch.
+/// The limit for all its texts together, so that an environment's record stays far below the store's limit per batch.
 pub const CONFIGURATION_BYTES_MAX: usize = 64 * 1024;
 
 /// A year: anything longer means no limit.
 pub const SECONDS_MAX: u32 = 366 * 24 * 60 * 60;
-/// Waiters per environment: enough for the largest fleets, and a bound on memory.
+/// Waiters per environment: enough for the largest fleets, and a limit on memory.
 pub const QUEUE_LENGTH_MAX: u32 = 100_000;
 
 pub type Labels = BTreeMap<Identifier, LabelValue>;
@@ -23,9 +23,9 @@ pub struct Configuration {
     pub labels: Labels,
     /// Whether a claim that names a commit also deploys it.
     pub deploy_on_claim: bool,
-    /// For sessions that ask for none. None: such sessions do not expire.
+    /// For sessions that request none. None: such sessions do not expire.
     pub default_ttl_seconds: Option<u32>,
-    /// The longest TTL that a session may ask for.
+    /// The longest TTL that a session may request.
     pub max_ttl_seconds: u32,
     /// How long a session may hold the lock in total.
     pub max_hold_seconds: Option<u32>,
@@ -87,7 +87,7 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// `revision`: the present one; `None` if it does not exist.
+    /// `revision`: the current one; `None` if the environment does not exist.
     pub fn holds(&self, revision: Option<u64>) -> bool {
         match self {
             Expected::Existing => revision.is_some(),

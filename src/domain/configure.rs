@@ -48,19 +48,19 @@ impl Command for Configure {
     }
 }
 
-/// A new limit applies to the present holder too, counted from when it got the lock.
+/// A new limit applies to the current holder too, counted from when it got the lock.
 fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>, now: Now) {
     let changed = next.configuration.as_ref().is_some_and(|present| present.max_hold_seconds != max_hold_seconds);
     let Some(lock) = next.lock.as_mut().filter(|_| changed).map(Arc::make_mut) else { return };
     let Some(claimed) = &mut lock.claimed else { return };
-    // By the steady clock alone: the wall clock may have been set since the lock was given.
+    // By the steady clock only: the wall clock may have been set since the grant.
     let held_millis = now.tick.0.saturating_sub(claimed.tick.0);
     claimed.hold_until =
         max_hold_seconds.map(|seconds| Deadline::after(now, (i64::from(seconds) * 1000).saturating_sub(held_millis)));
     lock.revision += 1;
 }
 
-/// Deletes the environment if nobody holds it. Its counters stay.
+/// Deletes the environment if it is not locked. Its counters stay.
 #[derive(Debug, Clone)]
 pub struct Delete {
     pub expected: Option<Expected>,
@@ -100,20 +100,20 @@ impl Command for Delete {
     }
 }
 
-/// Takes the environment out of service for good: its waiters are refused, nobody new gets it, and it is deleted when nobody
-/// holds it and nothing runs in it. To be repeated until it is gone.
+/// Takes the environment out of service permanently: its waiters are refused, no new session gets it, and it is deleted
+/// when it is not locked and nothing runs in it. Must be repeated until it is gone.
 #[derive(Debug, Clone)]
 pub struct Retire {
-    /// Shown to those who are refused.
+    /// Shown to refused clients.
     pub reason: Arc<str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retired {
     Gone,
-    /// Waiters were refused: to be repeated immediately, for the others and for the environment itself.
+    /// Waiters were refused. Repeat it immediately, for the others and for the environment itself.
     Refusing,
-    /// To be repeated when it has been released.
+    /// Repeat it when the environment has been released.
     Held,
 }
 
@@ -129,7 +129,7 @@ impl Command for Retire {
             Delete { expected: None }.decide(decision)?;
             return Ok(Retired::Gone);
         }
-        // One that is disabled already stays so for its own reason.
+        // If it is already disabled, it keeps its own reason.
         if !configuration.disabled {
             decision.touch();
             decision.next.configuration_revision += 1;

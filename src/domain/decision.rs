@@ -1,4 +1,4 @@
-//! A decision in progress: the environment as it will be, and the outcome.
+//! A decision in progress: the next state of the environment, and the outcome.
 
 use std::sync::Arc;
 
@@ -17,12 +17,13 @@ pub trait Command: Send + 'static {
     /// Whether it ends something, and so must also be possible on a full disk.
     const ENDS: bool = false;
 
-    /// The same of a command that depends on what it is told.
+    /// The same for a command for which it depends on the fields.
     fn ends(&self) -> bool {
         Self::ENDS
     }
 
-    /// Called through [`decide`], which also hands over a free lock, starts waiting deployments and checks the invariants.
+    /// Called through [`decide`], which also hands over a free lock, starts waiting deployments and checks the
+    /// invariants.
     fn decide(self, decision: &mut Decision<'_>) -> Result<Self::Reply, Rejection>;
 
     /// The session that the command refers to: the actor looks it up if the environment no longer has it.
@@ -30,12 +31,12 @@ pub trait Command: Send + 'static {
         None
     }
 
-    /// The same for a deployment that has ended.
+    /// The same for an ended deployment.
     fn deployment(&mut self) -> Option<&mut DeploymentRef> {
         None
     }
 
-    /// The session that the reply says has the lock. If the reply does not reach its client, the lock is taken back.
+    /// The session that the reply names as the holder. If the reply does not reach its client, the lock is taken back.
     fn grants(_reply: &Self::Reply) -> Option<SessionId> {
         None
     }
@@ -44,7 +45,7 @@ pub trait Command: Send + 'static {
     fn complete(_reply: &mut Self::Reply, _next: &Environment) {}
 }
 
-/// What commands work on. Nothing takes effect before the decision is finished.
+/// The working state of commands. Nothing takes effect before the decision is finished.
 pub struct Decision<'a> {
     pub(super) now: Now,
     pub(super) next: &'a mut Environment,
@@ -53,31 +54,32 @@ pub struct Decision<'a> {
     touched: bool,
 }
 
-/// The consequences of a decision, besides the next state. It has room for one event, since nearly every command has one.
+/// The consequences of a decision, besides the next state. It has room for one event, since nearly every command has
+/// one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Sessions that had the lock and have ended, for the history. Once more if a deployment outlived its session.
+    /// Ended sessions that had the lock, for the history. A session appears again when its deployment ends later.
     pub ended: SmallVec<[Arc<Session>; 1]>,
     /// Sessions that have ended in the queue.
     pub left: Vec<Arc<Session>>,
     pub enqueued: Option<Arc<Waiter>>,
-    /// The waiter whose client is told the id of its session.
+    /// The waiter whose client receives the id of its session.
     pub made_known: Option<Arc<Waiter>>,
-    /// Waiters that are no longer in the queue, for whatever reason.
+    /// Waiters that have left the queue, for any reason.
     pub dequeued: Vec<Arc<Waiter>>,
     /// The waiter that got the lock.
     pub granted: Option<GrantedWaiter>,
-    /// Whether those who are no longer in the queue are refused, since the environment is taken out of service.
+    /// Whether waiters that have left the queue are refused, since the environment is taken out of service.
     pub retired: bool,
     pub events: SmallVec<[Event; 1]>,
-    /// Deployments that have changed, each once, in their new state.
+    /// Changed deployments, each once, in their new state.
     pub deployments: Vec<DeploymentRecord>,
-    /// Of the deployments that have started.
+    /// The blueprints of the started deployments.
     pub blueprints: Vec<(DeploymentId, Arc<Blueprint>)>,
     pub approvals: Vec<ApprovalRecord>,
     /// Deployments whose records are deleted, although their session may be kept.
     pub forgotten: Vec<DeploymentId>,
-    /// In order.
+    /// In the order of execution.
     pub effects: Vec<Effect>,
 }
 
@@ -115,13 +117,13 @@ impl Owner {
         Self { session: None, user: None, fencing_token: reset.map_or(0, |reset| reset.fencing_token) }
     }
 
-    /// Of a deployment of this session, or of the reset.
+    /// The owner of a deployment of this session, or of the reset.
     pub fn of_deployment(session: Option<&Session>, environment: &Environment) -> Self {
         session.map_or_else(|| Self::system(environment.last_reset), Self::of)
     }
 }
 
-/// What a change of a deployment needs besides the deployment.
+/// The context for changing a deployment.
 pub(super) struct ChangeContext<'a> {
     pub at: Timestamp,
     pub outcome: &'a mut Outcome,
@@ -131,7 +133,7 @@ pub(super) struct ChangeContext<'a> {
 }
 
 impl<'a> Decision<'a> {
-    /// `next` is still as the environment was, and `outcome` is empty.
+    /// `next` is still the current state, and `outcome` is empty.
     pub(super) fn new(
         next: &'a mut Environment,
         outcome: &'a mut Outcome,
@@ -141,7 +143,7 @@ impl<'a> Decision<'a> {
         Self { now, next, surroundings, outcome, touched: false }
     }
 
-    /// The environment itself changes, not only its queue.
+    /// Marks a change of the environment itself, not only of its queue.
     pub(super) fn touch(&mut self) {
         if !self.touched {
             self.touched = true;
@@ -149,7 +151,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// For changing a deployment.
+    /// The context for changing a deployment.
     pub(super) fn context(&mut self) -> ChangeContext<'_> {
         ChangeContext {
             at: self.now.at,
@@ -206,7 +208,7 @@ impl<'a> Decision<'a> {
         self.leave(ticket, ended);
     }
 
-    /// Removes a waiter. If its client knows it as a session, it ends as one.
+    /// Removes a waiter. If its client knows it as a session, the session ends.
     pub(super) fn leave(&mut self, ticket: Ticket, ended: Ended) -> Option<Arc<Session>> {
         let departure = self.dequeue(ticket)?.departure(ended);
         if let Some(event) = departure.event() {

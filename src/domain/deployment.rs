@@ -1,5 +1,5 @@
-//! A deployment and its run: the state of its stages and steps, and the parts of its log. Only decisions of its environment
-//! change it.
+//! A deployment and its run: the state of its stages and steps, and the parts of its log. Only decisions of its
+//! environment change it.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::{
     SessionId, StepSource, Timestamp,
 };
 
-/// Of the error of a deployment: a page of the history with eight sessions of a hundred deployments each must fit into one
-/// batch of the store.
+/// The limit for the error of a deployment: a page of the history with eight sessions of a hundred deployments each
+/// must fit into one batch of the store.
 pub const ERROR_BYTES_MAX: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ named_enum! {
     pub enum DeploymentStatus {
         Queued = "queued",
         Running = "running",
-        /// Its next stage needs approval. Nothing of it runs, and nothing else is deployed meanwhile.
+        /// Its next stage needs approval. Nothing of it runs, and no other deployment runs meanwhile.
         AwaitingApproval = "awaiting_approval",
         /// Told to stop, and may still run.
         Cancelling = "cancelling",

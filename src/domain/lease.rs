@@ -8,7 +8,7 @@ use super::{
     SessionId, SessionRef, Tick, Ticket, claim, queue, release,
 };
 
-/// The least that is left of a lease after a start: its holder could not renew it while the server was down.
+/// The minimum that is left of a lease after a start, since its holder could not renew it while the server was down.
 pub const LEFT_AFTER_START_MILLIS: i64 = 30_000;
 
 /// A sign of life of the holder.
@@ -36,7 +36,7 @@ impl Command for Heartbeat {
     }
 }
 
-/// The client has polled a session and knows now that it has the lock.
+/// The client has polled a session and now knows that it holds the lock.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub session: SessionId,
@@ -67,7 +67,7 @@ impl Command for Seen {
 #[derive(Debug, Clone)]
 pub struct Undelivered {
     pub session: SessionId,
-    /// Whether the client has a while to come back for it with its idempotency key.
+    /// Whether the client may return for it with its idempotency key, for a while.
     pub keyed: bool,
 }
 
@@ -81,7 +81,7 @@ impl Command for Undelivered {
             return Ok(());
         };
         if holder.claimed.as_ref().is_some_and(|claimed| claimed.seen) {
-            // The client has come back on another connection meanwhile.
+            // The client has returned on another connection meanwhile.
             return Ok(());
         }
         if !self.keyed {
@@ -99,12 +99,12 @@ impl Command for Undelivered {
     }
 }
 
-/// Ends whatever has expired.
+/// Ends everything that has expired.
 #[derive(Debug, Clone)]
 pub struct Elapse;
 
 impl Command for Elapse {
-    /// When the next waiter loses its place, at the earliest.
+    /// The earliest time at which a waiter loses its place.
     type Reply = Option<Tick>;
     const ENDS: bool = true;
 
@@ -124,7 +124,7 @@ impl Command for Elapse {
     }
 }
 
-/// The clients of these waiters have hung up.
+/// The clients of these waiters have disconnected.
 #[derive(Debug, Clone)]
 pub struct HangUp {
     pub tickets: Vec<Ticket>,
@@ -149,12 +149,12 @@ pub struct StopWaiting {
 }
 
 impl Command for StopWaiting {
-    /// The answer, if it still waited.
+    /// The answer, if it was still waiting.
     type Reply = Option<Rejection>;
     const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Rejection>, Rejection> {
-        // It may have come back just now, and the lock may be free.
+        // It may just have returned, and the lock may be free.
         claim::hand_over(decision, None);
         let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Released };
         let left = decision.leave(self.ticket, ended);
@@ -162,7 +162,7 @@ impl Command for StopWaiting {
     }
 }
 
-/// The client of a queued session stops waiting on its connection: it is told the session's id, and polls from now on.
+/// The client of a queued session stops waiting on its connection: it receives the session's id, and polls from now on.
 #[derive(Debug, Clone)]
 pub struct MakeKnown {
     pub ticket: Ticket,
@@ -196,12 +196,12 @@ impl Command for HandOver {
 }
 
 impl Environment {
-    /// Brings the deadlines into a process that started at `started`, with the time that is left of each. Between boots of
-    /// the machine nobody can tell how much has passed, so each starts again.
+    /// Converts the deadlines to a process that started at `started`, with the remaining time of each. Between boots of
+    /// the machine the elapsed time is unknown, so each starts again.
     pub fn rearm(&mut self, started: Now, same_boot: bool) {
         let max_hold = self.configuration.as_ref().and_then(|configuration| configuration.max_hold_seconds);
         let Some(claimed) = self.lock.as_mut().and_then(|lock| Arc::make_mut(lock).claimed.as_mut()) else { return };
-        // A tick from after the start is of some other clock, such as that of another container.
+        // A tick from after the start is from another clock, such as that of another container.
         let same_boot = same_boot && claimed.tick <= started.tick;
         if !same_boot {
             claimed.tick = started.tick;
@@ -267,7 +267,7 @@ mod tests {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();
         subject.run(0, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
-        // The server has restarted, and the client comes back for its place only after the lock has become free.
+        // The server has restarted, and the client only returns for its place after the lock has become free.
         subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
         let session = holder(&subject).id.into();
         subject.run(1, release::Release { session, by: person(1), any: false }).unwrap();

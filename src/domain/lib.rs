@@ -1,7 +1,7 @@
 //! The rules of environments, locks, queues, sessions and deployments, and nothing else.
 //!
 //! Pure: no clock, no randomness, no I/O, no await. Time and new ids come with the call, so every rule can be read and
-//! tested alone. The actors add order and durability, and no rules.
+//! tested alone. The actors add order and durability, but no rules.
 
 mod claim;
 mod configuration;
@@ -91,8 +91,8 @@ pub use text::{
 pub use time::{Boot, Deadline, Now, SteadyTime, Tick, Timestamp};
 pub use utilisation::{EnvironmentUse, HolderUse, Period, PeriodIs, Utilisation, Waits};
 
-/// The only way a command changes an environment. The outcome is empty before; if the command is refused, it is to be
-/// dropped. The caller has the place for it, since it is large: it would be copied several times on its way back.
+/// The only way a command changes an environment. The outcome must be empty; if the command is refused, drop it. It is
+/// passed in by the caller because it is large: returning it would copy it several times.
 pub fn decide<C: Command>(
     environment: &Arc<Environment>,
     command: C,
@@ -100,7 +100,7 @@ pub fn decide<C: Command>(
     surroundings: &mut dyn Surroundings,
     outcome: &mut Outcome,
 ) -> Result<Transition<C::Reply>, Rejection> {
-    // A copy, changed in the place where it stays: it is large.
+    // A copy that is changed in place, since it is large.
     let mut next = environment.clone();
     let mut decision = Decision::new(Arc::make_mut(&mut next), outcome, now, surroundings);
     let mut reply = command.decide(&mut decision)?;

@@ -1,6 +1,5 @@
-//! What a pipeline does for a deployment: stages in order, each with its steps, defined here
-//! or in a registry. All values are within their bounds: the
-//! reader has checked them, with the rules below.
+//! The blueprint of a deployment: stages in order, each with its steps, defined here or in a registry. All values are
+//! within their limits, which the reader has checked with the rules below.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,11 +16,12 @@ pub const HEADERS_MAX: usize = 32;
 /// A day. Longer work belongs elsewhere, with a step that watches it.
 pub const TIMEOUT_SECONDS_MAX: u32 = 24 * 60 * 60;
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 60 * 60;
-/// Of all its texts together: a deployment keeps a copy of what it ran, which must fit into one batch of the store.
+/// The limit for all its texts together: a deployment stores a copy of its blueprint, which must fit into one batch of
+/// the store.
 pub const BLUEPRINT_BYTES_MAX: usize = 60 * 1024;
 const ARGUMENT_BYTES_MAX: usize = 32 * 1024;
 
-/// The stages of a pipeline at one moment. A deployment keeps the blueprint it started with.
+/// A snapshot of the stages of a pipeline. A deployment keeps the blueprint it started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blueprint {
     /// Without stages a deployment succeeds when it starts.
@@ -39,8 +39,8 @@ pub struct Stage {
     pub approval: ApprovalRule,
     /// For all its steps together, from when the first starts.
     pub timeout_seconds: u32,
-    /// Whether it can be run again from its first step without harm: then it is restarted automatically after a crash of
-    /// the server.
+    /// Whether it can safely be run again from its first step: then it is restarted automatically after a crash of the
+    /// server.
     pub idempotent: bool,
     /// At least one.
     pub steps: Vec<Step>,
@@ -49,7 +49,7 @@ pub struct Stage {
 named_enum! {
     pub enum ApprovalRule {
         Never = "never",
-        /// Somebody has to approve each start.
+        /// Each start needs an approval.
         Always = "always",
     }
 }
@@ -61,7 +61,7 @@ pub struct Step {
     pub action: Action,
     /// Its own variables; they take precedence over those of all steps.
     pub inputs: BTreeMap<VariableName, VariableValue>,
-    /// In a deployment: the step of a registry that was filled in.
+    /// The step of a registry that was resolved; set in deployments.
     pub source: Option<Arc<StepSource>>,
 }
 
@@ -70,7 +70,7 @@ pub enum Action {
     /// A program and its arguments, run without a shell.
     Run(Vec<Arc<str>>),
     Http(HttpCall),
-    /// A step of a registry. It is filled in when a deployment starts.
+    /// A step of a registry. It is resolved when a deployment starts.
     Uses(Box<Use>),
 }
 
@@ -109,12 +109,12 @@ pub struct InputValue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSource {
     pub reference: StepReference,
-    /// Of the registry's repository, if it has one.
+    /// The commit of the registry's repository, if it has one.
     pub commit: Option<Arc<str>>,
 }
 
-/// `url`, `body` and the values of `headers` may contain `${NAME}` of a variable; `$${` stands for a literal `${`. Values
-/// are percent-encoded in a URL, and escaped as in a string in a JSON body (by its `Content-Type`).
+/// `url`, `body` and the values of `headers` may contain `${NAME}` of a variable; `$${` is a literal `${`. Values are
+/// percent-encoded in a URL, and escaped as in a string in a JSON body (according to its `Content-Type`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpCall {
     pub method: Arc<str>,
@@ -132,7 +132,7 @@ impl Default for Blueprint {
 }
 
 impl Blueprint {
-    /// The steps that come from registries.
+    /// The steps from registries.
     pub fn uses(&self) -> impl Iterator<Item = &Use> {
         self.stages.iter().flat_map(|stage| &stage.steps).filter_map(|step| match &step.action {
             Action::Uses(used) => Some(&**used),
@@ -261,7 +261,7 @@ pub const HEADER_VALUE: TextRule =
 pub const HTTP_BODY: TextRule = TextRule::of(0..=32_768, CharClass::ANY, "must be at most 32768 bytes").in_bytes();
 
 pub const URL_LENGTH_MAX: usize = 2048;
-/// What [`check_url`] allows, apart from the length.
+/// Allows everything that [`check_url`] does, apart from the length.
 pub const URL_PATTERN: &str = "^https?://[!-.0-~][!-~]*$";
 
 pub fn check_url(text: &str) -> Result<(), Malformed> {

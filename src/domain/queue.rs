@@ -10,11 +10,11 @@ use super::{
     SessionId, SessionQueuedData, Tick, Ticket, UserId,
 };
 
-/// A queued session that nobody has polled for this long expires, and so does a grant that nobody has noticed.
+/// A queued session that is not polled for this long expires, and so does a grant that its client does not notice.
 pub const ASK_WITHIN_MILLIS: i64 = 60_000;
 
-/// How many waiters one transition removes, so that the store accepts its batch: the record of an ended session has up to
-/// 5 KiB, most of it a context of 1,024 characters.
+/// Waiters removed per transition, so that the store accepts its batch: the record of an ended session has up to 5 KiB,
+/// most of it a context of 1,024 characters.
 pub(super) const LET_GO_AT_ONCE: usize = 50;
 
 /// The order in a queue: the smaller turn goes first.
@@ -35,27 +35,27 @@ impl Turn {
 pub struct Waiter {
     pub ticket: Ticket,
     pub kept_by: KeptBy,
-    /// Whether its client has been told the id of the session, or finds it with its idempotency key. A queued session
+    /// Whether its client has received the id of the session, or finds it with its idempotency key. A queued session
     /// whose client waits on its connection first is unknown until then, and does not survive a restart.
     pub known: bool,
     pub session: Session,
-    /// The request that it came with.
+    /// The request of the claim.
     pub via: Option<RequestRef>,
 }
 
-/// What keeps a place in the queue.
+/// How a place in the queue is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptBy {
     /// The client's open connection.
     Connection,
-    /// The client's open connection; after a restart of the server, the client may come back for its place with its
+    /// The client's open connection; after a restart of the server, the client may return for its place with its
     /// idempotency key.
     Key(PlaceKey),
     /// The client polls the session, whose id it knows.
     Polling,
 }
 
-/// Identifies a client that comes back.
+/// Identifies a returning client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlaceKey {
     pub record: Arc<[u8]>,
@@ -67,13 +67,13 @@ pub struct PlaceKey {
 pub enum Connection {
     /// The client waits on it for its turn.
     Open,
-    /// Lost. With an idempotency key the client can come back.
+    /// Lost. With an idempotency key the client can return.
     Closed { keyed: bool },
     /// The waiter has none.
     Absent,
 }
 
-/// What follows for a waiter when its client hangs up.
+/// The consequence for a waiter when its client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterHangUp {
     Stays,
@@ -86,41 +86,41 @@ pub enum AfterHangUp {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departure {
     pub waiter: Arc<Waiter>,
-    /// As it ends.
+    /// The ended session.
     pub session: Arc<Session>,
 }
 
-/// Whether the client of a waiter is there.
+/// Whether the client of a waiter is present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     Connected,
-    /// It hung up.
+    /// It disconnected.
     Vanished,
-    /// Not connected; the last sign of life was then.
+    /// Not connected; it last polled then.
     LastSeen(Tick),
 }
 
-/// What a decision needs to know beyond the environment itself.
+/// The inputs of a decision besides the environment itself.
 pub trait Surroundings {
     fn presence(&self, waiter: &Waiter) -> Presence;
 
-    /// Takes the first waiter of the pool that this environment would do for, if it comes before `before`. No other
+    /// Takes the first waiter of the pool that this environment suits, if it comes before `before`. No other
     /// environment can then take it.
     fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>>;
 
     /// For a new id.
     fn seed(&mut self) -> IdSeed;
 
-    /// The environment's pipeline as it is now. Asked only when a deployment could start.
+    /// The current state of the environment's pipeline. Only read when a deployment could start.
     fn pipeline(&self) -> PipelineNow;
 }
 
 /// A pipeline at the moment a deployment could start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineNow {
-    /// A stopped pipeline starts nothing; what has started goes on.
+    /// A stopped pipeline starts nothing; running deployments continue.
     pub stopped: bool,
-    /// With the steps of registries filled in, unless that failed.
+    /// With the steps of registries resolved, unless that failed.
     pub blueprint: Arc<Blueprint>,
     /// Why that failed: the error of a deployment that would start.
     pub unresolved: Option<Arc<str>>,
@@ -136,7 +136,7 @@ impl Waiter {
         !matches!(self.kept_by, KeptBy::Connection)
     }
 
-    /// Whether its client can come back to it after a restart.
+    /// Whether its client can return to it after a restart.
     pub fn is_findable(&self) -> bool {
         match self.kept_by {
             KeptBy::Connection => false,
@@ -145,7 +145,7 @@ impl Waiter {
         }
     }
 
-    /// Whether the lock can be given to it now.
+    /// Whether the lock can be granted to it now.
     pub fn is_ready(&self, presence: Presence) -> bool {
         match (presence, &self.kept_by) {
             (Presence::Connected, _) | (Presence::LastSeen(_), KeptBy::Polling) => true,
@@ -154,7 +154,7 @@ impl Waiter {
         }
     }
 
-    /// When it loses its place without another sign of life.
+    /// When it loses its place unless its client polls.
     pub fn due(&self, presence: Presence) -> Option<Tick> {
         match presence {
             Presence::Connected => None,
@@ -169,8 +169,8 @@ impl Waiter {
         Event::session(self.session.id, EventData::SessionQueued(queued))
     }
 
-    /// Whether its client is there, as far as the server knows. A server that is shutting down has closed the connections
-    /// itself.
+    /// Whether its client is present, as far as the server knows. A server that is shutting down has closed the
+    /// connections itself.
     pub fn presence(
         &self,
         connection: Connection,
@@ -180,7 +180,7 @@ impl Waiter {
     ) -> Presence {
         match (connection, &self.kept_by) {
             (Connection::Open, _) => Presence::Connected,
-            // Nobody can poll it: the server has restarted, or refused to keep the place.
+            // It cannot be polled: the server has restarted, or refused to keep the place.
             (Connection::Absent, KeptBy::Polling) if !self.is_findable() => Presence::Vanished,
             // Its key leads to its session id, so it can still poll.
             (Connection::Closed { keyed: true }, KeptBy::Polling)
@@ -190,17 +190,17 @@ impl Waiter {
         }
     }
 
-    /// `connection` is the one it has by the time the server handles the hang-up.
+    /// `connection` is its connection at the time the server handles the disconnect.
     pub fn after_hang_up(&self, connection: Connection) -> AfterHangUp {
         match (connection, &self.kept_by) {
-            // Its client came back meanwhile.
+            // Its client returned meanwhile.
             (Connection::Open, _) => AfterHangUp::Stays,
             (Connection::Closed { keyed: true }, KeptBy::Polling) => AfterHangUp::Polls,
             (Connection::Closed { .. } | Connection::Absent, _) => AfterHangUp::Leaves,
         }
     }
 
-    /// The same when its client is told the id of its session.
+    /// The same after its client has received the id of its session.
     pub fn made_known(&self) -> Arc<Self> {
         Arc::new(Self { known: true, ..self.clone() })
     }
@@ -217,7 +217,7 @@ impl Waiter {
 }
 
 impl Departure {
-    /// None if no client ever knew the session: then nothing is recorded of it.
+    /// None if no client ever knew the session; then no event is recorded.
     pub fn event(&self) -> Option<Event> {
         (self.waiter.kept_by == KeptBy::Polling).then(|| self.session.end_event()).flatten()
     }
@@ -228,7 +228,7 @@ impl Departure {
 pub struct Queue {
     /// One lane per priority, without empty ones.
     lanes: RedBlackTreeMapSync<Reverse<Priority>, Lane>,
-    /// How many each member has. Those without any are not in it.
+    /// The count of each member. Members without any are not in it.
     members: RedBlackTreeMapSync<UserId, usize>,
     length: usize,
     durable: usize,
@@ -249,7 +249,7 @@ impl Queue {
         self.length == 0
     }
 
-    /// How many places the member has.
+    /// The number of places of the member.
     pub fn of_member(&self, member: UserId) -> usize {
         self.members.get(&member).copied().unwrap_or(0)
     }
@@ -267,7 +267,7 @@ impl Queue {
         self.lanes.values().find_map(|lane| lane.get(&ticket))
     }
 
-    /// The waiter under this session id.
+    /// The waiter with this session id.
     pub fn session(&self, id: SessionId) -> Option<&Arc<Waiter>> {
         match id.origin {
             super::Origin::Queued(ticket) => self.get(ticket).filter(|waiter| waiter.session.id == id),
@@ -275,7 +275,7 @@ impl Queue {
         }
     }
 
-    /// From 1, which is the next to be served.
+    /// From 1, which is served next.
     pub fn position(&self, waiter: &Waiter) -> usize {
         let turn = waiter.turn();
         let ahead = self.lanes.iter().take_while(|(priority, _)| **priority < turn.priority);
@@ -315,7 +315,7 @@ impl Queue {
     }
 }
 
-/// When the next waiter loses its place, at the earliest.
+/// The earliest time at which a waiter loses its place.
 pub(super) fn next_due(queue: &Queue, surroundings: &dyn Surroundings) -> Option<Tick> {
     queue.iter().filter_map(|waiter| waiter.due(surroundings.presence(waiter))).min()
 }
@@ -341,7 +341,7 @@ mod tests {
     use crate::samples::{Subject, claim, person};
     use crate::{Claim, Elapse, Release};
 
-    /// Locked by 1, and so many wait behind.
+    /// Locked by 1, with this many waiters.
     fn queued(kept_by: KeptBy, waiting: u64) -> Subject {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();

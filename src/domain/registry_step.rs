@@ -27,21 +27,22 @@ pub struct RegistryStep {
 pub struct Input {
     pub kind: InputKind,
     pub required: bool,
-    /// Of the same kind. Without a default, an input that is not given sets no variable.
+    /// Of the same kind. Without a default, a missing input sets no variable.
     pub default: Option<InputValue>,
 }
 
-/// The step under a reference.
+/// The step of a reference.
 #[derive(Debug, Clone)]
 pub struct Found {
     pub step: Arc<RegistryStep>,
     pub commit: Option<Arc<str>>,
 }
 
-/// Finds the step under a reference, or the end of a sentence that begins with it: why it cannot be used.
+/// Finds the step of a reference, or returns why it cannot be used, as the end of a sentence that begins with the
+/// reference.
 pub type Lookup<'a> = dyn Fn(&StepReference) -> Result<Found, String> + 'a;
 
-/// A reference that cannot be resolved, or an input that does not fit.
+/// A reference that cannot be resolved, or an invalid input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseFault {
     /// Indexes of the stage and the step.
@@ -94,7 +95,7 @@ impl RegistryStep {
 }
 
 impl Blueprint {
-    /// With the steps of registries filled in, as a deployment keeps it; or all faults.
+    /// With the steps of registries resolved, as a deployment stores it; or all faults.
     pub fn resolved(&self, lookup: &Lookup<'_>) -> Result<Blueprint, Vec<UseFault>> {
         let mut faults = Vec::new();
         let mut resolved = self.clone();

@@ -1,4 +1,4 @@
-//! Release: the holder, or somebody who may release for others, gives the lock back. A waiter leaves the queue.
+//! Release: the holder, or a member who may release for others, releases the lock. A waiter leaves the queue.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Command for Release {
         let session = decision.next.find(&self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
-            // Releasing twice, or after a force-claim, is no error: the answer says how the session ended.
+            // Idempotent: a second release, or one after a force-claim, returns how the session ended.
             return Ok(Arc::new(session.clone()));
         }
         let ended = Ended { at: decision.now.at, by: Some(self.by), how: EndedHow::Released };
@@ -37,7 +37,7 @@ impl Command for Release {
     }
 }
 
-/// Gives back whatever holds the lock, without naming its session.
+/// Releases the lock without naming its session.
 #[derive(Debug, Clone)]
 pub struct ReleaseLock {
     pub by: Person,
@@ -70,8 +70,8 @@ pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Se
     Some(session)
 }
 
-/// Takes the lock from its holder, if there is one, and returns the session as it ended. Its waiting deployments are
-/// cancelled; a running one is stopped, and nothing else is deployed until it has ended.
+/// Takes the lock from its holder, if there is one, and returns the ended session. Its waiting deployments are
+/// cancelled; a running one is stopped, and no other starts until it has ended.
 pub(super) fn end_session(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Session>> {
     let mut holder = decision.next.lock.take()?;
     decision.touch();

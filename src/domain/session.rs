@@ -8,8 +8,8 @@ use super::{
     SessionOverriddenData, SessionReleasedData, Tick, Timestamp,
 };
 
-/// How many deployments a session lists. Older finished ones are dropped, but still counted in `deployment_count`. Bounds
-/// an environment's record.
+/// The number of deployments listed per session. Older finished ones are dropped, but still counted in
+/// `deployment_count`. Limits the size of an environment's record.
 pub(super) const DEPLOYMENTS_LISTED: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,9 +95,9 @@ named_enum! {
     pub enum Expiry {
         /// No activity within its TTL.
         Ttl = "ttl",
-        /// It held the lock as long as the environment allows.
+        /// It held the lock for as long as the environment allows.
         MaxHold = "max_hold",
-        /// Nobody polled it for too long, in the queue or after the grant.
+        /// It was not polled for too long, in the queue or after the grant.
         Unasked = "unasked",
         /// Its client was gone before it could be answered.
         Vanished = "vanished",
@@ -142,7 +142,7 @@ impl Session {
         self.claimed.as_ref().map(|claimed| claimed.fencing_token)
     }
 
-    /// Whether it has the lock and its client may not know of it.
+    /// Whether it holds the lock and its client may not know of it.
     pub fn is_unseen(&self) -> bool {
         self.ended.is_none() && self.claimed.as_ref().is_some_and(|claimed| claimed.unseen_until.is_some())
     }
@@ -156,7 +156,7 @@ impl Session {
         [lease, hold, unseen].into_iter().flatten().min_by_key(|(until, _)| until.due)
     }
 
-    /// Whether it has the lock with neither a TTL nor a longest time: it ends only if somebody ends it.
+    /// Whether it holds the lock with neither a TTL nor a maximum hold, so that it only ends when it is released.
     pub fn never_expires(&self) -> bool {
         let endless = |claimed: &Claimed| claimed.lease.is_none() && claimed.hold_until.is_none();
         self.ended.is_none() && self.claimed.as_ref().is_some_and(endless)

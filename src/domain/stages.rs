@@ -1,4 +1,4 @@
-//! How a deployment goes through its stages.
+//! The stages of a deployment and their transitions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
     StageRun, StageStatus, Step, StepRun, StepStatus,
 };
 
-/// Starts a deployment, for the first time or again. Returns its outcome if there is nothing to do.
+/// Starts a deployment, for the first time or again. Returns its outcome if it has no stages to run.
 pub(super) fn start(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -72,7 +72,7 @@ fn enter_next(
     None
 }
 
-/// Hands the stage to the runner. It has not begun until the runner reports so.
+/// Hands the stage to the runner. It begins when the runner reports so.
 pub(super) fn hand_to_runner(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -101,8 +101,8 @@ pub(super) fn order(deployment: &Deployment, owner: &Owner, context: &mut Change
     })));
 }
 
-/// The current stage has ended. Enters the next one, or returns how the deployment ended. If it was told to stop and
-/// finished the stage all the same, it has succeeded only if no stage is left.
+/// The current stage has ended. Enters the next one, or returns how the deployment ended. If it was told to stop but
+/// finished the stage anyway, it has succeeded only if no stage is left.
 pub(super) fn end_stage(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -144,7 +144,7 @@ pub(super) fn end_stage(
     }
 }
 
-/// Cancels a deployment: at once if nothing of it runs, otherwise it is told to stop.
+/// Cancels a deployment: immediately if nothing of it runs, otherwise it is told to stop.
 pub(super) fn cancel(deployment: &mut Deployment, owner: &Owner, context: &mut ChangeContext<'_>) {
     match deployment.status {
         DeploymentStatus::Queued | DeploymentStatus::AwaitingApproval => {
@@ -239,7 +239,7 @@ pub(super) fn record(deployment: &mut Deployment, owner: &Owner, outcome: &mut O
     }
 }
 
-/// An unfinished deployment, with all that is stored of it.
+/// The stored state of an unfinished deployment.
 pub(super) fn shown(deployment: &Deployment, owner: &Owner) -> DeploymentRecord {
     let (stages, retried) = match deployment.run.as_deref() {
         Some(run) => (run.stages.clone(), run.retried.clone()),
@@ -344,7 +344,7 @@ impl StageRun {
         run
     }
 
-    /// Back to its initial state, except for the number of attempts.
+    /// Resets it to its initial state, except for the number of attempts.
     pub(super) fn begin_anew(&mut self, stage: &Stage) {
         self.status = StageStatus::Pending;
         self.approval = None;

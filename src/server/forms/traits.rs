@@ -1,4 +1,4 @@
-//! What a form is: how it is read, and how its schema is made.
+//! The traits of forms: reading, and the JSON schema.
 
 use serde_json::{Value, json};
 
