@@ -37,24 +37,6 @@ pub enum EventValue {
     Flag(bool),
 }
 
-impl EventType {
-    /// Whether the system does it, even if a request triggered it.
-    pub const fn is_automatic(self) -> bool {
-        matches!(
-            self,
-            EventType::SessionExpired
-                | EventType::DeploymentStarted
-                | EventType::DeploymentSucceeded
-                | EventType::DeploymentFailed
-                | EventType::StageStarted
-                | EventType::StageSucceeded
-                | EventType::StageFailed
-                | EventType::ApprovalRequested
-                | EventType::WebhookDisabled
-        )
-    }
-}
-
 impl Event {
     fn new(data: EventData, session: Option<SessionId>, deployment: Option<DeploymentId>) -> Self {
         Self { session, deployment, by: None, automatic: data.event_type().is_automatic(), data }

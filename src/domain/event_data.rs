@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    AnalysisId, ApprovalId, CommitId, Expiry, Id, Identifier, RegistryId, Role, SessionId, TokenId, UserId, WebhookId,
+    AnalysisId, ApprovalId, CommitId, Id, Identifier, RegistryId, Role, SessionId, TokenId, UserId, WebhookId,
 };
 
 /// A member of an event's data, as it is recorded.
@@ -13,6 +13,33 @@ pub enum Datum<'a> {
     Text(&'a str),
     Number(u64),
     Flag(bool),
+}
+
+named_enum! {
+    /// Why a session expired.
+    pub enum Expiry {
+        /// No activity within its TTL.
+        Ttl = "ttl",
+        /// It held the lock for as long as the environment allows.
+        MaxHold = "max_hold",
+        /// It was not polled for too long, in the queue or after the grant.
+        Unasked = "unasked",
+        /// Its client was gone before it could be answered.
+        Vanished = "vanished",
+    }
+}
+
+named_enum! {
+    /// What a security event is about. Each class has its own room: many events of one class, which a developer can cause at
+    /// will, do not push out those of another.
+    pub enum SecurityClass {
+        Members = "members",
+        Tokens = "tokens",
+        Secrets = "secrets",
+        Webhooks = "webhooks",
+        ForceClaims = "force-claims",
+        Approvals = "approvals",
+    }
 }
 
 /// What is recorded of an event.
@@ -129,11 +156,24 @@ macro_rules! member_kind {
     };
 }
 
+macro_rules! security_class {
+    () => {
+        None
+    };
+    ($class:ident) => {
+        Some(SecurityClass::$class)
+    };
+}
+
+/// A type may be marked as `[automatic]`, and as a security event by its class after `in`.
+///
 /// A member is `name: Type`, with its name in JSON in parentheses if that differs. After `as` is its schema, if its type has
 /// none, and after `=` an example.
 macro_rules! events {
     (
-        types { $($event_type:ident($of_type:ident) = $type_name:literal),* $(,)? }
+        types {
+            $($event_type:ident($of_type:ident) = $type_name:literal $([$automatic:ident])? $(in $class:ident)?),* $(,)?
+        }
         $(
             $(#[doc = $doc:literal])*
             $data:ident {
@@ -161,6 +201,20 @@ macro_rules! events {
             pub const fn shape(self) -> &'static EventShape {
                 match self {
                     $(Self::$event_type => &$of_type::SHAPE,)*
+                }
+            }
+
+            /// Whether the system does it, even if a request triggered it.
+            pub const fn is_automatic(self) -> bool {
+                match self {
+                    $(Self::$event_type => !concat!($(stringify!($automatic))?).is_empty(),)*
+                }
+            }
+
+            /// `None` for an everyday event.
+            pub const fn security_class(self) -> Option<SecurityClass> {
+                match self {
+                    $(Self::$event_type => security_class!($($class)?),)*
                 }
             }
         }
@@ -219,22 +273,22 @@ events! {
         SessionClaimed(SessionClaimedData) = "session.claimed",
         SessionQueued(SessionQueuedData) = "session.queued",
         SessionReleased(SessionReleasedData) = "session.released",
-        SessionOverridden(SessionOverriddenData) = "session.overridden",
-        SessionExpired(SessionExpiredData) = "session.expired",
+        SessionOverridden(SessionOverriddenData) = "session.overridden" in ForceClaims,
+        SessionExpired(SessionExpiredData) = "session.expired" [automatic],
         DeploymentQueued(DeploymentData) = "deployment.queued",
-        DeploymentStarted(DeploymentData) = "deployment.started",
+        DeploymentStarted(DeploymentData) = "deployment.started" [automatic],
         DeploymentCancelling(DeploymentData) = "deployment.cancelling",
-        DeploymentSucceeded(DeploymentData) = "deployment.succeeded",
-        DeploymentFailed(DeploymentData) = "deployment.failed",
+        DeploymentSucceeded(DeploymentData) = "deployment.succeeded" [automatic],
+        DeploymentFailed(DeploymentData) = "deployment.failed" [automatic],
         DeploymentCancelled(DeploymentData) = "deployment.cancelled",
-        StageStarted(StageData) = "stage.started",
-        StageSucceeded(StageData) = "stage.succeeded",
-        StageFailed(StageData) = "stage.failed",
+        StageStarted(StageData) = "stage.started" [automatic],
+        StageSucceeded(StageData) = "stage.succeeded" [automatic],
+        StageFailed(StageData) = "stage.failed" [automatic],
         StageCancelled(StageData) = "stage.cancelled",
         StageRetried(StageData) = "stage.retried",
-        ApprovalRequested(ApprovalData) = "approval.requested",
-        ApprovalApproved(ApprovalData) = "approval.approved",
-        ApprovalRejected(ApprovalData) = "approval.rejected",
+        ApprovalRequested(ApprovalData) = "approval.requested" [automatic],
+        ApprovalApproved(ApprovalData) = "approval.approved" in Approvals,
+        ApprovalRejected(ApprovalData) = "approval.rejected" in Approvals,
         EnvironmentCreated(EnvironmentData) = "environment.created",
         EnvironmentUpdated(EnvironmentData) = "environment.updated",
         EnvironmentDeleted(EnvironmentData) = "environment.deleted",
@@ -243,28 +297,28 @@ events! {
         PipelineStopped(PipelineStoppedData) = "pipeline.stopped",
         PipelineResumed(PipelineData) = "pipeline.resumed",
         PipelineDeleted(PipelineData) = "pipeline.deleted",
-        SecretCreated(SecretData) = "secret.created",
-        SecretUpdated(SecretUpdatedData) = "secret.updated",
-        SecretDeleted(SecretData) = "secret.deleted",
+        SecretCreated(SecretData) = "secret.created" in Secrets,
+        SecretUpdated(SecretUpdatedData) = "secret.updated" in Secrets,
+        SecretDeleted(SecretData) = "secret.deleted" in Secrets,
         RegistryCreated(RegistryData) = "registry.created",
         RegistryUpdated(RegistryData) = "registry.updated",
         RegistrySynced(RegistrySyncedData) = "registry.synced",
         RegistryDeleted(RegistryData) = "registry.deleted",
-        TokenCreated(TokenCreatedData) = "token.created",
-        TokenRevoked(TokenRevokedData) = "token.revoked",
-        MemberAdded(MemberData) = "member.added",
-        MemberUpdated(MemberUpdatedData) = "member.updated",
-        MemberRemoved(MemberData) = "member.removed",
-        WebhookCreated(WebhookData) = "webhook.created",
-        WebhookUpdated(WebhookUpdatedData) = "webhook.updated",
-        WebhookDeleted(WebhookData) = "webhook.deleted",
-        WebhookDisabled(WebhookDisabledData) = "webhook.disabled",
+        TokenCreated(TokenCreatedData) = "token.created" in Tokens,
+        TokenRevoked(TokenRevokedData) = "token.revoked" in Tokens,
+        MemberAdded(MemberData) = "member.added" in Members,
+        MemberUpdated(MemberUpdatedData) = "member.updated" in Members,
+        MemberRemoved(MemberData) = "member.removed" in Members,
+        WebhookCreated(WebhookData) = "webhook.created" in Webhooks,
+        WebhookUpdated(WebhookUpdatedData) = "webhook.updated" in Webhooks,
+        WebhookDeleted(WebhookData) = "webhook.deleted" in Webhooks,
+        WebhookDisabled(WebhookDisabledData) = "webhook.disabled" [automatic] in Webhooks,
         AnalysisCompleted(AnalysisCompletedData) = "analysis.completed",
         PullRequestCreated(PullRequestCreatedData) = "pull_request.created",
         MemberSignedIn(MemberSignedInData) = "member.signed_in",
         MemberSignedOut(MemberSignedOutData) = "member.signed_out",
-        MemberInvited(MemberPasswordData) = "member.invited",
-        MemberPasswordChanged(MemberPasswordData) = "member.password_changed",
+        MemberInvited(MemberPasswordData) = "member.invited" in Members,
+        MemberPasswordChanged(MemberPasswordData) = "member.password_changed" in Members,
         TokenExchanged(TokenExchangedData) = "token.exchanged",
     }
 

@@ -58,11 +58,11 @@ pub use environment::{Availability, Environment, LastDeployment, LastReset, Lock
 pub use event::{Event, EventValue, Initiator, RequestRef};
 pub use event_data::{
     AnalysisCompletedData, ApprovalData, Datum, DeploymentData, Details, EnvironmentData, EventData, EventMember,
-    EventShape, EventType, MemberData, MemberKind, MemberPasswordData, MemberSignedInData, MemberSignedOutData,
+    EventShape, EventType, Expiry, MemberData, MemberKind, MemberPasswordData, MemberSignedInData, MemberSignedOutData,
     MemberUpdatedData, Moment, PipelineData, PipelineStoppedData, PullRequestCreatedData, RegistryData,
-    RegistrySyncedData, SecretData, SecretUpdatedData, SessionClaimedData, SessionExpiredData, SessionOverriddenData,
-    SessionQueuedData, SessionReleasedData, StageData, TokenCreatedData, TokenExchangedData, TokenRevokedData,
-    WebhookData, WebhookDisabledData, WebhookUpdatedData,
+    RegistrySyncedData, SecretData, SecretUpdatedData, SecurityClass, SessionClaimedData, SessionExpiredData,
+    SessionOverriddenData, SessionQueuedData, SessionReleasedData, StageData, TokenCreatedData, TokenExchangedData,
+    TokenRevokedData, WebhookData, WebhookDisabledData, WebhookUpdatedData,
 };
 pub use ids::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, Hex, Id, IdSeed, IdText, Origin, PipelineKey,
@@ -83,7 +83,7 @@ pub use registry_step::{Found, INPUTS_MAX, Input, RegistryStep};
 pub use rejection::Rejection;
 pub use release::{Release, ReleaseLock};
 pub use runner_reports::{BeginStage, EndStage, Recover, ReportSteps, StageAttempt, Swept};
-pub use session::{Claimed, Ended, EndedHow, Expiry, Lease, Priority, Session, SessionRef, SessionStatus};
+pub use session::{Claimed, Ended, EndedHow, Lease, Priority, Session, SessionRef, SessionStatus};
 pub use text::{
     CharClass, CommitId, Context, Description, Identifier, LabelValue, Malformed, NAME, REVISION, TextRule,
     VariableName, VariableValue,

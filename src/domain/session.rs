@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    CommitId, Context, Deadline, Deployment, Event, EventData, Malformed, Now, Person, SessionExpiredData, SessionId,
-    SessionOverriddenData, SessionReleasedData, Tick, Timestamp,
+    CommitId, Context, Deadline, Deployment, Event, EventData, Expiry, Malformed, Now, Person, SessionExpiredData,
+    SessionId, SessionOverriddenData, SessionReleasedData, Tick, Timestamp,
 };
 
 /// The number of deployments listed per session. Older finished ones are dropped, but still counted in
@@ -88,20 +88,6 @@ pub enum EndedHow {
     /// By the force-claim of this session.
     Overridden(SessionId),
     Expired(Expiry),
-}
-
-named_enum! {
-    /// Why a session expired.
-    pub enum Expiry {
-        /// No activity within its TTL.
-        Ttl = "ttl",
-        /// It held the lock for as long as the environment allows.
-        MaxHold = "max_hold",
-        /// It was not polled for too long, in the queue or after the grant.
-        Unasked = "unasked",
-        /// Its client was gone before it could be answered.
-        Vanished = "vanished",
-    }
 }
 
 named_enum! {

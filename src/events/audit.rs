@@ -18,8 +18,7 @@ use super::audit_archive::ArchiveFault;
 use super::audit_seals::SealCheck;
 use super::event::EventId;
 use super::journal::{ArchiveHead, Events, FIRSTS, unreadable};
-use super::security::SecurityClass;
-use domain::{Identifier, Malformed, read_hex};
+use domain::{Identifier, Malformed, SecurityClass, read_hex};
 use store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
 use store::{Batch, StoreError, commit_durably, end_of_prefix, next_piece};
 

@@ -89,7 +89,6 @@ pub struct NewEvent<'a> {
     pub environment: Option<&'a Identifier>,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    /// Never a secret's value, a token's text or a request body.
     pub data: &'a dyn Details,
 }
 

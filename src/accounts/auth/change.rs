@@ -140,7 +140,7 @@ impl Change {
     pub fn begin_sign_in(&mut self, member: &Member, sign_in: &Arc<Token>, method: SignInMethod, cause: Cause<'_>) {
         self.batch.put(stored::token_key(sign_in), stored::encode_token(sign_in));
         self.made = Some(sign_in.clone());
-        let MemberPasswordData { user_id, name } = named(member);
+        let (user_id, name) = (member.id, member.name.clone());
         let data = MemberSignedInData { user_id, name, sign_in_id: sign_in.id, method: method.as_str() };
         self.record(&member.organization, &EventData::MemberSignedIn(data), cause);
     }
@@ -187,7 +187,7 @@ impl Change {
 
     /// Records that a member has ended this many of their sign-ins.
     pub fn record_sign_out(&mut self, member: &Member, ended: usize, cause: Cause<'_>) {
-        let MemberPasswordData { user_id, name } = named(member);
+        let (user_id, name) = (member.id, member.name.clone());
         let data = MemberSignedOutData { user_id, name, sign_ins: ended as u64 };
         self.record(&member.organization, &EventData::MemberSignedOut(data), cause);
     }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use super::*;
 use domain::samples::AnyEvent;
 use domain::{
-    DeploymentId, EventType, EventValue, IdSeed, Identifier, Initiator, Origin, Person, RequestRef, SessionId, Ticket,
-    Timestamp, TokenId, UserId,
+    DeploymentId, EventType, EventValue, IdSeed, Identifier, Initiator, Origin, Person, RequestRef, SecurityClass,
+    SessionId, Ticket, Timestamp, TokenId, UserId,
 };
 use store::journal::PAGE_ENTRIES;
 use store::{Batch, MemoryStore, Store};

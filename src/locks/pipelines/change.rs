@@ -4,10 +4,7 @@
 use std::sync::Arc;
 
 use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
-use domain::{
-    Blueprint, Context, EventData, Identifier, Person, PipelineData, PipelineKey, PipelineStoppedData, Timestamp,
-    VariableName,
-};
+use domain::{Blueprint, Context, EventData, Identifier, Person, PipelineData, PipelineKey, Timestamp, VariableName};
 use events::{Cause, NewEvent};
 use records::stored::{self, Stored, stored, stored_enum};
 use store::record::{self, RecordError, records};
@@ -33,11 +30,11 @@ pub fn redefined(
 pub fn put(
     batch: &mut Batch,
     pipeline: &Arc<Pipeline>,
-    event: fn(&Pipeline) -> EventData,
+    event: impl FnOnce(PipelineData) -> EventData,
     cause: Cause<'_>,
 ) -> PipelineChange {
     batch.put(key(&pipeline.key), encode(pipeline));
-    record(batch, &event(pipeline), pipeline, cause);
+    record(batch, &event(described(pipeline)), pipeline, cause);
     set(&pipeline.key, Some(pipeline.clone()))
 }
 
@@ -49,24 +46,6 @@ pub fn delete(batch: &mut Batch, last: &Pipeline, cause: Cause<'_>) -> PipelineC
 
 pub fn set(key: &PipelineKey, value: Option<Arc<Pipeline>>) -> PipelineChange {
     RecordChange { group: key.organization.clone(), key: key.pipeline.clone(), value }
-}
-
-pub fn created(pipeline: &Pipeline) -> EventData {
-    EventData::PipelineCreated(described(pipeline))
-}
-
-pub fn updated(pipeline: &Pipeline) -> EventData {
-    EventData::PipelineUpdated(described(pipeline))
-}
-
-pub fn resumed(pipeline: &Pipeline) -> EventData {
-    EventData::PipelineResumed(described(pipeline))
-}
-
-pub fn stopped(pipeline: &Pipeline) -> EventData {
-    let PipelineData { name, revision } = described(pipeline);
-    let reason = pipeline.stopped.as_ref().and_then(|stopped| stopped.reason.as_ref());
-    EventData::PipelineStopped(PipelineStoppedData { name, revision, reason: reason.map(Context::shared) })
 }
 
 fn described(pipeline: &Pipeline) -> PipelineData {
