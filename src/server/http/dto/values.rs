@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::written::{UserId, Written};
+use crate::http::json::Plain;
 use domain::{InputKind, InputValue, Person, Timestamp};
 
 /// A value written as its text.
@@ -65,21 +66,15 @@ fn written_date(day: i64) -> Option<DateText> {
     date.to_string().as_bytes().try_into().ok()
 }
 
-impl TimeText {
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("digits and the signs between them are ASCII")
-    }
-}
-
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.text().as_str())
+        Plain::new(&self.text().0).serialize(serializer)
     }
 }
 
 impl Display for Time {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.text().as_str())
+        f.write_str(str::from_utf8(&self.text().0).expect("digits and the signs between them are ASCII"))
     }
 }
 

@@ -8,6 +8,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::forms::{Choice, named_choices};
+use crate::http::json::Plain;
 use accounts::auth;
 use delivery::registries;
 use domain::Id;
@@ -19,7 +20,7 @@ pub struct Written<T>(pub T);
 
 impl<T: Id> Serialize for Written<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.text())
+        Plain::new(self.0.text().as_bytes()).serialize(serializer)
     }
 }
 
@@ -93,7 +94,7 @@ pub struct Named<T>(pub T);
 
 impl<T: Choice> Serialize for Named<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.name())
+        Plain::new(self.0.name().as_bytes()).serialize(serializer)
     }
 }
 
