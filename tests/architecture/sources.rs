@@ -115,9 +115,13 @@ impl Sources {
 
     /// The file that defines the target of an absolute path; none for a module itself.
     fn file_of(&self, path: &[String]) -> Option<&str> {
+        self.definition(path, MAX_HOPS).or_else(|| self.owner_of(path))
+    }
+
+    /// The file of the innermost module of the path. A name defined by a macro is not visible; it is assumed to be there.
+    fn owner_of(&self, path: &[String]) -> Option<&str> {
         let (module, rest) = self.split(path);
-        // A name defined by a macro is not visible; it is assumed to be in the module itself.
-        self.definition(path, MAX_HOPS).or_else(|| rest.first().map(|_| &*self.modules[module].file))
+        rest.first().map(|_| &*self.modules[module].file)
     }
 
     /// The same, if some module certainly defines it.
@@ -130,8 +134,8 @@ impl Sources {
         }
         let hops = hops.checked_sub(1)?;
         if let Some(target) = module.imports.get(name) {
-            let target = self.absolute(place, target)?;
-            return self.definition(&[&target, &rest[1..]].concat(), hops);
+            let target = [&self.absolute(place, target)?, &rest[1..]].concat();
+            return self.definition(&target, hops).or_else(|| self.owner_of(&target));
         }
         let opened = module.globs.iter().filter_map(|glob| self.absolute(place, glob));
         opened.filter_map(|glob| self.definition(&[&glob, rest].concat(), hops)).next()

@@ -213,7 +213,8 @@ fn open_webhooks(
     Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
 }
 
-/// The admin of the first organization: with the operator's token, or on the first start with a new token and a password.
+/// The admin of the first organization: with the operator's token, or on the first start with a new token and a
+/// password.
 async fn first_admin(
     accounts: &Accounts,
     settings: &Settings,

@@ -113,7 +113,8 @@ impl RunnerHost {
         answer.await.ok()
     }
 
-    /// Retries until the report is accepted or rejected. Returns whether it was accepted; a rejected report is outdated.
+    /// Retries until the report is accepted or rejected. Returns whether it was accepted; a rejected report is
+    /// outdated.
     async fn report_until_decided<F>(
         &self,
         environment: &EnvironmentKey,

@@ -33,8 +33,8 @@ const STANDARD: &str = "-";
 pub struct Backup {
     /// The file to write, which must not exist yet; - for standard output
     file: PathBuf,
-    /// Back up this data directory: by the socket of the server that runs there, or by itself if none does. Without it, the
-    /// backup is taken over the API
+    /// Back up this data directory: by the socket of the server that runs there, or by itself if none does. Without it,
+    /// the backup is taken over the API
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// The settings file of the server, which names the data directory

@@ -19,7 +19,8 @@ use store::{LoggedStore, OpenError};
 pub struct Check {
     /// The file; files that it names are checked too
     file: PathBuf,
-    /// Also show what the files would create, change and remove in a data directory, which no server uses; as the server's user
+    /// Also show what the files would create, change and remove in a data directory, which no server uses; as the
+    /// server's user
     #[arg(long, requires = "data_dir")]
     diff: bool,
     /// The data directory to compare with

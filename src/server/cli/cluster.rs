@@ -199,8 +199,8 @@ pub struct Export {
     /// The data directory to make; it must be missing or empty
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// How many fencing tokens every environment skips: more than it can give until a server starts on the data directory. 0 if
-    /// the cluster is stopped and will not be started again
+    /// How many fencing tokens every environment skips: more than it can give until a server starts on the data
+    /// directory. 0 if the cluster is stopped and will not be started again
     #[arg(long, value_name = "NUMBER", default_value_t = FENCING_MARGIN,
           value_parser = clap::value_parser!(u64).range(0..=FENCING_MARGIN_MAX))]
     fencing_margin: u64,

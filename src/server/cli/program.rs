@@ -185,15 +185,15 @@ pub struct Serve {
     /// The data directory; created with owner-only permissions if missing; also LOCKKEEPER_DATA_DIR
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The address to listen on, like 127.0.0.1:8080 or localhost:8080; `:8080` and 0.0.0.0:8080 let other machines connect,
-    /// over IPv4, [::]:8080 also over IPv6; port 0 picks a free one; also LOCKKEEPER_LISTEN
+    /// The address to listen on, like 127.0.0.1:8080 or localhost:8080; `:8080` and 0.0.0.0:8080 let other machines
+    /// connect, over IPv4, [::]:8080 also over IPv6; port 0 picks a free one; also LOCKKEEPER_LISTEN
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Start without the damaged part of the log and everything after it, which is kept aside in the data directory
     #[arg(long)]
     discard_damaged_log: bool,
-    /// Start although the master key of the data is lost for good: deletes all secrets and the signing secrets of webhooks, and
-    /// seals events with a new key; does nothing while the key is there
+    /// Start although the master key of the data is lost for good: deletes all secrets and the signing secrets of
+    /// webhooks, and seals events with a new key; does nothing while the key is there
     #[arg(long)]
     forget_master_key: bool,
 }

@@ -2,8 +2,9 @@
 //! JSON and TOML and the schema of the OpenAPI document are generated from it, so names and bounds are written only
 //! once.
 //!
-//! From the bottom up: `element` (the tree of a source), `reader`, `types` (fields with their bounds), `form!` here,
-//! then the forms themselves. JSON is parsed in `http`, TOML in `config`; this folder depends on neither.
+//! From the bottom up: `element` (the tree of a source), `reader` and `schema`, `traits`, `types` (fields with their
+//! bounds), `form!` here, then the forms themselves. JSON is parsed in `http`, TOML in `config`; this folder depends on
+//! neither.
 
 mod configuration;
 mod element;
@@ -13,6 +14,7 @@ mod schema;
 mod session;
 #[cfg(test)]
 mod tests;
+mod traits;
 mod types;
 
 pub use configuration::{ConfigurationForm, EnvironmentName, MemberForm};
@@ -23,56 +25,13 @@ pub use pipeline::{Name, PipelineForm, RegistryStepForm};
 pub use reader::{FieldFault, Reader};
 pub use schema::{ObjectSchema, Schemas};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
+pub use traits::{Choice, Form, ObjectForm, ToJson};
 pub use types::texts;
 pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
-pub(crate) use types::{choices, named_choices};
-
-use serde_json::Value;
+pub(crate) use types::{choices, named_choices, new_texts, url_schema};
 
 // Used by the `texts` macro.
 pub use domain::Malformed;
-
-/// A value that is read from an element.
-pub trait Form: Sized {
-    /// `None` if it reported a fault.
-    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self>;
-
-    /// Its JSON schema. Named schemas are entered into `schemas` and referenced.
-    fn schema(schemas: &mut Schemas) -> Value;
-
-    /// The field that must be unique within a list of these, and its value.
-    fn unique_name(_object: &Object<'_>, _index: usize) -> Option<(&'static str, String)> {
-        None
-    }
-}
-
-/// A value that can be a default, which the schema shows.
-pub trait ToJson {
-    fn to_json(&self) -> Value;
-}
-
-/// A closed set of names with its own schema, which requests and responses reference.
-pub trait Choice: Copy + 'static {
-    /// The schema's name.
-    const SCHEMA: &'static str;
-    const DESCRIPTION: &'static str;
-
-    fn names() -> impl Iterator<Item = &'static str>;
-
-    fn name(self) -> &'static str;
-}
-
-/// A form that is an object.
-pub trait ObjectForm: Sized {
-    fn each_name(found: &mut dyn FnMut(&'static str));
-
-    fn read_fields(object: &Object<'_>, reader: &mut Reader) -> Option<Self>;
-
-    /// Checks that involve more than one field. Called without the form if a field has a fault.
-    fn check(_object: &Object<'_>, _form: Option<&Self>, _reader: &mut Reader) {}
-
-    fn describe(schema: &mut ObjectSchema<'_>);
-}
 
 /// Makes a struct a form. Each field is one of
 /// - `required`,

@@ -29,8 +29,8 @@ type Status = Integer<{ *STATUSES.start() as i64 }, { *STATUSES.end() as i64 }>;
 pub type InputValues = Map<VariableName, InputValue, INPUTS_MAX>;
 
 form! {
-    /// The whole pipeline: what is left out has its default. The texts of its stages and variables have at most 61440 bytes
-    /// together.
+    /// The whole pipeline: what is left out has its default. The texts of its stages and variables have at most 61440
+    /// bytes together.
     #[schema("examples": [{ "name": "Example", "stages": [{ "name": "build", "steps": [{ "run": ["echo", "hello"] }] }] }])]
     pub struct PipelineForm as "PipelineRequest" {
         /// For people; the id if left out.
@@ -64,8 +64,8 @@ form! {
         /// For all its steps together.
         #[schema("examples": [600])]
         optional(TimeoutSeconds::new(TIMEOUT_SECONDS_DEFAULT as i64)) timeout_seconds: TimeoutSeconds,
-        /// Whether it can be run again from its first step without harm: then a stage that a crash of the server cut off is
-        /// started again automatically.
+        /// Whether it can be run again from its first step without harm: then a stage that a crash of the server cut
+        /// off is started again automatically.
         optional(false) idempotent: bool,
         /// They run in this order; the first that fails ends the stage.
         required steps: List<StepForm, 1, STEPS_MAX>,
@@ -83,8 +83,8 @@ form! {
         optional run: Command,
         /// A request to make.
         optional http: HttpForm,
-        /// A step of a registry: `registry/step@version`. It must exist when the pipeline is saved, and is looked up when a
-        /// deployment starts.
+        /// A step of a registry: `registry/step@version`. It must exist when the pipeline is saved, and is looked up
+        /// when a deployment starts.
         optional uses: StepReference,
         /// The inputs of the step, by their names and types. Nothing is substituted in them.
         #[schema("examples": [{ "TARGET": "all", "STRICT": true }])]
@@ -128,8 +128,8 @@ form! {
         /// Into which fixes are to be merged.
         #[schema("examples": ["main"])]
         optional(Branch(default_branch())) default_branch: Branch,
-        /// The secret, of the pipeline or the organization, with the token that lets Lockkeeper push branches and open pull
-        /// requests.
+        /// The secret, of the pipeline or the organization, with the token that lets Lockkeeper push branches and open
+        /// pull requests.
         #[schema("examples": ["GIT_TOKEN"])]
         nullable credential: VariableName,
         /// The API of a GitHub server of your own. If left out: `/api/v3` of the host of `url`, or api.github.com for

@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 
 use super::element::shown;
 use super::element::{Content, Element, Object, Spelling};
-use super::{Form, ObjectForm};
 use domain::Use;
 use domain::nearest::nearest;
 
@@ -35,12 +34,15 @@ pub struct Reader {
 }
 
 #[derive(Debug)]
-enum Segment {
+pub(super) enum Segment {
     Field(&'static str),
     /// A name chosen by the writer, such as that of a label.
     Key(String),
     Index(usize),
 }
+
+/// The field of an entry of a list that must be unique, and its value.
+type UniqueName = fn(&Object<'_>, usize) -> Option<(&'static str, String)>;
 
 impl Reader {
     pub fn new(spelling: Spelling) -> Self {
@@ -121,22 +123,7 @@ impl Reader {
         Some(Object { at: element.at, entries, spelling: self.spelling })
     }
 
-    /// Reads a form with all its fields; any other field is a fault.
-    pub fn form<T: ObjectForm>(&mut self, element: &Element<'_>) -> Option<T> {
-        let object = self.object(element)?;
-        let form = self.fields(&object);
-        self.refuse_unknown(&object, T::each_name);
-        form
-    }
-
-    /// Reads the fields of a form from an object that may have others.
-    pub fn fields<T: ObjectForm>(&mut self, object: &Object<'_>) -> Option<T> {
-        let form = T::read_fields(object, self);
-        T::check(object, form.as_ref(), self);
-        form
-    }
-
-    fn refuse_unknown(&mut self, object: &Object<'_>, each_name: fn(&mut dyn FnMut(&'static str))) {
+    pub(super) fn refuse_unknown(&mut self, object: &Object<'_>, each_name: fn(&mut dyn FnMut(&'static str))) {
         for entry in object.entries {
             let mut is_known = false;
             each_name(&mut |name| is_known |= self.spelling.matches(&entry.name, name));
@@ -165,33 +152,6 @@ impl Reader {
             Spelling::Camel => "field",
             Spelling::Snake => "key",
         }
-    }
-
-    pub fn required<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<T> {
-        let value = self.nullable(object, name)?;
-        if value.is_none() {
-            self.field_fault(object, name, "is required");
-        }
-        value
-    }
-
-    /// A field that may be omitted or null. The outer `None` means that it has a fault.
-    pub fn nullable<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<Option<T>> {
-        if object.get(name).is_some_and(Element::is_null) { Some(None) } else { self.optional(object, name) }
-    }
-
-    /// A field that may be omitted. The outer `None` means that it has a fault.
-    pub fn optional<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<Option<T>> {
-        let Some(element) = object.get(name) else { return Some(None) };
-        self.within(Segment::Field(name), |reader| T::read(element, reader)).map(Some)
-    }
-
-    pub fn entry<T: Form>(&mut self, index: usize, element: &Element<'_>) -> Option<T> {
-        self.within(Segment::Index(index), |reader| T::read(element, reader))
-    }
-
-    pub fn value<T: Form>(&mut self, key: &str, element: &Element<'_>) -> Option<T> {
-        self.within(Segment::Key(key.to_owned()), |reader| T::read(element, reader))
     }
 
     pub fn key_fault(&mut self, key: &str, at: usize, message: impl Into<String>) {
@@ -237,12 +197,12 @@ impl Reader {
     }
 
     /// Reports names that are not unique within a list.
-    pub(super) fn check_unique<T: Form>(&mut self, elements: &[Element<'_>]) {
+    pub(super) fn check_unique(&mut self, elements: &[Element<'_>], unique_name: UniqueName) {
         let mut used: HashMap<String, usize> = HashMap::new();
         for (index, element) in elements.iter().enumerate() {
             let Content::Object(entries) = &element.content else { continue };
             let object = Object { at: element.at, entries, spelling: self.spelling };
-            let Some((field, name)) = T::unique_name(&object, index) else { continue };
+            let Some((field, name)) = unique_name(&object, index) else { continue };
             let at = object.at_of(field);
             let Some(&first_at) = used.get(&name) else {
                 used.insert(name, at);
@@ -258,7 +218,7 @@ impl Reader {
         }
     }
 
-    fn within<T>(&mut self, segment: Segment, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn within<T>(&mut self, segment: Segment, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(segment);
         let value = read(self);
         self.path.pop();

@@ -1,4 +1,4 @@
-//! What forms accept, in JSON and TOML alike.
+//! The values that forms accept, in JSON and TOML alike.
 
 #![allow(clippy::unwrap_used)]
 

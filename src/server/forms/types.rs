@@ -164,7 +164,7 @@ macro_rules! new_texts {
                 }
             }
 
-            $crate::forms::types::texts! {
+            $crate::forms::texts! {
                 $name:
                     |text: &str| {
                         $($rule.check(text)?;)?
@@ -172,8 +172,8 @@ macro_rules! new_texts {
                         Ok(Self(std::sync::Arc::from(text)))
                     },
                 {
-                    $($crate::forms::types::rule_schema(&$rule))?
-                    $($crate::forms::types::url_schema($pattern))?
+                    $($crate::forms::rule_schema(&$rule))?
+                    $($crate::forms::url_schema($pattern))?
                 };
             }
         )*
@@ -319,7 +319,7 @@ impl<T: Form, const MIN: usize, const MAX: usize> Form for List<T, MIN, MAX> {
         let fits = reader.check_count(element.at, elements.len(), MIN, MAX);
         let elements = &elements[..elements.len().min(MAX)];
         let entries: Vec<_> = elements.iter().enumerate().map(|(index, entry)| reader.entry(index, entry)).collect();
-        reader.check_unique::<T>(elements);
+        reader.check_unique(elements, T::unique_name);
         let entries: Option<Vec<T>> = entries.into_iter().collect();
         entries.filter(|_| fits).map(Self)
     }

@@ -10,20 +10,19 @@ use utoipa::ToSchema;
 
 use super::answer;
 use super::problem::{FieldError, Problem};
-use super::request::Request;
-use super::response::Response;
 use domain::nearest::{did_you_mean, nearest};
 use domain::{Malformed, Timestamp};
+use http1::{Request, Response};
 
 const LIMIT_DEFAULT: u64 = 50;
 pub const LIMIT_MAX: u64 = 100;
-/// The largest integer that every JSON implementation keeps exact.
+/// The largest integer that every JSON implementation represents exactly.
 pub const PLACE_MAX: u64 = (1 << 53) - 1;
 
 /// The query of a request, read parameter by parameter like the fields of a body.
 pub struct Query {
     parameters: Vec<(String, String)>,
-    /// The parameters that were asked for, if any was given.
+    /// The known parameters, recorded only if any was given.
     known: Vec<&'static str>,
     errors: Vec<FieldError>,
 }
@@ -34,7 +33,7 @@ impl Query {
         Self { parameters, known: Vec::new(), errors: Vec::new() }
     }
 
-    /// Every value of a parameter that may be repeated.
+    /// Every value of a repeatable parameter.
     pub fn all(&mut self, name: &'static str) -> Vec<String> {
         if self.parameters.is_empty() {
             return Vec::new();
@@ -53,7 +52,7 @@ impl Query {
 
     pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> Option<u64> {
         let value = self.one(name)?;
-        // `parse` would also accept a sign, which is not in the contract.
+        // `parse` would also accept a sign, which the API does not allow.
         let number = value.bytes().all(|b| b.is_ascii_digit()).then(|| value.parse().ok()).flatten();
         match number {
             Some(number) if (least..=most).contains(&number) => Some(number),
@@ -69,7 +68,7 @@ impl Query {
         parse(&value).map_err(|malformed| self.wrong(name, malformed.to_string())).ok()
     }
 
-    /// `true` or `false`; false if it is left out.
+    /// `true` or `false`; false if omitted.
     pub fn flag(&mut self, name: &'static str) -> bool {
         let parse = |text: &str| text.parse().map_err(|_| Malformed("must be true or false"));
         self.text(name, parse).unwrap_or(false)
@@ -112,7 +111,7 @@ impl Query {
     }
 }
 
-/// A moment as the text of a parameter. Rounded up: what is compared with it has whole milliseconds.
+/// A time as the text of a parameter. Rounded up, because it is compared with times in whole milliseconds.
 pub fn moment(text: &str) -> Result<Timestamp, Malformed> {
     const NANOS_PER_MILLI: i128 = 1_000_000;
     let time: jiff::Timestamp = text
@@ -124,7 +123,7 @@ pub fn moment(text: &str) -> Result<Timestamp, Malformed> {
         .map_err(|_| Malformed("must be a time within the supported range"))
 }
 
-/// `limit` and `offset` of a general list.
+/// `limit` and `offset` of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
     pub limit: u64,
@@ -144,7 +143,7 @@ impl Slice {
         given.then_some(Self { limit, offset })
     }
 
-    /// Of a request without other parameters.
+    /// For a request without other parameters.
     pub fn of(request: &Request) -> Result<Self, Problem> {
         let mut query = Query::of(request);
         let slice = Self::take(&mut query);
@@ -152,7 +151,7 @@ impl Slice {
         Ok(slice)
     }
 
-    /// Its part of a whole list.
+    /// This slice of a whole list.
     pub fn part<I: Iterator>(self, list: I) -> Take<Skip<I>> {
         list.skip(usize::try_from(self.offset).unwrap_or(usize::MAX)).take(self.limit as usize)
     }
@@ -203,7 +202,7 @@ impl Page {
         }
     }
 
-    /// The page on which the first session stands.
+    /// The page that contains the first session.
     fn number(self) -> u64 {
         match self.place {
             PageStart::Page(page) => page,
@@ -211,7 +210,7 @@ impl Page {
         }
     }
 
-    /// The relations of a `Link` header, by the parameter that the request has used.
+    /// The relations of a `Link` header, with the parameter that the request used.
     fn links(self, total: u64) -> Vec<(&'static str, &'static str, u64)> {
         let page = match self.place {
             PageStart::Page(page) => page,
@@ -255,7 +254,7 @@ pub struct SlicePagination {
 }
 
 impl SlicePagination {
-    /// Of a list that was requested whole.
+    /// For a list that was requested as a whole.
     pub fn whole(total: u64) -> Self {
         Self { limit: total.max(1), offset: 0, total }
     }
@@ -304,7 +303,7 @@ pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T
     linked(request, limit, links, answer::json(StatusCode::OK, &Pages { data, pagination }))
 }
 
-/// Only the link to the next page, for a list whose end is not known.
+/// Links only to the next page, for a list whose end is unknown.
 pub fn linked_to_next(request: &Request, limit: u64, offset: u64, response: Response) -> Response {
     linked(request, limit, std::iter::once(("next", "offset", offset)), response)
 }

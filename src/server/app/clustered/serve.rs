@@ -160,8 +160,8 @@ async fn serve_on<E: Engine>(
         }
     };
     drop(opening);
-    // The `ShardOwnership` takes no more shards but continues to watch their owners. Shards that it has already taken must be
-    // given up, too.
+    // The `ShardOwnership` takes no more shards but continues to watch their owners. Shards that it has already taken
+    // must be given up, too.
     taken.close();
     while let Some(shard) = taken.recv().await {
         owned.opens(opener.taken(shard));

@@ -22,7 +22,6 @@ use crate::http::outcome::done_in_task;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::request::Request;
 use accounts::auth::Permission;
 use ambient::entropy;
 use analysis::fixes::{FixRequest, Proposed, Title};
@@ -32,6 +31,7 @@ use analysis::service::{
 use analysis::{Alternative, Evidence, SuggestedFix};
 use delivery::git::RefName;
 use domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier, REVISION};
+use http1::Request;
 use locks::idempotency::{Pending, StoredAnswer, Subject};
 use store::Batch;
 
@@ -290,8 +290,8 @@ pub struct AnalysisView<'a> {
     confidence: Option<f64>,
     /// Null if there is none.
     suggested_fix: Option<SuggestedFixView<'a>>,
-    /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause itself if
-    /// the confidence is low. At most 3; empty until it is completed.
+    /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause itself
+    /// if the confidence is low. At most 3; empty until it is completed.
     #[schema(max_items = 3)]
     alternatives: Vec<AlternativeView<'a>>,
     /// The environment's last successful deployment before it, if there is one.

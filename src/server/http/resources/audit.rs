@@ -10,12 +10,11 @@ use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
-use crate::http::request::Request;
-use crate::http::response::Response;
 use crate::http::state::Realm;
 use accounts::auth::Permission;
 use domain::{Hex, Identifier};
 use events::{AuditReport, Expectation, ExpectationStatus, SealStatus};
+use http1::{Request, Response};
 use store::StoreError;
 
 /// Expected events per request: heads noted once a day for months.
@@ -27,7 +26,7 @@ pub async fn verify(call: Call) -> Answered {
     let expected = take_expected(&mut query);
     query.finish()?;
     let organization = access.caller.organization.clone();
-    // This is the longest read of all, since it reads all kept events. The place is held until it has ended, even if
+    // This is the longest read of all, since it reads all kept events. The permit is held until it has ended, even if
     // the request ends earlier.
     let place = access.node.audits.try_acquire(organization.clone());
     let place = place.map_err(|_| Problem::overloaded("the events of this organization are being verified already"))?;

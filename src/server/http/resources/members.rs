@@ -21,10 +21,10 @@ use crate::http::own_page::Origin;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::response::Response;
 use accounts::auth::{Identity, Member, MemberEntry, MemberUpdate, NewMember, Permission};
 use domain::{Email, Identifier, Role, Timestamp, UserId};
 use events::Cause;
+use http1::Response;
 use locks::idempotency::StoredAnswer;
 
 /// Advice for a change whose outcome is unknown.
@@ -61,7 +61,8 @@ form! {
         optional role: Role,
         /// Where to reach them, for people; null takes it away.
         optional email: Clearable<Email>,
-        /// True: their tokens are refused at once, and their sign-ins end. Nothing is deleted: false brings the tokens back.
+        /// True: their tokens are refused at once, and their sign-ins end. Nothing is deleted: false brings the tokens
+        /// back.
         optional disabled: bool,
     }
     any_of [role, email, disabled];
@@ -226,8 +227,8 @@ fn email_of(member: &Member) -> Option<&str> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Invitation)]
 pub struct InvitationView<'a> {
-    /// A page on which the member chooses a password, once. It is not shown again: a retry with the same `Idempotency-Key`
-    /// gets null.
+    /// A page on which the member chooses a password, once. It is not shown again: a retry with the same
+    /// `Idempotency-Key` gets null.
     #[schema(example = "https://lock.example/invitation#lki_3mZ0QhV7tYw2Rk9JxUa4SbLc8PdEfN1o5GqB")]
     url: Option<&'a str>,
     /// When it stops working.

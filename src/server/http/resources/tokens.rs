@@ -16,10 +16,10 @@ use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_in_task, done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::response::Response;
 use accounts::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
 use domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
 use events::Cause;
+use http1::Response;
 use locks::idempotency::Pending;
 
 /// Advice for a change whose outcome is unknown.
@@ -36,8 +36,9 @@ form! {
         optional user: MemberName,
         /// The same, by id.
         optional user_id: UserId,
-        /// When it stops working, in the future; never if left out. Not later than the token that the request is sent with:
-        /// a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes this one.
+        /// When it stops working, in the future; never if left out. Not later than the token that the request is sent
+        /// with: a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes
+        /// this one.
         nullable expires_at: Expiry,
     }
 }

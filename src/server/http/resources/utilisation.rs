@@ -65,7 +65,8 @@ pub struct UtilisationView<'a> {
     waits_per_bucket: Vec<WaitsView>,
     /// The members who held longest in all, at most 20, longest first.
     holders: Vec<HolderUseView<'a>>,
-    /// Whether there is more than one report reads, so that its figures are too low: ask for one pipeline, or a shorter period.
+    /// Whether there is more than one report reads, so that its figures are too low: ask for one pipeline, or a shorter
+    /// period.
     #[schema(example = false)]
     truncated: bool,
 }
@@ -97,8 +98,8 @@ pub struct EnvironmentUseView<'a> {
     busy_seconds_per_bucket: Vec<i64>,
 }
 
-/// How long sessions waited for the lock that they got during the period. A wait of less than a second is none; who left
-/// without the lock does not count.
+/// How long sessions waited for the lock that they got during the period. A wait of less than a second is none; who
+/// left without the lock does not count.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Waits)]

@@ -24,11 +24,11 @@ use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::response::Response;
 use accounts::auth::Permission;
 use domain::nearest::did_you_mean;
 use domain::{DeliveryId, Description, Timestamp, WebhookId};
 use events::RecordedEvent;
+use http1::Response;
 use store::{Batch, durable_up_to};
 use webhooks::{
     Attempt, Delivery, DeliveryStatus, FILTERS_MAX, Filter, LastDelivery, NewWebhook, Target, URL_MAX, WebhookChange,
@@ -54,8 +54,8 @@ form! {
     #[schema("examples": [{ "url": "https://ci.example.com/hooks/lockkeeper", "events": ["session.*", "deployment.failed"],
                             "description": "For trying the API", "enabled": false }])]
     pub struct WebhookForm as "WebhookRequest" {
-        /// http or https, without credentials and fragment. Use https: what is sent is signed, but not hidden. Must lead to a
-        /// public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
+        /// http or https, without credentials and fragment. Use https: what is sent is signed, but not hidden. Must
+        /// lead to a public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
         required url: Target,
         /// Which events it gets; all if left out or empty.
         optional events: Filters,
@@ -73,7 +73,8 @@ form! {
     /// What is to change of a webhook; what is left out stays as it is.
     #[schema("examples": [{ "events": ["session.*"], "enabled": false }])]
     pub struct WebhookChangeForm as "WebhookChangeRequest" {
-        /// Must lead to a public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
+        /// Must lead to a public address, or to one that the operator allows (`outbound.allow`,
+        /// `webhooks.allow_private`).
         optional url: Target,
         /// Which events it gets; all if empty.
         optional events: Filters,
@@ -347,8 +348,8 @@ pub struct LastDeliveryView {
 pub struct OpenWebhookView<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
-    /// Signs the deliveries. It is not shown again: a retry with the same `Idempotency-Key` gets null; if the first answer
-    /// was lost, rotate it.
+    /// Signs the deliveries. It is not shown again: a retry with the same `Idempotency-Key` gets null; if the first
+    /// answer was lost, rotate it.
     #[schema(value_type = Option<String>, example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: &'a str,
 }
