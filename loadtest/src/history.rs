@@ -1,13 +1,13 @@
-//! Owns what the clients saw: one record for each request, with the times between which its effect took place. The
-//! checkers read nothing else, so whatever they find can be shown with the requests that prove it.
+//! Records what the clients saw: one record per request, with the times between which it took effect. The checkers read
+//! nothing else, so every finding can be shown with the requests that prove it.
 
 use std::fmt;
 
-/// Nanoseconds since the run began, by this machine's steady clock; all clients are on this machine.
+/// Nanoseconds since the start of the run, by this machine's monotonic clock; all clients are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
-/// A session's name as the server gave it.
+/// A session's id as given by the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionName(pub Box<str>);
 
@@ -15,12 +15,12 @@ pub struct SessionName(pub Box<str>);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub client: u32,
-    /// Which of the run's environments it was about; for "any environment", the one that was given. None if it was about
-    /// none: a claim of any that was refused.
+    /// The environment of the request; for "any environment", the one that was granted. None for a refused claim of
+    /// any.
     pub environment: Option<u32>,
     pub request: Request,
     pub sent: Moment,
-    /// When the answer was there, or when it was clear that none comes.
+    /// When the answer had arrived, or when it was clear that none would come.
     pub ended: Moment,
     pub answer: Answer,
 }
@@ -28,12 +28,11 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     Claim {
-        /// It named no environment, but labels.
+        /// It named labels instead of an environment.
         any: bool,
-        /// From here on it was certainly in line, before the server was asked for anything that was sent later: it was
-        /// seen in the queue, or told so. None: not known.
+        /// From this moment on it was certainly in the queue, because it was seen there or told so. None if unknown.
         in_line_at: Option<Moment>,
-        /// The lock ends by itself this long after the grant, unless renewed.
+        /// The lock expires this long after the grant unless renewed.
         ttl: Option<std::time::Duration>,
     },
     ForceClaim,
@@ -46,7 +45,6 @@ pub enum Request {
     Deploy {
         session: SessionName,
     },
-    /// Reads the environment.
     ReadEnvironment,
     ReadSession {
         session: SessionName,
@@ -61,25 +59,23 @@ pub enum Answer {
     },
     /// A release, a heartbeat or a deployment was acknowledged.
     Done,
-    /// The environment as it was read.
     Environment {
         holder: Option<SessionName>,
         fencing: u64,
         queue_length: u64,
     },
-    /// The session as it was read.
     Session {
         status: SessionStatus,
         fencing: u64,
         deployments: u64,
     },
-    /// An answer that says that nothing was done.
+    /// Nothing was done.
     Refused {
         status: u16,
         code: Box<str>,
     },
-    /// The connection broke, or the client went away on purpose: the effect may have taken place or not, and if it did,
-    /// at any time after `sent`.
+    /// The connection broke, or the client disconnected on purpose: the request may have taken effect at any time after
+    /// `sent`, or not at all.
     Unknown,
 }
 
@@ -91,17 +87,17 @@ pub enum SessionStatus {
     Overridden,
 }
 
-/// Everything that was recorded of one run.
+/// All records of one run.
 #[derive(Debug, Default)]
 pub struct History {
     pub records: Vec<Record>,
-    /// Names of the environments, by their number in the records.
+    /// Names of the environments, indexed by their number in the records.
     pub environments: Vec<String>,
-    /// Reads made after all clients had stopped (and whatever ends by itself had time to): the state that was left behind.
+    /// Reads made after all clients had stopped and all leases and waits had time to end: the state left behind.
     pub audit: Vec<Record>,
     /// No one else used these environments, so tokens have no gaps unless an answer is unknown.
     pub alone: bool,
-    /// How many sessions of each environment the server keeps; older ones may rightly be gone.
+    /// Number of sessions of each environment that the server keeps; older ones may be gone.
     pub retention: u64,
 }
 
@@ -110,7 +106,7 @@ impl History {
         self.records.iter().filter(|record| matches!(record.answer, Answer::Granted { .. })).count()
     }
 
-    /// With the reads made at the end.
+    /// Includes the reads made at the end.
     pub fn everything(&self) -> impl Iterator<Item = &Record> {
         self.records.iter().chain(&self.audit)
     }

@@ -1,4 +1,4 @@
-//! Drives a Lockkeeper over HTTP as a black box, checks what it saw, draws it, and sets it beside the peers.
+//! Drives a Lockkeeper over HTTP as a black box, checks its answers, draws the results, and compares it with its peers.
 
 mod checks;
 mod cli;

@@ -1,4 +1,4 @@
-//! The program `loadtest`; all it does is in the library, so that tests can do it, too.
+//! The program `loadtest`; everything is in the library, so that tests can use it.
 
 use std::process::ExitCode;
 

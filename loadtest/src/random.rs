@@ -1,10 +1,10 @@
-//! Owns the random choices of a run, which its seed decides: splitmix64, enough for choosing what to do next.
+//! The random choices of a run, determined by its seed: splitmix64, good enough for choosing what to do next.
 
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Another sequence for each number.
+    /// A different sequence for each number.
     pub fn branch(seed: u64, number: u64) -> Self {
         let mut random = Self(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Self(random.next())
@@ -18,7 +18,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below `end`, which is not 0.
+    /// From 0 up to but excluding `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -27,7 +27,7 @@ impl Random {
         range.start + self.below(range.end - range.start)
     }
 
-    /// In so many of a hundred cases.
+    /// True in `chance` of 100 cases.
     pub fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }

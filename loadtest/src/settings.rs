@@ -1,45 +1,46 @@
-//! Owns the settings that every scenario has: rounds, seconds, connections, the loop, the server's own settings.
+//! Owns the settings common to all scenarios: rounds, seconds, connections, the loop, the server's settings.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::{Table, Value};
 
-/// What the server keeps unless it is told otherwise.
+/// The server's default.
 const DEFAULT_RETENTION: u64 = 1_000;
 
-/// What every scenario has.
+/// The settings common to all scenarios.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Common {
-    /// One sentence: what it does.
+    /// One sentence: what the scenario does.
     pub description: String,
     pub kind: String,
-    /// `closed`: the next request when the last is answered. `open`: `rate` requests per second, whatever the server does.
+    /// `closed`: the next request follows the last answer. `open`: `rate` requests per second, however fast the server
+    /// is.
     #[serde(default)]
     pub r#loop: Loop,
     pub rate: Option<f64>,
     #[serde(default = "one")]
     pub rounds: u32,
-    /// The length, or for work that ends by itself the bound, of each stretch of load.
+    /// The length of each segment of load; for work that ends earlier, its limit.
     pub seconds: u64,
     #[serde(default = "one")]
     pub connections: u32,
     /// Threads that generate load, each with its share of the connections.
     #[serde(default = "one")]
     pub threads: u32,
-    /// Checks that must have something to look at.
+    /// Checks that must have something to compare.
     #[serde(default)]
     pub examines: Vec<String>,
-    /// Settings of the server, by their names in its settings file; for a server that we start.
+    /// Settings of a server that we start, by their names in its settings file.
     #[serde(default)]
     pub server: Table,
-    /// What belongs to its kind of workload.
+    /// The settings specific to this kind of workload.
     #[serde(flatten)]
     pub of_kind: Table,
-    /// Whether nothing in it is smaller than in the scenario's file: goals are for that.
+    /// Whether nothing is smaller than in the scenario's file: goals apply only then.
     #[serde(skip)]
     pub is_full: bool,
-    /// Everything as it was written, for the report.
+    /// All settings as written, for the report.
     #[serde(skip)]
     pub written: BTreeMap<String, String>,
 }
@@ -57,14 +58,14 @@ impl Common {
         self.rate.filter(|_| self.r#loop == Loop::Open)
     }
 
-    /// Sessions of each environment that the server keeps.
+    /// Number of sessions of each environment that the server keeps.
     pub fn retention(&self) -> u64 {
         let storage = self.server.get("storage").and_then(Value::as_table);
         let kept = storage.and_then(|storage| storage.get("history_retention")).and_then(Value::as_integer);
         kept.and_then(|kept| u64::try_from(kept).ok()).unwrap_or(DEFAULT_RETENTION)
     }
 
-    /// The server's settings as its environment variables.
+    /// The server's settings as environment variables.
     pub fn server_variables(&self) -> Vec<(String, String)> {
         let mut variables = Vec::new();
         variables_of("LOCKKEEPER", &self.server, &mut variables);
@@ -96,7 +97,7 @@ pub fn within(key: &str, value: u64, least: u64, most: u64) -> Result<(), String
     if fits { Ok(()) } else { Err(format!("`{key}` must be from {least} to {most}, got {value}")) }
 }
 
-/// In one line, and in the words of the file.
+/// One line, in the terms of the file.
 pub fn fault(error: &toml::de::Error) -> String {
     error.message().replace("unknown field", "unknown key").replace("missing field", "missing key")
 }

@@ -1,4 +1,4 @@
-//! Owns how a mutex is locked: what is in ours stays usable when a thread that had it has panicked.
+//! Locks a mutex even if poisoned: our data stays usable after a thread has panicked while holding it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

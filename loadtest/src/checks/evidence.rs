@@ -1,5 +1,5 @@
-//! Owns what follows from a history before any rule is asked: who was granted what, since when at the earliest, until when
-//! each one certainly held its lock, and which claims nobody was told of.
+//! Derives the facts that the rules use from a history: the grants, the earliest moment of each, the time for which
+//! each session certainly held its lock, and the unanswered claims.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,7 +9,7 @@ use crate::history::{Answer, History, Moment, Record, Request, SessionName};
 
 pub struct Evidence<'h> {
     pub history: &'h History,
-    /// One for each session, by environment, then in the order in which they were told.
+    /// One per session, sorted by environment and then by the time of the answer.
     pub grants: Vec<Grant<'h>>,
     pub unanswered: UnansweredClaims<'h>,
     /// Answers that grant one session twice, but not the same lock or token.
@@ -18,18 +18,18 @@ pub struct Evidence<'h> {
 }
 
 pub struct Grant<'h> {
-    /// The answer that told it; the first of them, if it was told again.
+    /// The answer that granted it; the first one if it was repeated.
     pub record: &'h Record,
     pub session: &'h SessionName,
     pub environment: u32,
     pub token: u64,
-    /// It did not take place before this: when its claim was sent, for the first time if it may have been sent again.
+    /// The grant cannot have happened before its claim was sent; if the claim may be a retry, before the first attempt.
     pub earliest: Moment,
-    /// It certainly had the lock from when it was told until here, if this is later.
+    /// The session certainly held the lock from the grant's answer until this moment, if this is later than the answer.
     pub held_until: Moment,
-    /// The release that was sent first, whatever came of it.
+    /// The first release sent, whatever its answer.
     pub release: Option<&'h Record>,
-    /// The release that was acknowledged first.
+    /// The first release acknowledged.
     pub released: Option<&'h Record>,
 }
 
@@ -59,7 +59,7 @@ impl<'h> Evidence<'h> {
         self.by_session.get(session).copied()
     }
 
-    /// The grants of each environment that has any.
+    /// The grants of each environment that has at least one.
     pub fn by_environment(&self) -> impl Iterator<Item = (u32, &[Grant<'h>])> {
         let same = |one: &Grant, other: &Grant| one.environment == other.environment;
         self.grants.chunk_by(same).filter_map(|grants| Some((grants.first()?.environment, grants)))
@@ -93,7 +93,7 @@ impl<'h> Evidence<'h> {
                     released: None,
                 });
             }
-            // An idempotency key gets the same answer again.
+            // An idempotency key returns the same answer again.
             Entry::Occupied(known) => {
                 let known = &mut self.grants[*known.get()];
                 if (known.environment, known.token) != (environment, *fencing) {
@@ -128,7 +128,7 @@ impl Grant<'_> {
         self.record.ended
     }
 
-    /// Whether there is any time at which it certainly had the lock.
+    /// Whether there is a time during which it certainly held the lock.
     pub fn is_held(&self) -> bool {
         self.held_until > self.told()
     }
@@ -149,7 +149,7 @@ pub fn name(history: &History, environment: u32) -> String {
 
 pub struct UnansweredClaims<'h> {
     by_environment: HashMap<u32, Vec<&'h Record>>,
-    /// Claims for any environment: each may have got any of them.
+    /// Claims for any environment: each may have been granted any of them.
     anywhere: Vec<&'h Record>,
 }
 
@@ -176,7 +176,7 @@ impl<'h> UnansweredClaims<'h> {
         self.by_environment.values().flatten().chain(&self.anywhere).copied()
     }
 
-    /// How many grants of this environment there may have been of which nobody was told.
+    /// The maximum number of grants of this environment whose answers no client received.
     pub fn count(&self, environment: u32) -> usize {
         self.named(environment).len() + self.anywhere.len()
     }
@@ -185,7 +185,7 @@ impl<'h> UnansweredClaims<'h> {
         self.named(environment).iter().chain(&self.anywhere).copied()
     }
 
-    /// From when on a holder may have been displaced without anybody having been told.
+    /// The earliest moment at which an unanswered force-claim may have displaced a holder.
     pub fn first_force_claim(&self, environment: u32) -> Option<Moment> {
         let forced = self.named(environment).iter().filter(|record| record.request == Request::ForceClaim);
         forced.map(|record| record.sent).min()
@@ -196,7 +196,7 @@ impl<'h> UnansweredClaims<'h> {
     }
 }
 
-/// What a client sends again when it gets no answer.
+/// A client's retry has the same target.
 #[derive(PartialEq, Eq, Hash)]
 enum Target {
     Any,
@@ -204,11 +204,12 @@ enum Target {
     Force(Option<u32>),
 }
 
-/// When it was sent, and the place of its grant if it was told of one.
+/// The time of sending, and the index of the grant if the claim was granted.
 type Try = (Moment, Option<usize>);
 
-/// The history does not say which requests had a key. So a grant may be the answer to any of the same client's claims
-/// for the same thing that got none, back to the grant before: a client does one thing after the other.
+/// The history does not say which requests had an idempotency key. A grant may therefore answer any of the same
+/// client's unanswered claims for the same target since that client's previous grant: a client sends one request at a
+/// time.
 pub fn set_back(grants: &mut [Grant<'_>], unanswered: &UnansweredClaims<'_>) {
     let mut tries: HashMap<(u32, Target), Vec<Try>> = HashMap::new();
     for record in unanswered.all() {
@@ -244,15 +245,16 @@ fn target(record: &Record) -> Target {
     }
 }
 
-/// A lock that nothing ends.
+/// For a lock that nothing ends.
 pub const NEVER: Moment = Moment(u64::MAX);
 
 /// The server counts a lease in whole milliseconds.
 const LEASE_ROUNDING: Duration = Duration::from_millis(10);
-/// Its clock and ours may run apart by one part in this many: twice what time synchronisation makes of them.
+/// The server's clock may drift from ours by one part in this many: twice the drift of synchronised clocks.
 const CLOCK_DRIFT: u32 = 1_000;
-/// How long the server certainly keeps a lock for a client that went before it could be told and may come back with its
-/// key; half of what it says. The answer it gets later is still the same, but the lock may be another's.
+/// How long the server certainly reserves a lock for a client that disconnected before the answer and may retry with
+/// its idempotency key: half of the documented time. A later retry gets the same answer, but by then another session
+/// may hold the lock.
 const KEPT_UNTOLD: Duration = Duration::from_secs(30);
 
 pub fn settle(evidence: &mut Evidence<'_>) {
@@ -270,18 +272,18 @@ fn came_back_late(grant: &Grant<'_>) -> bool {
     grant.earliest < grant.record.sent && grant.told() > after(grant.earliest, KEPT_UNTOLD)
 }
 
-/// After a time, without going round.
+/// Saturates instead of overflowing.
 pub fn after(moment: Moment, time: Duration) -> Moment {
     Moment(moment.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// A lease that was begun at this moment or later has not run out before.
+/// The earliest end of a lease that began at this moment or later.
 fn lease_end(begun: Moment, ttl: Duration) -> Moment {
     after(begun, ttl.saturating_sub(LEASE_ROUNDING + ttl / CLOCK_DRIFT))
 }
 
-/// When each session was last known to be alive: its claim, or a heartbeat or deployment that was acknowledged, as only
-/// the holder's are. Such an answer may be an older one's, repeated for an idempotency key, if one got none.
+/// When each session was last known to be alive: its claim, or an acknowledged heartbeat or deployment, which only the
+/// holder gets. If an earlier one had no answer, an acknowledgement may be the repeated answer to that one.
 fn last_active(evidence: &Evidence<'_>) -> Vec<Moment> {
     let mut unanswered: HashMap<usize, Moment> = HashMap::new();
     let activities = || {
@@ -300,7 +302,7 @@ fn last_active(evidence: &Evidence<'_>) -> Vec<Moment> {
     last
 }
 
-/// From when on each one may have been displaced. Every grant takes the token after the one before it, so only the
+/// The earliest moment at which each session may have been displaced. Each grant takes the next token, so only the
 /// session with the next token can have displaced it.
 fn displaced(evidence: &Evidence<'_>) -> Vec<Moment> {
     let mut moments = Vec::with_capacity(evidence.grants.len());
@@ -310,7 +312,7 @@ fn displaced(evidence: &Evidence<'_>) -> Vec<Moment> {
         let unseen = if evidence.history.alone {
             evidence.unanswered.first_force_claim(environment).unwrap_or(NEVER)
         } else {
-            // Others may force-claim here, and nobody tells us.
+            // Others may force-claim here, and their requests are not in the history.
             Moment(0)
         };
         moments.extend(grants.iter().map(|grant| {
@@ -339,13 +341,13 @@ pub fn session(record: &Record) -> Option<&SessionName> {
     }
 }
 
-/// Whether it is what only the holder may do, and what begins its lease anew.
+/// Whether only the holder may do it. These requests also renew the lease.
 pub fn is_activity(record: &Record) -> bool {
     matches!(record.request, Request::Heartbeat { .. } | Request::Deploy { .. })
 }
 
 pub struct Rising<'h> {
-    /// Only where it rises, so that it is as short as it can be.
+    /// Only the moments at which the value rises.
     steps: Vec<(Moment, u64, &'h Record)>,
 }
 
@@ -362,7 +364,7 @@ impl<'h> Rising<'h> {
         Self { steps }
     }
 
-    /// The highest that had been told then, and what told it.
+    /// The highest value known at that moment, and the record that showed it.
     pub fn by(&self, moment: Moment) -> Option<(u64, &'h Record)> {
         let told = self.steps.partition_point(|(at, _, _)| *at <= moment);
         self.steps[..told].last().map(|(_, token, record)| (*token, *record))

@@ -1,9 +1,9 @@
-//! Fencing tokens rise: each session has its own, a later grant a higher one, and if nobody else claims here, none is
-//! left out.
+//! Fencing tokens rise: each session has its own, a later grant has a higher one, and none is skipped unless others
+//! claim here too.
 //!
-//! Later means one of two things. The claim was sent when the other grant had been told already. Or it certainly held
-//! the lock from when it was told, and the other was told before: with one holder at a time, the other had its turn
-//! before.
+//! A grant is later in one of two cases. Its claim was sent after the other grant was answered. Or its session
+//! certainly held the lock from its answer on, and the other grant was answered earlier: with one holder at a time, the
+//! other session must have held the lock first.
 
 use crate::checks::evidence::{Evidence, Grant, Rising};
 use crate::checks::findings::Findings;
@@ -20,7 +20,7 @@ pub fn check(evidence: &Evidence<'_>) -> Check {
     }
     for (environment, grants) in evidence.by_environment() {
         later_is_higher(&evidence.name(environment), grants, &mut findings);
-        // Whoever got no answer may have had a token of which nobody was told.
+        // An unanswered claim may have taken a token.
         let complete = evidence.history.alone && evidence.unanswered.count(environment) == 0;
         neighbours(&evidence.name(environment), grants, complete, &mut findings);
     }
@@ -39,7 +39,7 @@ fn later_is_higher(name: &str, grants: &[Grant<'_>], findings: &mut Findings<'_>
     }
 }
 
-/// Those that have one token after the other.
+/// Compares grants with adjacent tokens.
 fn neighbours(name: &str, grants: &[Grant<'_>], complete: bool, findings: &mut Findings<'_>) {
     let mut by_token: Vec<&Grant> = grants.iter().collect();
     by_token.sort_unstable_by_key(|grant| (grant.token, grant.told()));

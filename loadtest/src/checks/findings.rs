@@ -1,4 +1,5 @@
-//! Owns what a rule has found: all of it counted, the first few told with the requests that show them, one line each.
+//! Collects the findings of a rule: counts all, and reports the first few with the requests that show them, one per
+//! line.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use crate::checks::evidence::name;
 use crate::history::{Answer, History, Moment, Record, Request, SessionStatus};
 use crate::report::{Check, Violation};
 
-/// How many are told: enough to see a pattern, and few enough to be read.
+/// Number of findings reported in full: enough to see a pattern.
 const TOLD_MAX: usize = 5;
 
 pub struct Findings<'h> {
@@ -23,7 +24,7 @@ impl<'h> Findings<'h> {
         self.check.examined += 1;
     }
 
-    /// A sentence is made only of those that are told.
+    /// `what` is called only for findings that are reported in full.
     pub fn wrong(&mut self, what: impl FnOnce() -> String, requests: &[&Record]) {
         let history = self.history;
         self.check.broken(TOLD_MAX, || {
@@ -46,7 +47,7 @@ pub fn line(history: &History, record: &Record) -> String {
     format!("{sent} s .. {ended} s  client {client}  {}  {}", asked(history, record), told(&record.answer))
 }
 
-/// To the microsecond.
+/// With microseconds.
 pub fn seconds(Moment(nanoseconds): Moment) -> String {
     format!("{}.{:06}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000 / 1_000)
 }

@@ -1,12 +1,12 @@
-//! No lock is left behind: after all clients have stopped, and whatever ends by itself had the time to, nobody holds an
-//! environment or waits for it, unless the clients themselves left it so.
+//! No lock is left behind: once all clients have stopped and all leases and waits have had time to end, nobody holds an
+//! environment or waits for one, unless the clients themselves left it so.
 //!
 //! A lock that is still held is
 //! - a leak, if its release was acknowledged, or its TTL must have run out;
-//! - the client's doing, if it was told of the lock and never got an answer to a release;
-//! - if nobody was told of it, a leak unless one who got no answer can rightly have it: see [`rightly_has`].
+//! - the client's doing, if the client received the grant and never got an answer to a release;
+//! - if no client received the grant, a leak unless an unanswered claim may legitimately hold it: see [`rightly_has`].
 //!
-//! Where others claim as well, what nobody was told and who waits may be theirs.
+//! If others claim as well, waiters and unknown holders may be theirs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -92,7 +92,7 @@ fn told_leak<'h>(renewed: &Renewed<'h>, read: &'h Record, grant: &Grant<'h>) -> 
 
 type Renewed<'h> = HashMap<&'h SessionName, &'h Record>;
 
-/// For each one that is left, the last request that may have begun its lease anew.
+/// For each remaining holder, the last request that may have renewed its lease.
 fn last_renewed<'h>(evidence: &Evidence<'h>) -> Renewed<'h> {
     let holders = evidence.history.audit.iter().filter_map(|read| match &read.answer {
         Answer::Environment { holder, .. } => holder.as_ref(),
@@ -111,18 +111,18 @@ fn last_renewed<'h>(evidence: &Evidence<'h>) -> Renewed<'h> {
     renewed
 }
 
-/// The token was granted after all lower ones had had their turns: not before this.
+/// The token was granted after the holders of all lower tokens: not before this moment.
 fn granted_after(grants: &[Grant<'_>], token: u64) -> Moment {
     let before = grants.iter().filter(|grant| grant.token < token && grant.is_held());
     before.map(|grant| grant.held_until).filter(|until| *until != NEVER).max().unwrap_or(Moment(0))
 }
 
-/// Whether one who got no answer can have a lock that was granted at `begun` or later and is still held now. An answer
-/// may be lost after the server has sent it, and then the lock stays where it is: the server cannot know. But
-/// - a lock with a TTL has run out by now;
-/// - who was in line and went away stops waiting at once, and never gets a lock afterwards: the server knows that it is
-///   gone, and must not give it one, or take it back. A force-claim, or a claim that was not seen in line, may still be
-///   on its way when its client goes.
+/// Whether an unanswered claim may hold a lock that was granted at `begun` or later and is still held now. An answer
+/// may get lost after the server has sent it; the server cannot know that, and the lock stays held. But
+/// - a lock with a TTL has expired by now;
+/// - a queued client that disconnects leaves the queue immediately and never gets a lock afterwards: the server sees
+///   the disconnect, and must not grant the lock, or must take it back. A force-claim, or a claim that was not seen in
+///   the queue, may still be in transit when its client disconnects.
 fn rightly_has(claim: &Record, begun: Moment, now: Moment) -> bool {
     let Request::Claim { in_line_at, ttl, .. } = claim.request else { return true };
     let noticed = after(claim.ended, GRACE);

@@ -1,6 +1,6 @@
-//! Owns the rules that a history must keep, and what is said when it does not: one file a rule. A rule looks at nothing
-//! but the history, and speaks up only where a server that keeps its promises could not have given these answers,
-//! however its clients were delayed. What nobody was told (a lost answer) is taken in the server's favour.
+//! Owns the rules that a history must satisfy, and the reports of violations: one file per rule. A rule looks only at
+//! the history, and reports a violation only if no correct server could have given these answers, whatever the delays
+//! of its clients. Lost answers are interpreted in the server's favour.
 //!
 //! From top to bottom: the rules (`one_holder`, `fencing`, `queue_order`, `visibility`, `leaks`), `evidence`, `findings`.
 

@@ -1,5 +1,5 @@
-//! One holder at a time: no two sessions of one environment have times in which both certainly held its lock. What
-//! "certainly" means is in [`super::holding`].
+//! One holder at a time: no two sessions of one environment certainly held its lock at the same moment. What
+//! "certainly" means is in [`super::evidence`].
 
 use crate::checks::evidence::{Evidence, Grant, NEVER};
 use crate::checks::findings::{Findings, seconds};
@@ -10,7 +10,7 @@ pub const NAME: &str = "one holder at a time";
 pub fn check(evidence: &Evidence<'_>) -> Check {
     let mut findings = Findings::new(evidence.history, NAME);
     for (environment, grants) in evidence.by_environment() {
-        // In order of their beginnings, it is enough to look at the one that lasts longest of those before.
+        // The grants are sorted by their start, so it is enough to compare each with the earlier one that ends last.
         let mut longest: Option<&Grant> = None;
         for grant in grants.iter().filter(|grant| grant.is_held()) {
             if let Some(other) = longest {

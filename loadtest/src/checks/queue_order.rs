@@ -1,10 +1,10 @@
-//! The queue keeps its order: who was in line for an environment when another's claim was sent, and got the lock in the
-//! end, got it first, and so has the lower token.
+//! The queue keeps its order: a claim that was in the queue of an environment when another claim was sent, and was
+//! granted in the end, was granted first, and so has the lower token.
 //!
-//! - Force-claims pass the line rightly.
-//! - Who was refused, left, or got no answer proves nothing: it may have had no turn.
-//! - A claim for any environment may not pass one who is in line for this one, but not the other way round: that it
-//!   waited somewhere else is no place in this line.
+//! - Force-claims may overtake the queue.
+//! - A claim that was refused, left, or got no answer proves nothing: it may never have had its turn.
+//! - A claim for any environment may not overtake one that is in the queue of this environment. The reverse is allowed:
+//!   waiting for another environment gives no place in this queue.
 //! - All claims of a run have one priority.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::report::Check;
 
 pub const NAME: &str = "the queue keeps its order";
 
-/// In this order, of what happens at the same moment: who has been told is no longer in line.
+/// The order of steps at the same moment: a claim that has been answered is no longer in the queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Leaves,

@@ -1,5 +1,5 @@
-//! What was acknowledged is seen later: whoever asks after an answer has arrived is shown its effect or something
-//! later, and nothing that was shown is taken back. One file for what environments show, one for what sessions show.
+//! Acknowledged changes stay visible: a request sent after an answer has arrived sees its effect or a later state, and
+//! nothing that was shown is taken back. This file checks what environments show; `sessions` checks sessions.
 
 use crate::checks::evidence::{Evidence, Grant, Rising};
 use crate::checks::findings::Findings;
@@ -46,12 +46,12 @@ struct EnvironmentRule<'e, 'h> {
     evidence: &'e Evidence<'h>,
     name: String,
     known: Rising<'h>,
-    /// Those who certainly held it at some time, in order.
+    /// The grants that were certainly held at some time, in order.
     holds: Vec<&'e Grant<'h>>,
 }
 
 impl EnvironmentRule<'_, '_> {
-    /// Says the first thing that is wrong with it.
+    /// Reports the first fault of the read.
     fn compare(&self, read: &Record, findings: &mut Findings<'_>) {
         let Some(holder) = holder(read) else { return };
         let shown = token(read);
@@ -81,14 +81,14 @@ impl EnvironmentRule<'_, '_> {
         }
     }
 
-    /// Who certainly held it from before the read until after it.
+    /// The session that certainly held the lock throughout the read.
     fn holder_during(&self, read: &Record) -> Option<&Grant<'_>> {
         let begun = self.holds.partition_point(|grant| grant.told() <= read.sent);
         self.holds[..begun].last().copied().filter(|grant| grant.held_until >= read.ended)
     }
 }
 
-/// Whoever claims after a token was shown gets a higher one: what was shown cannot have been lost.
+/// A claim sent after a token was shown gets a higher token: a token once shown cannot be lost.
 fn grants_follow(name: &str, grants: &[Grant<'_>], read: &Rising<'_>, findings: &mut Findings<'_>) {
     for grant in grants {
         let Some((shown, before)) = read.by(grant.earliest) else { continue };
@@ -104,12 +104,12 @@ fn released_before<'h>(grant: &Grant<'h>, moment: Moment) -> Option<&'h Record> 
     grant.released.filter(|release| release.ended <= moment)
 }
 
-/// Whom a read of the environment shows as its holder, or that there is none.
+/// The holder shown by a read of the environment; the inner `None` is a free environment.
 fn holder(record: &Record) -> Option<Option<&SessionName>> {
     if let Answer::Environment { holder, .. } = &record.answer { Some(holder.as_ref()) } else { None }
 }
 
-/// The token that it shows. The API shows an environment's with its holder only; none is 0 in the history.
+/// The token shown. The API shows an environment's token only with a holder; the history has 0 for no token.
 fn token(record: &Record) -> Option<u64> {
     let (fencing, shown) = match &record.answer {
         Answer::Environment { holder, fencing, .. } => (*fencing, holder.is_some()),

@@ -1,4 +1,4 @@
-//! Owns `loadtest compare`: its help, and what must be right before anything is started.
+//! Owns `loadtest compare`: its help, and the checks before anything is started.
 
 use clap::Args;
 

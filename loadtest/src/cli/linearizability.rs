@@ -1,4 +1,4 @@
-//! Owns `loadtest linearizability`: its help, what must be right before it starts, and its exit code.
+//! Owns `loadtest linearizability`: its help, the checks before it starts, and its exit code.
 
 use clap::Args;
 

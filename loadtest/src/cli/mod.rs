@@ -59,7 +59,7 @@ enum Command {
     Linearizability(Box<linearizability::Options>),
 }
 
-/// Does what the arguments say (the first is the program's name) and returns the exit code.
+/// Runs the command given by the arguments (the first is the program's name) and returns the exit code.
 pub fn run_with<I, T>(arguments: I) -> u8
 where
     I: IntoIterator<Item = T>,
@@ -68,7 +68,7 @@ where
     let line = match CommandLine::try_parse_from(arguments) {
         Ok(line) => line,
         Err(error) => {
-            // Help and version are errors to clap, and none to whoever asked for them.
+            // clap reports help and version as errors; to the user they are not.
             _ = error.print();
             return if error.use_stderr() { EXIT_REFUSED } else { EXIT_CLEAN };
         }

@@ -1,4 +1,5 @@
-//! Owns what the commands share: where a report is written, what must be right before the first request, the exit codes.
+//! Owns the parts shared by the commands: where a report is written, the checks before the first request, the exit
+//! codes.
 
 use std::fs::File;
 use std::io;
@@ -16,9 +17,9 @@ use crate::report;
 use crate::report::{Run, Verdict};
 use crate::server::kill_all;
 
-/// No violation and no error.
+/// No violations and no errors.
 pub const EXIT_CLEAN: u8 = 0;
-/// A rule was broken, or something went wrong that the scenario does not provide for.
+/// A rule was broken, or an error occurred that the scenario does not expect.
 pub const EXIT_WRONG: u8 = 1;
 /// Refused before the first request.
 pub const EXIT_REFUSED: u8 = 2;
@@ -27,7 +28,7 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 /// Open files that are not connections: the standard streams, epoll and waker of every runtime, the report.
 const SPARE_FILES: u64 = 300;
 
-/// Why a command ends before its first request. Only shown, so any error becomes one.
+/// Why a command ends before its first request. Only printed, so any error converts into one.
 #[derive(Debug)]
 pub struct Refusal(pub String);
 
@@ -57,7 +58,7 @@ pub struct Files {
 }
 
 impl FileOptions {
-    /// Before the run, so that a bad path does not come to light after it.
+    /// Called before the run, so that a bad path is reported before it.
     pub fn open(&self) -> Result<Files, Refusal> {
         let create = |path: &Option<PathBuf>| match path {
             Some(path) => match File::create(path) {
@@ -94,7 +95,7 @@ pub fn reported(run: &Run, files: Files) -> u8 {
     }
 }
 
-/// Prints on stdout.
+/// Prints to stdout.
 pub fn said(text: &str) -> u8 {
     // A closed pipe, as in `loadtest scenarios | head -1`, is not a failure.
     _ = io::stdout().lock().write_all(text.as_bytes());
@@ -120,7 +121,7 @@ pub fn end_early(mut interruption: Interruption, told: &'static str) -> watch::R
     stopped
 }
 
-/// One thread; the machine's other processors are the servers'.
+/// Single-threaded: the other processors of the machine are for the servers.
 pub fn runtime() -> Result<Runtime, Refusal> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)
 }
@@ -129,7 +130,7 @@ pub fn cannot_start(error: io::Error) -> Refusal {
     Refusal(format!("cannot start: {error}"))
 }
 
-/// The members of a cluster's etcd are started here.
+/// A cluster needs etcd to be installed, because its members are started on this machine.
 pub fn has_etcd() -> Result<(), Refusal> {
     match Command::new("etcd").arg("--version").output() {
         Ok(_) => Ok(()),
@@ -137,11 +138,11 @@ pub fn has_etcd() -> Result<(), Refusal> {
     }
 }
 
-/// Takes what the system lets us take; a server that we start has the same limit.
+/// Raises the limit of open files as far as the system allows; servers started from here inherit it.
 pub fn enough_files(connections: u32) -> Result<(), Refusal> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where that is not allowed, the limit stays as it is, and is judged next.
+    // If that fails, the limit stays unchanged and is checked next.
     _ = setrlimit(Resource::Nofile, limit);
     match getrlimit(Resource::Nofile).current.filter(|limit| *limit < u64::from(connections) + SPARE_FILES) {
         Some(limit) => refused(format!(

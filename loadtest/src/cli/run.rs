@@ -1,4 +1,4 @@
-//! Owns `loadtest run`: what must be right before the first request, then the run, then its report.
+//! Owns `loadtest run`: the checks before the first request, then the run, then its report.
 
 use std::path::PathBuf;
 
@@ -85,7 +85,7 @@ pub fn run(options: &Options) -> Result<u8, Refusal> {
     Ok(reported(&run, files))
 }
 
-/// What can be judged without a request.
+/// The checks that need no request.
 fn accept(options: &Options) -> Result<(Scenario, Source), Refusal> {
     let mut changes = options.changes.clone();
     for (key, value) in [

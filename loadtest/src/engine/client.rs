@@ -1,5 +1,5 @@
-//! Owns one client: a connection with one request at a time, and the truth about each of them: what was sent when, and
-//! what came back, or that nothing can be known about it.
+//! Owns one client: a connection with one request at a time, and the record of each request: when it was sent and what
+//! came back, or that its outcome is unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use crate::wire::{
     ClaimTemplate, Connection, EnvironmentView, Grant, SessionView, Template, made_id, problem_code, total_pages,
 };
 
-/// A client that cannot connect this often in a row ends its work instead of hammering a dead server.
+/// A client gives up after this many failed connections in a row, instead of hammering a dead server.
 const MAX_FAILURES_IN_A_ROW: u32 = 20;
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(50);
-/// What the server answers when it cannot say whether it was done.
+/// The server's error code when it cannot say whether the request took effect.
 const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
 pub struct Client {
@@ -26,9 +26,9 @@ pub struct Client {
     pub number: u32,
     /// Codes of refusals that belong to the workload, such as `environment_locked` in a stampede.
     pub tolerates: &'static [&'static str],
-    /// The server is killed on purpose, so a broken connection is no error.
+    /// The server is killed on purpose, so broken connections are expected.
     pub expects_breaks: bool,
-    /// For somebody who sees this client in the queue, to say when: nanoseconds of that moment, 0 before.
+    /// Set by a client that sees this one in the queue: the moment in nanoseconds, 0 until then.
     pub seen_in_line: Arc<AtomicU64>,
     request: Vec<u8>,
     arrivals: Option<Arc<Arrivals>>,
@@ -45,31 +45,31 @@ struct Pending {
     waits: bool,
 }
 
-/// Has been counted and recorded already; says what may be done next.
+/// Has already been counted and recorded; tells the caller what it may do next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It never left, so the server's state is known.
+    /// It was never sent, so the server's state is known.
     NotSent,
-    /// The server said that nothing was done.
+    /// The server answered that nothing was done.
     Refused { status: u16, code: Box<str> },
-    /// It may have been done or not.
+    /// It may or may not have taken effect.
     Unknown,
 }
 
 struct Asked {
     operation: Operation,
     environment: Option<u32>,
-    /// None: not worth remembering.
+    /// None if it is not recorded.
     request: Option<Request>,
     waits: bool,
     accepted: &'static [u16],
 }
 
-/// What an accepted answer says.
+/// The contents of an accepted answer.
 struct Reading<T> {
     value: T,
     answer: Answer,
-    /// Where the answer, not the request, names it.
+    /// Set if the answer, not the request, names the environment.
     environment: Option<u32>,
 }
 
@@ -91,7 +91,8 @@ impl Client {
         }
     }
 
-    /// Whether there is something to do: in a closed loop at once, in an open one when it is due.
+    /// Waits for the next turn: immediate in a closed loop, when the next request is due in an open one. False if there
+    /// is none.
     pub async fn turn(&mut self) -> bool {
         if let Some(arrivals) = &self.arrivals {
             self.due = arrivals.next().await;
@@ -102,7 +103,8 @@ impl Client {
         self.goes_on()
     }
 
-    /// The next environment of its share, when it is this client's turn. None once there is nothing left to do.
+    /// The next environment of its share, once it is this client's turn. None at the end of the load or if the share is
+    /// empty.
     pub async fn next(&mut self, share: &mut Share) -> Option<u32> {
         if !self.turn().await {
             return None;
@@ -114,7 +116,7 @@ impl Client {
         next
     }
 
-    /// False once the load is to end, or the server is not to be reached.
+    /// False once the load is ending or the server cannot be reached.
     pub fn goes_on(&self) -> bool {
         if self.thread.is_closing() {
             return false;
@@ -126,12 +128,12 @@ impl Client {
         true
     }
 
-    /// The server is not to be reached.
+    /// The server cannot be reached.
     pub fn is_hopeless(&self) -> bool {
         self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW
     }
 
-    /// Goes away without a word, whatever is under way.
+    /// Disconnects without a release, whatever request is in flight.
     pub fn vanish(&mut self) {
         self.connection = None;
         self.settle(Answer::Unknown, None);
@@ -208,7 +210,7 @@ impl Client {
         Failure::Refused { status, code }
     }
 
-    /// Records what became of the request under way, if there is one.
+    /// Records the outcome of the request in flight, if there is one.
     fn settle(&mut self, answer: Answer, named: Option<u32>) {
         let Some(pending) = self.pending.take() else { return };
         self.thread.in_flight.fetch_sub(1, Ordering::Relaxed);
@@ -230,7 +232,7 @@ impl Client {
         });
     }
 
-    /// One that the server announced to close is kept until here, because its last body is still read.
+    /// A connection that the server announced to close is kept until here, because its last body is still being read.
     async fn connection(&mut self, operation: &str) -> Result<Connection, Failure> {
         if let Some(connection) = self.connection.take().filter(|connection| !connection.closes()) {
             return Ok(connection);
@@ -256,7 +258,7 @@ impl Client {
 }
 
 impl Share {
-    /// Leaves the environment out if it may be held now, since then the next claim would rightly be refused.
+    /// Leaves the environment out if it may be held now, because the next claim would then rightly be refused.
     pub fn settle(&mut self, environment: u32, outcome: Result<(), Failure>) {
         match outcome {
             Ok(()) | Err(Failure::NotSent) => {}
@@ -278,7 +280,7 @@ impl Drop for Client {
     }
 }
 
-/// Work of so many clients, each thread its share of them.
+/// Work for `count` clients, of which each thread runs its share.
 pub fn clients<F>(count: u32, each: impl Fn(Client) -> F + Send + Sync + 'static) -> Work
 where
     F: Future<Output = ()> + Send + 'static,
@@ -290,7 +292,7 @@ where
     })
 }
 
-/// Lets one thread's share of so many clients do the same, until all are done.
+/// Runs one thread's share of `count` clients until all are done.
 pub async fn run_share<F>(thread: &Arc<ClientThread>, count: u32, each: impl Fn(Client) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -354,13 +356,13 @@ impl Client {
         }
     }
 
-    /// Goes away while the request is still being sent, after so many of its bytes. It may still count as a whole one, if
-    /// they were all.
+    /// Disconnects after sending the given number of bytes of the request. If those were all bytes, the request may
+    /// still take effect.
     pub async fn claim_cut_short(&mut self, environment: u32, claim: &ClaimTemplate, bytes: usize) {
         let mut asked = self.write_claim(environment, claim);
         let Ok(mut connection) = self.connection("connect").await else { return };
         self.begin(&mut asked);
-        // Whether it arrives is as unknown as what becomes of it.
+        // Whether it arrives is unknown, like its outcome.
         _ = connection.send(&self.request[..bytes.min(self.request.len())]).await;
         drop(connection);
         self.settle(Answer::Unknown, None);
@@ -398,7 +400,7 @@ impl Client {
         self.ask(recorded(Operation::Read, environment, Request::ReadEnvironment, &[200]), |body| {
             let EnvironmentView { lock, queue_length } = EnvironmentView::parse(body)?;
             let holder = lock.as_ref().map(|lock| SessionName(lock.session_id.into()));
-            // Only a held environment says its token.
+            // The API shows the token only of a held environment.
             let fencing = lock.map_or(0, |lock| lock.fencing_token);
             let answer = Answer::Environment { holder: holder.clone(), fencing, queue_length };
             Some(Reading { value: EnvironmentSeen { holder, queue_length }, answer, environment: None })
@@ -416,8 +418,7 @@ impl Client {
         .await
     }
 
-    /// Takes a place at the end of the queue. When that becomes a lock, nobody is told: what is remembered of it is a claim
-    /// whose outcome is not known.
+    /// Joins the end of the queue. Nobody waits for the grant, so it is recorded as a claim with unknown outcome.
     pub async fn queue_last(&mut self, environment: u32, template: &Template) -> Result<SessionName, Failure> {
         template.write(environment, "", &mut self.request);
         let request = Request::Claim { any: false, in_line_at: None, ttl: None };
@@ -428,19 +429,19 @@ impl Client {
         .await
     }
 
-    /// A page of the pipeline's environments.
+    /// Reads a page of the pipeline's environments.
     pub async fn list(&mut self) -> Result<(), Failure> {
         self.thread.requests.list.write(0, "", &mut self.request);
         self.ask(unrecorded(Operation::List, &[200]), done).await
     }
 
-    /// A page of the history; says how many there are.
+    /// Reads a page of the history; returns the number of pages.
     pub async fn page(&mut self, operation: Operation, environment: u32, page: &Template) -> Result<u64, Failure> {
         page.write(environment, "", &mut self.request);
         self.ask(unrecorded(operation, &[200]), |body| Some(acknowledged(total_pages(body)?))).await
     }
 
-    /// One more session for the history, and no more than that: nobody waits for it, nothing is remembered of it.
+    /// Adds a session to the history without waiting for it or recording it.
     pub async fn add_session(&mut self, environment: u32) -> Result<(), Failure> {
         self.thread.requests.force_claim.write(environment, "", &mut self.request);
         let read = |body: &[u8]| Grant::parse(body).map(|_| acknowledged(()));

@@ -1,4 +1,4 @@
-//! Owns one run: the server, the threads, and everything that is gathered until the report. Workloads use nothing else.
+//! Owns one run: the server, the threads, and all data collected for the report. Workloads use nothing else.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -20,17 +20,17 @@ use crate::sync::locked;
 use crate::wire::Scope;
 use crate::wire::etcd::EtcdError;
 
-/// Enough to make a million environments at under 2,000 a second.
+/// Enough to create a million environments at 2,000 per second.
 pub const PREPARATION_LIMIT: Duration = Duration::from_secs(600);
-/// For requests that are under way when preparation ends.
+/// For requests in flight when preparation ends.
 const PREPARATION_GRACE: Duration = Duration::from_secs(10);
-/// Makes environments fast, and is no strain for any server.
+/// Creates environments fast without straining any server.
 const PREPARING_CONNECTIONS: u32 = 64;
-/// Connections opened at once: within what a listening socket holds for a server that is busy accepting.
+/// Connections opened at the same time: fits the backlog of a listening socket while the server is busy accepting.
 const OPENING_AT_ONCE: usize = 128;
-/// 20,000 take a few seconds; those that a full server does not accept are never answered.
+/// 20,000 take a few seconds; a full server never answers those that it does not accept.
 const CONNECTING_LIMIT: Duration = Duration::from_secs(60);
-/// For the server to notice that its clients have gone.
+/// For the server to notice that its clients have disconnected.
 const AFTER_DISCONNECTING: Duration = Duration::from_millis(200);
 
 pub struct LoadTest {
@@ -48,11 +48,11 @@ pub struct LoadTest {
     pub(super) findings: Findings,
     pub(super) segments: u32,
     pub(super) retention: u64,
-    /// What a reader should know about how this was measured.
+    /// Notes for the reader on how this was measured.
     notes: BTreeMap<String, String>,
 }
 
-/// Why a run ended before its time.
+/// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     #[error("interrupted")]
@@ -119,7 +119,7 @@ impl LoadTest {
         })
     }
 
-    /// Makes the environments that are not there yet: all of these numbers, with this configuration.
+    /// Creates the missing environments among these numbers, with this configuration.
     pub async fn environments(
         &mut self,
         numbers: std::ops::RangeInclusive<u32>,
@@ -133,7 +133,7 @@ impl LoadTest {
             let put = put.clone();
             async move {
                 for number in share_of(client.number, connections, wanted) {
-                    // A run without all its environments is none, so the first failure ends it.
+                    // A run needs all its environments, so the first failure ends it.
                     if !client.goes_on() || client.put(first + number - 1, &put).await.is_err() {
                         return;
                     }
@@ -149,18 +149,19 @@ impl LoadTest {
         if made == u64::from(wanted) { Ok(()) } else { Err(Fault::NotPrepared { made, wanted }) }
     }
 
-    /// Opens so many connections and keeps them, so that a load that starts all at once does not begin with that.
+    /// Opens this many connections and keeps them, so that a sudden load does not begin by opening them.
     pub async fn connect(&mut self, connections: u32) -> Result<(), Fault> {
         self.progress.begin(format!("opening {connections} connections"));
         let opening = work(move |thread| async move {
             let permits = Arc::new(Semaphore::new(OPENING_AT_ONCE));
-            // All are held until the last is open, lest one connection be taken again and again.
+            // All are held until the last is open, so that no connection is reused meanwhile.
             let kept = Arc::new(Mutex::new(Vec::new()));
             let open = move |mut client: Client| {
                 let (permits, kept) = (permits.clone(), kept.clone());
                 async move {
                     let _permit = permits.acquire().await;
-                    // With one answered request behind it, as any that is kept open: the server has its buffers for it.
+                    // Like any kept connection, each has one answered request behind it, so the server has allocated
+                    // its buffers.
                     if client.healthz().await.is_ok() {
                         locked(&kept).push(client);
                     }
@@ -176,13 +177,13 @@ impl LoadTest {
         if opened == u64::from(connections) { Ok(()) } else { Err(Fault::NotConnected { opened, wanted: connections }) }
     }
 
-    /// Closes all connections that are kept open, so that the server's memory can be seen without them.
+    /// Closes all kept connections, so that the server's memory can be measured without them.
     pub async fn disconnect(&mut self) {
         self.threads.clients.iter().for_each(|thread| thread.drop_connections());
         tokio::time::sleep(AFTER_DISCONNECTING).await;
     }
 
-    /// Kills and restarts the server between two segments; says how long that took to be ready.
+    /// Kills and restarts the server between two segments; returns the time until it was ready.
     pub async fn restart(&mut self) -> Result<Duration, Fault> {
         self.progress.begin("restarting the server".to_owned());
         self.server.kill()?;
@@ -190,12 +191,12 @@ impl LoadTest {
         Ok(self.server.start_again().await?)
     }
 
-    /// An error if somebody has asked for the end.
+    /// An error if an early end was requested.
     pub fn interrupted(&self) -> Result<(), Fault> {
         if *self.stop.borrow() { Err(Fault::Interrupted) } else { Ok(()) }
     }
 
-    /// The phase of this name; it is made when it is first asked for.
+    /// The phase of this name; created on first use.
     pub fn phase(&mut self, name: &str) -> &mut Phase {
         let index = self.phases.iter().position(|phase| phase.name == name).unwrap_or_else(|| {
             self.phases.push(Phase::new(name));
@@ -204,27 +205,27 @@ impl LoadTest {
         &mut self.phases[index]
     }
 
-    /// Leaves out of the report what was only preparation.
+    /// Removes a phase that was only preparation from the report.
     pub fn forget_phase(&mut self, name: &str) {
         self.phases.retain(|phase| phase.name != name);
     }
 
-    /// One round's value of a figure of a phase.
+    /// Adds one round's value of a figure of a phase.
     pub fn figure(&mut self, phase: &str, name: &str, unit: &'static str, value: Option<f64>) {
         self.phase(phase).figures.add(name, unit, value);
     }
 
-    /// What that figure should be.
+    /// Sets the goal of that figure.
     pub fn aim(&mut self, phase: &str, name: &str, goal: Goal) {
         self.phase(phase).figures.aim(name, goal);
     }
 
-    /// One round's ratio of two phases.
+    /// Adds one round's ratio of two phases.
     pub fn ratio(&mut self, name: &str, value: Option<f64>) {
         self.ratios.add(name, "", value);
     }
 
-    /// What that ratio should be.
+    /// Sets the goal of that ratio.
     pub fn aim_ratio(&mut self, name: &str, goal: Goal) {
         self.ratios.aim(name, goal);
     }
@@ -241,7 +242,7 @@ impl LoadTest {
         self.findings.add_errors(what, times);
     }
 
-    /// Ends threads and server, and says what was seen.
+    /// Stops the threads and the server, and builds the report.
     pub async fn finish(mut self, fault: Option<Fault>, scenario: &str, started_at: String) -> Run {
         self.progress.finish();
         let interrupted = *self.stop.borrow();
@@ -278,7 +279,7 @@ impl LoadTest {
     }
 }
 
-/// Rules that the scenario is there to try, and that found nothing to look at.
+/// Rules that the scenario is designed to exercise, but that had nothing to compare.
 fn unexamined(wanted: &[String], checks: &[Check]) -> Vec<String> {
     let examined: HashMap<_, _> = checks.iter().map(|check| (check.name.as_str(), check.examined)).collect();
     let missing = |name: &&String| examined.get(name.as_str()).is_none_or(|count| *count == 0);

@@ -1,5 +1,5 @@
-//! Owns the making of load: threads, clients, the two loops, what is counted and recorded while it runs. Knows the API,
-//! but no scenario.
+//! Generates the load: threads, clients, open and closed loops, and the counts and records of a run. Knows the API, but
+//! no scenario.
 //!
 //! From top to bottom: `segment`, `load_test`, `client`, `threads`, `phase`, `recorder`, `schedule`, `tally`, `progress`.
 

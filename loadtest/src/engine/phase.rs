@@ -1,5 +1,5 @@
-//! Owns what is gathered of one phase over its rounds: medians with their spread, latencies, and a timeline, for which a
-//! sampler looks at the running load several times per second.
+//! Collects the results of one phase over its rounds: medians with their spread, latencies, and a timeline sampled from
+//! the running load several times per second.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Phase {
     pub timeline: Timeline,
 }
 
-/// Named values, one for each round, in the order in which they were first given; and what some of them should be.
+/// Named values, one per round, in the order in which the names were first added, and the goals of some of them.
 #[derive(Default)]
 pub struct Figures {
     values: Vec<(String, &'static str, Vec<f64>)>,
@@ -27,7 +27,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// One round's value; none where it could not be had.
+    /// Adds one round's value; `None` if it could not be measured.
     pub fn add(&mut self, name: &str, unit: &'static str, value: Option<f64>) {
         let Some(value) = value.filter(|value| value.is_finite()) else { return };
         match self.values.iter_mut().find(|(known, ..)| known == name) {
@@ -76,9 +76,9 @@ impl Phase {
 }
 
 const FIRST_WIDTH: Duration = Duration::from_millis(250);
-/// Who watches wants to see something move.
+/// At most this long, so that a live display keeps moving.
 const LAST_WIDTH: Duration = Duration::from_secs(30);
-/// As many as can be told apart in a picture.
+/// As many as a reader can tell apart in a plot.
 const MAX_SLICES: usize = 240;
 
 pub struct Timeline {
@@ -86,10 +86,10 @@ pub struct Timeline {
     width: Duration,
 }
 
-/// One slice, with all that is needed to make one of two.
+/// One slice, with everything needed to merge it with the next.
 #[derive(Default)]
 pub struct TimelineSlice {
-    /// Which segment of load it belongs to; between two of them time has passed.
+    /// The segment of load that it belongs to; there may be a gap in time between segments.
     pub segment: u32,
     pub at: f64,
     pub seconds: f64,
@@ -109,7 +109,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// How long the next slice is to be.
+    /// The length of the next slice.
     pub fn width(&self) -> Duration {
         self.width
     }
@@ -122,7 +122,7 @@ impl Timeline {
         }
     }
 
-    /// Something that is known only afterwards, put where it happened.
+    /// Adds a value that is known only afterwards to the slice in which it happened.
     pub fn record(&mut self, operation: Operation, at: f64, took: Duration) {
         let after = self.slices.partition_point(|slice| slice.at <= at);
         if let Some(slice) = self.slices.get_mut(after.saturating_sub(1)) {
@@ -149,7 +149,7 @@ impl Timeline {
                 }
             }
         }
-        // Many very short segments leave nothing to join; then the oldest go.
+        // With very many short segments there is nothing to merge; then the oldest slices are dropped.
         let surplus = thinned.len().saturating_sub(MAX_SLICES);
         thinned.drain(..surplus);
         self.slices = thinned;
@@ -231,7 +231,7 @@ impl Sampler {
         TimelineSlice { segment, at, seconds, latencies, in_flight, waiting, errors, cpu_percent, memory_bytes, marks }
     }
 
-    /// One line for who watches.
+    /// One line for the live display.
     pub fn describe(&self, slice: &TimelineSlice) -> String {
         let answers: u64 = Operation::all().map(|operation| slice.latencies.count(operation)).sum();
         let rate = answers as f64 / slice.seconds.max(1e-3);

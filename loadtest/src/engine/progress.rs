@@ -1,11 +1,11 @@
-//! Owns what somebody sees who watches: a line that changes in a terminal, a plain line now and then elsewhere.
+//! Shows progress: a line that updates in place on a terminal, or an occasional plain line elsewhere.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Without a terminal, who reads it reads it later.
+/// Without a terminal, the output is read later, so a few lines are enough.
 const BETWEEN_PLAIN_LINES: Duration = Duration::from_secs(10);
 
 pub struct Progress {
@@ -58,7 +58,7 @@ impl Progress {
         }
     }
 
-    /// Something that stays on the screen.
+    /// Prints a line that stays on the screen.
     pub fn line(&self, text: &str) {
         match &self.shown {
             Display::Bar(bar) => bar.println(text),

@@ -1,6 +1,6 @@
-//! Owns the bound on what is remembered of a segment of load: the history of its first so many requests. Where the bound
-//! is reached, everybody stops recording at that one moment, and what is under way then counts as unanswered, so that
-//! what was recorded is still a history that can be judged: what an observer saw who left at that moment.
+//! Bounds the memory of a segment's history: only its first requests are recorded. When the bound is reached, all
+//! clients stop recording at the same moment, and requests in flight then count as unanswered. So the records are still
+//! a valid history: that of an observer who left at that moment.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use crate::history::{Answer, History, Moment, Record, Request, SessionName};
 
-/// About 150 bytes each, with the session's id.
+/// About 150 bytes each, including the session id.
 pub const MAX_RECORDS: usize = 2_000_000;
-/// Reads say little beside the claims, and there can be very many: these take at most one record in so many.
+/// Reads prove little beside the claims and can be very many: at most one record in this many is a read.
 const READS_ARE_ONE_IN: usize = 4;
 
 pub struct Recorder {
     limit: usize,
     count: AtomicUsize,
     reads: AtomicUsize,
-    /// From here on nothing is recorded; `u64::MAX` until the bound is reached.
+    /// Nothing sent from here on is recorded; `u64::MAX` until the bound is reached.
     cut: AtomicU64,
 }
 
@@ -27,13 +27,13 @@ impl Recorder {
         Self { limit, count, reads, cut: AtomicU64::new(u64::MAX) }
     }
 
-    /// Whether this one is to be kept; counts it, if so.
+    /// Whether to keep this record; counts it if so.
     pub fn keeps(&self, record: &Record) -> bool {
         if record.sent.0 >= self.cut.load(Ordering::Relaxed) {
             return false;
         }
         let is_read = matches!(record.request, Request::ReadEnvironment | Request::ReadSession { .. });
-        // A read that is left out takes nothing from what the others prove.
+        // Omitting a read does not weaken what the other records prove.
         if is_read && self.reads.fetch_add(1, Ordering::Relaxed) >= self.limit / READS_ARE_ONE_IN {
             return false;
         }
@@ -53,8 +53,8 @@ impl Recorder {
         self.cut.load(Ordering::Relaxed) != u64::MAX
     }
 
-    /// The records of all threads as the history up to the cut.
-    /// Also says which number in it each environment has.
+    /// Merges the records of all threads into the history up to the cut. Also returns the index of each environment in
+    /// it.
     pub fn history(
         &self,
         records: Vec<Record>,
@@ -68,7 +68,7 @@ impl Recorder {
         history.records.retain(|record| record.sent < cut);
         for record in &mut history.records {
             if record.ended > cut {
-                // It was under way when the recording ended.
+                // It was in flight when the recording ended.
                 (record.ended, record.answer) = (cut, Answer::Unknown);
             }
             record.environment = record.environment.map(|number| {
@@ -140,7 +140,7 @@ mod recorder_tests {
         assert!(recorder.was_cut());
         let (history, _) = recorder.history(kept, |number| format!("load-{number}"), 100);
         let ends: Vec<_> = history.records.iter().map(|record| (record.environment, record.ended.0)).collect();
-        // The fourth was under way at 30; the fifth was sent later.
+        // The fourth was in flight at 30; the fifth was sent later.
         assert_eq!(ends, [(Some(0), 10), (Some(0), 20), (Some(1), 30), (Some(1), 30)]);
         assert_eq!(history.records[3].answer, Answer::Unknown);
         assert_eq!(history.environments, ["load-7", "load-9"]);
@@ -194,7 +194,7 @@ mod handoffs_tests {
             released("b", 40),
             granted("c", 3, 50, 60),
         ];
-        // The third came only after the lock was free.
+        // The third claim was sent only after the lock was free.
         assert_eq!(handoffs(&records), [(Moment(30), Duration::from_nanos(10))]);
     }
 

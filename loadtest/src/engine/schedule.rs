@@ -1,7 +1,7 @@
-//! Owns when requests are due in an open loop, and which environments are whose.
+//! Schedules the requests of an open loop, and divides the environments among the clients.
 //!
-//! In an open loop requests are due at a fixed rate, whether or not the server keeps up. A client counts the latency from
-//! when its request was due, so that a stalled server cannot hide the wait of those that it kept from being sent
+//! In an open loop requests are due at a fixed rate, whether or not the server keeps up. A client measures latency from
+//! the time its request was due, so that a stalled server cannot hide the wait of requests that could not be sent
 //! (coordinated omission).
 
 use std::ops::Range;
@@ -11,20 +11,21 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-/// Woken no more often than this, so that the schedule itself takes little of the machine; nothing is later by more.
+/// Sleeps at least this long, so that the schedule itself takes little CPU; requests are late by at most this.
 const SHORTEST_NAP: Duration = Duration::from_micros(100);
 
 pub struct Arrivals {
     start: Instant,
     rate: f64,
-    /// One permit for each that is due and not yet taken: the backlog takes no memory.
+    /// One permit per request that is due and not yet taken, so the backlog takes no memory.
     due: Semaphore,
     taken: AtomicU64,
     closed: AtomicBool,
 }
 
 impl Arrivals {
-    /// Runs in a thread of its own: a runtime's timer counts in milliseconds, in which tens of requests may be due.
+    /// Runs in a separate thread: a runtime's timer has millisecond resolution, and tens of requests may be due per
+    /// millisecond.
     pub fn begin(rate: f64) -> std::io::Result<Arc<Self>> {
         let arrivals = Arc::new(Self::new(Instant::now(), rate));
         let paced = arrivals.clone();
@@ -37,13 +38,13 @@ impl Arrivals {
         Self { start, rate, due, taken, closed }
     }
 
-    /// When the next request is due, as soon as it is; none once the schedule has ended.
+    /// Waits until the next request is due and returns its due time; `None` once the schedule has ended.
     pub async fn next(&self) -> Option<Instant> {
         self.due.acquire().await.ok()?.forget();
         Some(self.due_at(self.taken.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Nothing is due any more. Says how many were due and never taken, because every client was busy.
+    /// Ends the schedule. Requests that were due and not taken, because every client was busy, stay counted.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.due.close();
@@ -57,7 +58,7 @@ impl Arrivals {
         self.start + Duration::from_secs_f64(number as f64 / self.rate)
     }
 
-    /// How many are due by then, the first at the very start.
+    /// The number of requests due by then; the first is due at the start.
     fn due_by(&self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.start).as_secs_f64();
         (elapsed * self.rate) as u64 + 1
@@ -67,20 +68,20 @@ impl Arrivals {
         let mut announced = 0;
         while !self.closed.load(Ordering::Relaxed) {
             let due = self.due_by(Instant::now());
-            // More than so many at once it does not take; at the next turn it gets the rest.
+            // The semaphore has a maximum; the rest is added in the next iteration.
             let fresh = (due - announced).min(Semaphore::MAX_PERMITS as u64 / 2);
             if self.due.available_permits() as u64 + fresh < Semaphore::MAX_PERMITS as u64 {
                 self.due.add_permits(fresh as usize);
                 announced += fresh;
             }
             let pause = self.due_at(announced).saturating_duration_since(Instant::now());
-            // Short enough to notice soon that it is over.
+            // Short enough to notice the end soon.
             std::thread::sleep(pause.clamp(SHORTEST_NAP, Duration::from_millis(100)));
         }
     }
 }
 
-/// Environments that belong to one client alone, so that none of its claims can be refused.
+/// Environments used by one client only, so that none of its claims can be refused.
 pub struct Share {
     first: u32,
     left_out: Vec<bool>,
@@ -88,7 +89,7 @@ pub struct Share {
     left: usize,
 }
 
-/// Numbers (from 1) of the environments of one connection out of many; the shares differ in size by one at most.
+/// The numbers (from 1) of the environments of one connection out of many; shares differ in size by at most one.
 pub fn share_of(connection: u32, connections: u32, environments: u32) -> Range<u32> {
     let start = |connection: u32| {
         let before = u64::from(connection) * u64::from(environments) / u64::from(connections);
@@ -103,7 +104,7 @@ impl Share {
         Self { first: numbers.start, left: left_out.len(), left_out, next: 0 }
     }
 
-    /// Round and round, over those that are not left out; none if all are.
+    /// Cycles through the environments that are not left out; `None` if all are.
     pub fn advance(&mut self) -> Option<u32> {
         if self.left == 0 {
             return None;
@@ -117,7 +118,7 @@ impl Share {
         }
     }
 
-    /// The share of one client out of so many.
+    /// One client's share.
     pub fn of(client: u32, clients: u32, environments: u32) -> Self {
         Self::new(share_of(client, clients, environments))
     }
@@ -152,7 +153,7 @@ mod arrivals_tests {
     async fn a_client_that_was_held_up_is_told_when_its_request_was_due() {
         let start = Instant::now() - Duration::from_secs(10);
         let arrivals = Arrivals::new(start, 2.0);
-        // Nobody asked for ten seconds; what was due then is due still, from then.
+        // Nobody took a request for ten seconds; each is still due, at its original time.
         arrivals.due.add_permits(arrivals.due_by(start + Duration::from_secs(10)) as usize);
         assert_eq!(arrivals.next().await, Some(start));
         assert_eq!(arrivals.next().await, Some(start + Duration::from_millis(500)));

@@ -1,5 +1,5 @@
-//! Owns one segment of load: the threads work, the timeline is drawn, and when all clients have stopped, what they saw is
-//! checked and dropped. So a long run needs only the memory of one segment.
+//! Runs one segment of load: the threads work, the timeline is recorded, and when all clients have stopped, the records
+//! are checked and dropped. So a long run needs only the memory of one segment.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -17,30 +17,31 @@ use crate::history::{Answer, History, Record, SessionName};
 use crate::report::{Check, quotient};
 use crate::server::Server;
 
-/// For requests that are under way when a segment ends; waiters are served one after the other then.
+/// For requests in flight when a segment ends; the remaining waiters are then served one by one.
 const GRACE: Duration = Duration::from_secs(30);
 const AUDIT_LIMIT: Duration = Duration::from_secs(60);
-/// Nobody reads more of them than this.
+/// More would not be read.
 const MAX_VIOLATIONS: usize = 20;
 
 pub struct Segment {
     pub phase: String,
     pub limit: Duration,
-    /// Requests per second, whether or not the server keeps up; without it, a client sends the next when the last is answered.
+    /// Requests per second, whether or not the server keeps up; without it, a client sends its next request after the
+    /// last answer.
     pub rate: Option<f64>,
-    /// For what ends by itself, before the last look.
+    /// Time for leases and waits to end before the final reads.
     pub settle: Duration,
 }
 
 pub struct Observation {
-    /// To the last accepted answer.
+    /// Until the last accepted answer.
     pub seconds: f64,
     pub handoffs: u64,
     pub cpu_microseconds: Option<u64>,
     pub tally: Tally,
 }
 
-/// What may be done to the server while load runs.
+/// The actions on the server while load runs.
 pub struct Interference<'a> {
     server: &'a mut Server,
     marks: mpsc::Sender<String>,
@@ -48,7 +49,7 @@ pub struct Interference<'a> {
 }
 
 impl Interference<'_> {
-    /// `kill -9` and a new start; says how long that took to be ready.
+    /// Kills the server with `kill -9` and restarts it; returns the time until it was ready.
     pub async fn restart(&mut self) -> Result<Duration, Fault> {
         self.server.kill()?;
         self.mark("server killed");
@@ -58,7 +59,7 @@ impl Interference<'_> {
         Ok(took)
     }
 
-    /// In the timeline.
+    /// Adds a mark to the timeline.
     fn mark(&self, text: &str) {
         self.marks.send(text.to_owned()).expect("the timeline outlives what is done to the server");
     }
@@ -73,7 +74,7 @@ impl Observation {
         quotient(self.count(operation) as f64, self.seconds)
     }
 
-    /// Server CPU microseconds for each of so many requests or cycles.
+    /// Server CPU in microseconds per request or cycle, for this many of them.
     pub fn cpu_per(&self, count: u64) -> Option<f64> {
         quotient(self.cpu_microseconds? as f64, count as f64)
     }
@@ -88,7 +89,7 @@ impl Observation {
 }
 
 impl LoadTest {
-    /// A segment as long as the scenario says.
+    /// A segment of the length set by the scenario.
     pub fn segment(&self, phase: &str) -> Segment {
         let limit = Duration::from_secs(self.common.seconds);
         Segment { phase: phase.to_owned(), limit, rate: self.common.open_rate(), settle: Duration::ZERO }
@@ -98,7 +99,7 @@ impl LoadTest {
         self.measure_beside(segment, work, async |_| Ok(())).await
     }
 
-    /// The same, while something is done to the server.
+    /// The same, while `beside` acts on the server.
     pub async fn measure_beside(
         &mut self,
         segment: Segment,
@@ -118,7 +119,7 @@ impl LoadTest {
         let mut seen = Observation { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
         seen.handoffs = self.judge(&segment, &mut seen.tally).await?;
         self.gather(&segment, &seen, arrivals.as_deref());
-        // A handoff is made of two requests that are counted already.
+        // A handoff consists of two requests that are already counted.
         let asked = Operation::all().filter(|operation| *operation != Operation::Handoff);
         let requests: u64 = asked.map(|operation| seen.count(operation)).sum();
         let rate = requests as f64 / seconds.max(1e-3);
@@ -127,14 +128,14 @@ impl LoadTest {
         Ok(seen)
     }
 
-    /// Holds what was seen outside of a segment against the rules; gives what each has found.
+    /// Checks a history recorded outside a segment, and returns the result of each rule.
     pub fn check(&mut self, history: &History) -> Vec<Check> {
         let checks = crate::checks::all(history);
         merge_checks(&mut self.checks, checks.clone());
         checks
     }
 
-    /// One more rule, that no history shows.
+    /// Adds the result of a rule that is not checked against a history.
     pub fn add_check(&mut self, check: Check) -> Check {
         merge_checks(&mut self.checks, vec![check.clone()]);
         check
@@ -182,7 +183,7 @@ impl LoadTest {
         Ok(())
     }
 
-    /// Reads what was left behind, and holds everything against the rules.
+    /// Reads the state left behind, and checks the whole segment.
     async fn judge(&mut self, segment: &Segment, tally: &mut Tally) -> Result<u64, Fault> {
         let records = self.threads.take_records();
         let handed = handoffs(&records);
@@ -247,12 +248,12 @@ fn merge_checks(all: &mut Vec<Check>, fresh: Vec<Check>) {
     }
 }
 
-/// More than this would take longer than the load itself.
+/// Reading more would take longer than the load itself.
 const MAX_ENVIRONMENTS: usize = 10_000;
 /// Enough to keep the server busy.
 const CONNECTIONS: u32 = 16;
 
-/// What is to be read: environments, with the newest session that was acknowledged.
+/// The reads to do: environments, each with its newest acknowledged session.
 fn audit_plan(records: &[Record]) -> Vec<(u32, Option<SessionName>)> {
     let mut newest: HashMap<u32, (u64, Option<&SessionName>)> = HashMap::new();
     for record in records {
@@ -279,12 +280,12 @@ fn audit_reads(plan: Vec<(u32, Option<SessionName>)>) -> Work {
 
 async fn read_share(mut client: Client, plan: Arc<Vec<(u32, Option<SessionName>)>>) {
     for (environment, session) in plan.iter().skip(client.number as usize).step_by(CONNECTIONS as usize) {
-        // What fails is counted as an error, and the checkers see no answer.
+        // A failed read is counted as an error, and the checkers get no answer.
         _ = client.read(*environment).await;
         if let Some(session) = session {
             _ = client.read_session(*environment, session.clone()).await;
         }
-        // Even when the run was stopped it goes on: these reads are what the report of a stopped run rests on.
+        // Continues even if the run was stopped: the report of a stopped run relies on these reads.
         if client.is_hopeless() {
             return;
         }

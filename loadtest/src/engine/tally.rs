@@ -1,4 +1,4 @@
-//! Owns what is counted while load runs: every status, latencies, everything that went wrong.
+//! Counts while load runs: statuses, latencies, errors.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use hdrhistogram::Histogram;
 
 use crate::report::model;
 
-/// Latencies above are recorded as this; as long as the server lets anybody wait, and a minute.
+/// Higher latencies are recorded as this: the longest wait that the server allows, plus a minute.
 pub const MAX_LATENCY_MICROSECONDS: u64 = 360_000_000;
-/// Three digits of precision are more than the machine's noise leaves.
+/// More digits of precision would be lost in the machine's noise.
 const LATENCY_DIGITS: u8 = 3;
 /// A slice of a timeline is only drawn, and there are hundreds of them.
 const SLICE_DIGITS: u8 = 2;
-/// A broken server can fail in very many words, and nobody reads more of them than this.
+/// A broken server can fail with very many different messages; no reader needs more than this.
 const MAX_LISTED: usize = 20;
 const UNLISTED: &str = "further kinds of error";
 
@@ -34,7 +34,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// In the order of their declaration.
+    /// In declaration order.
     const NAMES: [(Self, &'static str); 12] = [
         (Self::Put, "put"),
         (Self::Health, "healthz"),
@@ -59,7 +59,7 @@ impl Operation {
     }
 }
 
-/// Latencies of one span of time, by operation; those that did not occur take no memory.
+/// Latencies of one span of time, by operation; operations that did not occur take no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies<C: hdrhistogram::Counter> {
     by_operation: [Option<Box<Histogram<C>>>; Operation::NAMES.len()],
@@ -77,7 +77,7 @@ impl<C: hdrhistogram::Counter> Latencies<C> {
         self.of(operation).map_or(0, Histogram::len)
     }
 
-    /// Those that occurred, as the report shows them.
+    /// The operations that occurred, as the report shows them.
     pub fn into_model(self) -> Vec<model::Operation> {
         let shown = |operation: Operation| Some(model::Operation::of(operation.name(), self.of(operation)?));
         Operation::all().filter_map(shown).collect()
@@ -116,12 +116,12 @@ impl Coarse {
     }
 }
 
-/// One thread's or, merged, one segment of load.
+/// The counts of one thread or, merged, of one segment of load.
 #[derive(Default)]
 pub struct Tally {
     pub findings: Findings,
     pub latencies: Precise,
-    /// Since it was last taken for the timeline.
+    /// Since the last slice was taken for the timeline.
     pub slice: Coarse,
     pub slice_errors: u64,
     pub last_answer: Option<Instant>,
@@ -129,17 +129,17 @@ pub struct Tally {
     pub lateness: Option<Box<Histogram<u64>>>,
 }
 
-/// What is reported for the run as a whole.
+/// Reported for the run as a whole.
 #[derive(Default)]
 pub struct Findings {
     pub statuses: BTreeMap<(Operation, u16), u64>,
     pub errors: BTreeMap<String, u64>,
-    /// What a workload counts on its own account, such as connections cut on purpose.
+    /// Counts kept by a workload itself, such as connections cut on purpose.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
-    /// Only accepted answers count for rates and latencies: a server that refuses quickly is not a fast one.
+    /// Only accepted answers count towards rates and latencies: fast refusals must not make a server look fast.
     pub fn answered(&mut self, operation: Operation, status: u16, accepted: bool, at: Instant, took: Duration) {
         *self.findings.statuses.entry((operation, status)).or_default() += 1;
         if accepted {
@@ -163,7 +163,7 @@ impl Tally {
         self.latencies.count(operation)
     }
 
-    /// Up to the last expected answer, so that one hanging request does not lengthen a round.
+    /// Until the last expected answer, so that one hanging request does not lengthen a round.
     pub fn elapsed_since(&self, start: Instant) -> Duration {
         self.last_answer.map_or(Duration::ZERO, |last| last.saturating_duration_since(start))
     }

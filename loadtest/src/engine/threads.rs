@@ -1,5 +1,5 @@
-//! Owns the threads that make the load. Each has a runtime of its own for its share of the clients, so that nothing is
-//! locked or woken across threads while load runs.
+//! Owns the threads that generate the load. Each has a separate runtime for its share of the clients, so that no lock
+//! or wake-up crosses threads while load runs.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ struct Order {
     work: Work,
     arrivals: Option<Arc<Arrivals>>,
     until: tokio::time::Instant,
-    /// For what is under way when the time has come.
+    /// For requests in flight at the deadline.
     grace: Duration,
     done: oneshot::Sender<()>,
 }
@@ -68,7 +68,8 @@ impl LoadThreads {
         Ok(Self { clients, threads })
     }
 
-    /// Until the work is done, the time has come or the run is stopped, and then until what was begun is finished.
+    /// Runs until the work is done, the deadline passes or the run is stopped, and then until requests in flight have
+    /// finished.
     pub async fn perform(
         &self,
         work: &Work,
@@ -109,7 +110,7 @@ impl LoadThreads {
     pub fn finish(self) {
         for Thread { orders, handle } in self.threads {
             drop(orders);
-            // A thread that has panicked has said so itself, and its missing answer was reported as `ThreadLost`.
+            // A thread that panicked has printed its message, and its missing answer was reported as `ThreadLost`.
             _ = handle.join();
         }
     }
@@ -125,7 +126,7 @@ fn run_thread(
         while let Some(order) = orders.recv().await {
             thread.open(order.arrivals.clone());
             perform(thread, &order, &mut stop).await;
-            // Nobody listens any more only if the run is being torn down, and then the orders end, too.
+            // Nobody listens only if the run is being torn down, and then the orders end too.
             _ = order.done.send(());
         }
     });
@@ -133,7 +134,7 @@ fn run_thread(
 
 async fn perform(thread: &Arc<ClientThread>, order: &Order, stop: &mut watch::Receiver<bool>) {
     let mut working = (order.work)(thread.clone());
-    // One timer for all: a deadline for each request would cost more than the rest of it.
+    // One timer for all clients: a deadline per request would cost more than the rest of the request.
     let done = tokio::select! {
         () = &mut working => true,
         () = tokio::time::sleep_until(order.until) => false,
@@ -141,7 +142,7 @@ async fn perform(thread: &Arc<ClientThread>, order: &Order, stop: &mut watch::Re
     };
     thread.close();
     if !done && tokio::time::timeout(order.grace, &mut working).await.is_err() {
-        // Each client that is dropped now says that its request was never answered.
+        // Each client dropped here records its request as unanswered.
         drop(working);
         while thread.clients.load(Ordering::Relaxed) > 0 {
             tokio::task::yield_now().await;
@@ -149,7 +150,7 @@ async fn perform(thread: &Arc<ClientThread>, order: &Order, stop: &mut watch::Re
     }
 }
 
-/// Room for this many records is there from the start; a long segment grows it, rarely.
+/// Initial capacity; a long segment rarely has to grow it.
 const FIRST_RECORDS: usize = 64 * 1024;
 
 pub struct ClientThread {
@@ -158,15 +159,15 @@ pub struct ClientThread {
     pub address: SocketAddr,
     pub scope: Arc<Scope>,
     pub requests: Requests,
-    /// Moments count from here.
+    /// The origin of all moments.
     pub origin: Instant,
     pub recorder: Arc<Recorder>,
     pub in_flight: AtomicU64,
     pub waiting: AtomicU64,
     pub clients: AtomicU64,
     closing: AtomicBool,
-    /// Never contended while load runs, as nearly all who lock these are on one thread. Shared, because histograms for
-    /// each of 20,000 clients would take gigabytes.
+    /// Almost never contended while load runs, because nearly all users are on one thread. Shared, because histograms
+    /// for each of 20,000 clients would take gigabytes.
     tally: Mutex<Tally>,
     records: Mutex<Vec<Record>>,
     idle: Mutex<Vec<Connection>>,
@@ -201,7 +202,7 @@ impl ClientThread {
         }
     }
 
-    /// Finish what is begun, begin nothing.
+    /// Clients finish their requests in flight and begin no new ones.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         if let Some(arrivals) = locked(&self.arrivals).as_ref() {
@@ -244,7 +245,7 @@ impl ClientThread {
         locked(&self.idle).push(connection);
     }
 
-    /// The server has gone, and they with it.
+    /// The server was killed, so its connections are dead.
     pub fn drop_connections(&self) {
         locked(&self.idle).clear();
     }

@@ -15,7 +15,7 @@ fn claims_that_were_under_way_at_once_may_be_granted_in_any_order() {
         .release(2.0, 3.0, "a")
         .claim(0.5, 1.0, "b", 2)
         .release(1.0, 1.5, "b");
-    // Each gave it back as soon as it was told, so neither certainly held it.
+    // Each session released the lock as soon as it was granted, so neither certainly held it.
     story.keeps(NAME);
 }
 

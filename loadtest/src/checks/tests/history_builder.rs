@@ -1,4 +1,4 @@
-//! Owns how the tests of the rules write a history down: one line per request, times in seconds.
+//! Builds the histories of the tests: one line per request, times in seconds.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -8,11 +8,11 @@ use crate::checks::all;
 use crate::history::{Answer, History, Moment, Record, Request, SessionName, SessionStatus};
 use crate::report::Check;
 
-/// One who claims, by what it sends.
+/// A claim, as the client sends it.
 pub const CLAIM: Request = Request::Claim { any: false, in_line_at: None, ttl: None };
 pub const CLAIM_ANY: Request = Request::Claim { any: true, in_line_at: None, ttl: None };
 
-/// Every request is about the environment `load-0` and from a client of its own, unless it says otherwise.
+/// Unless set otherwise, every request is for the environment `load-0` and comes from a separate client.
 pub struct HistoryBuilder {
     pub history: History,
 }
@@ -23,7 +23,7 @@ impl HistoryBuilder {
         Self { history: History { environments, alone: true, retention: 1_000, ..History::default() } }
     }
 
-    /// Others use the environments, too.
+    /// Others use the environments too.
     pub fn among_others(mut self) -> Self {
         self.history.alone = false;
         self
@@ -42,13 +42,13 @@ impl HistoryBuilder {
         self
     }
 
-    /// The last request was this client's.
+    /// Sets the client of the last request.
     pub fn by(mut self, client: u32) -> Self {
         self.history.records.last_mut().unwrap().client = client;
         self
     }
 
-    /// The last request was about this environment, or about none.
+    /// Sets the environment of the last request; some requests have none.
     pub fn of(mut self, environment: Option<u32>) -> Self {
         self.history.records.last_mut().unwrap().environment = environment;
         self
@@ -97,7 +97,7 @@ impl HistoryBuilder {
         self.with(Request::ReadSession { session: name(session) }, sent, ended, answer)
     }
 
-    /// The last request was made after all clients had stopped.
+    /// Turns the last request into one that was sent after all clients had stopped.
     pub fn audited(mut self) -> Self {
         let read = self.history.records.pop().unwrap();
         self.history.audit.push(read);
@@ -108,7 +108,7 @@ impl HistoryBuilder {
         all(&self.history).into_iter().find(|check| check.name == rule).unwrap()
     }
 
-    /// The rule compared something, and is content.
+    /// The rule compared something and found no violation.
     #[track_caller]
     pub fn keeps(&self, rule: &str) {
         let check = self.check(rule);
@@ -116,14 +116,14 @@ impl HistoryBuilder {
         assert!(check.examined > 0, "nothing was compared");
     }
 
-    /// The rule finds nothing that it could compare.
+    /// The rule finds nothing to compare.
     #[track_caller]
     pub fn says_nothing_about(&self, rule: &str) {
         let check = self.check(rule);
         assert_eq!((check.examined, check.violation_count), (0, 0), "{check:#?}");
     }
 
-    /// The rule finds one thing, says this of it, and shows so many requests.
+    /// The rule finds one violation, with this text and this number of requests.
     #[track_caller]
     pub fn breaks(&self, rule: &str, what: &str, requests: usize) {
         let check = self.check(rule);

@@ -1,4 +1,4 @@
-//! Tests of the rules: what each accepts and refuses, and that all of them find what is planted into simulated histories.
+//! Tests of the rules: what each accepts and refuses, and that they find every fault planted into simulated histories.
 
 mod fencing;
 mod history_builder;

@@ -1,5 +1,4 @@
-//! Owns the faults that are planted into a history that had none: each where clients can tell for certain that a
-//! promise was broken.
+//! Plants faults into a correct history, each where the clients' answers prove that a promise was broken.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -7,10 +6,10 @@ use std::collections::HashSet;
 
 use crate::history::{Answer, History, Moment, Record, Request, SessionName, SessionStatus};
 
-/// Changes one place of those that will do; false if there is none.
+/// Changes one of the suitable places, picked by the number; returns false if there is none.
 pub type Plant = fn(&mut History, usize) -> bool;
 
-/// While a client certainly holds a lock, another gets it.
+/// Another client gets a lock while one certainly holds it.
 pub fn a_second_holder(history: &mut History, choice: usize) -> bool {
     let forced: HashSet<_> = of(history, |request| *request == Request::ForceClaim).map(|r| r.environment).collect();
     let places = grants(history, |record| {
@@ -34,7 +33,7 @@ pub fn a_second_holder(history: &mut History, choice: usize) -> bool {
     true
 }
 
-/// A claim that was sent when another had been granted has the lower token.
+/// A claim that was sent after another was granted gets a lower token.
 pub fn tokens_that_fall(history: &mut History, choice: usize) -> bool {
     let later = |one: &Record, other: &Record| one.ended <= other.sent;
     swap_tokens(history, choice, later)
@@ -48,7 +47,7 @@ pub fn a_token_of_two_sessions(history: &mut History, choice: usize) -> bool {
     true
 }
 
-/// From some token on, all are higher by one, wherever they are told.
+/// From one token on, all are higher by one, in every answer.
 pub fn a_token_that_nobody_got(history: &mut History, choice: usize) -> bool {
     let places = pairs(history, |one, other| {
         let complete = history.alone
@@ -66,7 +65,7 @@ pub fn a_token_that_nobody_got(history: &mut History, choice: usize) -> bool {
     true
 }
 
-/// One that was in line when another asked is served after it.
+/// A claim that was in the queue when another was sent is granted after it.
 pub fn one_that_is_passed(history: &mut History, choice: usize) -> bool {
     swap_tokens(history, choice, |one, other| {
         let Request::Claim { any: false, in_line_at: Some(in_line), .. } = one.request else { return false };
@@ -74,7 +73,7 @@ pub fn one_that_is_passed(history: &mut History, choice: usize) -> bool {
     })
 }
 
-/// An environment shows less than was told.
+/// An environment shows a lower token than an earlier answer.
 pub fn an_old_token_that_is_shown(history: &mut History, choice: usize) -> bool {
     let reads = audits(history, |read| {
         let told = history.records.iter().filter(|record| is_grant(record) && record.ended <= read.sent);
@@ -154,7 +153,7 @@ pub fn one_that_still_waits(history: &mut History, choice: usize) -> bool {
     true
 }
 
-/// Only a client that always got its answers cannot have meant an older request.
+/// Only clients that got all their answers: otherwise the grant may answer an older request.
 fn swap_tokens(history: &mut History, choice: usize, wanted: fn(&Record, &Record) -> bool) -> bool {
     let pairs = pairs(history, |one, other| wanted(one, other) && !has_doubts(history, other));
     let Some((one, other)) = pick(&pairs, choice) else { return false };
@@ -169,7 +168,7 @@ fn grants(history: &History, wanted: impl Fn(&Record) -> bool) -> Vec<usize> {
     places.map(|(place, _)| place).collect()
 }
 
-/// Two sessions of one environment, both told only once: what is told twice would contradict itself.
+/// Two sessions of one environment, each granted in only one answer: a second answer would contradict the changed one.
 fn pairs(history: &History, wanted: impl Fn(&Record, &Record) -> bool) -> Vec<(usize, usize)> {
     let all = grants(history, |one| history.records.iter().filter(|other| session(other) == session(one)).count() == 1);
     let pairs = all.iter().flat_map(|one| all.iter().map(|other| (*one, *other)));
@@ -244,7 +243,7 @@ fn set_fencing(record: &mut Record, token: u64) {
     }
 }
 
-/// A name that no session of the model has.
+/// A name that no session of the simulation has.
 fn nobody() -> SessionName {
     SessionName("ses_nobody".into())
 }

@@ -1,5 +1,5 @@
-//! Proves that the rules are neither jumpy nor blind: they find nothing in what a correct service did, however its
-//! answers were delayed or lost, and every fault that is planted into such a history.
+//! Proves that the rules have no false alarms and miss nothing: they accept every history of a correct service, however
+//! its answers were delayed or lost, and find every fault planted into such a history.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -34,7 +34,7 @@ fn is_clean(history: &History) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Planted wherever it can be, it is found by the rule that is there for it.
+/// The named rule finds the fault wherever it can be planted.
 fn is_found(plant: Plant, rule: &str) {
     let found = TestRunner::new(config()).run(&(seeds(), any::<usize>()), |(seed, choice)| {
         let mut history = observed_history(seed);
@@ -53,7 +53,7 @@ fn no_rule_finds_anything_in_what_a_correct_service_did() {
     TestRunner::new(config).run(&seeds(), |seed| is_clean(&observed_history(seed))).unwrap();
 }
 
-/// The order in which records were written down says nothing.
+/// Records may be written down in any order.
 #[test]
 fn no_rule_depends_on_the_order_of_the_records() {
     let found = TestRunner::new(config()).run(&(seeds(), any::<usize>()), |(seed, turn)| {

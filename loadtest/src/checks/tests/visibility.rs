@@ -3,7 +3,7 @@ use crate::checks::visibility::NAME;
 use crate::history::SessionStatus::{Active, Ended, Overridden, Queued};
 use crate::history::{Answer, Request};
 
-/// One session from 1 s to 5 s, and nothing else.
+/// One session from 1 s to 5 s.
 fn held() -> HistoryBuilder {
     HistoryBuilder::new().claim(0.0, 1.0, "a", 4).release(5.0, 6.0, "a")
 }
@@ -131,7 +131,7 @@ fn a_session_that_is_gone_too_early_is_found() {
     let story = || held().claim(7.0, 8.0, "b", 5).release(9.0, 9.5, "b").claim(10.0, 11.0, "c", 6);
     gone(story(), 3).breaks(NAME, "a (fencing 4) was not found", 2);
     gone(story(), 2).keeps(NAME);
-    // Each who got no answer may have had a session, too.
+    // Each unanswered claim may have had a session too.
     gone(story().with(CLAIM, 12.0, 13.0, Answer::Unknown), 3).keeps(NAME);
     gone(story().among_others(), 3).keeps(NAME);
     let release = Request::Release { session: name("a") };

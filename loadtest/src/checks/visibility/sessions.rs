@@ -1,5 +1,5 @@
-//! What sessions show: they go from queued to active to their end and never back, count every deployment that was
-//! acknowledged, and are there as long as the server promises to keep them.
+//! What sessions show: they go from queued to active to their end and never back, count every acknowledged deployment,
+//! and stay readable as long as the server promises to keep them.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ struct Numbered<'h> {
     record: &'h Record,
 }
 
-/// All that was asked of sessions of which anything was shown, each session's together. Numbers are sorted, not names:
+/// All requests to sessions that were shown at least once, grouped by session. Sorts numbers instead of names, because
 /// there may be millions.
 fn by_session(history: &History) -> Vec<Numbered<'_>> {
     let mut numbers: HashMap<&SessionName, usize> = HashMap::new();
@@ -38,8 +38,8 @@ fn by_session(history: &History) -> Vec<Numbered<'_>> {
     records
 }
 
-/// The highest token that each environment can have come to: what was told or shown, and one for each claim of which
-/// nobody was told. Nothing can be said where others claim as well.
+/// The highest token that each environment can have reached: the highest one granted or shown, plus one for each
+/// unanswered claim. Unknown if others claim as well.
 fn newest_tokens(evidence: &Evidence<'_>) -> HashMap<u32, u64> {
     let mut newest: HashMap<u32, u64> = HashMap::new();
     if !evidence.history.alone {
@@ -65,26 +65,26 @@ fn newest_tokens(evidence: &Evidence<'_>) -> HashMap<u32, u64> {
 struct Life<'e, 'h> {
     name: &'h SessionName,
     grant: Option<&'e Grant<'h>>,
-    /// The highest token that its environment can have come to, if that is known.
+    /// The highest token that its environment can have reached, if known.
     newest: Option<u64>,
     retention: u64,
 }
 
-/// What is known of a session at some moment, and from which answers.
+/// The known state of a session at some moment, and the answers that showed it.
 #[derive(Default)]
 struct Known<'h> {
     active: Option<&'h Record>,
     ended: Option<&'h Record>,
-    /// How it ended, if that was shown: a release that is acknowledged may have come too late to be what ended it.
+    /// How it ended, if that was shown. An acknowledged release may have come too late to be the cause.
     how: Option<(SessionStatus, &'h Record)>,
     deployed: u64,
     deployments: Option<(u64, &'h Record)>,
 }
 
 impl<'h> Life<'_, 'h> {
-    /// Every answer is compared with what was known when its request was sent.
+    /// Compares every answer with the state known when its request was sent.
     fn check(&self, records: &[&'h Record], findings: &mut Findings<'h>) {
-        // A repeated answer may be as old as the first request that got none.
+        // A repeated answer may be as old as the first unanswered request.
         let unanswered = records.iter().filter(|record| is_activity(record) && record.answer == Answer::Unknown);
         let unanswered = unanswered.map(|record| record.sent).min();
         let mut asked: Vec<(Moment, &Record)> =
@@ -109,7 +109,7 @@ impl<'h> Life<'_, 'h> {
         }
     }
 
-    /// What is wrong with an answer, and the one before that shows it.
+    /// The fault of an answer, and the earlier answer that proves it.
     fn fault(&self, record: &'h Record, known: &Known<'h>) -> Option<(String, Option<&'h Record>)> {
         let name = self.name;
         match &record.answer {
@@ -159,7 +159,7 @@ impl<'h> Life<'_, 'h> {
         Some((format!("{name} showed fencing {fencing}, and was granted {token}"), Some(grant.record)))
     }
 
-    /// What has ended stays so: it is enough that it held its lock after the answer.
+    /// A session that has ended stays ended, so it is enough that it still held its lock after the answer.
     fn held_until_after(&self, record: &Record) -> Option<&Grant<'h>> {
         self.grant.filter(|grant| grant.is_held() && record.ended <= grant.held_until)
     }
@@ -214,7 +214,7 @@ impl<'h> Known<'h> {
     }
 }
 
-/// Whether it says anything about how the session stands.
+/// Whether the answer shows the session's state.
 fn shows(record: &Record) -> bool {
     match &record.answer {
         Answer::Session { .. } | Answer::Refused { status: 404, .. } => true,

@@ -8,10 +8,10 @@ use crate::engine::recorder::Recorder;
 use crate::history::SessionName;
 use crate::wire::{ClaimTemplate, Scope, Terms, Token};
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 enum Does {
     Answers(String),
-    /// Only after so long.
+    /// Answers only after this time.
     Stalls(Duration, String),
     HangsUp,
     Nothing,
@@ -25,7 +25,7 @@ fn granted(session: &str, fencing: u64) -> Does {
     answer(201, &format!(r#"{{"data": {{"sessionId": "{session}", "fencingToken": {fencing}}}}}"#))
 }
 
-/// A server that does these in turn, over however many connections, and then nothing any more.
+/// A server that follows the script, one step per request over any number of connections, and then does nothing.
 async fn server(script: Vec<Does>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -167,7 +167,7 @@ async fn who_was_seen_in_line_is_recorded_so_once() {
     assert_eq!(client.thread.take_records().into_iter().map(in_line).collect::<Vec<_>>(), [Some(Moment(42)), None]);
 }
 
-/// In a closed loop a stall is seen once. In an open one it is seen by all who would have come meanwhile.
+/// In a closed loop, one request measures a stall. In an open loop, so does every request that was due meanwhile.
 #[tokio::test]
 async fn a_stall_counts_for_everybody_who_was_due_meanwhile() {
     const STALL: Duration = Duration::from_millis(300);
@@ -186,7 +186,7 @@ async fn a_stall_counts_for_everybody_who_was_due_meanwhile() {
     assert!(!client.turn().await);
     let tally = thread.tally();
     let latencies = tally.latencies.of(Operation::Health).expect("latencies");
-    // The one that was due 100 ms into the stall waited for its other 200 ms, and so on.
+    // The request that was due 100 ms into the stall waited for the remaining 200 ms, and so on.
     let held_up = latencies.len() - latencies.count_between(0, 100_000);
     assert!(held_up >= 15, "{held_up} of {}", latencies.len());
     assert!(latencies.max() >= 300_000);
