@@ -2,8 +2,8 @@
 //! systems, checks that all of them really lock, and leaves nothing running. Absolute figures depend on the machine, so
 //! it prints ratios within a run and judges goals by them.
 //!
-//! From top to bottom: `tables`, `goals`, `rounds`, `systems`, `work`, `turn`, the clients (`http_lock`, `etcd`, `postgres`,
-//! `redis` with `resp`), `peer_script`, `peer`, `plan`.
+//! From top to bottom: `tables`, `goals`, `rounds`, `systems`, `work`, `turn`, the clients (`http_lock`, `etcd`,
+//! `postgres`, `redis` with `resp`), `peer_script`, `peer`, `plan`.
 
 pub use plan::Plan;
 pub use rounds::is_in_memory;

@@ -2,9 +2,9 @@
 //! and being answered, in which a server that handles one request at a time gives exactly these answers? One history
 //! contains all requests to one environment; environments are independent, so each is checked separately.
 //!
-//! From top to bottom: `run` (the clients' histories), `subject` (the server or cluster, and what is done to it),
-//! `takeovers`, `clients` with `requests`, `shown`, `checker` (the search), `rules` (the specification), `names`, `state`,
-//! `history`.
+//! From top to bottom: `run` (the clients' histories), `subject` (the system under test and its disturbances),
+//! `takeovers`, `clients` with `requests`, `report`, `checker` (the search), `rules` (the specification), `names`,
+//! `state`, `history`.
 
 mod checker;
 mod clients;
