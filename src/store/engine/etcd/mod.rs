@@ -292,7 +292,6 @@ impl Engine for Etcd {
         match self.load_at(number, revision(at)).await {
             // An operator may compact everything but the newest version; the record of a shard without an owner keeps
             // its old one.
-            // older one.
             Err(status) if is_forgotten(&status) => match self.unchanged_since(number, at).await? {
                 Some(newest) => self.load_at(number, newest).await.map_err(|status| meaning(&status)),
                 None => Err(meaning(&status)),
