@@ -1,11 +1,11 @@
-//! Which events are security events: those that must outlive the everyday ones, however many of those there are.
+//! Defines the security events, which are kept longer than everyday events, however many of those there are.
 
 use domain::EventType;
 use domain::named::named_enum;
 
 named_enum! {
-    /// What a security event is about. Each class has its own room: many events of one class, which a developer can cause at
-    /// will, do not push out those of another.
+    /// The subject of a security event. Each class has a separate limit: many events of one class, which a developer
+    /// can cause at will, must not push out those of another.
     pub enum SecurityClass {
         Members = "members",
         Tokens = "tokens",

@@ -14,21 +14,21 @@ use domain::{
 };
 use store::record::{self, Record, RecordError, records};
 
-/// An environment as it lies in the store, and what the actor has to know besides. Its queue lies elsewhere.
+/// An environment as stored, and the actor's other data. Its queue is stored separately.
 pub struct StoredEnvironment {
-    /// Nobody else holds it yet, so that `Arc::make_mut` copies nothing; its actor and readers will share it.
+    /// Not shared yet, so `Arc::make_mut` copies nothing; its actor and readers will share it.
     pub environment: Arc<Environment>,
     pub keeping: Keeping,
 }
 
-/// What the store has of an environment's history.
+/// The part of an environment's history that the store keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keeping {
-    /// Sessions before this number are forgotten: the store has them only as far as they share a page with others.
+    /// Sessions before this number are forgotten: the store has them only if they share a page with kept ones.
     pub from: u64,
-    /// How many of those that it has have an id that is found by a pointer.
+    /// Number of kept sessions whose ids are found through a pointer.
     pub pointers: u64,
-    /// Whether any of those may have had deployments, of which something is kept too.
+    /// Whether any kept session may have had deployments, which also have stored data.
     pub deployed: bool,
 }
 
@@ -45,12 +45,12 @@ records! {
     NewEnvironmentsV1 = "new environments",
 }
 
-/// With the tokens that it skips; without any, the version before is written.
+/// Adds skipped tokens; without any, version 2 is written.
 #[derive(Serialize, Deserialize)]
 pub struct EnvironmentV3<'a> {
     #[serde(borrow)]
     pub environment: EnvironmentV2<'a>,
-    /// After which token, and how many.
+    /// Pairs of the token before the gap and the number of skipped tokens.
     pub skipped: Vec<(u64, u64)>,
 }
 
@@ -67,12 +67,12 @@ impl<'a> Record<'a> for EnvironmentV3<'a> {
     }
 }
 
-/// With the boot of the machine in which its ticks mean something.
+/// Adds the boot of the machine in which its ticks are valid.
 #[derive(Serialize, Deserialize)]
 pub struct EnvironmentV2<'a> {
     #[serde(borrow)]
     pub environment: EnvironmentV1<'a>,
-    /// None in version 1, whose ticks were those of a process.
+    /// None in version 1, whose ticks were valid in one process only.
     pub boot: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ pub struct EnvironmentV1<'a> {
     pub first_session: u64,
     pub kept_from: u64,
     pub pointers: u64,
-    /// Which run of the server wrote it: in another one its deadlines are adapted.
+    /// The server run that wrote it; in another run its deadlines are adapted.
     pub run: u64,
     #[serde(borrow)]
     pub lock: Option<SessionV1<'a>>,
@@ -162,7 +162,7 @@ impl<'a> Record<'a> for WaiterV2<'a> {
     const KIND: &'static str = "waiter";
     const VERSION: u8 = 2;
 
-    /// Version 1 does not say whether its client knows the session, and it may.
+    /// Version 1 does not record whether its client knows the session, so it may.
     fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
         Ok(Self { waiter: record::decode_form::<Self, _>(form)?, known: true })
     }
@@ -188,16 +188,16 @@ pub struct LeftV1<'a> {
     pub session: SessionV1<'a>,
 }
 
-/// How many fencing tokens an environment skips that is made from now on.
+/// Number of fencing tokens that environments created from now on skip.
 #[derive(Serialize, Deserialize)]
 pub struct NewEnvironmentsV1 {
     pub skipped: u64,
 }
 
-/// When to load the environment after a start, and within how many milliseconds of the start in any case.
+/// When to load the environment after a start, and the maximum delay in milliseconds after the start.
 #[derive(Serialize, Deserialize)]
 pub struct WakeV2 {
-    /// On the wall clock; it serves where there is no tick of this boot.
+    /// By the wall clock; used if there is no tick of this boot.
     pub at: i64,
     pub within_millis: i64,
     /// A tick and its boot.

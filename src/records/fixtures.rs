@@ -1,4 +1,4 @@
-//! Records of environments, queues and deployments as the first build of data format 4 wrote them.
+//! Records of environments, queues and deployments as written by the first build of data format 4.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Stored environments, queues and deployments of arbitrary bytes are read or refused.
+//! Decoding environments, queues and deployments from arbitrary bytes succeeds or returns an error.
 
 use super::*;
 use domain::{LogPart, Tick, Timestamp};

@@ -1,5 +1,5 @@
-//! The stored form of what the domain knows: postcard behind a version byte, apart from the domain's types, so that
-//! a change of those cannot silently change what lies on the disk.
+//! The stored form of the domain's values: postcard after a version byte, separate from the domain's types, so that a
+//! change to those cannot silently change the bytes on disk.
 
 mod environment;
 #[cfg(test)]
@@ -39,7 +39,7 @@ use store::record::{self, RecordError, encode};
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub id: u64,
-    /// In which its ticks, and those of other runs in it, mean something.
+    /// The boot in which its ticks, and those of other runs in the same boot, are valid.
     pub boot: Boot,
     pub started: Now,
 }
@@ -76,7 +76,7 @@ fn encode_environment(environment: &Environment, keeping: Keeping, run: Run) -> 
     bytes
 }
 
-/// A program that does not know of skipped tokens reads every environment that has none.
+/// Environments without skipped tokens are written so that older programs can read them.
 fn write_skipping(form: EnvironmentV2<'_>, skipped: &SkippedTokens, out: &mut Vec<u8>) {
     if skipped.is_empty() {
         return record::write(&form, out);
@@ -85,7 +85,7 @@ fn write_skipping(form: EnvironmentV2<'_>, skipped: &SkippedTokens, out: &mut Ve
     record::write(&EnvironmentV3 { environment: form, skipped }, out);
 }
 
-/// The same environment, which skips so many tokens from now on. Everything else stays as it was written.
+/// The environment with this many more skipped tokens. Everything else stays as it was written.
 pub fn skip_tokens(bytes: &[u8], count: u64) -> Result<Vec<u8>, RecordError> {
     let EnvironmentV3 { environment: mut form, skipped } = record::decode(bytes)?;
     let runs = skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
@@ -103,7 +103,7 @@ pub fn encode_new_environments(skipped: u64) -> Vec<u8> {
     encode(&NewEnvironmentsV1 { skipped })
 }
 
-/// How many tokens a new environment skips.
+/// Number of tokens that a new environment skips.
 pub fn decode_new_environments(bytes: &[u8]) -> Result<u64, RecordError> {
     Ok(record::decode::<NewEnvironmentsV1>(bytes)?.skipped)
 }
@@ -118,25 +118,25 @@ pub fn decode_environment(bytes: &[u8], run: Run) -> Result<StoredEnvironment, R
     Ok(stored)
 }
 
-/// Whether an environment's record is of one that exists, without reading the rest of it.
+/// Whether the record is of an existing environment, without decoding the rest of it.
 pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
     #[derive(Deserialize)]
     enum Presence {
         Absent,
         Present,
     }
-    // postcard begins the record with whether there is a configuration.
+    // The postcard data begins with the presence of a configuration.
     Ok(matches!(record::decode_beginning::<EnvironmentV3<'_>, _>(bytes)?, Presence::Present))
 }
 
-/// Whether an environment's record says that it is disabled for this reason.
+/// Whether the environment's record says that it is disabled for this reason.
 pub fn is_disabled_because(bytes: &[u8], reason: &str) -> Result<bool, RecordError> {
     let EnvironmentV3 { environment: form, .. } = record::decode(bytes)?;
     let EnvironmentV1 { configuration, disabled_reason, .. } = form.environment;
     Ok(configuration.is_some_and(|configuration| configuration.disabled) && disabled_reason == Some(reason))
 }
 
-/// What a deployment's stages do, as its pipeline was when it started.
+/// The steps of a deployment's stages, from its pipeline at the start of the deployment.
 pub fn encode_blueprint(blueprint: &Blueprint) -> Vec<u8> {
     encode(&blueprint.to_form())
 }
@@ -149,7 +149,7 @@ pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
     encode(&configuration.to_form())
 }
 
-/// Appends the record of a session to a record that is made of several.
+/// Appends the record of a session to a record that contains several.
 fn write_session(session: &Session, out: &mut Vec<u8>) {
     record::write(&session.to_form(), out);
 }
@@ -158,7 +158,7 @@ fn decode_session(bytes: &[u8]) -> Result<Session, RecordError> {
     stored::read(bytes)
 }
 
-/// A waiter, and for a waiter of a pool its labels.
+/// A waiter; for a waiter of a pool with its labels.
 pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
     let form = WaiterV1 {
         ticket: waiter.ticket.0,
@@ -174,7 +174,7 @@ pub fn decode_waiter(bytes: &[u8]) -> Result<(Waiter, Option<Labels>), RecordErr
     record::read::<WaiterV2<'_>, _>(bytes)
 }
 
-/// Where the record of a session lies that was once queued.
+/// The location of a session's record, for a session that was once queued.
 pub fn encode_pointer(key: &EnvironmentKey, fencing_token: u64) -> Vec<u8> {
     encode(&PointerV1 { key: key.to_form(), fencing_token })
 }
@@ -184,7 +184,7 @@ pub fn decode_pointer(bytes: &[u8]) -> Result<(EnvironmentKey, u64), RecordError
     Ok((EnvironmentKey::from_form(key).map_err(record::invalid::<PointerV1<'_>>)?, fencing_token))
 }
 
-/// A session that ended in a queue, and in whose.
+/// A session that ended in a queue, and that queue.
 pub fn encode_left(pipeline: &PipelineKey, name: Option<&Identifier>, session: &Session) -> Vec<u8> {
     encode(&LeftV1 { pipeline: pipeline.to_form(), name: name.map(Identifier::as_str), session: session.to_form() })
 }
@@ -193,14 +193,14 @@ pub fn decode_left(bytes: &[u8]) -> Result<(PipelineKey, Option<Identifier>, Ses
     record::read::<LeftV1<'_>, _>(bytes)
 }
 
-/// When to load an environment after a start, since a deadline in it may have passed by then; `now` is when this is
-/// written.
+/// When to load an environment after a start, because a deadline in it may have passed by then; `now` is the time of
+/// writing.
 pub fn encode_wake(until: Deadline, now: Now, run: Run) -> Vec<u8> {
     let within_millis = until.due.0.saturating_sub(now.tick.0);
     encode(&WakeV2 { at: until.at.as_millis(), within_millis, due: Some((until.due.0, run.boot.0)) })
 }
 
-/// In how many milliseconds after the start of this run. Too early does no harm.
+/// Milliseconds from the start of this run. Loading too early is harmless.
 pub fn decode_wake(bytes: &[u8], run: Run) -> Result<i64, RecordError> {
     let WakeV2 { at, within_millis, due } = record::decode(bytes)?;
     let left = match due {

@@ -1,7 +1,7 @@
-//! How values are stored: each has a form, which serde writes and reads. The forms stand apart from the values, so that
-//! a change of a value cannot silently change the bytes on the disk.
+//! Defines how values are stored: each has a form, which serde encodes and decodes. The forms are separate from the
+//! values, so that a change to a value's type cannot silently change the bytes on disk.
 //!
-//! The forms of types that several parts share are here; the others are beside their values.
+//! Forms of types that several parts share are here; the others are next to their values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use store::record::{self, Record, RecordError};
 
 /// A value with a stored form.
 pub trait Stored: Sized {
-    /// Borrows texts and bytes from the value that is written, or from the bytes that are read.
+    /// Borrows text and bytes from the value when writing, or from the bytes when reading.
     type Form<'a>;
 
     fn to_form(&self) -> Self::Form<'_>;
     fn from_form(form: Self::Form<'_>) -> Result<Self, Malformed>;
 }
 
-/// Decodes a record and makes a value of it.
+/// Decodes a record and converts it to a value.
 pub fn read<'a, T: Stored<Form<'a>: Record<'a> + Deserialize<'a>>>(bytes: &'a [u8]) -> Result<T, RecordError> {
     T::from_form(record::decode::<T::Form<'a>>(bytes)?).map_err(record::invalid::<T::Form<'a>>)
 }
 
-/// A struct and its form, with the fields in stored order. Fields after `not stored` are read as the given values.
+/// A struct and its form, with the fields in stored order. Fields after `not stored` get the given values when read.
 #[macro_export]
 macro_rules! stored {
     (
@@ -49,7 +49,7 @@ macro_rules! stored {
             type Form<'a> = $form<'a>;
 
             fn to_form(&self) -> $form<'_> {
-                // Each field by name: a new one cannot be forgotten here.
+                // Each field by name, so that a new one cannot be forgotten.
                 let Self { $($field,)* $($($absent: _,)*)? } = self;
                 $form { $($field: $crate::stored::Stored::to_form($field)),* }
             }
@@ -64,8 +64,8 @@ macro_rules! stored {
     };
 }
 
-/// An enum and its form, with a lifetime if its variants have values. Postcard stores the position in the list, so the
-/// list only grows at its end.
+/// An enum and its form, with a lifetime if its variants have values. Postcard stores the variant's position, so
+/// variants may only be added at the end.
 #[macro_export]
 macro_rules! stored_enum {
     ($form:ident$(<$life:lifetime>)? of $value:ident {
@@ -103,7 +103,7 @@ macro_rules! stored_enum {
     };
 }
 
-/// Types that are stored as another: how they are written, and how they are read.
+/// Types that are stored as another type: how to write and how to read them.
 #[macro_export]
 macro_rules! stored_as {
     ($form:ty: |$value:ident| $write:expr, |$stored:ident| $read:expr; $($type:ty),* $(,)?) => {
@@ -140,7 +140,7 @@ stored_as!(
 stored_as!(&'a str: |text| text, |text| Ok(Self::from(text)); Arc<str>, String);
 stored_as!(&'a [u8]: |bytes| bytes, |bytes| Ok(Self::from(bytes)); Arc<[u8]>);
 stored_as!(
-    // Its position in the list of all, which only grows.
+    // Its position in the list of event types, which only grows.
     u16: |event_type| *event_type as u16,
     |position| {
         let found = Self::ALL.get(usize::from(position)).copied();
@@ -200,7 +200,7 @@ impl<A: Stored, B: Stored> Stored for (A, B) {
     }
 }
 
-/// As the value itself: nothing of the pointer is stored.
+/// Stored like the value itself.
 impl<T: Stored> Stored for Arc<T> {
     type Form<'a> = T::Form<'a>;
 
@@ -235,18 +235,18 @@ stored_enum!(OriginV1<'a> of Origin { Granted(token: u64), Queued(ticket: Ticket
 stored_enum!(DatumV1<'a> of EventValue { Text(text: Arc<str>), Number(number: u64), Flag(flag: bool) });
 stored_enum!(RoleV1 of Role { Viewer, Developer, Maintainer, Admin });
 
-/// How what a file declares differs from what it last declared.
+/// How a file's current declaration differs from its last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
     Created,
     Changed,
     Removed,
-    /// No longer declared, and deleted by somebody: only the mark that it was declared is left.
+    /// No longer declared, and deleted by someone: only the mark of the old declaration is left.
     Gone,
 }
 
-/// By key; `before` and `declared` have declarations in a form that can be compared. What the API has made, a file that
-/// declares it takes over.
+/// The differences by key; `before` and `declared` have declarations in comparable form. A file that declares an object
+/// created through the API takes it over.
 pub fn differences<K: Ord, D: PartialEq>(
     mut before: BTreeMap<K, D>,
     declared: impl IntoIterator<Item = (K, D)>,
