@@ -1,4 +1,4 @@
-//! Whoever rewrites the chain cannot forge its seals, and the place is found.
+//! An attacker who rewrites the chain cannot forge its seals, and the audit finds the place.
 
 use super::*;
 use crate::audit::SealFault;
