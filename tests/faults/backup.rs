@@ -38,7 +38,7 @@ fn restore(file: &Path, data_dir: &Path) -> Output {
 }
 
 /// Restores into a new home, with the master key of the server it is of.
-fn restore_home(file: &Path, home: &Path, of: &Path) -> PathBuf {
+pub fn restore_home(file: &Path, home: &Path, of: &Path) -> PathBuf {
     let data_dir = home.join("data");
     said(&restore(file, &data_dir));
     std::fs::copy(of.join("master.key"), data_dir.join("master.key")).unwrap();

@@ -1,10 +1,12 @@
-"""Writes data.tar.gz and answers.json: the data directory of a killed server, and the answers it gave before.
+"""Writes data.tar.gz, with the data directory of a killed server and the answers it gave before, and a backup of it.
 
     python3 make.py PATH-OF-LOCKKEEPER DIRECTORY
 
 DIRECTORY holds the organization file. Only needed when the format changes: what is committed is never written again.
-The server's wall clock is set to 2040, so that records that expire after a day or a year are still there."""
+The server's wall clock is set to 2040, so that records that expire after a day or a year are still there. Before that it
+ran in 2038 and was restored from a backup with a fencing margin, so that there are archived events and skipped tokens."""
 
+import base64
 import http.server
 import json
 import os
@@ -15,12 +17,19 @@ import tempfile
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 ADMIN = "lk_0000000000000000000000000000002C8GjS"
+# Revoked in 2038.
+FIRST_ADMIN = "lk_1111111111111111111111111111114SunM0"
+YEARS = {"2038": 2145916800, "2040": 2208988800}
+ISSUER = "http://127.0.0.1:18443"
+PASSWORD = "correct horse battery"
 CLOCK = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <time.h>
 int clock_gettime(clockid_t clock, struct timespec *out) {
     static int (*real)(clockid_t, struct timespec *);
@@ -28,7 +37,7 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
     static time_t shift;
     int failed = real(clock, out);
     if (clock != CLOCK_REALTIME || failed) return failed;
-    if (!shift) shift = 2208988800 - out->tv_sec;
+    if (!shift) shift = atoll(getenv("STARTED_AT")) - out->tv_sec;
     out->tv_sec += shift;
     return 0;
 }
@@ -43,6 +52,103 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class Issuer(http.server.BaseHTTPRequestHandler):
+    """A provider of single sign-on, where everybody is eva, and the issuer of a CI's identity tokens."""
+
+    folder = None
+    # When 2040 began.
+    started = None
+    nonce = None
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        if url.path == "/authorize":
+            Issuer.nonce = query["nonce"]
+            back = urllib.parse.urlencode({"code": "code", "state": query["state"], "iss": ISSUER})
+            self.send_response(303)
+            self.send_header("Location", f"{query['redirect_uri']}?{back}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif url.path == "/keys":
+            public = openssl(self.folder, "pkey", "-in", "key.pem", "-pubout", "-outform", "DER")[-32:]
+            self.answer({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "1", "use": "sig", "x": encoded(public)}]})
+        else:
+            self.answer({"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys", "authorization_endpoint": f"{ISSUER}/authorize",
+                         "token_endpoint": f"{ISSUER}/token", "response_types_supported": ["code"],
+                         "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["EdDSA"],
+                         "authorization_response_iss_parameter_supported": True})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        token = self.signed({"aud": "lockkeeper", "sub": "eva-1", "nonce": Issuer.nonce, "preferred_username": "eva",
+                             "email": "eva@acme.example", "email_verified": True})
+        self.answer({"access_token": "none", "token_type": "Bearer", "id_token": token})
+
+    def answer(self, value):
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    @classmethod
+    def signed(cls, claims):
+        now = int(time.time() - cls.started) + YEARS["2040"]
+        claims = {"iss": ISSUER, "iat": now, "exp": now + 300, **claims}
+        parts = [encoded(json.dumps(part).encode()) for part in ({"alg": "EdDSA", "kid": "1", "typ": "JWT"}, claims)]
+        with open(f"{cls.folder}/signed", "w") as file:
+            file.write(".".join(parts))
+        signature = openssl(cls.folder, "pkeyutl", "-sign", "-rawin", "-inkey", "key.pem", "-in", "signed")
+        return ".".join([*parts, encoded(signature)])
+
+    def log_message(self, *_):
+        pass
+
+
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
+
+
+class Browser:
+    def __init__(self, base):
+        self.base, self.cookies = base, {}
+        self.opener = urllib.request.build_opener(NoRedirects)
+
+    def send(self, url, body=None):
+        """Where the answer redirects to."""
+        site = "same-origin" if body is not None else "cross-site"
+        headers = {"Content-Type": "application/json", "Sec-Fetch-Site": site, "Origin": self.base}
+        if url.startswith(self.base):
+            headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            answer = self.opener.open(urllib.request.Request(url, data, headers))
+        except urllib.error.HTTPError as error:
+            if error.code != 303:
+                raise SystemExit(f"{url}: {error.code} {error.read().decode()}")
+            answer = error
+        for line in answer.headers.get_all("Set-Cookie") or []:
+            name, value = line.split(";")[0].split("=", 1)
+            self.cookies[name] = value
+        return answer.headers.get("Location")
+
+    def sign_in_at_provider(self):
+        callback = self.send(self.send(f"{self.base}/auth/oidc/test?organization=acme&return=%2F"))
+        if self.send(callback) != "/":
+            raise SystemExit("single sign-on failed")
+
+
+def openssl(folder, *arguments):
+    return subprocess.run(["openssl", *arguments], cwd=folder, check=True, stdout=subprocess.PIPE).stdout
+
+
+def encoded(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 class Client:
@@ -77,6 +183,43 @@ def until(condition):
             return found
         time.sleep(0.1)
     raise SystemExit("timed out")
+
+
+def fill_first(admin, base):
+    """In 2038: what is archived later, and environments that skip tokens after the restore."""
+    for number in range(30):
+        token = admin.post("/tokens", {"name": f"job-{number}"})
+        if number:
+            admin.call("DELETE", f"/tokens/{token['tokenId']}")
+    web = "/pipelines/web/ephemeral-environments"
+    for name in ("early", "review-3"):
+        if name == "early":
+            admin.call("PUT", f"{web}/{name}", {})
+        for number in range(5):
+            session = admin.post(f"{web}/{name}/sessions", {"context": f"early {number}"})
+            admin.call("DELETE", f"{web}/{name}/sessions/{session['sessionId']}")
+    bootstrap = [token for token in admin.get("/tokens") if token["lastFour"] == FIRST_ADMIN[-4:]][0]
+    admin.call("DELETE", f"/tokens/{bootstrap['tokenId']}")
+
+
+def sign_in(admin, base):
+    """People and a job: with a password, at the provider, with an invitation, and with an identity token."""
+    ana = admin.get("/members?name=ana")[0]["userId"]
+    by_password, by_provider = Browser(base), Browser(base)
+    link = admin.post(f"/members/{ana}/invitation")["url"]
+    by_password.send(f"{base}/auth/invitations/{link.split('#')[1]}", {"password": PASSWORD})
+    by_provider.sign_in_at_provider()
+    admin.post("/members", {"name": "dan", "role": "viewer"})
+    dan = admin.get("/members?name=dan")[0]["userId"]
+    invited = admin.post(f"/members/{dan}/invitation")["url"].split("#")[1]
+    identity = Issuer.signed({"aud": "https://lock.example", "sub": "repo:acme/web", "jti": "1", "repository": "acme/web"})
+    form = {"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token": identity,
+            "subject_token_type": "urn:ietf:params:oauth:token-type:id_token"}
+    exchange = f"{base}/api/v1/organizations/acme/tokens/exchange"
+    with urllib.request.urlopen(exchange, urllib.parse.urlencode(form).encode()) as answer:
+        job = json.loads(answer.read())["access_token"]
+    cookies = {"ana": by_password.cookies["lockkeeper"], "eva": by_provider.cookies["lockkeeper"]}
+    return {"cookies": cookies, "job": job, "password": PASSWORD, "invitation": invited}
 
 
 def fill(admin, base, receiver):
@@ -167,12 +310,16 @@ def fill(admin, base, receiver):
              "/approvals", f"/deployments/{deployment['deploymentId']}", f"/analyses/{analysis['analysisId']}",
              "/secrets", "/secrets?pipelineId=shop", "/step-registries", f"/step-registries/{tools['registryId']}/steps",
              f"/step-registries/{remote['registryId']}", "/webhooks", f"{hooks[0]}/deliveries", f"{hooks[1]}/deliveries",
-             "/members", "/events?limit=100", "/events?limit=100&offset=100"]
+             "/members", "/tokens", f"{web}/early", f"{web}/early/history", f"{web}/review-3/history",
+             "/events?limit=100", "/events?limit=100&offset=100", "/events?type=token.*&limit=100"]
     deployments = admin.get("/deployments")
     shown += [f"/deployments/{d['deploymentId']}/logs" for d in deployments if d["pipelineId"] == "shop"]
+    people = sign_in(admin, base)
     return {
         "token": laptop,
-        "kept": {"path": f"{web}/review-2/sessions", "key": "claim-once", "session": kept["sessionId"],
+        "revoked": FIRST_ADMIN,
+        **people,
+        "kept": {"path": f"{web}/review-2/sessions", "key": "claim-once", "session": kept["sessionId"], "fencingToken": kept["fencingToken"],
                  "body": json.dumps({"ttlSeconds": 3600, "context": "kept"})},
         "answers": {path: admin.get(path) for path in shown},
     }
@@ -185,10 +332,30 @@ def quietly(call):
         pass
 
 
+class Server:
+    def __init__(self, program, home, year, token):
+        environment = {"LD_PRELOAD": f"{home}/clock.so", "STARTED_AT": str(YEARS[year]), "PATH": os.environ["PATH"],
+                       "LOCKKEEPER_BOOTSTRAP_TOKEN": token}
+        command = [program, "serve", "--config", f"{home}/settings.toml", "--data-dir", f"{home}/data",
+                   "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        line = next(line for line in self.process.stdout if "serves on " in line)
+        self.base = line.split("serves on ")[1].strip()
+        self.admin = Client(self.base, token)
+
+    def end(self, how):
+        self.process.send_signal(how)
+        self.process.wait()
+
+
+def serve(handler, port):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_address[1]}"
+
+
 def main():
     program, directory = sys.argv[1], os.path.abspath(sys.argv[2])
-    receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=receiver.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as home:
         with open(f"{home}/clock.c", "w") as source:
             source.write(CLOCK)
@@ -196,19 +363,34 @@ def main():
         with open(f"{home}/settings.toml", "w") as settings:
             settings.write(f'organizations = ["{directory}/organization.toml"]\n[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n'
                            '[webhooks]\nallow_private = true\nretry_seconds = [604800]\n[git]\nallow_file_urls = true\n')
-        environment = {"LD_PRELOAD": f"{home}/clock.so", "LOCKKEEPER_BOOTSTRAP_TOKEN": ADMIN, "PATH": os.environ["PATH"]}
-        command = [program, "serve", "--config", f"{home}/settings.toml", "--data-dir", f"{home}/data",
-                   "--listen", "127.0.0.1:0"]
-        server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        base = next(line.split("serves on ")[1].strip() for line in server.stdout if "serves on " in line)
-        written = fill(Client(base, ADMIN), base, f"http://127.0.0.1:{receiver.server_address[1]}")
-        server.send_signal(signal.SIGKILL)
-        server.wait()
+        Issuer.folder = home
+        openssl(home, "genpkey", "-algorithm", "ed25519", "-out", "key.pem")
+        receiver, _ = serve(Receiver, 0), serve(Issuer, int(ISSUER.split(":")[-1]))
+
+        def lockkeeper(*arguments):
+            variables = {"LOCKKEEPER_STORAGE_LOG_SEGMENT_MB": "4", "LOCKKEEPER_STORAGE_MIN_FREE_MB": "0"}
+            subprocess.run([program, *arguments], env=variables, check=True, stdout=subprocess.DEVNULL)
+
+        first = Server(program, home, "2038", FIRST_ADMIN)
+        fill_first(first.admin, first.base)
+        first.end(signal.SIGTERM)
+        lockkeeper("backup", f"{home}/first", "--data-dir", f"{home}/data")
+        os.rename(f"{home}/data", f"{home}/data-of-2038")
+        lockkeeper("restore", f"{home}/first", "--data-dir", f"{home}/data", "--fencing-margin", "1000")
+        os.link(f"{home}/data-of-2038/master.key", f"{home}/data/master.key")
+
+        Issuer.started = time.time()
+        server = Server(program, home, "2040", ADMIN)
+        # Two sweeps, which archive the events of 2038.
+        time.sleep(130)
+        written = fill(server.admin, server.base, receiver)
+        server.end(signal.SIGKILL)
+        with open(f"{home}/answers.json", "w") as answers:
+            shown = ",\n".join(f"{json.dumps(path)}: {json.dumps(answer)}" for path, answer in written.pop("answers").items())
+            answers.write(f'{json.dumps(written)[:-1]}, "answers": {{\n{shown}\n}}}}\n')
         subprocess.run(["tar", "-C", home, "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner",
-                        "-czf", f"{directory}/data.tar.gz", "data"], check=True)
-    with open(f"{directory}/answers.json", "w") as answers:
-        shown = ",\n".join(f"{json.dumps(path)}: {json.dumps(answer)}" for path, answer in written.pop("answers").items())
-        answers.write(f'{json.dumps(written)[:-1]}, "answers": {{\n{shown}\n}}}}\n')
+                        "--exclude=*.sock", "-czf", f"{directory}/data.tar.gz", "data", "answers.json"], check=True)
+        lockkeeper("backup", f"{directory}/backup", "--data-dir", f"{home}/data")
 
 
 main()

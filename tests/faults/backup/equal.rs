@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{backup, download, restore, restore_home, said, setup};
-use crate::older_data::{comparable, format_4, known_to, unpack, verify_audit};
+use crate::older_data::{comparable, format_4, known_to, unpack, verify_audit, written_in};
 use crate::support::{Client, refusal};
 
 #[tokio::test]
 async fn a_restored_server_shows_everything_that_the_other_one_showed() {
     let home = tempfile::tempdir().unwrap();
     unpack(&format_4(), home.path());
-    let written = std::fs::read_to_string(format_4().join("answers.json")).unwrap();
-    let written: Value = serde_json::from_str(&written).unwrap();
+    let written = written_in(home.path());
     let paths: Vec<&String> = written["answers"].as_object().unwrap().keys().collect();
     let organization = std::fs::read_to_string(format_4().join("organization.toml")).unwrap();
     let mut server = setup().organization(&organization).start_at(home.path());

@@ -14,6 +14,7 @@ use crate::backup::equal::shown;
 use crate::backup::{said, text, why};
 use crate::older_data::{
     comparable, format_4, known_to, secrets_open, the_lease_and_its_answer_are_kept, the_queue_goes_on, unpack,
+    written_in,
 };
 use crate::support::tenants::acme_and_beta;
 use crate::support::waiting::until;
@@ -82,8 +83,7 @@ async fn a_data_directory_becomes_three_nodes_and_then_one_server_again_with_eve
     unpack(&format_4(), home.path());
     let data_dir = home.path().join("data");
     let organization = std::fs::read_to_string(format_4().join("organization.toml")).unwrap();
-    let written = std::fs::read_to_string(format_4().join("answers.json")).unwrap();
-    let written: Value = serde_json::from_str(&written).unwrap();
+    let written = written_in(home.path());
     let paths: Vec<&String> = written["answers"].as_object().unwrap().keys().collect();
     let key = std::fs::read_to_string(data_dir.join("master.key")).unwrap().trim().to_owned();
 
