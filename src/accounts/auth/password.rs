@@ -183,7 +183,7 @@ pub struct Invitation {
     pub expires_at: Timestamp,
     /// What it was made from, and ends with.
     pub made: Made,
-    /// Who made it; `None`: the operator, or unknown since an earlier version made it.
+    /// Who made it; `None`: the operator.
     pub maker: Option<UserId>,
 }
 

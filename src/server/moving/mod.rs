@@ -2,15 +2,15 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `homes`: which organization a record belongs to, pure
+//! - `record_owner`: which organization a record belongs to, pure
 //! - `engine`: whether a cluster is whole; all its shards, while it is being filled
 //! - `import`: from a data directory into an empty cluster
 //! - `export`: from a cluster into a new data directory, while it serves
 
 mod engine;
 mod export;
-mod homes;
 mod import;
+mod record_owner;
 #[cfg(test)]
 mod tests;
 
