@@ -1,12 +1,13 @@
 #!/bin/sh
-# Holds an environment while something runs. For CI jobs that do not have the program `lockkeeper`: this takes a shell, curl
-# and jq. Copy it into your repository.
+# Holds an environment while something runs. For CI jobs without the program `lockkeeper`: this needs a shell, curl and
+# jq. Copy it into your repository.
 #
 #   lockkeeper.sh run [OPTION]... ENVIRONMENT|LABEL=VALUE... -- COMMAND [ARGUMENT]...
 #
-# Waits for the environment, or for any with these labels, and says who holds it meanwhile. While the command runs,
-# heartbeats keep the lock; it is released when the command has ended, however it ended. If the lock is lost, the command and
-# its children are stopped, at the latest with the lease. If this job dies, the environment is free again after --ttl seconds.
+# Waits for the environment, or for any with these labels, and reports its holder meanwhile. While the command runs,
+# heartbeats keep the lock; it is released when the command has ended, for whatever reason. If the lock is lost, the
+# command and its children are stopped, at the latest when the lease ends. If this job dies, the environment is free
+# again after --ttl seconds.
 #
 # For CIs whose jobs have several parts:
 #
@@ -15,24 +16,25 @@
 #   lockkeeper.sh keep [--stop PID]     heartbeats until the release; if the lock is lost it stops this process and its children
 #   lockkeeper.sh release               always 0 if nothing is held
 #
-# Options: --wait DURATION (3600), --ttl DURATION (60), each as 600, 90s, 10m or 1h30m, --context TEXT (the address of the job, if the CI gives it).
+# Options: --wait DURATION (3600), --ttl DURATION (60), each as 600, 90s, 10m or 1h30m, --context TEXT (by default the
+# URL of the job, if the CI provides it).
 #
 #   LOCKKEEPER_URL           the server, http://127.0.0.1:8080 if not set
 #   LOCKKEEPER_TOKEN         a token of a member who may claim (developer); or, without a secret, an identity token of the CI:
 #   LOCKKEEPER_IDENTITY_TOKEN, LOCKKEEPER_IDENTITY_TOKEN_FILE, or that of GitHub Actions (permission `id-token: write`),
 #                            which the server exchanges for a token; then LOCKKEEPER_ORGANIZATION must be set
-#   LOCKKEEPER_AUDIENCE      what GitHub's identity token is made for, LOCKKEEPER_URL if not set
+#   LOCKKEEPER_AUDIENCE      the audience of GitHub's identity token, LOCKKEEPER_URL if not set
 #   LOCKKEEPER_ORGANIZATION  the organization, the token's if not set
 #   LOCKKEEPER_PIPELINE      the pipeline, web if not set
-#   LOCKKEEPER_STATE         for claim, keep and release: a directory that they share and make, with owner-only rights
+#   LOCKKEEPER_STATE         for claim, keep and release: a directory that they create and share, with owner-only rights
 #
 # The command finds LOCKKEEPER_ENVIRONMENT, LOCKKEEPER_SESSION and LOCKKEEPER_FENCING_TOKEN in its environment.
 #
-# Exit codes: the command's own; 2 usage, 66 not found, 69 server out of reach, 75 refused for now, 77 denied,
-# 79 the lock was lost, 124 waited in vain.
+# Exit codes: the command's own; 2 usage, 66 not found, 69 server unreachable, 75 temporarily refused, 77 denied, 79 the
+# lock was lost, 124 timed out while waiting.
 set -eu
 
-# What `claim` prints is evaluated, and to evaluate nothing succeeds: so it prints `false` whenever it fails.
+# A shell evaluates the output of `claim`, and evaluating an empty text succeeds: so every failure prints `false`.
 refuse() { [ "$1" = 0 ] || [ -z "$evaluated" ] || echo false; evaluated=''; }
 case ${1:-} in run | keep | release) evaluated='' ;; *) evaluated=yes ;; esac
 trap 'refuse $?' EXIT
@@ -42,7 +44,7 @@ trap 'exit 129' HUP
 
 say() { echo "lockkeeper: $*" >&2; }
 fail() { code=$1; shift; say "$*"; exit "$code"; }
-# Seconds of a clock that nobody sets.
+# Seconds of a clock that cannot be set.
 now() { if read -r up _ 2>/dev/null </proc/uptime; then echo "${up%%.*}"; else date +%s; fi; }
 
 server=${LOCKKEEPER_URL:-http://127.0.0.1:8080}
@@ -54,9 +56,9 @@ state='' mine='' calling='' session='' asked='' work='' keeper='' noticing=''
 
 # --- requests -------------------------------------------------------------------------------------------------------------
 
-# request METHOD PATH [ARGUMENT OF CURL]...: the status is in $status, the answer in the file $mine/answer. The token goes to
-# curl in a file: arguments of programs can be seen by everybody on the machine. In the background, since a shell that waits
-# for a program in the foreground does not react to signals.
+# request METHOD PATH [ARGUMENT OF CURL]...: puts the status into $status, and the answer into the file $mine/answer.
+# curl reads the token from a file, since everybody on the machine can see the arguments of programs. In the background,
+# since a shell that waits for a program in the foreground does not react to signals.
 request() {
   method=$1 path=$2 headers=$state/headers
   shift 2
@@ -71,7 +73,7 @@ request() {
   [ "$status" != 000 ] || return 69
 }
 answer() { jq -r "$1" "$mine/answer"; }
-# Ends the script with what a refusal says.
+# Ends the script with the message of a refusal.
 refused() {
   case $status in
     000) fail 69 "$server cannot be reached" ;;
@@ -86,7 +88,8 @@ refused() {
 
 # --- the token ------------------------------------------------------------------------------------------------------------
 
-# Puts the header with the token into $state/headers. One that was exchanged is renewed after three quarters of its time.
+# Puts the header with the token into $state/headers. An exchanged token is renewed after three quarters of its
+# lifetime.
 sign_in() {
   token=${LOCKKEEPER_TOKEN:-}
   if [ -z "$token" ]; then
@@ -122,7 +125,7 @@ has_identity() { [ -n "${LOCKKEEPER_IDENTITY_TOKEN:-}${LOCKKEEPER_IDENTITY_TOKEN
 
 # --- claiming -------------------------------------------------------------------------------------------------------------
 
-# Of the session in the answer, if there is one.
+# The path of the session in the answer, if there is one.
 session_path() {
   answer '.data | select(.sessionId?) | "'"$base"'/\(if .envName then .envName + "/" else "" end)sessions/\(.sessionId)"'
 }
@@ -130,8 +133,8 @@ show_session() {
   session=$(session_path)
   lock=$(answer .data.lockStatus)
 }
-# Asks for the lock, or for a place in the queue. An answer that is lost on the way does not strand a lock: the same request
-# under the same key has its effect once.
+# Requests the lock, or a place in the queue. A lost answer does not strand a lock: the same request with the same key
+# takes effect once.
 ask() {
   key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
   claim=$(jq -cn --argjson labels "$labels" --arg named "$named" --arg context "$context" --argjson ttl "$ttl" \
@@ -151,8 +154,8 @@ send_claim() {
   asked=yes
   request POST "$base/${named:+$named/}sessions" -H "Idempotency-Key: $key" -d "$claim" "$@"
 }
-# A queued session keeps its place as long as it is polled at least once a minute. With its ETag, the answer waits until it
-# has changed, and no change between two requests is missed.
+# A queued session keeps its place if it is polled at least once a minute. With its ETag, the answer waits for a change,
+# and no change between two requests is missed.
 await_turn() {
   deadline=$(($(now) + patience)) place='' etag=''
   while [ "$lock" != active ]; do
@@ -176,7 +179,7 @@ await_turn() {
       { place=$(answer .data.queuePosition); say "place $place in the queue"; }
   done
 }
-# Claims, and puts what is held into $state.
+# Claims, and puts the claimed session into $state.
 claim() {
   if [ -z "${LOCKKEEPER_TOKEN:-}" ]; then
     has_identity || fail 2 'LOCKKEEPER_TOKEN is not set, and this CI gives no identity token'
@@ -194,7 +197,7 @@ claim() {
   LOCKKEEPER_SESSION=$(answer .data.sessionId)
   LOCKKEEPER_FENCING_TOKEN=$(answer .data.fencingToken)
   export LOCKKEEPER_ENVIRONMENT LOCKKEEPER_SESSION LOCKKEEPER_FENCING_TOKEN
-  # The lease counts from a moment that is certainly not after the server's.
+  # The lease counts from a moment that is certainly before the server's.
   began=$(now)
   request POST "$session/heartbeat" || refused
   [ "$status" = 200 ] || fail 79 "the lock is lost: $(answer .detail)"
@@ -213,7 +216,7 @@ processes() {
     ps -A -o pid= -o ppid= -o stat=
   fi
 }
-# A process and everything below it, without this script.
+# A process and its descendants, without this script.
 tree() {
   processes | awk -v root="$1" -v own="$$" '
     { parent[$1] = $2 }
@@ -223,12 +226,12 @@ tree() {
           if (up == root) { print pid; break }
     }'
 }
-# Those of these processes that still run.
+# Those of these processes that are still running.
 alive() {
   processes | awk -v pids="$*" 'BEGIN { count = split(pids, list, " "); for (i = 1; i <= count; i++) asked[list[i]] }
     $1 in asked && $3 !~ /^[ZX]/ { print $1 }'
 }
-# Asks a process and its children to end, and kills what is left after $grace seconds. Unquoted: these are lists of ids.
+# Asks a process and its children to end, and kills the rest after $grace seconds. Unquoted: these are lists of ids.
 # shellcheck disable=SC2046,SC2086
 stop_tree() {
   pids=$(tree "$1")
@@ -247,14 +250,14 @@ lost() {
   [ -z "$stop" ] || stop_tree "$stop"
   exit 79
 }
-# Heartbeats until the release, or until the lock is lost. The command is asked to end so early that even one that does not
-# want to has been killed when the lease ends.
+# Sends heartbeats until the release, or until the lock is lost. The command is asked to end early enough to be killed,
+# if necessary, before the lease ends.
 keep() {
   read -r heard ttl <"$state/lease"
   session=$(cat "$state/session")
   beat=$((ttl > 6 ? ttl / 6 : 1)) grace=$((ttl / 4 < 10 ? ttl / 4 : 10))
   while pause; do
-    # The script whose work it was has been killed: the lock must not outlive it, nor what it left behind.
+    # The script that did the work has been killed: neither the lock nor its child processes may outlive it.
     kill -0 $$ 2>/dev/null || { stop_tree "$stop"; request DELETE "$session" --retry 2 || true; rm -rf "$state"; exit 0; }
     [ ! -e "$state/renew" ] || [ "$(now)" -lt "$(cat "$state/renew")" ] || sign_in || true
     began=$(now)
@@ -268,8 +271,8 @@ keep() {
     [ $(($(now) - heard + 2 * beat)) -lt $((ttl - grace - 1)) ] || [ "$status" = 200 ] || lost 'no heartbeat was answered in time'
   done
 }
-# Waits on the session in the background, until the server says that it has ended: then the next heartbeat comes immediately.
-# With its ETag, no change between two requests is missed. Whatever else is answered, such as a page of a proxy, means nothing.
+# Waits on the session in the background until the server reports its end; then the next heartbeat comes immediately.
+# With its ETag, no change between two requests is missed. Any other answer, such as a page of a proxy, is ignored.
 notice() {
   etag='' rest=1
   while kill -0 $$ 2>/dev/null && [ -d "$state" ]; do
@@ -299,7 +302,7 @@ begin_notice() {
   noticing=$!
   printf '%s\n' "$noticing" >"$state/noticing" 2>/dev/null || true
 }
-# Also from another process than the one that began it. Unquoted: this is a list of ids.
+# Works from another process too. Unquoted: this is a list of ids.
 # shellcheck disable=SC2046
 stop_notice() {
   [ -n "$noticing" ] || [ ! -s "$state/noticing" ] || noticing=$(cat "$state/noticing")
@@ -309,7 +312,7 @@ stop_notice() {
 has_ended() {
   [ -e "$mine/noticed" ]
 }
-# Until the next heartbeat; ends sooner, and with it the keeping, if there is nothing to keep any more.
+# Waits for the next heartbeat; returns early, and ends the heartbeats, if there is no session to keep.
 pause() {
   left=$beat
   [ -n "$noticing" ] && ! has_ended || begin_notice
@@ -322,14 +325,14 @@ pause() {
     [ -z "$stop" ] || kill -0 "$stop" 2>/dev/null || return 1
   done
 }
-# Gives the lock back. 79 if it was lost before.
+# Releases the lock. Returns 79 if it was lost before.
 release() {
   session=$(cat "$state/session")
   released=0 insist=30
   if [ -e "$state/lost" ]; then
     released=79 insist=5
   else
-    # Tells whether it was lost a moment ago, unlike the release, which only ends what there is.
+    # Reveals whether it was just lost, unlike the release, which only ends an existing session.
     request POST "$session/heartbeat" --retry-max-time "$insist" || true
     case $status in 409 | 404) released=79; say "the lock was lost: $(answer .detail)" ;; esac
   fi
@@ -346,15 +349,15 @@ release() {
 
 # --- the commands ---------------------------------------------------------------------------------------------------------
 
-# At the end of this script, however it comes.
+# Runs at the end of this script, whatever the reason.
 finish() {
   refuse "$1"
-  # A gentler signal could come before its shell is ready for one, and be lost.
+  # A gentler signal could arrive before its shell is ready for one, and be lost.
   [ -z "$keeper" ] || kill -KILL "$keeper" 2>/dev/null || true
   [ -z "$mine" ] || stop_notice
   [ -z "$calling" ] || kill "$calling" 2>/dev/null || true
   if [ -n "$state" ] && [ -d "$state" ] && [ -z "$held" ]; then
-    # A signal may have come before the answer to the claim: the same request again tells which session it made.
+    # A signal may have arrived before the answer to the claim: repeating the request shows which session it created.
     [ -n "$session" ] || [ -z "$asked" ] || ! send_claim --retry-max-time 20 || session=$(session_path 2>/dev/null) || true
     [ -z "$session" ] || request DELETE "$session" --retry-max-time 20 || true
     rm -rf "$state"
@@ -367,7 +370,7 @@ interrupted() {
   exit "$1"
 }
 begin() {
-  # What the claim made stays for the parts of the job that come after it.
+  # The claimed session stays for the following parts of the job.
   held=${1:-}
   mine=$(umask 077 && mktemp -d)
   trap 'finish $?' EXIT
@@ -380,7 +383,7 @@ shared_state() {
   state=${state:-${WORKSPACE_TMP:+$WORKSPACE_TMP/lockkeeper}}
   [ -n "$state" ] || fail 2 'LOCKKEEPER_STATE is not set: name a directory that the parts of the job share'
 }
-# As 600, 90s, 10m or 1h30m.
+# Accepts 600, 90s, 10m or 1h30m.
 seconds() {
   rest=$1 total=0
   case $rest in *[0-9]) rest=${rest}s ;; esac
@@ -389,7 +392,7 @@ seconds() {
     rest=${rest#"$count"}
     unit=${rest%"${rest#?}"}
     rest=${rest#?}
-    # A number that begins with 0 would be an octal one.
+    # A number with a leading 0 would be octal.
     while [ "${count#0}" != "$count" ] && [ "$count" != 0 ]; do count=${count#0}; done
     case ${#count}$unit in
       [1-9]s) total=$((total + count)) ;;
@@ -446,7 +449,7 @@ command_run() {
   keeper='' held=done
   ended=0
   release || ended=$?
-  # Never 0 after the lock was lost, or while nobody knows.
+  # Never 0 after the lock was lost, or while that is unknown.
   [ "$ended" != 79 ] && [ "$code" != 0 ] || code=$ended
   exit "$code"
 }
@@ -455,7 +458,7 @@ command_claim() {
   begin
   shared_state
   (umask 077 && mkdir -p "${state%/*}" && mkdir "$state") 2>/dev/null || {
-    # Somebody else's: it stays.
+    # It belongs to another process, so it stays.
     taken=$state state=''
     fail 2 "$taken exists, or cannot be made: release first"
   }

@@ -1,4 +1,4 @@
-//! Who may do what: members with roles and tokens, people who sign in, jobs of a CI, and sealed secrets.
+//! Authentication and permissions: members with roles and tokens, sign-ins, CI jobs, and sealed secrets.
 
 pub mod auth;
 pub mod identities;

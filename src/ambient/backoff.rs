@@ -1,10 +1,10 @@
-//! The pause before something that failed is tried again: it doubles from a first to a longest one, and differs by chance,
-//! so that many that failed together do not all come back together. No crate fits: those that exist sleep themselves, with
-//! a clock and chance of their own, and an actor arms a deadline instead.
+//! The pause before a failed operation is tried again: it doubles from a first to a longest one, and has a random part,
+//! so that operations that failed together do not all return together. No crate fits: those that exist sleep
+//! themselves, with their own clock and randomness, while an actor sets a deadline instead.
 
 use std::time::Duration;
 
-/// Beyond this no pause grows: 2 to this power times any first pause is longer than every longest one.
+/// No pause grows beyond this: 2 to this power times any first pause is longer than every longest one.
 const DOUBLINGS_MAX: u32 = 24;
 
 /// How the pauses of one kind of work grow.
@@ -19,7 +19,8 @@ impl Backoff {
         Self { first, longest }
     }
 
-    /// The pause after so many failures in a row, counted from 1: from half the bound to the bound. `chance` is from 0 to 1.
+    /// The pause after this many consecutive failures, counted from 1: from half the limit to the limit. `chance` is
+    /// from 0 to 1.
     pub fn pause(self, failures: u32, chance: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX);
         let bound = self.first.saturating_mul(1 << doublings).min(self.longest);
@@ -27,7 +28,7 @@ impl Backoff {
     }
 }
 
-/// The failures in a row of one piece of work, and the pauses after them.
+/// The consecutive failures of one operation, and the pauses after them.
 #[derive(Debug)]
 pub struct Retries {
     backoff: Backoff,
@@ -39,13 +40,13 @@ impl Retries {
         Self { backoff, failures: 0 }
     }
 
-    /// It failed: returns the pause before the next attempt.
+    /// The operation failed: returns the pause before the next attempt.
     pub fn failed(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.backoff.pause(self.failures, rand::random())
     }
 
-    /// It worked: the next failure is a first one.
+    /// The operation succeeded: the next failure is a first one.
     pub fn worked(&mut self) {
         self.failures = 0;
     }

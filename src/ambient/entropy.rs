@@ -1,15 +1,15 @@
-//! Makes seeds for new ids. The domain has neither a clock nor randomness.
+//! Creates seeds for new ids. The domain has neither a clock nor randomness.
 
 use domain::IdSeed;
 
-/// Unique per call: the first 96 bits of a version 7 UUID, which are its millisecond and its counter.
+/// Unique per call: the first 96 bits of a version 7 UUID, which contain its millisecond and its counter.
 pub fn id_seed() -> IdSeed {
     let mut seed = [0; 12];
     seed.copy_from_slice(&uuid::Uuid::now_v7().as_bytes()[..12]);
     IdSeed(seed)
 }
 
-/// Tells this process from all others.
+/// Distinguishes this process from all others.
 pub fn run() -> u128 {
     id_seed().0.iter().fold(0, |run, byte| run << 8 | u128::from(*byte))
 }

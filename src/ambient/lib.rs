@@ -1,4 +1,4 @@
-//! Time, chance and pauses: everything that the rules are given instead of asking for it.
+//! Time, randomness and pauses: inputs that the domain receives instead of reading them itself.
 
 pub mod backoff;
 pub mod entropy;

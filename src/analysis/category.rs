@@ -13,7 +13,7 @@ named_enum! {
         MissingFile = "missing_file",
         /// An environment variable, a secret or a parameter is not set.
         MissingVariable = "missing_variable",
-        /// The user is known and lacks the permission: for a file, in a cluster, in a cloud.
+        /// The user is known but lacks the permission: for a file, in a cluster, in a cloud.
         PermissionDenied = "permission_denied",
         /// Credentials are missing, wrong or expired.
         Authentication = "authentication",
@@ -31,12 +31,12 @@ named_enum! {
         /// Refused, reset or without a route.
         ConnectionFailed = "connection_failed",
         Tls = "tls",
-        /// A response with an unexpected status, and nothing more specific.
+        /// A response with an unexpected status, without a more specific reason.
         HttpStatus = "http_status",
         RateLimited = "rate_limited",
         /// A container image cannot be pulled.
         ImagePull = "image_pull",
-        /// Packages or modules that do not exist, do not fit together, or do not match their lock file.
+        /// Packages or modules that do not exist, are incompatible, or do not match their lock file.
         DependencyResolution = "dependency_resolution",
         /// A script, a template or a configuration file cannot be parsed.
         Syntax = "syntax",
@@ -48,17 +48,18 @@ named_enum! {
         MigrationFailed = "migration_failed",
         /// Conflicting histories or files: merge conflicts, rejected pushes, patches that do not apply.
         MergeConflict = "merge_conflict",
-        /// A required lock is held by something else: a state, a package database, a release in progress.
+        /// A required lock is held elsewhere: a state, a package database, a release in progress.
         Locked = "locked",
-        /// Something that is to be created exists already: a version, a tag, a resource, a file.
+        /// Something to be created already exists: a version, a tag, a resource, a file.
         AlreadyExists = "already_exists",
-        /// A limit is reached that is neither memory, disk nor a rate: files, processes, connections, sizes, quotas, capacity.
+        /// A limit other than memory, disk or a rate is reached: files, processes, connections, sizes, quotas,
+        /// capacity.
         ResourceLimit = "resource_limit",
         /// A scan found known vulnerabilities, or secrets in the code.
         Vulnerability = "vulnerability",
         /// The deployed software does not become or stay healthy.
         Unhealthy = "unhealthy",
-        /// Somebody did not approve a stage.
+        /// A person did not approve a stage.
         Rejected = "rejected",
         Cancelled = "cancelled",
         /// The server ended while the deployment was running.

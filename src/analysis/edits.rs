@@ -1,6 +1,6 @@
-//! Changes to a file of the repository that a log calls for: a version that does not exist, a package that the manifest
-//! lacks, a name in the wrong letter case, a syntax error with its line. The log only proposes one; the file decides whether
-//! it fits, and git whether it applies.
+//! Edits of a repository file that a log suggests: for a version that does not exist, a package missing from the
+//! manifest, a name in the wrong letter case, a syntax error with its line. The log only suggests one; the file
+//! determines whether it fits, and git whether it applies.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 use super::catalogue;
 use super::{Case, CaseLine, Evidence, Finding};
 
-/// Lines around the evidence in which the details of an edit are looked for.
+/// Lines around the evidence that are searched for the details of an edit.
 const LINES_AROUND: usize = 12;
-/// The package of each module of Python for which it is beyond doubt.
+/// The packages of Python modules for which the package is certain.
 static PYTHON_PACKAGES: LazyLock<HashMap<String, String>> = LazyLock::new(|| catalogue::PYTHON_PACKAGES.read());
 /// Statements of Python that end in a colon.
 const PYTHON_BLOCKS: [&str; 14] = [
@@ -19,15 +19,15 @@ const PYTHON_BLOCKS: [&str; 14] = [
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// `requests==99.0` in a file of requirements.
+    /// `requests==99.0` in a requirements file.
     PythonVersion(Version),
-    /// `serde = "99.0"` in a manifest of Cargo.
+    /// `serde = "99.0"` in a Cargo manifest.
     CargoVersion(Version),
-    /// A package that is imported and that `requirements.txt` does not list.
+    /// An imported package that `requirements.txt` does not list.
     PythonPackage { module: String, package: String },
-    /// A file that a Dockerfile copies, and whose name in the repository has other letter cases.
+    /// A file that a Dockerfile copies, but whose name in the repository has different letter case.
     CopiedFile { file: String, line: usize, copied: String },
-    /// A line of a file that cannot be parsed.
+    /// A line that cannot be parsed.
     Syntax { file: String, line: usize, fix: SyntaxFix },
 }
 
@@ -45,7 +45,7 @@ pub enum SyntaxFix {
     CallPrint,
     /// A statement of Python, as the log shows it.
     AppendColon { shown: String },
-    /// Before the bracket on this line of JSON.
+    /// A comma before the bracket on this line of JSON.
     RemoveTrailingComma,
 }
 
@@ -58,7 +58,7 @@ pub struct FileEdit<'a> {
     actual: &'a str,
 }
 
-/// The edits that the lines around the evidence call for, the most telling line first.
+/// The edits suggested by the lines around the evidence, by significance of the lines.
 pub fn called_for(case: &Case, finding: &Finding) -> Vec<Edit> {
     let mut edits: Vec<Edit> = Vec::new();
     for evidence in &finding.evidence {
@@ -76,7 +76,7 @@ pub fn called_for(case: &Case, finding: &Finding) -> Vec<Edit> {
 }
 
 impl Edit {
-    /// The edit in each file of the repository in which it may be made, of all its files.
+    /// The edit in each of the repository's files to which it may apply.
     pub fn places<'a>(&'a self, files: &'a [String]) -> Vec<FileEdit<'a>> {
         let mut actual = "";
         let paths: Vec<&str> = match self {
@@ -103,7 +103,7 @@ fn all(files: &[String], is_one: fn(&str) -> bool) -> Vec<&str> {
 }
 
 impl FileEdit<'_> {
-    /// The file after the edit; `None` if it is not as the log says.
+    /// The file after the edit; `None` if the file does not agree with the log.
     pub fn applied(&self, text: &str) -> Option<String> {
         match self.edit {
             Edit::PythonVersion(Version { package, wrong, right }) => {
@@ -187,7 +187,7 @@ impl SyntaxFix {
     }
 }
 
-/// In the same step.
+/// Only lines of the same step.
 fn lines_around<'a>(lines: &'a [CaseLine], evidence: &Evidence) -> Vec<&'a str> {
     let is_same_step = |line: &CaseLine| line.stage == evidence.stage && line.step == evidence.step;
     let Some(at) = lines.iter().position(|line| is_same_step(line) && line.number == evidence.line) else {
@@ -207,7 +207,8 @@ fn python_version(lines: &[&str]) -> Option<Edit> {
     version(package, wrong, right).map(Edit::PythonVersion)
 }
 
-/// Cargo, in two lines: ``requirement `serde = "^99.0"` `` and `candidate versions found which didn't match: 1.0.2, 1.0.1`.
+/// Cargo, in two lines: ``requirement `serde = "^99.0"` `` and `candidate versions found which didn't match: 1.0.2,
+/// 1.0.1`.
 fn cargo_version(lines: &[&str]) -> Option<Edit> {
     let requirement = between(after(lines, "failed to select a version for the requirement `")?, "", "`")?;
     let (package, wanted) = requirement.split_once(" = ")?;
@@ -261,7 +262,7 @@ fn json_comma(lines: &[&str]) -> Option<Edit> {
     let line = between(message, "(line ", " column")?.parse().ok()?;
     let is_json = |text: &str| text.trim_end_matches(':').ends_with(".json");
     let named = message.split(' ').find(|word| is_json(word)).or_else(|| {
-        // npm names it in a line of its own.
+        // npm names it on a separate line.
         lines.iter().find_map(|line| line.rsplit_once(" path ")).map(|(_, path)| path).filter(|path| is_json(path))
     });
     let file = named?.trim_end_matches(':').to_owned();
@@ -274,7 +275,7 @@ fn version(package: &str, wrong: &str, right: &str) -> Option<Version> {
     (is_plain && wrong != right).then_some(Version { package, wrong, right })
 }
 
-/// Not a pre-release.
+/// Whether it is a release number, not a pre-release.
 fn is_number(version: &str) -> bool {
     !version.is_empty() && version.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -283,13 +284,13 @@ fn is_of_package(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-/// Python takes `-`, `_`, `.` and letter cases for the same.
+/// Python ignores letter case and the difference between `-`, `_` and `.`.
 fn is_same_package(one: &str, other: &str) -> bool {
     let plain = |name: &str| name.to_ascii_lowercase().replace(['_', '.'], "-");
     plain(one) == plain(other)
 }
 
-/// Name and version of `name[extra]==version ; marker  # comment`.
+/// Name and version from `name[extra]==version ; marker  # comment`.
 fn pinned(line: &str) -> Option<(&str, &str)> {
     let (name, version) = line.split_once("==")?;
     let name = name.split_once('[').map_or(name, |(name, _)| name).trim();
@@ -301,7 +302,7 @@ fn is_requirements(name: &str) -> bool {
     name.starts_with("requirements") && name.ends_with(".txt")
 }
 
-/// Whether a file is, or belongs to, the module of that name.
+/// Whether a file is, or belongs to, the module with this name.
 fn is_module(path: &str, module: &str) -> bool {
     path.split('/').any(|part| part == module || part.strip_suffix(".py") == Some(module))
 }
@@ -310,7 +311,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The file of the repository that a log means, which names it by its path on the machine, or from some directory on.
+/// The repository file that a log means, which names it by its path on the machine, or relative to some directory.
 fn named<'a>(file: &str, files: &'a [String]) -> Option<&'a str> {
     let file = file.trim_start_matches("./");
     let ends_in =
@@ -334,14 +335,14 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     rest.split_once(end).map(|(found, _)| found)
 }
 
-/// Replaces a text in the only line that is wrong.
+/// Replaces a text in the wrong line, if only one is wrong.
 fn replaced(text: &str, is_wrong: impl Fn(&str) -> bool, wrong: &str, right: &str) -> Option<String> {
     let mut lines = text.lines().zip(1..).filter(|(line, _)| is_wrong(line));
     let ((_, number), None) = (lines.next()?, lines.next()) else { return None };
     changed_line(text, number, |line| Some(line.replacen(wrong, right, 1)))
 }
 
-/// Changes one line, counted from 1, and keeps its end.
+/// Changes one line, counted from 1, keeping its line break.
 fn changed_line(text: &str, line: usize, change: impl Fn(&str) -> Option<String>) -> Option<String> {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     let old = lines.get(line.checked_sub(1)?).copied()?;

@@ -10,18 +10,18 @@ use super::plain::last_shown;
 use domain::named::named_enum;
 use domain::{CommitId, DeploymentId, Identifier, StageStatus, StepStatus};
 
-/// More lines would be a log again.
+/// With more lines, it would be a log again.
 pub const EVIDENCE_MAX: usize = 5;
-/// More causes would be no answer.
+/// With more causes, it would not be an answer.
 pub const ALTERNATIVES_MAX: usize = 3;
-/// Characters of a line of evidence: enough to recognise it; the log has the whole line.
+/// The length of a line of evidence: enough to recognise it; the log has the whole line.
 pub const EVIDENCE_CHARACTERS_MAX: usize = 500;
-/// Characters of a summary, of the cause and of the fix: it is read in a list.
+/// The length of a summary, of the cause and of the fix, which are read in a list.
 pub const SUMMARY_CHARACTERS_MAX: usize = 500;
 /// A patch is kept with its analysis and applied as one commit.
 pub const PATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// Everything an engine may examine. Logs are masked when they are written, so it contains no printed secrets.
+/// All input of an engine. Logs are masked when they are written, so it contains no printed secrets.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub deployment: DeploymentId,
@@ -70,7 +70,7 @@ pub struct Success {
     pub deployment: DeploymentId,
     pub commit: CommitId,
     pub lines: Vec<CaseLine>,
-    /// The lines of successful deployments before it, the newest first.
+    /// The lines of earlier successful deployments, newest first.
     pub earlier: Vec<Vec<CaseLine>>,
     /// `stage/step` of each step whose action has changed since.
     pub actions_differ: Vec<String>,
@@ -88,13 +88,13 @@ pub struct Finding {
     pub engine: EngineName,
     pub category: Category,
     pub summary: String,
-    /// Lines of the case, the most telling first; at most [`EVIDENCE_MAX`].
+    /// Lines of the case, most significant first; at most [`EVIDENCE_MAX`].
     pub evidence: Vec<Evidence>,
     /// From 0 to 1.
     pub confidence: f64,
     pub fix: Option<SuggestedFix>,
-    /// Other failures that the log tells of, the most likely first: consequences of the cause, or causes themselves if the
-    /// engine is wrong. At most [`ALTERNATIVES_MAX`].
+    /// Other failures in the log, most likely first: consequences of the cause, or causes themselves if the engine is
+    /// wrong. At most [`ALTERNATIVES_MAX`].
     pub alternatives: Vec<Alternative>,
 }
 
@@ -103,7 +103,7 @@ pub struct Finding {
 pub struct Alternative {
     pub category: Category,
     pub summary: String,
-    /// Lines of the case, the most telling first; at most [`EVIDENCE_MAX`].
+    /// Lines of the case, most significant first; at most [`EVIDENCE_MAX`].
     pub evidence: Vec<Evidence>,
     /// From 0 to 1; less than that of the cause.
     pub confidence: f64,
@@ -114,7 +114,7 @@ pub struct Evidence {
     pub stage: Identifier,
     pub step: Identifier,
     pub line: u32,
-    /// The line, or the part of it that matters, as a terminal shows it.
+    /// The line, or its relevant part, as a terminal shows it.
     pub text: String,
 }
 
@@ -137,7 +137,7 @@ pub trait Engine: Send + Sync + 'static {
 pub enum EngineError {
     #[error("the request could not be prepared: {0}")]
     Unprepared(String),
-    /// The reason, which names addresses of the server's network, is for the operator's log alone.
+    /// The reason names addresses of the server's network, so it is only for the operator's log.
     #[error("the model cannot be reached; ask an operator for the reason, which is in the server's log")]
     Unreachable(String),
     #[error("the model did not answer within {0} s; raise the timeout or choose a faster model")]
@@ -150,7 +150,7 @@ pub enum EngineError {
     Answer(&'static str),
 }
 
-/// Uses the second engine if the first one fails; the finding has the name of the engine that produced it.
+/// Uses the second engine if the first one fails; the finding names the engine that produced it.
 pub struct WithFallback<A, B> {
     pub first: A,
     pub second: B,
@@ -186,7 +186,7 @@ impl From<&CaseLine> for Evidence {
     }
 }
 
-/// With `…` at the end if something is missing.
+/// With `…` at the end if it was cut.
 pub(super) fn clipped(text: &str, characters_max: usize) -> String {
     match text.char_indices().nth(characters_max) {
         None => text.to_owned(),

@@ -1,8 +1,8 @@
-//! Finds out why a deployment failed: engines examine its log and status and name a root cause with evidence.
+//! Determines why a deployment failed: engines examine its log and status and name a root cause with evidence.
 //!
-//! Engines turn a [`Case`] into a [`Finding`]; they read no store and know neither running deployments nor HTTP. `builtin`
-//! needs nothing but the case and is deterministic, with what `catalogue` knows of failures; `llm` asks a model on another server, so everything it sends is masked
-//! and everything it receives is checked.
+//! Engines turn a [`Case`] into a [`Finding`]; they read no store and know neither running deployments nor HTTP.
+//! `builtin` needs only the case and is deterministic, based on `catalogue`; `llm` asks a model on another server, so
+//! everything it sends is masked and everything it receives is checked.
 
 pub mod builtin;
 mod catalogue;

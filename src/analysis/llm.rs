@@ -1,7 +1,7 @@
-//! The engine that asks a model, on any server with the chat completions of OpenAI's API.
+//! The engine that asks a model, on any server with OpenAI's chat completions API.
 //!
-//! Everything sent is masked and scrubbed, and every answer is checked: an answer that is not exactly in the requested form
-//! is an error, and then the builtin engine takes over.
+//! Everything sent is masked and scrubbed, and every answer is checked: an answer that does not exactly have the
+//! requested form is an error, and then the builtin engine is used.
 
 mod prompt;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use outbound::{LazyClient, error_chain};
 /// Enough for the largest patch with every character escaped, and the server's own fields.
 const RESPONSE_BYTES_MAX: usize = 512 * 1024;
 
-/// The largest request besides its part of the log: the instructions, the stages and steps with their actions, the error.
+/// The largest request without the log: the instructions, the stages and steps with their actions, the error.
 pub const BESIDES_LOG_BYTES_MAX: usize = 64 * 1024;
 
 /// Shared by all analyses.
@@ -64,7 +64,7 @@ pub struct LlmSettings {
     pub key: Option<ApiKey>,
     /// The limit for the whole exchange.
     pub timeout: Duration,
-    /// The largest part of the log that is sent, as it stands in the request.
+    /// The maximum part of the log in a request, in its encoded size.
     pub max_log_bytes: usize,
 }
 
@@ -184,7 +184,7 @@ struct Fix {
     patch: Option<String>,
 }
 
-/// Reads a finding from the body of a response; `sent` are the lines it may refer to.
+/// Parses a finding from the body of a response; `sent` are the lines it may refer to.
 fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, EngineError> {
     let completion: Completion =
         serde_json::from_slice(body).map_err(|_| EngineError::Answer("it is not a chat completion"))?;
@@ -207,7 +207,7 @@ fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, EngineError> {
     })
 }
 
-/// Each must be a line that was sent; its text is taken from there.
+/// Each must refer to a line that was sent, from which its text is taken.
 fn evidence(references: &[LineReference], sent: &[SentLine<'_>]) -> Result<Vec<Evidence>, EngineError> {
     if references.len() > EVIDENCE_MAX {
         return Err(EngineError::Answer("it names too many lines"));

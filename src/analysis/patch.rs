@@ -1,8 +1,8 @@
-//! Checks a suggested patch before it is kept: it must be a unified diff of text files inside the repository.
+//! Checks a suggested patch before it is stored: it must be a unified diff of text files inside the repository.
 
 use super::engine::PATCH_BYTES_MAX;
 
-/// The error says what is wrong with it.
+/// The error is the fault of the patch.
 pub fn check(patch: &str) -> Result<(), &'static str> {
     if patch.len() > PATCH_BYTES_MAX {
         return Err("its patch is too large");
@@ -31,7 +31,7 @@ pub fn check(patch: &str) -> Result<(), &'static str> {
     if files == 0 { Err("its patch changes nothing") } else { Ok(()) }
 }
 
-/// Lines that git writes before the file names. Anything that does more than change text is refused.
+/// Lines that git writes before the file names. A patch that does more than change text is refused.
 fn is_preamble(line: &str) -> Result<bool, &'static str> {
     if let Some(names) = line.strip_prefix("diff --git ") {
         let (old, new) = names.split_once(' ').ok_or("its patch has no file names")?;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Without escape sequences, also those that a tool has already made readable (`\x1b[31m`, `^[[31m`), and without control
+/// Removes escape sequences, including those that a tool has already made readable (`\x1b[31m`, `^[[31m`), and control
 /// characters except tabs and carriage returns.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(is_suspect) {
@@ -20,17 +20,19 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(without_escapes(&text, bare))
 }
 
-/// The part of a line that a terminal shows in the end: what carriage returns have not overwritten.
+/// The final part of a line on a terminal: the text that carriage returns have not overwritten.
 pub(super) fn last_shown(line: &str) -> Cow<'_, str> {
     let line = line.trim_end();
     let part = line.rsplit('\r').map(plain).find(|part| !part.trim().is_empty());
     part.unwrap_or_default()
 }
 
-/// How tools write the escape character itself.
+/// Readable spellings of the escape character.
 const SPELLED: &[&str] = &["\\x1b", "\\u001b", "\\033", "\\e[", "^["];
 
-/// What every escape sequence and every control character has one of: those beyond ASCII begin with the last byte here.
+/// Every escape sequence and every control character contains such a byte; control characters beyond ASCII begin with
+/// the last one here.
+/// here.
 fn is_suspect(byte: u8) -> bool {
     (byte < b' ' && !matches!(byte, b'\t' | b'\r')) || matches!(byte, b'[' | 0x7f | 0xc2)
 }
@@ -46,7 +48,7 @@ fn without_escapes(text: &str, bare: bool) -> String {
         let after = &rest[character.len_utf8()..];
         rest = match character {
             '\u{1b}' => after_escape(after),
-            // The colour of a sequence whose escape character got lost.
+            // The colour of a sequence that has lost its escape character.
             '[' if bare => after_colour(after).unwrap_or_else(|| {
                 kept.push(character);
                 after
@@ -61,21 +63,21 @@ fn without_escapes(text: &str, bare: bool) -> String {
     kept
 }
 
-/// What follows an escape sequence whose escape character has been taken.
+/// The text after an escape sequence whose escape character has been consumed.
 fn after_escape(text: &str) -> &str {
     let mut characters = text.chars();
     let after = |end: Option<usize>, length: usize| end.map_or("", |end| &text[end + length..]);
     match characters.next() {
         // A control sequence ends with a letter (or `@`, `~`…).
         Some('[') => after(text[1..].find(|c: char| ('@'..='~').contains(&c)).map(|end| end + 1), 1),
-        // Commands and texts for the terminal end with a bell or with an escape sequence of their own.
+        // Commands and strings for the terminal end with a bell or with another escape sequence.
         Some(']' | 'P' | '_' | '^' | 'X') => match text.find(['\u{7}', '\u{1b}']) {
             Some(end) if text[end..].starts_with("\u{1b}\\") => &text[end + 2..],
             Some(end) if text[end..].starts_with('\u{7}') => &text[end + 1..],
             Some(end) => &text[end..],
             None => "",
         },
-        // A set of characters.
+        // A character set.
         Some('(' | ')' | '#' | '%') => text.char_indices().nth(2).map_or("", |(at, _)| &text[at..]),
         Some(_) | None => characters.as_str(),
     }

@@ -19,7 +19,7 @@ pub struct Analysis {
     pub requested_by: Initiator,
     pub created_at: Timestamp,
     pub standing: Standing,
-    /// The branch and commit of a fix, stored before it is pushed, so that a retry after a crash recognises its own branch.
+    /// The branch and commit of a fix, stored before the push, so that a retry after a crash recognises its own branch.
     pub pushing: Option<Pushing>,
     pub pull_request: Option<PullRequest>,
     /// Rises with every change.
@@ -33,10 +33,10 @@ pub enum Standing {
     Failed { at: Timestamp, reason: Arc<str> },
 }
 
-/// What an engine found.
+/// The result of an engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// The engine that really answered.
+    /// The engine that actually answered.
     pub engine: EngineName,
     pub category: Category,
     pub summary: String,
@@ -44,7 +44,7 @@ pub struct Report {
     pub confidence: f64,
     pub fix: Option<SuggestedFix>,
     pub compared_with: Option<Compared>,
-    /// Other possible causes, the most likely first.
+    /// Other possible causes, most likely first.
     pub alternatives: Vec<Alternative>,
 }
 
@@ -110,7 +110,7 @@ impl Analysis {
 
 records!(AnalysisV1<'a> = "analysis");
 
-/// With alternatives. An analysis without any is still written in the form before.
+/// Adds alternatives. An analysis without any is still written in the previous form.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct AnalysisV2<'a> {
     #[serde(borrow)]
@@ -176,7 +176,7 @@ stored! {
     struct AlternativeV1 of Alternative { category: Category, summary: String, evidence: Vec<Evidence>, confidence: f64 }
 }
 
-// By its name: the list grows, and its order is nobody's concern.
+// By its name, so that the list may be extended and reordered.
 stored_as!(&'a str: |category| category.as_str(), |name| Self::parse(name); Category);
 stored! { struct EvidenceV1 of Evidence { stage: Identifier, step: Identifier, line: u32, text: String } }
 stored! { struct FixV1 of SuggestedFix { summary: String, patch: Option<String> } }

@@ -1,4 +1,4 @@
-//! The program without the server: the commands of the client alone.
+//! The program without the server: only the commands of the client.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-// There is one, and it is read once.
+// There is a single value, which is read once.
 #[allow(clippy::large_enum_variant)]
 enum Command {
     #[command(flatten)]
@@ -34,7 +34,7 @@ enum Command {
 }
 
 pub fn run() -> ExitCode {
-    // Not commands for users.
+    // Internal commands.
     if let Some(code) = crate::hidden() {
         return code;
     }

@@ -1,5 +1,5 @@
-//! The server's API for one caller: paths below the organization, tokens, retries with an idempotency key, and lists that
-//! come in pages.
+//! The server's API for one caller: paths below the organization, tokens, retries with an idempotency key, and paged
+//! lists.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,7 +23,7 @@ use super::steady::Moment;
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How many pipelines a hint lists.
 const PIPELINES_SHOWN: usize = 20;
-/// The server sends something at least every 15 s to a stream that is alive.
+/// The server writes to a live stream at least every 15 s.
 const STREAM_SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// A caller of the API.
@@ -32,22 +32,22 @@ pub struct Api {
     link: Link,
     tokens: TokenSource,
     organization: String,
-    /// Given, or found when it is first needed.
+    /// The given pipeline, or the one found when it is first needed.
     pipeline: OnceCell<String>,
     patience: Duration,
 }
 
-/// One request, repeated as one while its patience lasts.
+/// One request, repeated as the same request within its patience.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub method: Method,
-    /// From the root, like `/api/v1/organizations/acme/tokens`.
+    /// The full path, like `/api/v1/organizations/acme/tokens`.
     pub path: String,
     pub body: Option<Value>,
-    /// With it, the server executes the request once however often it is sent.
+    /// With it, the server executes the request only once, however often it is sent.
     pub key: Option<String>,
     pub headers: Vec<(&'static str, String)>,
-    /// How long it is repeated if there is no answer or the server refuses for now. Zero: it is sent once.
+    /// How long it is repeated if there is no answer or the server refuses temporarily. Zero: it is sent once.
     pub patience: Duration,
     /// How long one attempt may take.
     pub timeout: Duration,
@@ -57,7 +57,7 @@ pub struct Call {
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
-    /// Null if there is none.
+    /// Null if the answer has none.
     pub data: Value,
     pub pagination: Value,
     pub etag: Option<String>,
@@ -69,14 +69,14 @@ pub struct Answer {
 pub enum CallError {
     /// The server refused.
     Problem(Box<Problem>),
-    /// Nobody knows whether the request was executed, if it may have been sent.
+    /// Unknown whether the request was executed, if it may have been sent.
     NoAnswer(NoAnswer),
-    /// It could not even be tried: no attempt was sent that may have been executed.
+    /// It could not be tried: no attempt was sent that may have been executed.
     Failure(Failure),
 }
 
 impl CallError {
-    /// Whether the same question may be answered later: for those who ask again and again.
+    /// Whether the same request may succeed later, for callers that repeat it.
     pub fn is_passing(&self) -> bool {
         match self {
             CallError::Problem(problem) => {
@@ -116,7 +116,7 @@ impl Api {
         Self::connect_as(settings, identity).await
     }
 
-    /// With the token in the settings alone.
+    /// Uses only the token in the settings.
     pub async fn connect_with(settings: Settings) -> Result<Self, Failure> {
         Self::connect_as(settings, None).await
     }
@@ -159,12 +159,12 @@ impl Api {
         self.patience
     }
 
-    /// The pipeline that a flag, a variable or the profile names, without asking the server.
+    /// The pipeline from a flag, a variable or the profile, without asking the server.
     pub fn given_pipeline(&self) -> Option<&str> {
         self.pipeline.get().map(String::as_str)
     }
 
-    /// The pipeline that was given, or else the only one that there is.
+    /// The given pipeline, or else the organization's only one.
     pub async fn pipeline(&self) -> Result<&str, Failure> {
         let found = self.pipeline.get_or_try_init(|| async {
             let listed = self.get("/pipelines?limit=100").await?;
@@ -203,7 +203,7 @@ impl Api {
         Ok(self.send(self.call(Method::GET, path)).await?)
     }
 
-    /// By its whole path, for what belongs to no organization.
+    /// By its full path, for resources outside organizations.
     pub async fn root_get(&self, path: &str) -> Result<Answer, Failure> {
         Ok(self.send(Call { path: path.to_owned(), ..self.call(Method::GET, "") }).await?)
     }
@@ -220,7 +220,7 @@ impl Api {
         Ok(self.send(self.call(Method::DELETE, path)).await?)
     }
 
-    /// A request for a path below the organization, as the options say.
+    /// A request for a path below the organization, with the given options.
     pub fn call(&self, method: Method, path: &str) -> Call {
         Call {
             method,
@@ -233,9 +233,9 @@ impl Api {
         }
     }
 
-    /// Sends it until there is an answer that counts, or patience is over.
+    /// Sends it until there is a final answer, or patience is over.
     pub async fn send(&self, call: Call) -> Result<Answer, CallError> {
-        // One that asks to wait is silent as long as nothing fails.
+        // A request that waits is silent as long as nothing fails.
         let asked_to_wait = call.path.contains("waitSeconds=");
         let waits = if asked_to_wait { String::new() } else { format!("waiting for an answer of {}", self.url()) };
         let retrying = Retrying::new(call.patience, waits);
@@ -246,10 +246,10 @@ impl Api {
     }
 
     async fn insist(&self, call: &Call, retrying: &Retrying) -> Result<Answer, CallError> {
-        // Another PATCH could undo what happened in between; the others say what is to be in the end.
+        // Another PATCH could undo a change made in between; the other methods describe the final state.
         let repeatable = call.key.is_some() || !matches!(call.method, Method::POST | Method::PATCH);
         let began = Moment::now();
-        // Of an attempt that may have been executed.
+        // An attempt that may have been executed.
         let mut unsure = None;
         for attempt in 0.. {
             let error = match self.send_once(call, retrying).await {
@@ -305,7 +305,8 @@ impl Api {
         request
     }
 
-    /// Opens a stream of events or of a log. Once; the caller opens it again where it was, and says with `retrying` why.
+    /// Opens a stream of events or of a log, once. The caller reopens it at its position, and reports the reason to
+    /// `retrying`.
     pub async fn stream(
         &self,
         path: &str,
@@ -315,7 +316,7 @@ impl Api {
         self.open_stream(&self.call(Method::GET, path).path, last_event_id, retrying).await
     }
 
-    /// By its whole path, for what belongs to no organization.
+    /// By its full path, for resources outside organizations.
     pub async fn root_stream(&self, path: &str, last_event_id: Option<&str>) -> Result<Stream, CallError> {
         self.open_stream(path, last_event_id, &Retrying::silent()).await
     }
@@ -346,7 +347,7 @@ impl Api {
     }
 }
 
-/// The body of an answer that comes piece by piece.
+/// The body of an answer, read in pieces.
 #[derive(Debug)]
 pub struct Stream {
     response: Response,
@@ -395,7 +396,7 @@ fn token_source(
     }
 }
 
-/// For a request that must be executed once however often it is sent.
+/// For a request that must be executed only once, however often it is sent.
 pub fn new_key() -> String {
     format!("cli-{:032x}", rand::random::<u128>())
 }
@@ -421,7 +422,7 @@ fn read(raw: RawAnswer) -> Result<Answer, CallError> {
     match raw.status {
         204 | 304 => Ok(answer),
         200..=299 => {
-            // A page that somebody has put between is no answer, whatever its status.
+            // A proxy's page is not an answer, whatever its status.
             let Ok(Value::Object(mut body)) = serde_json::from_slice(&raw.body) else { return Err(problem()) };
             let Some(data) = body.remove("data") else { return Err(problem()) };
             answer.data = data;
@@ -437,18 +438,18 @@ fn read(raw: RawAnswer) -> Result<Answer, CallError> {
     }
 }
 
-/// As many as the server gives at once.
+/// The server's maximum.
 const PAGE: usize = 100;
-/// Nobody reads more; scripts that need more ask the API by filter.
+/// Enough for people; scripts that need more filter through the API.
 pub const ITEMS_MAX: usize = 10_000;
 
-/// All of a list, as far as anybody could want to read it.
+/// A whole list, up to [`ITEMS_MAX`].
 pub async fn list_all(api: &Api, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
     list_first(api, path, query, ITEMS_MAX).await
 }
 
-/// The first so many of a list. What is added or removed at its beginning meanwhile shifts its pages: then an item may come
-/// twice, which is left out, but none that was there all the time is missed.
+/// The first `count` items of a list. Changes at its beginning meanwhile shift its pages: then an item may come twice,
+/// and the second is dropped, but no item is missed that existed all the time.
 pub async fn list_first(api: &Api, path: &str, query: &[(&str, String)], count: usize) -> Result<Value, Failure> {
     let mut items: Vec<Value> = Vec::new();
     let mut seen = HashSet::new();

@@ -1,16 +1,16 @@
-//! Values in arguments: names, labels, lengths of time, and moments.
+//! Values in arguments: names, labels, durations, and times.
 
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// As long as the server allows.
+/// The server's limit.
 const IDENTIFIER_MAX: usize = 63;
 
-/// An environment, as somebody typed it.
+/// An environment as typed by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvironmentName {
-    /// It wins over `--pipeline`.
+    /// Takes precedence over `--pipeline`.
     pub pipeline: Option<String>,
     pub name: String,
 }
@@ -66,11 +66,11 @@ fn parts(text: &str) -> Option<u64> {
         total = total.checked_add(count.checked_mul(unit)?)?;
         rest = &rest[digits + 1..];
     }
-    // As many as plain seconds: no clock that they are added to ends before.
+    // The same limit as for plain seconds, so that adding it to a time cannot overflow.
     Some(total).filter(|total| !text.is_empty() && *total <= u32::MAX.into())
 }
 
-/// The same, and at least so many.
+/// The same, with a minimum.
 pub fn seconds_from(least: u64, text: &str) -> Result<u64, String> {
     let seconds = seconds(text)?;
     if seconds < least { Err(format!("must be at least {least} s")) } else { Ok(seconds) }

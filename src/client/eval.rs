@@ -1,5 +1,5 @@
-//! Output that a shell evaluates, as in `eval "$(lockkeeper claim review-1 --shell)" || exit`. The exit code of what is between
-//! the brackets is lost there, and to evaluate nothing succeeds: so whatever fails prints `false`.
+//! Output for evaluation by a shell, as in `eval "$(lockkeeper claim review-1 --shell)" || exit`. The exit code of the
+//! command substitution is lost there, and evaluating an empty text succeeds: so every failure prints `false`.
 
 use std::io::{self, IsTerminal, Write};
 use std::panic;
@@ -13,12 +13,12 @@ use clap::Parser;
 use super::failure::Failure;
 use super::signals::Signals;
 
-/// Longer than a claim takes to give back what it got.
+/// Longer than a claim takes to give back its lock.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(12);
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// The arguments of the program. Those that are wrong end it, as [`Parser::parse`] does.
+/// The arguments of the program. Wrong arguments end the program, as in [`Parser::parse`].
 pub fn parse<P: Parser>() -> P {
     let arguments = own_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
     if is_for_shell(&arguments) {
@@ -30,7 +30,7 @@ pub fn parse<P: Parser>() -> P {
         }));
     }
     P::try_parse().unwrap_or_else(|error| {
-        // Perhaps the command is what is misspelt, or `--shell`.
+        // The command or `--shell` may be misspelt.
         let may_be = arguments.iter().any(|word| is_claim(word)) && !io::stdout().is_terminal();
         if error.use_stderr() && (may_be || asks_for_shell(&arguments)) {
             WANTED.store(true, Ordering::Relaxed);
@@ -42,7 +42,7 @@ pub fn parse<P: Parser>() -> P {
     })
 }
 
-/// What follows `--` belongs to another command.
+/// Arguments after `--` belong to another command.
 fn own_words(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments.take_while(|word| word != "--").collect()
 }
@@ -59,15 +59,15 @@ fn is_claim(word: &str) -> bool {
     word == "claim" || word == "force-claim"
 }
 
-/// Nothing was claimed, or nobody knows.
+/// Nothing was claimed, or that is unknown.
 pub fn failed() {
     if WANTED.swap(false, Ordering::Relaxed) {
         writeln!(io::stdout(), "false").ok();
     }
 }
 
-/// Runs a command. If its output is for a shell, a signal makes it fail instead of ending it without a word, once it has given
-/// back what it claimed.
+/// Runs a command. If its output is for a shell, a signal makes it fail instead of ending it silently, once it has
+/// given back its claim.
 pub async fn run(command: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
     if !WANTED.load(Ordering::Relaxed) {
         return command.await;

@@ -1,5 +1,5 @@
 //! Why a command failed: words for people, and an exit code for scripts that is the same for all commands. Read from an
-//! error answer of the server, or of something between it and us that is not Lockkeeper.
+//! error answer of the server, or of a proxy in between.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,23 +26,23 @@ pub enum Failure {
     /// A wrong argument, or a value that the server does not accept.
     Usage(String),
     NotFound(String),
-    /// The server, or what stands before it, did not answer as Lockkeeper does.
+    /// The server, or a proxy in front of it, did not answer as Lockkeeper does.
     Unreachable(String),
-    /// Somebody else has it, or the server refuses for now: worth another attempt later.
+    /// Taken by somebody else, or temporarily refused: a later attempt may succeed.
     Locked(String),
     Denied(String),
-    /// The session does not have the lock any more.
+    /// The session no longer holds the lock.
     LockLost(String),
     WaitedInVain(String),
     Failed(String),
-    /// The reader of our output has gone, as in `| head -1`. Nothing is wrong with that.
+    /// The reader of our output has gone, as in `| head -1`. Not reported.
     OutputClosed,
-    /// The code of a command that ran, or of a signal. There is nothing to add to it.
+    /// The code of a command that ran, or of a signal, without a message.
     Exit(u8),
 }
 
 impl Failure {
-    /// Documented in docs/command-line.md and in every `--help`. Where there is one, the code of `sysexits.h`; 124 as of
+    /// Documented in docs/command-line.md and in every `--help`. Codes of `sysexits.h` where possible; 124 as in
     /// `timeout`.
     pub fn code(&self) -> u8 {
         match self {
@@ -59,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// A signal ended what was going on: as shells say it.
+    /// The exit code of shells after a signal.
     pub fn of_signal(signal: i32) -> Self {
         Failure::Exit(u8::try_from(128 + signal).unwrap_or(u8::MAX))
     }
@@ -100,7 +100,7 @@ impl From<Problem> for Failure {
             (400 | 422, _) => Failure::Usage(words),
             (401 | 403, _) => Failure::Denied(words),
             (404, _) => Failure::NotFound(words),
-            // Not refused for now, but for as long as somebody must act, or the server is starting again.
+            // Not a temporary refusal: somebody must act, or the server is restarting.
             (503, "shutting_down" | "storage_full" | "outcome_unknown") => Failure::Unreachable(words),
             (429 | 503, _) => Failure::Locked(format!("refused for now: {words}")),
             (500..=599, _) => Failure::Unreachable(words),
@@ -110,7 +110,7 @@ impl From<Problem> for Failure {
 }
 
 impl fmt::Display for Problem {
-    /// Its detail, which says what to do; every fault of a field on its own line.
+    /// The detail, which says what to do, with each fault of a field on a separate line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.errors.len() > 1 {
             formatter.write_str("the server does not accept this:")?;
@@ -123,7 +123,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Enough of a foreign page to recognise it.
+/// Enough to recognise a page that is not Lockkeeper's.
 const FOREIGN_TEXT_MAX: usize = 200;
 
 #[derive(Debug, Clone)]
@@ -131,10 +131,10 @@ pub struct Problem {
     pub status: u16,
     /// Stable, like `environment_locked`; empty if the answer is not Lockkeeper's.
     pub code: String,
-    /// For people: why, and what to do next.
+    /// For people: the reason, and what to do next.
     pub detail: String,
     pub errors: Vec<FieldError>,
-    /// When another attempt is welcome.
+    /// When to try again.
     pub retry_after: Option<Duration>,
     /// All members of the answer, such as `holder`.
     pub body: Map<String, Value>,
@@ -176,7 +176,7 @@ impl Problem {
         Self { status, code: String::new(), detail, errors: Vec::new(), retry_after, body: Map::new() }
     }
 
-    /// Whether Lockkeeper itself said this.
+    /// Whether the answer is from Lockkeeper itself.
     pub fn is_ours(&self) -> bool {
         !self.code.is_empty()
     }

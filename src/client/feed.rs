@@ -1,5 +1,5 @@
-//! The events of an organization: their stream, followed through broken connections and restarts of the server, and their
-//! words. It goes on after the last event that was seen, so that none is missed and none comes twice.
+//! The events of an organization: their stream, followed through broken connections and restarts of the server, and
+//! their descriptions. It resumes after the last event seen, so that none is missed or repeated.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,23 +16,23 @@ use super::output::{Out, times};
 use super::retry::{self, Retrying};
 use super::steady::Moment;
 
-/// The server writes at least a comment every 15 seconds. A connection that is silent for longer is dead, whatever the
-/// machines between have to say about it.
+/// The server writes at least a comment every 15 seconds. A connection that is silent for longer is dead, even if
+/// proxies keep it open.
 const SILENCE_MAX: Duration = Duration::from_secs(50);
 
-/// Something to tell.
+/// An item of the feed.
 #[derive(Debug)]
 pub enum News {
     Event(Value),
-    /// The events after the last one that was seen are no longer kept; the stream goes on with new ones.
+    /// The events after the last one seen are no longer kept; the stream continues with new ones.
     Gap,
-    /// The connection broke, and why; it is being made again.
+    /// The connection broke, for this reason, and is being restored.
     Cut(String),
-    /// The connection is there again.
+    /// The connection is restored.
     Back,
 }
 
-/// Everything it is in the middle of is kept in it, so that `next` may be dropped and called again.
+/// Keeps its whole state, so that the future of `next` may be dropped and `next` called again.
 pub struct Feed<'a> {
     api: &'a Api,
     path: String,
@@ -52,8 +52,8 @@ enum State<'a> {
 }
 
 impl<'a> Feed<'a> {
-    /// `path` is that of the stream, with its filters. It begins now; everything that happens after this has returned is in
-    /// it. The first connection is tried as long as a request is repeated.
+    /// `path` is that of the stream, with its filters. The stream contains every event after this returns. The first
+    /// connection is tried for as long as a request.
     pub async fn open(api: &'a Api, path: String) -> Result<Self, Failure> {
         let retrying = Retrying::new(api.patience(), format!("waiting for an answer of {}", api.url()));
         let stream = tokio::select! {
@@ -66,7 +66,7 @@ impl<'a> Feed<'a> {
         Ok(Self { api, path, last, state, parser: Parser::default(), frames: VecDeque::new(), attempt: 0 })
     }
 
-    /// Fails only if the server refuses for good.
+    /// Fails only if the server refuses permanently.
     pub async fn next(&mut self) -> Result<News, Failure> {
         loop {
             if let Some(frame) = self.frames.pop_front() {
@@ -101,7 +101,7 @@ impl<'a> Feed<'a> {
                     tokio::time::sleep_until(*until).await;
                     let (api, path, last) = (self.api, self.path.clone(), self.last.clone());
                     self.state = State::Connecting(Box::pin(async move {
-                        // The caller tells why the connection broke, and that it is being made again.
+                        // The caller reports why the connection broke, and that it is being restored.
                         api.stream(&path, last.as_deref(), &Retrying::silent()).await
                     }));
                 }
@@ -121,7 +121,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// The next state after a connection that broke or was not made.
+    /// The next state after a failed connection or attempt.
     fn pause(&mut self) {
         let pause = retry::pause(self.attempt, None, rand::random());
         self.attempt = self.attempt.saturating_add(1);
@@ -156,7 +156,7 @@ async fn first_stream(api: &Api, path: &str, retrying: &Retrying) -> Result<Stre
     }
 }
 
-/// An event is at most this long: far more than the server writes, and not enough to fill a machine's memory.
+/// The longest event: far more than the server writes, and too little to fill a machine's memory.
 const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
 /// One event of a stream.
@@ -171,7 +171,7 @@ struct Frame {
 #[derive(Debug, PartialEq, Eq)]
 struct FrameTooLong;
 
-/// Server-sent events, read from the pieces in which they arrive: keeps the unfinished line and event between two of them.
+/// Server-sent events, parsed from pieces: keeps the unfinished line and event between them.
 #[derive(Default)]
 struct Parser {
     line: Vec<u8>,
@@ -196,7 +196,7 @@ impl Parser {
         Ok(frames)
     }
 
-    /// The event that ends with this line, if one does: an empty line after data.
+    /// The event that this line completes, if any: an empty line after data.
     fn take_line(&mut self, line: &str) -> Option<Frame> {
         if line.is_empty() {
             let mut frame = std::mem::take(&mut self.frame);
@@ -211,22 +211,22 @@ impl Parser {
                 self.frame.data.push_str(value);
                 self.frame.data.push('\n');
             }
-            // A comment has an empty name. `retry` is not for us: the feed has its own backoff.
+            // A comment has an empty name. `retry` is ignored: the feed has its own backoff.
             _ => {}
         }
         None
     }
 }
 
-/// Wide enough for most; a longer one moves the rest of its line.
+/// Wide enough for most; a longer type moves the rest of its line.
 const TYPE_WIDTH: usize = 20;
 const PLACE_WIDTH: usize = 16;
 const ACTOR_WIDTH: usize = 8;
 
-/// An event, cut into the columns of a line.
+/// An event, split into the columns of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventWords {
-    /// As the server wrote it.
+    /// The server's text.
     pub at: String,
     pub event_type: String,
     /// Pipeline and environment, as far as it has them.
@@ -246,12 +246,12 @@ impl EventWords {
         Self { at: text("at"), event_type: text("type"), place, actor: actor.to_owned(), details: details(event) }
     }
 
-    /// For a list that grows, whose widths nobody knows.
+    /// For a growing list, whose column widths are unknown.
     pub fn line(&self, out: &Out) -> String {
         self.after(&out.paint(&times::clock(&self.at), Style::Dim))
     }
 
-    /// The same without colours, and without the date, for the events of the last minutes.
+    /// The same without colours and date, for events of the last minutes.
     pub fn brief(&self) -> String {
         let clock = times::clock(&self.at);
         self.after(clock.split(' ').next_back().unwrap_or_default())
@@ -264,12 +264,12 @@ impl EventWords {
     }
 }
 
-/// All that the event says of itself, and the ids to go on with: a type that is newer than this program is shown as well.
+/// All other fields of the event, and its ids: an event of a type newer than this program is shown too.
 fn details(event: &Value) -> String {
     let none = Map::new();
     let data = event["data"].as_object().unwrap_or(&none);
     let mut parts: Vec<String> = data.iter().filter_map(|(name, value)| part(name, value)).collect();
-    // A session is told by its environment; a deployment has a log to look at.
+    // The environment identifies a session; a deployment's id is needed for its log.
     if let Some(deployment) = event["deploymentId"].as_str() {
         parts.push(deployment.to_owned());
     }
@@ -283,7 +283,7 @@ fn part(name: &str, value: &Value) -> Option<String> {
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     };
-    // The prefix of an id says already what it is.
+    // The prefix of an id already names its kind.
     if name.ends_with("Id") && value.contains('_') { Some(value) } else { Some(format!("{} {value}", spaced(name))) }
 }
 

@@ -1,4 +1,4 @@
-//! The holder of an environment in words, since when and why: for refusals, tables and progress.
+//! The holder of an environment in words, with time and reason: for refusals, tables and progress.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use super::output::times;
 /// The context of a holder in one line of text.
 const CONTEXT_SHOWN_MAX: usize = 80;
 
-/// `409 environment_locked`, by name or by label.
+/// The holders in `409 environment_locked`, by name or by label.
 pub fn locked_in_words(problem: &Map<String, Value>) -> Option<String> {
     let now = Timestamp::now();
     let queue = match problem.get("queueLength").and_then(Value::as_u64) {
@@ -53,8 +53,8 @@ fn context_in_words(holder: &Value) -> String {
     }
 }
 
-/// Of a session that does not have the lock any more: who ended it, and when. The members are the same in a session and in
-/// the problem `session_overridden` and its like.
+/// Who ended a session that no longer holds the lock, and when. The fields are the same in a session and in problems
+/// such as `session_overridden`.
 pub fn lost_in_words(ended: &Map<String, Value>) -> Option<String> {
     let at = ended.get("endedAt")?.as_str()?;
     let ago = times::since(at, Timestamp::now())?;

@@ -1,8 +1,8 @@
-//! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing of
-//! the server, so that it can be built alone, small, for the images of CI jobs (`--no-default-features` of `lockkeeper`).
+//! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing of the server,
+//! so that a small program without it can be built for CI images (`--no-default-features` of `lockkeeper`).
 //!
-//! From top to bottom: `commands` → `run`, `watch`, `logs` → `acquire`, `feed` → `api`, `eval` → `signals` → `connection` →
-//! `retry`, `steady`, `arguments`, `failure` → `holders` → `output`.
+//! From top to bottom: `commands` → `run`, `watch`, `logs` → `acquire`, `feed` → `api`, `eval` → `signals` →
+//! `connection` → `retry`, `steady`, `arguments`, `failure` → `holders` → `output`.
 
 pub mod api;
 pub mod commands;
@@ -32,7 +32,7 @@ pub use run::hidden;
 
 /// Runs a command of the client to its end. `program` describes the whole program, for completions and manual pages.
 pub fn run(command: Command, program: clap::Command) -> ExitCode {
-    // One thread is enough: a command waits for the network nearly all the time.
+    // One thread is enough: a command nearly always waits for the network.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report(&Failure::Failed(format!("cannot start: {error}"))),
@@ -43,7 +43,7 @@ pub fn run(command: Command, program: clap::Command) -> ExitCode {
     }
 }
 
-/// Says why on stderr.
+/// Prints the reason on stderr.
 pub fn report(failure: &Failure) -> ExitCode {
     eval::failed();
     if !matches!(failure, Failure::OutputClosed | Failure::Exit(_)) {

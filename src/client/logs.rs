@@ -1,5 +1,5 @@
-//! The log of a deployment, printed: whole, or followed to the deployment's end through broken connections and restarts of
-//! the server. As written when piped; with its stages, and without tricks, on a terminal.
+//! Prints the log of a deployment: completely, or followed to the deployment's end through broken connections and
+//! restarts of the server. Unchanged when piped; on a terminal with its stages, and with control sequences removed.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::output::{Out, note, reader_gone, text_of, times};
 use super::retry::{self, Retrying};
 use super::steady::Moment;
 
-/// A line of a log is at most this long as JSON; the server cuts lines long before.
+/// The longest line of a log as JSON; the server's own limit is far lower.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Which lines.
+/// The requested lines.
 #[derive(Debug, Clone, Default)]
 pub struct LogQuery {
     pub deployment: String,
@@ -43,12 +43,12 @@ impl LogQuery {
     }
 }
 
-/// Prints the log. If it is followed, the deployment as it ended.
+/// Prints the log. If it is followed, returns the deployment after its end.
 pub async fn print(api: &Api, query: &LogQuery, printer: &mut Printer) -> Result<Option<Value>, Failure> {
     if !query.follow {
         return read(api, query, printer).await;
     }
-    // The log of a deployment that waits for an approval is silent: say why.
+    // The log of a deployment that waits for an approval is silent, so report the wait.
     tokio::select! {
         ended = read(api, query, printer) => ended,
         never = announce(api, &query.deployment) => match never {},
@@ -70,7 +70,7 @@ async fn read_on(
     printer: &mut Printer,
     retrying: &Retrying,
 ) -> Result<Option<Value>, Failure> {
-    let mut patience = Patience::new(api, retrying);
+    let mut patience = WaitPolicy::new(api, retrying);
     loop {
         match read_once(api, query, printer, &mut patience).await {
             Ok(()) if !query.follow => {
@@ -83,7 +83,7 @@ async fn read_on(
                     printer.finish()?;
                     return Ok(Some(deployment));
                 }
-                // The server is stopping, or has just started again: go on where it was.
+                // The server is stopping or has just restarted: continue at the same position.
                 retrying.failed(format!("{} closed the log before the deployment ended", api.url()));
                 patience.pause().await;
             }
@@ -98,12 +98,12 @@ enum ReadError {
     Output(Failure),
 }
 
-/// Until the stream ends.
+/// Reads until the stream ends.
 async fn read_once(
     api: &Api,
     query: &LogQuery,
     printer: &mut Printer,
-    patience: &mut Patience<'_>,
+    patience: &mut WaitPolicy<'_>,
 ) -> Result<(), ReadError> {
     let mut stream = api.stream(&query.path(printer.next), None, patience.retrying).await.map_err(ReadError::Call)?;
     patience.renew();
@@ -122,15 +122,15 @@ async fn read_once(
     Ok(())
 }
 
-/// How long troubles are borne: as long as a request is repeated, since the last time that the server answered.
-struct Patience<'a> {
+/// Failures are tolerated for as long as a request is repeated, counted from the last answer of the server.
+struct WaitPolicy<'a> {
     retrying: &'a Retrying,
     all: Duration,
     answered: Moment,
     attempt: u32,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> WaitPolicy<'a> {
     fn new(api: &Api, retrying: &'a Retrying) -> Self {
         Self { retrying, all: api.patience(), answered: Moment::now(), attempt: 0 }
     }
@@ -145,7 +145,7 @@ impl<'a> Patience<'a> {
         self.attempt = self.attempt.saturating_add(1);
     }
 
-    /// Waits before the next attempt, unless there should be none.
+    /// Waits before the next attempt, or fails if there should be none.
     async fn bear(&mut self, error: CallError) -> Result<(), Failure> {
         if !error.is_passing() || Moment::now().since(self.answered) > self.all {
             return Err(error.into());
@@ -172,7 +172,7 @@ struct Line {
 
 type Section = (Option<String>, Option<String>, Option<u32>);
 
-/// Prints lines, and knows where to go on.
+/// Prints lines, and tracks the position for resuming.
 pub struct Printer {
     out: Out,
     /// Whether each line begins with its time and its step.
@@ -180,7 +180,7 @@ pub struct Printer {
     section: Option<Section>,
     /// The number of the next line.
     pub next: u64,
-    /// Whether the last line goes on.
+    /// Whether the last line is incomplete.
     in_line: bool,
 }
 
@@ -189,7 +189,7 @@ impl Printer {
         Self { out, times, section: None, next: 0, in_line: false }
     }
 
-    /// Lines of JSON, each whole. One that cannot be read is left out, rather than the rest.
+    /// Complete lines of JSON. An unreadable line is skipped.
     pub fn print(&mut self, lines: &[u8]) -> Result<(), Failure> {
         let mut text = String::new();
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -205,7 +205,7 @@ impl Printer {
         if text.is_empty() { Ok(()) } else { self.out.write(&text) }
     }
 
-    /// Ends a line that the log does not end, on a terminal.
+    /// Ends an incomplete last line on a terminal.
     pub fn finish(&mut self) -> Result<(), Failure> {
         let open = std::mem::take(&mut self.in_line);
         if open && self.out.terminal && !self.out.json { self.out.write("\n") } else { Ok(()) }
@@ -250,7 +250,7 @@ impl Printer {
 /// How long the server waits for a change of the deployment before it answers without one.
 const WAIT_SECONDS: u64 = 50;
 
-/// Says on stderr when the deployment whose log is followed waits for an approval, as long as it is polled.
+/// Prints on stderr when the followed deployment waits for an approval, for as long as it is polled.
 async fn announce(api: &Api, deployment: &str) -> Infallible {
     let mut etag: Option<String> = None;
     let (mut announced, mut attempt) = (String::new(), 0);
@@ -260,7 +260,7 @@ async fn announce(api: &Api, deployment: &str) -> Infallible {
         call.timeout = ANSWER_WITHIN + Duration::from_secs(WAIT_SECONDS);
         call.headers.extend(etag.clone().map(|etag| ("If-None-Match", etag)));
         let Ok(answer) = api.send(call).await else {
-            // The log itself tells troubles; this is a courtesy.
+            // Failures are reported by the log itself; this is optional.
             tokio::time::sleep(retry::pause(attempt, None, rand::random())).await;
             attempt = attempt.saturating_add(1);
             continue;
@@ -276,15 +276,15 @@ async fn announce(api: &Api, deployment: &str) -> Infallible {
     }
 }
 
-/// The stage that waits, and its approval.
+/// The waiting stage and its approval.
 fn pending(deployment: &Value) -> Option<(&str, &str)> {
     let stages = deployment["stages"].as_array()?;
     let waiting = stages.iter().find(|stage| text_of(&stage["approval"], "status") == "pending")?;
     Some((text_of(waiting, "name"), text_of(waiting, "approvalId")))
 }
 
-/// A line without what would move the cursor, clear the screen, set the title or the like. Of a line that was overwritten
-/// (`10%\r20%\r`), the last state stays, as a terminal would show it.
+/// A line without control sequences that would move the cursor, clear the screen, set the title or the like. Of a line
+/// that overwrites itself (`10%\r20%\r`), the last state stays, as on a terminal.
 fn shown(line: &str, colour: bool) -> String {
     let line = line.trim_end_matches('\r');
     let line = line.rsplit('\r').next().unwrap_or(line);
@@ -314,7 +314,7 @@ fn shown(line: &str, colour: bool) -> String {
     text
 }
 
-/// Those that change the direction of the text around them.
+/// Characters that change the direction of the text around them.
 fn turns(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -330,7 +330,7 @@ fn escape(text: &str) -> (Option<&str>, &str) {
             parameters.is_some_and(|all| all.bytes().all(|byte| byte.is_ascii_digit() || b";:".contains(&byte)));
         return (is_colour.then_some(sequence), after);
     }
-    // Strings for the terminal, like titles and links: until their end, or that of the line.
+    // Strings for the terminal, such as titles and links: up to their end, or that of the line.
     if let Some(string) = text.strip_prefix([']', 'P', 'X', '^', '_']) {
         let end = string.find(['\u{7}', '\u{1b}', '\u{9c}']);
         let after = end.map_or("", |end| &string[end..]);

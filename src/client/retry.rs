@@ -1,5 +1,5 @@
-//! When a request is sent again, after which pause, and what a terminal shows meanwhile: what it waits for, why, and how long
-//! still. The rule is pure: time and chance come from the caller.
+//! When a request is sent again, after which pause, and what a terminal shows meanwhile: the reason and the remaining
+//! time. The rule is pure: time and chance come from the caller.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::output::{draw_line, stderr_is_drawn_on, times, wipe_line};
 use super::steady::Moment;
 
-/// The first pause at most; each is at most twice as long as the one before.
+/// The longest first pause; each limit is at most twice the previous one.
 const PAUSE_FIRST_MAX: Duration = Duration::from_millis(250);
-/// Long enough to spare a server that is starting, short enough that nobody notices afterwards.
+/// Long enough to spare a server that is starting, short enough not to be noticed afterwards.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Not at once, even by chance.
+/// A minimum, since chance may give zero.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// A server that asks for more is asked sooner: it may have asked for that while it was overloaded.
+/// The limit for a server's longer `Retry-After`, which it may have sent while it was overloaded.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Beyond this the pause does not grow anyway.
 const DOUBLINGS_MAX: u32 = 10;
@@ -32,21 +32,21 @@ pub enum Trouble<'a> {
     },
 }
 
-/// `repeatable`: the request changes nothing, or can be told from another one by its key.
+/// `repeatable`: the request changes nothing, or its key marks it as the same one.
 pub fn is_retried(trouble: Trouble<'_>, repeatable: bool) -> bool {
     match trouble {
         Trouble::NoConnection => true,
         Trouble::NoAnswer => repeatable,
         Trouble::Refused { status: 409, code: "idempotency_key_in_flight" } => true,
-        // A proxy says these, or a server that is stopping: it may have been executed.
+        // From a proxy, or from a server that is stopping: it may have been executed.
         Trouble::Refused { status: 502..=504, .. } => repeatable,
         Trouble::Refused { status: 429, .. } => true,
         Trouble::Refused { .. } => false,
     }
 }
 
-/// The pause before the next attempt: full jitter under a bound that doubles, so that clients which a restart of the server
-/// has thrown out do not all come back at the same moment. `chance` is from 0 to 1; `attempt` counts from 0.
+/// The pause before the next attempt: full jitter under a limit that doubles, so that clients disconnected by a restart
+/// of the server do not all return at the same moment. `chance` is from 0 to 1; `attempt` counts from 0.
 pub fn pause(attempt: u32, retry_after: Option<Duration>, chance: f64) -> Duration {
     let chance = chance.clamp(0.0, 1.0);
     let bound = PAUSE_FIRST_MAX.saturating_mul(1 << attempt.min(DOUBLINGS_MAX)).min(PAUSE_MAX);
@@ -60,25 +60,26 @@ pub fn pause(attempt: u32, retry_after: Option<Duration>, chance: f64) -> Durati
 /// Most answers come sooner, and nothing flickers.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
-/// Says on a terminal what a request waits for, why, and how long still, once that takes longer than a second.
+/// Shows on a terminal why a request is delayed and for how much longer it is tried, once that takes longer than a
+/// second.
 pub struct Retrying {
     patience: Duration,
     until: Cell<Moment>,
     terminal: bool,
-    /// Empty: there is nothing to say.
+    /// Empty: nothing to show.
     why: RefCell<String>,
     drawn: Cell<bool>,
 }
 
 impl Retrying {
-    /// With no patience nothing is ever said: the caller has words of its own.
+    /// Without patience nothing is shown: the caller reports failures itself.
     pub fn new(patience: Duration, why: String) -> Self {
         let terminal = !patience.is_zero() && stderr_is_drawn_on();
         let until = Cell::new(Moment::now().plus(patience));
         Self { patience, until, terminal, why: RefCell::new(why), drawn: Cell::new(false) }
     }
 
-    /// Says nothing.
+    /// Shows nothing.
     pub fn silent() -> Self {
         Self::new(Duration::ZERO, String::new())
     }
@@ -87,7 +88,7 @@ impl Retrying {
         *self.why.borrow_mut() = why;
     }
 
-    /// The server has answered: nothing is shown until the next failure, and patience begins anew.
+    /// The server has answered: nothing is shown until the next failure, and patience starts again.
     pub fn succeeded(&self) {
         self.why.borrow_mut().clear();
         self.until.set(Moment::now().plus(self.patience));
@@ -100,7 +101,7 @@ impl Retrying {
         }
     }
 
-    /// Until it is dropped.
+    /// Runs until it is dropped.
     pub async fn show(&self) -> Infallible {
         loop {
             tokio::time::sleep(SHOWN_EVERY).await;
@@ -113,7 +114,7 @@ impl Retrying {
     }
 }
 
-/// How long comes first: the end is cut off in a narrow terminal.
+/// The duration comes first, since a narrow terminal cuts off the end.
 fn line(why: &str, left: Duration) -> String {
     format!("trying for {} more: {why}", times::span(left))
 }

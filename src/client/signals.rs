@@ -1,4 +1,4 @@
-//! Signals: those that the command gets by way of the client, and those that neither client nor guard must die of.
+//! Signals: those that the client passes on to the command, and those that must not end the client or the guard.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use rustix::process::Signal as Named;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// End the waiting for a lock, and are passed on to a command that runs.
+/// They end the wait for a lock, and are passed on to a running command.
 const ENDING: [Named; 4] = [Named::TERM, Named::INT, Named::HUP, Named::QUIT];
 /// Passed on as well.
 const OTHERS: [Named; 4] = [Named::USR1, Named::USR2, Named::WINCH, Named::CONT];
@@ -18,15 +18,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Those that end the waiting for a lock. To be called inside a runtime.
+    /// The signals that end the wait for a lock. Call it inside a runtime.
     pub fn ending() -> io::Result<Self> {
         let mut signals = Self { listened: Vec::new() };
         signals.listen(&ENDING)?;
         Ok(signals)
     }
 
-    /// From here on also all others that are passed on to a command. A client that holds a lock is not suspended: nobody would
-    /// renew the lease.
+    /// From here on also the other signals that are passed on to a command. A client that holds a lock is not
+    /// suspended, since the lease would not be renewed.
     pub fn all(&mut self) -> io::Result<()> {
         self.listen(&OTHERS)?;
         drop(signal(kind(Named::TSTP))?);
@@ -54,8 +54,8 @@ impl Signals {
     }
 }
 
-/// From here on, no signal but SIGKILL and SIGSTOP ends or stops this process. To be called inside a runtime, which is only
-/// needed to register: a signal that was listened for once never ends the process again.
+/// From here on, no signal but SIGKILL and SIGSTOP ends or stops this process. Call it inside a runtime, which is only
+/// needed to register: once a signal has a listener, it never ends the process again.
 pub fn survive() -> io::Result<()> {
     let ignored = ignored();
     let stopping = [Named::TSTP, Named::TTIN, Named::TTOU];
@@ -70,8 +70,8 @@ fn kind(named: Named) -> SignalKind {
     SignalKind::from_raw(named.as_raw())
 }
 
-/// Whoever started this process with a signal ignored, as `nohup` and `&` in scripts do, wants the command to ignore it too.
-/// Listening would undo that.
+/// If this process was started with a signal ignored, as by `nohup` and by `&` in scripts, the command should ignore it
+/// too. Listening would undo that.
 fn ignored() -> u64 {
     std::fs::read_to_string("/proc/self/status").map(|status| ignored_in(&status)).unwrap_or_default()
 }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_is_ignored_stays_so() {
-        // As `nohup` in the background of a script leaves it: HUP, INT, QUIT, and PIPE by the language.
+        // As left by `nohup` in the background of a script: HUP, INT, QUIT, and PIPE by the language.
         let mask = ignored_in("Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001007\nSigCgt:\t0\n");
         assert_eq!(
             [Named::HUP, Named::INT, Named::QUIT, Named::TERM].map(|named| is_in(mask, named)),

@@ -1,5 +1,5 @@
-//! The client's clock for deadlines, which cannot be set and does not stop while the machine sleeps, as leases do not; and a
-//! timer on it. Other timers stop while the machine sleeps.
+//! The client's clock for deadlines, which cannot be set and does not stop while the machine is suspended, like leases;
+//! and a timer on it. Other timers stop while the machine is suspended.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// A moment of this machine's time since it started.
+/// The time since this machine started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Duration);
 
@@ -36,24 +36,24 @@ impl Moment {
     }
 }
 
-/// A timer that rings at a moment of the steady clock.
+/// A timer that fires at a moment of the steady clock.
 pub struct Alarm {
     timer: OwnedFd,
-    /// Of the same timer, which is read as a pipe is.
+    /// The same timer, read like a pipe.
     rings: Receiver,
 }
 
 impl Alarm {
-    /// To be called inside a runtime.
+    /// Call it inside a runtime.
     pub fn new() -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let rings = Receiver::from_owned_fd_unchecked(timer.as_fd().try_clone_to_owned()?)?;
         Ok(Self { timer, rings })
     }
 
-    /// At once if it has passed.
+    /// Returns immediately if the moment has passed.
     pub async fn reached(&self, moment: Moment) {
-        // A timer that is set to zero is off.
+        // A timer set to zero is off.
         let moment = moment.0.max(Duration::from_nanos(1));
         let seconds = i64::try_from(moment.as_secs()).unwrap_or(i64::MAX);
         let at = Timespec { tv_sec: seconds, tv_nsec: moment.subsec_nanos().into() };

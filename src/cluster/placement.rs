@@ -1,6 +1,6 @@
 //! Which shard an organization belongs to, which node should own it, and when an owner hands it over to that node, so
-//! that nodes which come back get their share again. Every node computes the same, so nobody has to be asked, and a
-//! node that comes or goes moves only its own shards.
+//! that returning nodes get their share again. Every node computes the same result without communication, and a joining
+//! or leaving node moves only its own shards.
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
@@ -13,11 +13,11 @@ use domain::Identifier;
 /// The shard of an organization. Part of the stored form: it must never change.
 pub fn shard_of(organization: &Identifier, shards: NonZeroU16) -> u16 {
     let hash = crc32c::crc32c(organization.as_str().as_bytes());
-    // The remainder of a division by a number of 16 bits has at most 16 bits.
+    // The remainder of a division by a 16-bit number has at most 16 bits.
     (hash % u32::from(shards.get())) as u16
 }
 
-/// How many of the others should rather own the shard than this node: 0 for the one that should.
+/// How many of the other nodes have a higher claim to the shard than this one: 0 for the best node.
 pub fn rank<'a>(shard: u16, node: &str, others: impl IntoIterator<Item = &'a str>) -> usize {
     let own = (weight(shard, node), node);
     others.into_iter().filter(|&other| (weight(shard, other), other) > own).count()
@@ -40,7 +40,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// One shard that should be handed over now, and the node that should own it.
+    /// A shard that should be handed over now, and the node that should own it.
     pub fn next(&mut self, own: &str, shards: &[u16], living: &[&str], now: Instant) -> Option<(u16, String)> {
         self.outranked.retain(|shard, _| shards.contains(shard));
         for shard in shards {
@@ -58,7 +58,7 @@ impl Balance {
     }
 }
 
-/// The node that should own a shard, of these.
+/// The best owner of a shard among these nodes.
 pub fn best<'a>(shard: u16, nodes: &[&'a str]) -> Option<&'a str> {
     let others = |node: &str| nodes.iter().copied().filter(|other| *other != node).collect::<Vec<_>>();
     nodes.iter().copied().find(|node| rank(shard, node, others(node)) == 0)
@@ -135,7 +135,7 @@ mod tests {
     fn another_better_node_waits_anew() {
         let (mut balance, start) = (Balance::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        // Of these three, c should own it, then b, then a.
+        // The preferred owner among these three is c, then b, then a.
         let shard =
             (0..999).find(|n| best(*n, &["a", "b", "c"]) == Some("c") && best(*n, &["a", "b"]) == Some("b")).unwrap();
         assert_eq!(balance.next("a", &[shard], &["a", "b"], at(0)), None);

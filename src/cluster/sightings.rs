@@ -1,7 +1,7 @@
-//! The shards and nodes that a node has seen, timed by its own clock alone: the clocks of others may be wrong.
+//! The shards and nodes that a node has seen, timed only by its own clock, since the clocks of others may be wrong.
 //!
-//! Every change of a record is a sign of life of whoever wrote it. A node that cannot ask the engine does not see such
-//! signs, and must not take their absence for death: after a failed poll everything counts from the next good one.
+//! Every change of a record proves that its writer is alive. A node that cannot reach the engine sees no changes, and
+//! must not take that for the death of others: after a failed poll, all times count from the next successful one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::placement::rank;
 use store::engine::{Moment, NodeRecord, Shard, Timing, Version};
 
-/// A record, and since when it has been seen with this version.
+/// A record, and since when it has had this version.
 #[derive(Debug, Clone, Copy)]
 struct Sighting {
     version: Version,
@@ -28,7 +28,7 @@ pub struct Sightings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     Wait,
-    /// Its owner may be gone: load it, so that taking it takes less time.
+    /// Its owner may be gone: load the shard, so that taking it is faster.
     Prepare,
     Take,
 }
@@ -38,8 +38,8 @@ impl Sightings {
         Self { own: own.to_owned(), timing, shards: HashMap::new(), nodes: HashMap::new() }
     }
 
-    /// The engine's answer came at this time. The question was asked earlier, and the owner may have written its record in
-    /// between: counted from then, its record would seem to have stood still for longer than it has.
+    /// `now` is the time of the engine's answer. The question was asked earlier, and the owner may have written its
+    /// record in between: counted from the question, the record would seem unchanged for too long.
     pub fn saw(&mut self, shards: &[Shard], nodes: &[NodeRecord], now: Moment) {
         for shard in shards {
             note(self.shards.entry(shard.number), shard.version, now);
@@ -50,13 +50,13 @@ impl Sightings {
         }
     }
 
-    /// The engine has not answered: what changed meanwhile was not seen.
+    /// The engine has not answered: changes meanwhile were not seen.
     pub fn saw_nothing(&mut self) {
         self.shards.clear();
         self.nodes.clear();
     }
 
-    /// The nodes that may own shards: this one, and those that have written their records lately.
+    /// The nodes that may own shards: this one, and those that have recently written their records.
     pub fn living(&self, now: Moment) -> impl Iterator<Item = &str> {
         let gone_after = self.timing.gone_after;
         self.nodes
@@ -65,7 +65,7 @@ impl Sightings {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Shards whose records have stood still for as long as a lease lasts: nobody may act as their owner now.
+    /// Shards whose records have not changed for the length of a lease: nobody may act as their owner now.
     pub fn lapsed(&self, now: Moment) -> Vec<u16> {
         let lease = self.timing.lease;
         let silent = self.shards.iter().filter(|(_, sighting)| stood(**sighting, now) >= lease);
@@ -89,8 +89,8 @@ impl Sightings {
         }
     }
 
-    /// How long the record must stand still until the shard is free: one that its owner has left is free at once, for the
-    /// node that it named.
+    /// How long the record must stay unchanged until the shard is free. A shard that its owner has left is immediately
+    /// free for the node that the owner named.
     fn free_after(&self, shard: &Shard) -> Duration {
         match (&shard.owner, &shard.successor) {
             (None, None) => Duration::ZERO,

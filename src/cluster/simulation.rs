@@ -1,5 +1,5 @@
-//! Nodes with clocks of their own, an engine that answers late or not at all, and processes that stand still: at no moment
-//! do two of them act as the owner of one shard.
+//! Nodes with separate clocks, an engine that answers late or not at all, and processes that freeze: at no moment do
+//! two of them act as the owner of one shard.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,14 +11,14 @@ use store::engine::{Lease, Moment, Owner, Shard, Timing, Version};
 
 const STEP_MILLIS: u64 = 5;
 const NODES: [&str; 3] = ["a", "b", "c"];
-/// Without an answer for so long, a request is sent again.
+/// A request without an answer is repeated after this time.
 const TIMEOUT_MILLIS: u64 = 1_500;
 const POLL_EVERY_MILLIS: u64 = 250;
 const BEAT_EVERY_MILLIS: u64 = 1_000;
 const FAULTS_FOR_MILLIS: u64 = 120_000;
 const QUIET_FOR_MILLIS: u64 = 25_000;
 
-/// A request under way: when it takes effect, when its answer arrives if it does, and when it is given up.
+/// A pending request: when it takes effect, when its answer arrives, if it does, and when it is given up.
 struct Request {
     what: What,
     effect_at: u64,
@@ -30,7 +30,7 @@ struct Request {
 #[derive(Clone)]
 enum What {
     Poll,
-    /// Writes the record if it still has the version of this one.
+    /// Writes the record if its version is still that of this one.
     Write(Shard),
 }
 
@@ -48,7 +48,7 @@ struct Node {
     still_until: u64,
     role: Role,
     request: Option<Request>,
-    /// When the first attempt of what is under way was sent, by the node's clock.
+    /// When the first attempt of the pending request was sent, by the node's clock.
     first_sent: Moment,
     next_at: u64,
 }
@@ -59,7 +59,7 @@ struct World {
     random: StdRng,
     has_faults: bool,
     taken: u32,
-    /// Requests that their senders have given up, and that may still arrive.
+    /// Requests that their senders have given up, but that may still arrive.
     given_up: Vec<Request>,
 }
 
@@ -86,7 +86,7 @@ impl Node {
         matches!(&self.role, Role::Owner { lease, .. } if lease.is_held(self.clock(now)))
     }
 
-    /// One step of a node that does not stand still.
+    /// One step of a node that is not frozen.
     fn step(&mut self, world: &mut World) {
         let tick = self.clock(world.now);
         let answered = self.request.take_if(|request| request.answer_at.is_some_and(|at| at <= world.now));
@@ -99,7 +99,7 @@ impl Node {
                     sightings.saw_nothing();
                     *wants = None;
                 }
-                // The same transaction once more.
+                // The same transaction again.
                 Role::Owner { record, .. } => self.request = Some(world.send(What::Write(record.clone()))),
                 Role::Deposed => {}
             }
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// As the committer and the engine's `resolve` decide.
+    /// Makes the same decisions as the committer and the engine's `resolve`.
     fn hear(&mut self, what: What, done: bool, found: Shard, tick: Moment, world: &mut World) {
         match (&mut self.role, what) {
             (Role::Candidate { sightings, wants }, What::Poll) => {
@@ -137,7 +137,7 @@ impl Node {
                 self.next_at = world.now;
             }
             (Role::Owner { lease, record }, What::Write(_)) => {
-                // If the compare failed, the record tells whether an earlier attempt did it.
+                // If the compare failed, the record shows whether an earlier attempt succeeded.
                 if found.epoch == record.epoch && found.owner == record.owner {
                     lease.confirmed(self.first_sent, self.first_sent);
                     *record = found;
@@ -152,7 +152,7 @@ impl Node {
 }
 
 impl World {
-    /// A request that was sent takes effect even if its sender is frozen.
+    /// A sent request takes effect even if its sender is frozen.
     fn take_effect(&mut self, request: &mut Request) {
         if request.found.is_some() || request.effect_at > self.now {
             return;
@@ -180,7 +180,7 @@ impl World {
     }
 }
 
-/// Lets three nodes run with faults and then without, and checks every moment. How often the shard was taken.
+/// Runs three nodes with faults and then without, checking every moment. Returns how often the shard was taken.
 fn run(seed: u64) -> u32 {
     let mut random = StdRng::seed_from_u64(seed);
     let mut nodes = [0, 1, 2].map(|number| Node::new(number, &mut random));
@@ -206,7 +206,7 @@ fn run(seed: u64) -> u32 {
                 node.step(&mut world);
             }
             if let Role::Deposed = node.role {
-                // It exits and is started again, as another owner.
+                // It exits and restarts as another owner.
                 let run = node.owner.run + NODES.len() as u128;
                 let number = usize::try_from(run % NODES.len() as u128).unwrap();
                 *node = Node::new(number, &mut world.random);

@@ -1,11 +1,11 @@
-//! The state of a cluster for its operator, from two looks at the engine: whoever lives has written between them.
+//! The state of a cluster for its operator, from two reads of the engine: every live node has written between them.
 
 use store::engine::{ClusterRecord, ClusterState, NodeRecord, Room, Shard, Version};
 
-/// One look at the engine.
+/// One read of the engine.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Those that a node has ever owned: all, once a cluster has started.
+    /// All shards that ever had an owner, which is all once a cluster has started.
     pub shards: Vec<Shard>,
     pub nodes: Vec<NodeRecord>,
 }
@@ -25,7 +25,7 @@ pub struct NodeStatus {
     pub url: String,
     pub program: String,
     pub lives: bool,
-    /// How many shards it owns.
+    /// The number of shards it owns.
     pub shards: usize,
 }
 
@@ -39,17 +39,17 @@ pub struct ShardStatus {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShardOwner {
-    /// A node that has written since the first look.
+    /// A node that has written since the first read.
     Active(String),
-    /// One that has not.
+    /// A node that has not.
     Silent(String),
-    /// It was left, perhaps to a node.
+    /// Its last owner has left it, possibly naming a successor.
     Nobody { successor: Option<String> },
 }
 
 impl ClusterStatus {
     pub fn new(cluster: Option<ClusterRecord>, before: &Snapshot, after: Snapshot, room: Room) -> ClusterStatus {
-        // An import that was given up may have left records of more shards.
+        // An abandoned import may have left records of more shards.
         let is_of_cluster = |shard: &&Shard| cluster.is_none_or(|cluster| shard.number < cluster.shards.get());
         let shards: Vec<_> =
             after.shards.iter().filter(is_of_cluster).map(|shard| shard_status(before, shard)).collect();
@@ -63,7 +63,7 @@ impl ClusterStatus {
         ClusterStatus { state: cluster.map(|cluster| cluster.state), nodes: nodes.collect(), shards, room }
     }
 
-    /// Whether every shard has an owner that lives, and writes are accepted.
+    /// Whether every shard has a live owner, and writes are accepted.
     pub fn is_healthy(&self) -> bool {
         self.state.is_some_and(ClusterState::is_ready)
             && !self.room.is_full()

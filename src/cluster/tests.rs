@@ -1,4 +1,4 @@
-//! Stewards of several nodes on one engine in memory.
+//! Stewards of several nodes on one in-memory engine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,18 +10,18 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::{Steward, StewardOptions, TakenShard, View};
+use super::{ShardOwnership, ShardOwnershipOptions, TakenShard, View};
 use store::engine::memory::{Cluster, Faults, MemoryEngine};
 use store::engine::{Owner, Timing};
 use store::{Batch, EngineOptions, EngineStore, Store, StoreError, commit_durably};
 
 const SHARDS: u16 = 6;
-/// Nothing here takes as long; a test that waits for something that never comes fails.
+/// Longer than anything here takes; beyond it a waiting test fails.
 const LONGEST: Duration = Duration::from_secs(60);
 
 struct Node {
     engine: Arc<MemoryEngine>,
-    steward: JoinHandle<()>,
+    ownership: JoinHandle<()>,
     view: watch::Receiver<View>,
     taken: mpsc::Receiver<TakenShard>,
     stores: BTreeMap<u16, EngineStore>,
@@ -31,17 +31,17 @@ impl Node {
     fn start(cluster: &Arc<Cluster>, run: u128, faults: Faults, timing: Timing) -> Self {
         let engine = Arc::new(MemoryEngine::of(cluster, run as u64, faults));
         let name = format!("n{run}");
-        let options = StewardOptions {
+        let options = ShardOwnershipOptions {
             own: Owner { url: format!("http://{name}"), node: name, run },
             program: "test".to_owned(),
             shards: NonZeroU16::new(SHARDS).unwrap(),
             store: EngineOptions { timing, fatal: Arc::new(|_: &str| {}), ..EngineOptions::default() },
         };
-        let (steward, view, taken) = Steward::new(engine.clone(), options);
-        Self { engine, steward: tokio::spawn(steward.run()), view, taken, stores: BTreeMap::new() }
+        let (ownership, view, taken) = ShardOwnership::new(engine.clone(), options);
+        Self { engine, ownership: tokio::spawn(ownership.run()), view, taken, stores: BTreeMap::new() }
     }
 
-    /// Opens shards until it has so many.
+    /// Opens shards until the node has this many.
     async fn until_it_has(&mut self, count: usize) {
         while self.stores.len() < count {
             let taken = tokio::time::timeout(LONGEST, self.taken.recv()).await.unwrap().unwrap();
@@ -53,9 +53,9 @@ impl Node {
         tokio::time::timeout(LONGEST, self.view.wait_for(what)).await.unwrap().unwrap().clone()
     }
 
-    /// As `kill -9` does: nothing more is sent.
+    /// Like `kill -9`: nothing more is sent.
     fn kill(self) {
-        self.steward.abort();
+        self.ownership.abort();
         self.stores.into_values().for_each(EngineStore::abandon);
     }
 }
@@ -76,7 +76,7 @@ fn all_owned(view: &View) -> bool {
 
 #[tokio::test]
 async fn one_node_takes_everything_and_another_takes_it_over_when_it_is_killed() {
-    // Slow enough that a machine that stalls does not make an owner look dead.
+    // Slow enough that a stalled machine does not make an owner look dead.
     let (cluster, timing) = (Arc::new(Cluster::default()), Timing::default());
     let mut first = Node::start(&cluster, 1, Faults::default(), timing);
     first.until_it_has(SHARDS.into()).await;

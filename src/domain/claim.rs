@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use super::decision::GrantedWaiter;
-use super::queue::{self, ASK_WITHIN_MILLIS};
+use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
 use super::{
     Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Ended, EndedHow,
-    Event, EventType, IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority,
+    Event, EventType, Expiry, IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority,
     Rejection, RequestRef, Role, Session, SessionId, Ticket, Turn, Waiter, deploy, release, reset,
 };
 
-/// What a caller asks for, by force or not. Becomes part of the session.
+/// The request of a claim, forced or not. Becomes part of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRequest {
     pub user: Person,
@@ -26,11 +26,11 @@ pub struct Claim {
     pub request: ClaimRequest,
     pub seed: IdSeed,
     pub ticket: Ticket,
-    /// What keeps its place if it has to wait. None: it does not wait.
+    /// How its place is kept if it has to wait. None: it does not wait.
     pub waits: Option<KeptBy>,
-    /// Whether its client learns the id of its queued session whatever happens: see [`Waiter::known`].
+    /// Whether its client certainly learns the id of its queued session: see [`Waiter::known`].
     pub known: bool,
-    /// Whether the last places of a queue are for it, too.
+    /// Whether the reserved last places of a queue are available to it too.
     pub is_admin: bool,
     pub via: Option<RequestRef>,
 }
@@ -41,9 +41,9 @@ pub enum ClaimReply {
     /// Its place is kept by polling this session.
     Queued {
         session: Arc<Session>,
-        /// In the queue, from 1.
+        /// The position in the queue, from 1.
         position: usize,
-        /// Whether the one who has the lock keeps it until somebody ends that.
+        /// Whether the holder's lock only ends when it is released.
         holder_never_expires: bool,
     },
     /// It waits on its connection and is answered later.
@@ -57,8 +57,8 @@ impl Command for Claim {
     fn decide(self, decision: &mut Decision<'_>) -> Result<ClaimReply, Rejection> {
         let configuration = decision.next.available()?.clone();
         self.request.check(&configuration)?;
-        // Earlier arrivals go first, including waiters of the pool and clients that have just come back.
-        queue::hand_over(decision, Some(Turn::new(self.request.priority, self.ticket)));
+        // Earlier arrivals go first, including waiters of the pool and clients that have just returned.
+        hand_over(decision, Some(Turn::new(self.request.priority, self.ticket)));
         if decision.next.is_vacant() {
             let id = self.session_id();
             let session = self.request.into_session(id, decision.now);
@@ -93,7 +93,7 @@ impl Claim {
         Waiter { ticket, kept_by: waits.unwrap_or(KeptBy::Connection), known, session, via }
     }
 
-    /// Unless it gets the lock at once.
+    /// Used unless it gets the lock immediately.
     fn session_id(&self) -> SessionId {
         SessionId { seed: self.seed, origin: Origin::Queued(self.ticket) }
     }
@@ -128,8 +128,42 @@ impl ClaimRequest {
     }
 }
 
+/// Gives a free lock to the first ready waiter of this environment's queue and of the pool; with a newcomer, only to a
+/// waiter that precedes it. Part of every transition, so that no newcomer can overtake a waiter.
+pub(super) fn hand_over(decision: &mut Decision<'_>, newcomer: Option<Turn>) {
+    if !decision.next.is_vacant() {
+        return;
+    }
+    let Some(configuration) = decision.next.configuration.clone() else { return };
+    let own = first_ready(decision).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
+    let before = own.as_ref().map(|waiter| waiter.turn()).or(newcomer);
+    if let Some(outsider) = decision.surroundings.take_outsider(&configuration, before) {
+        grant_waiter(decision, outsider, true);
+    } else if let Some(waiter) = own {
+        decision.dequeue(waiter.ticket);
+        grant_waiter(decision, waiter, false);
+    }
+}
+
+/// The first waiter whose client is present. Waiters before it whose clients disconnected leave the queue; overdue ones
+/// are skipped until the timer removes them.
+fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
+    let queue = decision.next.queue.clone();
+    for waiter in queue.iter() {
+        let presence = decision.surroundings.presence(waiter);
+        let overdue = waiter.due(presence).is_some_and(|due| due <= decision.now.tick);
+        if waiter.is_ready(presence) && !overdue {
+            return Some(waiter.clone());
+        }
+        if presence == Presence::Vanished && decision.outcome.dequeued.len() < LET_GO_AT_ONCE {
+            decision.expire(waiter.ticket, Expiry::Vanished);
+        }
+    }
+    None
+}
+
 /// Gives the lock to a waiter. If its client is not connected, it has to poll in time.
-pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool) {
+fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool) {
     let away = waiter.kept_by == KeptBy::Polling && decision.surroundings.presence(&waiter) != Presence::Connected;
     let session = waiter.session.clone();
     let before = decision.outcome.events.len();
@@ -141,21 +175,22 @@ pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, out
         claimed.unseen_until = Some(Deadline::after(decision.now, ASK_WITHIN_MILLIS));
         decision.next.lock = Some(session.clone());
     }
-    // The caller of this decision is not the one who claimed.
+    // The caller of this decision is not the claimant.
     for event in decision.outcome.events.iter_mut().skip(before).filter(|event| !event.automatic) {
         event.by = Some(Initiator { person: waiter.session.user.clone(), via: waiter.via.clone() });
     }
     decision.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });
 }
 
-/// Gives the lock to a session whose id nobody knows yet. It gets an id from which its record is found without an index.
-pub(super) fn grant(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
+/// Gives the lock to a session whose id is not known yet. It gets an id from which its record is found without an
+/// index.
+fn grant(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
     session.id.origin = Origin::Granted(decision.next.next_token());
     grant_named(decision, session)
 }
 
-/// The only place where a lock is given: the next fencing token, the lease, and the first deployment if there is one. The
-/// previous holder has left already.
+/// The only place where a lock is granted: the next fencing token, the lease, and the first deployment if there is one.
+/// The previous holder has already left.
 fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
     decision.touch();
     let (now, next) = (decision.now, &mut decision.next);
@@ -195,7 +230,7 @@ pub struct ForceClaim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForceClaimed {
     pub session: Arc<Session>,
-    /// The session that had the lock, as it ended.
+    /// The ended session of the previous holder.
     pub overrode: Option<Arc<Session>>,
 }
 
@@ -239,7 +274,7 @@ mod tests {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();
         subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
-        // The server has restarted, and the client has not come back for its place when the lock becomes free.
+        // The server has restarted, and the client has not returned for its place when the lock becomes free.
         subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         subject.run(2, Release { session, by: person(1), any: false }).unwrap();
@@ -248,7 +283,7 @@ mod tests {
             (None, vec![2]),
             "the lock is not given to a client that is away"
         );
-        // Now it has come back, but nothing has been handed over to it yet.
+        // Now it has returned, but nothing has been handed over to it yet.
         subject.surroundings.except.clear();
         let (reply, _) = subject.run(3, claim(3)).unwrap();
         assert!(matches!(reply, ClaimReply::Refused(Rejection::EnvironmentLocked { .. })), "{reply:?}");

@@ -1,16 +1,51 @@
-//! A decision in progress: the environment as it will be, and the outcome.
+//! A decision in progress: the next state of the environment, and the outcome.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::stages::{ChangeContext, Owner};
 use super::{
-    ApprovalRecord, Blueprint, Deployment, DeploymentId, DeploymentRecord, Effect, Environment, Event, Now, Rejection,
-    Session, Surroundings, Ticket, Waiter,
+    ApprovalRecord, Blueprint, Configuration, Deployment, DeploymentId, DeploymentRecord, DeploymentRef, Effect, Ended,
+    EndedHow, Environment, Event, Expiry, LastDeployment, LastReset, Now, Person, Rejection, Session, SessionId,
+    SessionRef, Surroundings, Ticket, Timestamp, Waiter,
 };
 
-/// What commands work on. Nothing takes effect before the decision is finished.
+/// A command to one environment.
+pub trait Command: Send + 'static {
+    type Reply: Send + 'static;
+
+    /// Whether it ends something, and so must also be possible on a full disk.
+    const ENDS: bool = false;
+
+    /// The same for a command for which it depends on the fields.
+    fn ends(&self) -> bool {
+        Self::ENDS
+    }
+
+    /// Called through [`decide`], which also hands over a free lock, starts waiting deployments and checks the
+    /// invariants.
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Self::Reply, Rejection>;
+
+    /// The session that the command refers to: the actor looks it up if the environment no longer has it.
+    fn subject(&mut self) -> Option<&mut SessionRef> {
+        None
+    }
+
+    /// The same for an ended deployment.
+    fn deployment(&mut self) -> Option<&mut DeploymentRef> {
+        None
+    }
+
+    /// The session that the reply names as the holder. If the reply does not reach its client, the lock is taken back.
+    fn grants(_reply: &Self::Reply) -> Option<SessionId> {
+        None
+    }
+
+    /// For replies that show the environment after the whole decision.
+    fn complete(_reply: &mut Self::Reply, _next: &Environment) {}
+}
+
+/// The working state of commands. Nothing takes effect before the decision is finished.
 pub struct Decision<'a> {
     pub(super) now: Now,
     pub(super) next: &'a mut Environment,
@@ -19,31 +54,32 @@ pub struct Decision<'a> {
     touched: bool,
 }
 
-/// The consequences of a decision, besides the next state. It has room for one event, since nearly every command has one.
+/// The consequences of a decision, besides the next state. It has room for one event, since nearly every command has
+/// one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Sessions that had the lock and have ended, for the history. Once more if a deployment outlived its session.
+    /// Ended sessions that had the lock, for the history. A session appears again when its deployment ends later.
     pub ended: SmallVec<[Arc<Session>; 1]>,
     /// Sessions that have ended in the queue.
     pub left: Vec<Arc<Session>>,
     pub enqueued: Option<Arc<Waiter>>,
-    /// The waiter whose client is told the id of its session.
+    /// The waiter whose client receives the id of its session.
     pub made_known: Option<Arc<Waiter>>,
-    /// Waiters that are no longer in the queue, for whatever reason.
+    /// Waiters that have left the queue, for any reason.
     pub dequeued: Vec<Arc<Waiter>>,
     /// The waiter that got the lock.
     pub granted: Option<GrantedWaiter>,
-    /// Whether those who are no longer in the queue are refused, since the environment is taken out of service.
+    /// Whether waiters that have left the queue are refused, since the environment is taken out of service.
     pub retired: bool,
     pub events: SmallVec<[Event; 1]>,
-    /// Deployments that have changed, each once, in their new state.
+    /// Changed deployments, each once, in their new state.
     pub deployments: Vec<DeploymentRecord>,
-    /// Of the deployments that have started.
+    /// The blueprints of the started deployments.
     pub blueprints: Vec<(DeploymentId, Arc<Blueprint>)>,
     pub approvals: Vec<ApprovalRecord>,
     /// Deployments whose records are deleted, although their session may be kept.
     pub forgotten: Vec<DeploymentId>,
-    /// In order.
+    /// In the order of execution.
     pub effects: Vec<Effect>,
 }
 
@@ -62,8 +98,42 @@ pub struct Transition<Reply> {
     pub reply: Reply,
 }
 
+/// The session that a deployment belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct Owner {
+    pub session: Option<SessionId>,
+    pub user: Option<Person>,
+    pub fencing_token: u64,
+}
+
+impl Owner {
+    pub fn of(session: &Session) -> Self {
+        let fencing_token = session.fencing_token().unwrap_or_default();
+        Self { session: Some(session.id), user: Some(session.user.clone()), fencing_token }
+    }
+
+    /// A reset belongs to no session.
+    pub fn system(reset: Option<LastReset>) -> Self {
+        Self { session: None, user: None, fencing_token: reset.map_or(0, |reset| reset.fencing_token) }
+    }
+
+    /// The owner of a deployment of this session, or of the reset.
+    pub fn of_deployment(session: Option<&Session>, environment: &Environment) -> Self {
+        session.map_or_else(|| Self::system(environment.last_reset), Self::of)
+    }
+}
+
+/// The context for changing a deployment.
+pub(super) struct ChangeContext<'a> {
+    pub at: Timestamp,
+    pub outcome: &'a mut Outcome,
+    pub surroundings: &'a mut dyn Surroundings,
+    pub configuration: &'a Option<Arc<Configuration>>,
+    pub last: &'a mut Option<LastDeployment>,
+}
+
 impl<'a> Decision<'a> {
-    /// `next` is still as the environment was, and `outcome` is empty.
+    /// `next` is still the current state, and `outcome` is empty.
     pub(super) fn new(
         next: &'a mut Environment,
         outcome: &'a mut Outcome,
@@ -73,7 +143,7 @@ impl<'a> Decision<'a> {
         Self { now, next, surroundings, outcome, touched: false }
     }
 
-    /// The environment itself changes, not only its queue.
+    /// Marks a change of the environment itself, not only of its queue.
     pub(super) fn touch(&mut self) {
         if !self.touched {
             self.touched = true;
@@ -81,7 +151,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// For changing a deployment.
+    /// The context for changing a deployment.
     pub(super) fn context(&mut self) -> ChangeContext<'_> {
         ChangeContext {
             at: self.now.at,
@@ -130,5 +200,21 @@ impl<'a> Decision<'a> {
         let waiter = self.next.queue.remove(ticket)?;
         self.outcome.dequeued.push(waiter.clone());
         Some(waiter)
+    }
+
+    /// Removes a waiter whose client is gone.
+    pub(super) fn expire(&mut self, ticket: Ticket, why: Expiry) {
+        let ended = Ended { at: self.now.at, by: None, how: EndedHow::Expired(why) };
+        self.leave(ticket, ended);
+    }
+
+    /// Removes a waiter. If its client knows it as a session, the session ends.
+    pub(super) fn leave(&mut self, ticket: Ticket, ended: Ended) -> Option<Arc<Session>> {
+        let departure = self.dequeue(ticket)?.departure(ended);
+        if let Some(event) = departure.event() {
+            self.outcome.events.push(event);
+            self.outcome.left.push(departure.session.clone());
+        }
+        Some(departure.session)
     }
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use super::decision::Owner;
 use super::session::DEPLOYMENTS_LISTED;
-use super::stages::{self, Owner};
 use super::{
     Command, CommitId, Decision, Deployment, DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus,
-    EventType, IdSeed, Outcome, Person, Rejection, Session, SessionRef, release, reset,
+    EventType, IdSeed, Outcome, Person, Rejection, Session, SessionRef, reset, stages,
 };
 
-/// Waiting deployments per session. Below what a session lists, so that no waiting one drops out of the list.
+/// Waiting deployments per session. Fewer than a session lists, so that no waiting one drops out of the list.
 pub(super) const QUEUED_MAX: usize = 50;
-/// How many of those may be retried ones: the end of the session writes the stages of each of them, in one batch.
+/// How many of those may be retried ones: the end of the session writes the stages of each, in one batch.
 pub(super) const RETRIED_QUEUED_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Deploy {
     pub by: Person,
     pub seed: IdSeed,
     pub commit: CommitId,
-    /// The one that the caller believes to have; an old one is refused.
+    /// The token that the caller believes to hold; an old one is refused.
     pub fencing_token: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Command for Deploy {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
-        let session = release::find_holder(decision.next, &self.session, &self.by, self.fencing_token)?;
+        let session = decision.next.find_holder(&self.session, &self.by, self.fencing_token)?;
         check_queue(session)?;
         decision.touch();
         let now = decision.now;
@@ -93,7 +93,7 @@ impl Command for Resume {
     }
 }
 
-/// Starts the next deployments as long as none runs and the pipeline is not stopped. One without stages ends at once.
+/// Starts the next deployments while none runs and the pipeline is not stopped. One without stages ends immediately.
 pub(super) fn advance(decision: &mut Decision<'_>) {
     decision.next.held_back = false;
     while decision.next.current_deployment().is_none() {
@@ -111,7 +111,7 @@ pub(super) fn advance(decision: &mut Decision<'_>) {
     }
 }
 
-/// A deployment has ended: nothing of it runs. The next one may start.
+/// A deployment has ended: no process of it is left. The next one may start.
 pub(super) fn finish(decision: &mut Decision<'_>, id: DeploymentId, outcome: DeploymentOutcome) {
     end(decision, id, outcome);
     if let Some(left) = decision.next.leaving.take_if(|session| session.unfinished_deployment().is_none()) {

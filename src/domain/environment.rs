@@ -1,42 +1,42 @@
-//! The state of one environment: everything its rules need, and what must survive a restart.
+//! The state of one environment: everything that its rules need and that must survive a restart.
 //!
-//! [`SkippedTokens`] are fencing tokens that an environment never gives: a server that was restored from a backup skips
-//! those that may have been given after it. A token is also the number of its session in the history, so whoever counts
-//! sessions counts around the skipped ones.
+//! [`SkippedTokens`] are fencing tokens that an environment never grants: a server restored from a backup skips those
+//! that may have been granted after it. A token is also the number of its session in the history, so counts of sessions
+//! must exclude skipped tokens.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    Availability, CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session,
-    SessionId, Timestamp,
+    CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Person, Queue, Rejection, Session, SessionId,
+    SessionRef, Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
-    /// None before it is created and after it is deleted. The counters stay, so that no fencing token is given twice under
-    /// one name.
+    /// None before it is created and after it is deleted. The counters stay, so that no fencing token is granted twice
+    /// under one name.
     pub configuration: Option<Arc<Configuration>>,
     pub configuration_revision: u64,
     /// Counts the changes of this environment, for its ETag.
     pub revision: u64,
-    /// Of the last grant. It also numbers the sessions of the history.
+    /// The token of the last grant. It also numbers the sessions of the history.
     pub fencing_token: u64,
     pub skipped_tokens: SkippedTokens,
     /// The first grant since the environment was created; earlier ones are not part of its history.
     pub first_session: u64,
     /// Shared with earlier states and with answers; changed with [`Arc::make_mut`].
     pub lock: Option<Arc<Session>>,
-    /// An ended session whose deployment still runs: nothing else is deployed until that has ended.
+    /// An ended session whose deployment still runs: no other deployment starts until that has ended.
     pub leaving: Option<Arc<Session>>,
-    /// The deployment that resets the environment. Nobody gets the lock until it has ended, except by force.
+    /// The deployment that resets the environment. Until it has ended, the lock is only available to a force-claim.
     pub reset: Option<Deployment>,
     /// The last reset. Only this one is kept, since it belongs to no session.
     pub last_reset: Option<LastReset>,
     /// A deployment could start, but its pipeline is stopped.
     pub held_back: bool,
-    /// Why it was disabled, unless a person did it.
+    /// Why it was disabled, unless a person disabled it.
     pub disabled_reason: Option<Arc<str>>,
     /// When a session last ended here.
     pub last_used: Option<Timestamp>,
@@ -48,7 +48,7 @@ pub struct Environment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastReset {
     pub id: DeploymentId,
-    /// Of the session that it followed. A higher one since then means a force-claim.
+    /// The token of the preceding session. A higher one since then means a force-claim.
     pub fencing_token: u64,
 }
 
@@ -68,6 +68,14 @@ named_enum! {
         Resetting = "resetting",
         Disabled = "disabled",
     }
+}
+
+/// Whether an environment can be granted to a waiter.
+#[derive(Debug, Clone)]
+pub enum Availability {
+    Free { configuration: Arc<Configuration>, last_used: Option<Timestamp> },
+    Taken { configuration: Arc<Configuration> },
+    Gone,
 }
 
 impl Environment {
@@ -111,12 +119,12 @@ impl Environment {
         self.lock_status() == LockStatus::Unlocked
     }
 
-    /// Whether somebody holds it, or something runs in it.
+    /// Whether it is locked, or something runs in it.
     pub fn is_in_use(&self) -> bool {
         self.lock.is_some() || self.reset.is_some() || self.current_deployment().is_some()
     }
 
-    /// Whether it is held by a session that ends only if somebody ends it.
+    /// Whether it is held by a session that only ends when it is released.
     pub fn holder_never_expires(&self) -> bool {
         self.lock.as_deref().is_some_and(Session::never_expires)
     }
@@ -157,9 +165,39 @@ impl Environment {
         present.or_else(|| self.queue.session(id).map(|waiter| &waiter.session))
     }
 
-    /// The same without those that wait.
+    /// The same without waiting sessions.
     pub fn present_session(&self, id: SessionId) -> Option<&Arc<Session>> {
         [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id)
+    }
+
+    /// The session that a command refers to: the holder, a leaving or waiting one, or one from the history.
+    pub(super) fn find<'a>(&'a self, session: &'a SessionRef) -> Result<&'a Session, Rejection> {
+        if !self.exists() {
+            return Err(Rejection::EnvironmentNotFound);
+        }
+        self.session(session.id).or(session.ended.as_deref()).ok_or(Rejection::SessionNotFound)
+    }
+
+    /// The same for commands that only the holder may execute.
+    pub(super) fn find_holder<'a>(
+        &'a self,
+        session: &'a SessionRef,
+        by: &Person,
+        fencing_token: Option<u64>,
+    ) -> Result<&'a Session, Rejection> {
+        let session = self.find(session)?;
+        session.check_user(by, false)?;
+        if session.ended.is_some() {
+            return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });
+        }
+        if let Some(waiter) = self.queue.session(session.id) {
+            return Err(Rejection::SessionQueued { position: self.queue.position(waiter) });
+        }
+        let current = session.fencing_token().unwrap_or_default();
+        if fencing_token.is_some_and(|token| token != current) {
+            return Err(Rejection::StaleFencingToken { current });
+        }
+        Ok(session)
     }
 
     /// The token of the next grant.
@@ -167,7 +205,7 @@ impl Environment {
         self.skipped_tokens.next(self.fencing_token)
     }
 
-    /// The number of the last session that no longer has the lock, or a skipped one after it.
+    /// The number of the last session that no longer holds the lock, or a skipped one after it.
     pub fn newest_ended(&self) -> u64 {
         self.fencing_token - u64::from(self.lock.is_some())
     }
@@ -179,13 +217,13 @@ impl Environment {
         oldest.max(self.first_session)..=self.fencing_token
     }
 
-    /// How many sessions have these numbers.
+    /// The number of sessions with these numbers.
     pub fn count_sessions(&self, numbers: RangeInclusive<u64>) -> u64 {
         let up_to = self.skipped_tokens.count_up_to(*numbers.end());
         up_to.saturating_sub(self.skipped_tokens.count_up_to(numbers.start().saturating_sub(1)))
     }
 
-    /// The number of the session that is so many before this one; 0 if there are not so many.
+    /// The number of the session `count` sessions before this one; 0 if there is none.
     pub fn sessions_before(&self, number: u64, count: u64) -> u64 {
         self.skipped_tokens.token_at(self.skipped_tokens.count_up_to(number).saturating_sub(count))
     }
@@ -199,14 +237,14 @@ impl Environment {
         all.find(|(deployment, _)| deployment.id == id && !deployment.status.is_finished())
     }
 
-    /// The next deployment to start, if any waits.
+    /// The next waiting deployment, if any.
     pub fn waiting_deployment(&self) -> Option<DeploymentId> {
         let of_session = self.lock.iter().flat_map(|session| &session.deployments);
         let mut all = self.reset.iter().chain(of_session);
         all.find(|deployment| deployment.status == DeploymentStatus::Queued).map(|deployment| deployment.id)
     }
 
-    /// The one running deployment.
+    /// The only running deployment.
     pub fn current_deployment(&self) -> Option<&Deployment> {
         let mut sessions = [&self.leaving, &self.lock].into_iter().flatten();
         let of_sessions = sessions.find_map(|session| session.unfinished_deployment());
@@ -214,11 +252,22 @@ impl Environment {
     }
 }
 
-/// How many runs of skipped tokens an environment keeps: one for each restore, and nobody restores more often within the
-/// sessions that a history keeps.
+impl Session {
+    /// Whether it belongs to this person; `any` for callers who may act for others.
+    pub fn check_user(&self, by: &Person, any: bool) -> Result<(), Rejection> {
+        if self.user.id == by.id || any {
+            Ok(())
+        } else {
+            Err(Rejection::NotSessionHolder { holder: self.user.clone() })
+        }
+    }
+}
+
+/// The number of runs of skipped tokens kept: one per restore, and nobody restores more often within the sessions that
+/// a history keeps.
 const RUNS_MAX: usize = 16;
 
-/// In ascending order, and apart from each other. Nearly always empty.
+/// In ascending order, not adjacent. Nearly always empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SkippedTokens(Vec<SkippedRun>);
 
@@ -230,7 +279,7 @@ pub struct SkippedRun {
 }
 
 impl SkippedTokens {
-    /// `None` unless the runs are ascending and apart.
+    /// `None` unless the runs are ascending and not adjacent.
     pub fn new(runs: Vec<SkippedRun>) -> Option<Self> {
         let mut from = 0;
         for SkippedRun { after, count } in &runs {
@@ -242,7 +291,7 @@ impl SkippedTokens {
         Some(Self(runs))
     }
 
-    /// For an environment that has given no token yet.
+    /// For an environment without any grant.
     pub fn before_the_first(count: u64) -> Self {
         let mut skipped = Self::default();
         skipped.skip(0, count);
@@ -257,8 +306,8 @@ impl SkippedTokens {
         self.0.is_empty()
     }
 
-    /// Skips so many more tokens after the last one that was given. If the oldest run is dropped for it, returns its last
-    /// token: what came before it can no longer be counted.
+    /// Skips this many more tokens after the last granted one. If the oldest run is dropped for it, returns that run's
+    /// last token: earlier ones can no longer be counted.
     pub fn skip(&mut self, last_given: u64, count: u64) -> Option<u64> {
         if count == 0 {
             return None;
@@ -270,24 +319,24 @@ impl SkippedTokens {
         (self.0.len() > RUNS_MAX).then(|| self.0.remove(0)).map(|run| run.after + run.count)
     }
 
-    /// Only the run that begins after this token, for an environment that begins again.
+    /// Only the run that begins after this token, for an environment that is created again.
     pub fn after(&self, last_given: u64) -> Self {
         Self(self.0.iter().filter(|run| run.after == last_given).copied().collect())
     }
 
-    /// The token after one that was given.
+    /// The token after a granted one.
     pub fn next(&self, given: u64) -> u64 {
         let skipped = self.0.last().filter(|run| run.after == given).map_or(0, |run| run.count);
         given.saturating_add(1).saturating_add(skipped)
     }
 
-    /// How many tokens up to and including this one are not skipped.
+    /// The number of tokens up to and including this one that are not skipped.
     pub fn count_up_to(&self, token: u64) -> u64 {
         let skipped = self.0.iter().map(|run| run.count.min(token.saturating_sub(run.after)));
         token - skipped.sum::<u64>()
     }
 
-    /// The token that is not skipped and has so many up to and including it. 0 for none.
+    /// The non-skipped token with this count up to and including it; 0 for none.
     pub fn token_at(&self, count: u64) -> u64 {
         let beyond =
             |token: u64, run: &SkippedRun| if token > run.after { token.saturating_add(run.count) } else { token };
@@ -353,7 +402,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list of the tokens.
+        /// Compared with a plain list of the tokens.
         #[test]
         fn counting_goes_around_what_is_skipped(runs in prop::collection::vec((1u64..9, 1u64..9), 0..5), given in 1u64..40) {
             let (mut tokens, mut list, mut last) = (SkippedTokens::default(), Vec::new(), 0);

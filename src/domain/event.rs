@@ -13,14 +13,14 @@ pub struct Event {
     pub event_type: EventType,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    /// Who did it, if not the caller of the decision.
+    /// The initiator, if not the caller of the decision.
     pub by: Option<Initiator>,
     /// Whether the system did it, although a person may do the same.
     pub automatic: bool,
     pub data: EventData,
 }
 
-/// Who did something, and by which request.
+/// The initiator of a change, and the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initiator {
     pub person: Person,
@@ -46,7 +46,7 @@ pub enum EventValue {
 }
 
 named_enum! {
-    /// What happened. The position in the list is stored, so new ones are added at the end.
+    /// The types of events. Their position in the list is stored, so append only.
     pub enum EventType {
         SessionClaimed = "session.claimed",
         SessionQueued = "session.queued",
@@ -143,7 +143,7 @@ impl Event {
         Self::new(event_type, session, Some(deployment))
     }
 
-    /// Marks it as done by the system this time.
+    /// Marks this event as automatic.
     pub(super) fn by_itself(self) -> Self {
         Self { automatic: true, ..self }
     }

@@ -26,7 +26,7 @@ impl fmt::Display for IdSeed {
     }
 }
 
-/// The text of an id, made without `core::fmt` and kept without an allocation: every answer has several.
+/// The text of an id, created without `core::fmt` and stored without an allocation: every answer has several.
 #[derive(Clone, Copy)]
 pub struct IdText {
     bytes: [u8; ID_TEXT_MAX],
@@ -87,12 +87,12 @@ impl Deref for IdText {
     }
 }
 
-/// An id with a text of its own.
+/// An id with a text form.
 pub trait Id {
     fn text(&self) -> IdText;
 }
 
-/// Fills `bytes` with the value of the digits, in either case; false if they are not exactly as many digits as needed.
+/// Fills `bytes` with the value of the digits, in either case; false if the number of digits is wrong.
 pub fn read_hex(digits: &str, bytes: &mut [u8]) -> bool {
     const NONE: u8 = 0xff;
     const VALUES: [u8; 256] = {
@@ -114,6 +114,15 @@ pub fn read_hex(digits: &str, bytes: &mut [u8]) -> bool {
     digits.len() == 2 * bytes.len() && all != NONE
 }
 
+/// Bytes as lower-case hexadecimal digits.
+pub struct Hex<'a>(pub &'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 fn is_lower_hex(digits: &str) -> bool {
     digits.bytes().fold(true, |all, byte| all & matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -129,10 +138,10 @@ pub struct SessionId {
     pub origin: Origin,
 }
 
-/// How a session began, which also says how its record is found: one that never waited needs no index.
+/// How a session began, which also determines how its record is found: one that never waited needs no index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// It got its id with the lock: the grant of this fencing token.
+    /// It got its id with the lock, granted with this fencing token.
     Granted(u64),
     /// It got its id in the queue, with this ticket.
     Queued(Ticket),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::stages::{self, Owner};
+use super::decision::Owner;
 use super::{
     ApprovalId, ApprovalRecord, ApprovalStatus, Command, Decision, DeploymentId, DeploymentOutcome, DeploymentRecord,
     DeploymentRef, DeploymentStatus, EndedDeployment, EventType, Identifier, Person, Rejection, Retried, Run, Session,
-    SessionRef, StageRun, StageStatus, deploy, release,
+    SessionRef, StageRun, StageStatus, deploy, stages,
 };
 
 /// Stops the current stage of a deployment, and with it the deployment.
@@ -93,11 +93,11 @@ fn cancel_waiting(
     decision.outcome.deployment(id)
 }
 
-/// Runs a failed or cancelled stage again from its first step, and then the stages after it.
+/// Runs a failed or cancelled stage again from its first step, and then the following stages.
 #[derive(Debug, Clone)]
 pub struct RetryStage {
     pub target: DeploymentRef,
-    /// The deployment's own.
+    /// The deployment's own session.
     pub session: SessionRef,
     pub stage: Identifier,
     pub by: Person,
@@ -116,7 +116,7 @@ impl Command for RetryStage {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
-        let session = release::find(decision.next, &self.session)?;
+        let session = decision.next.find(&self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
             return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });
@@ -240,7 +240,7 @@ impl Command for DecideApproval {
     }
 }
 
-/// Whether this person triggered the deployment: the session's user, or who retried it.
+/// The people who triggered the deployment: the session's user, and the member who retried it.
 fn triggered_by<'a>(session: Option<&'a Session>, run: &'a Run) -> impl Iterator<Item = &'a Person> {
     session.map(|session| &session.user).into_iter().chain(run.retried.as_ref().map(|retried| &retried.by))
 }
@@ -250,7 +250,7 @@ fn status_of(record: &DeploymentRecord, stage: &Identifier) -> Result<StageStatu
     stage.map(|stage| stage.status).ok_or(Rejection::StageNotFound)
 }
 
-/// The session's own user, or a caller who may do so for others.
+/// The session's own user, or a caller who may act for others.
 fn check_owner(owner: Option<&Person>, by: &Person, any: bool) -> Result<(), Rejection> {
     match owner {
         _ if any => Ok(()),

@@ -1,4 +1,4 @@
-//! What holds for every environment after every command. Checked by debug builds, property tests and the simulation.
+//! Invariants of every environment after every command. Checked by debug builds, property tests and the simulation.
 
 use super::{Deployment, DeploymentStatus, Environment, Session, SessionStatus, StageStatus};
 
@@ -63,7 +63,7 @@ pub fn check_step(before: &Environment, after: &Environment) -> Result<(), Strin
     require(after.revision > before.revision || *after == before_but_queue, "a change does not raise the revision")
 }
 
-/// A running deployment is at one stage; the stages before it are done, those after it are not.
+/// A running deployment is at one stage; earlier stages are done, later ones are not.
 fn check_run(deployment: &Deployment) -> Result<(), String> {
     let run = deployment.run.as_ref().ok_or("a deployment has begun and has no stages")?;
     let (index, stage) = run.active().ok_or("a deployment has begun and is at no stage")?;

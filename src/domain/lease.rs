@@ -5,29 +5,11 @@ use std::sync::Arc;
 use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
 use super::{
     Command, Deadline, Decision, Ended, EndedHow, Environment, Expiry, Lease, Now, Person, Rejection, Session,
-    SessionId, SessionRef, Tick, Ticket, queue, release,
+    SessionId, SessionRef, Tick, Ticket, claim, queue, release,
 };
 
-/// The least that is left of a lease after a start: its holder could not renew it while the server was down.
+/// The minimum that is left of a lease after a start, since its holder could not renew it while the server was down.
 pub const LEFT_AFTER_START_MILLIS: i64 = 30_000;
-
-impl Lease {
-    pub(super) fn new(ttl_seconds: u32, now: Now) -> Self {
-        Self { ttl_seconds, until: Deadline::after(now, i64::from(ttl_seconds) * 1000) }
-    }
-}
-
-impl Session {
-    /// Any activity of the holder renews the lease.
-    pub(super) fn renew(&mut self, now: Now) {
-        if let Some(claimed) = &mut self.claimed {
-            claimed.lease = claimed.lease.map(|lease| Lease::new(lease.ttl_seconds, now));
-            claimed.unseen_until = None;
-            claimed.seen = true;
-            self.revision += 1;
-        }
-    }
-}
 
 /// A sign of life of the holder.
 #[derive(Debug, Clone)]
@@ -45,7 +27,7 @@ impl Command for Heartbeat {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
-        release::find_holder(decision.next, &self.session, &self.by, self.fencing_token)?;
+        decision.next.find_holder(&self.session, &self.by, self.fencing_token)?;
         decision.touch();
         let now = decision.now;
         let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
@@ -54,7 +36,7 @@ impl Command for Heartbeat {
     }
 }
 
-/// The client has polled a session and knows now that it has the lock.
+/// The client has polled a session and now knows that it holds the lock.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub session: SessionId,
@@ -85,7 +67,7 @@ impl Command for Seen {
 #[derive(Debug, Clone)]
 pub struct Undelivered {
     pub session: SessionId,
-    /// Whether the client has a while to come back for it with its idempotency key.
+    /// Whether the client may return for it with its idempotency key, for a while.
     pub keyed: bool,
 }
 
@@ -99,7 +81,7 @@ impl Command for Undelivered {
             return Ok(());
         };
         if holder.claimed.as_ref().is_some_and(|claimed| claimed.seen) {
-            // The client has come back on another connection meanwhile.
+            // The client has returned on another connection meanwhile.
             return Ok(());
         }
         if !self.keyed {
@@ -117,12 +99,12 @@ impl Command for Undelivered {
     }
 }
 
-/// Ends whatever has expired.
+/// Ends everything that has expired.
 #[derive(Debug, Clone)]
 pub struct Elapse;
 
 impl Command for Elapse {
-    /// When the next waiter loses its place, at the earliest.
+    /// The earliest time at which a waiter loses its place.
     type Reply = Option<Tick>;
     const ENDS: bool = true;
 
@@ -136,13 +118,13 @@ impl Command for Elapse {
         let overdue = queue::overdue(decision.next.queue.iter(), |waiter| decision.surroundings.presence(waiter), now);
         let overdue: Vec<_> = overdue.map(|(waiter, why)| (waiter.ticket, why)).take(LET_GO_AT_ONCE).collect();
         for (ticket, why) in overdue {
-            queue::expire(decision, ticket, why);
+            decision.expire(ticket, why);
         }
         Ok(queue::next_due(&decision.next.queue, decision.surroundings))
     }
 }
 
-/// The clients of these waiters have hung up.
+/// The clients of these waiters have disconnected.
 #[derive(Debug, Clone)]
 pub struct HangUp {
     pub tickets: Vec<Ticket>,
@@ -154,7 +136,7 @@ impl Command for HangUp {
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         for ticket in self.tickets {
-            queue::expire(decision, ticket, Expiry::Vanished);
+            decision.expire(ticket, Expiry::Vanished);
         }
         Ok(())
     }
@@ -167,20 +149,20 @@ pub struct StopWaiting {
 }
 
 impl Command for StopWaiting {
-    /// The answer, if it still waited.
+    /// The answer, if it was still waiting.
     type Reply = Option<Rejection>;
     const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Rejection>, Rejection> {
-        // It may have come back just now, and the lock may be free.
-        queue::hand_over(decision, None);
+        // It may just have returned, and the lock may be free.
+        claim::hand_over(decision, None);
         let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Released };
-        let left = queue::leave(decision, self.ticket, ended);
+        let left = decision.leave(self.ticket, ended);
         Ok(left.map(|_| decision.next.occupied()))
     }
 }
 
-/// The client of a queued session stops waiting on its connection: it is told the session's id, and polls from now on.
+/// The client of a queued session stops waiting on its connection: it receives the session's id, and polls from now on.
 #[derive(Debug, Clone)]
 pub struct MakeKnown {
     pub ticket: Ticket,
@@ -214,12 +196,12 @@ impl Command for HandOver {
 }
 
 impl Environment {
-    /// Brings the deadlines into a process that started at `started`, with the time that is left of each. Between boots of
-    /// the machine nobody can tell how much has passed, so each starts again.
+    /// Converts the deadlines to a process that started at `started`, with the remaining time of each. Between boots of
+    /// the machine the elapsed time is unknown, so each starts again.
     pub fn rearm(&mut self, started: Now, same_boot: bool) {
         let max_hold = self.configuration.as_ref().and_then(|configuration| configuration.max_hold_seconds);
         let Some(claimed) = self.lock.as_mut().and_then(|lock| Arc::make_mut(lock).claimed.as_mut()) else { return };
-        // A tick from after the start is of some other clock, such as that of another container.
+        // A tick from after the start is from another clock, such as that of another container.
         let same_boot = same_boot && claimed.tick <= started.tick;
         if !same_boot {
             claimed.tick = started.tick;
@@ -285,7 +267,7 @@ mod tests {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();
         subject.run(0, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
-        // The server has restarted, and the client comes back for its place only after the lock has become free.
+        // The server has restarted, and the client only returns for its place after the lock has become free.
         subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
         let session = holder(&subject).id.into();
         subject.run(1, release::Release { session, by: person(1), any: false }).unwrap();

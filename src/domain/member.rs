@@ -1,5 +1,5 @@
-//! What the rules know of a member: its role, its address, and how much of what its organization may have it can take
-//! (places in queues, connections, stored objects).
+//! A member as the rules see it: its role, its address, and its share of the organization's places in queues,
+//! connections and stored objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,19 @@ named_enum! {
     }
 }
 
-/// An e-mail address, as far as it can be judged without sending something to it.
+/// A user, by the name they had at the time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    pub id: UserId,
+    pub name: Arc<str>,
+}
+
+/// An e-mail address, checked as far as possible without sending a message to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Email(Arc<str>);
 
 impl Email {
-    /// The longest that mail servers take (RFC 5321).
+    /// The maximum length for mail servers (RFC 5321).
     pub const LENGTH_MAX: usize = 254;
     /// Visible ASCII characters, one of them an `@` with something on both sides.
     pub const PATTERN: &'static str = "^[!-?A-~]+@[!-?A-~]+$";
@@ -48,50 +55,50 @@ impl fmt::Display for Email {
     }
 }
 
-/// What an organization may have of one thing, divided between its members.
+/// An organization's limit for one resource, divided among its members.
 ///
 /// A member may take one more while it has fewer than would still be free, as organizations do among each other
-/// (`shares::Capacity::seats`): one alone gets half of all, the next one half of the rest, and everybody finds a first one.
-/// The last ones are kept for admins, who put an end to whatever uses up the others: of those an admin finds one however many
-/// it has already.
+/// (`shares::Capacity::seats`): one alone gets half of all, the next one half of the rest, and everybody gets a first
+/// one. The last ones are reserved for admins, who can stop whatever uses up the others: an admin gets one of those
+/// however many it already has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberShare {
-    /// What the whole organization may have.
+    /// The organization's limit.
     pub total: usize,
-    /// What it has.
+    /// The number in use.
     pub used: usize,
-    /// Whether the member who asks for one more is an admin.
+    /// Whether the requesting member is an admin.
     pub is_admin: bool,
 }
 
-/// The member who asks for a place of the organization.
+/// The member that requests a place of the organization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     pub member: UserId,
     pub is_admin: bool,
 }
 
-/// Bounds below this are not divided. Whoever chooses one this small, for a queue perhaps, refuses most of it on purpose, and
-/// half of very few is too little for the one member that a whole fleet may share.
+/// Limits below this are not divided. Such a small limit, for example for a queue, refuses most on purpose, and half of
+/// very few is too little for the one member that a whole fleet may share.
 const DIVIDED_FROM: usize = 32;
-/// One of so many is kept for admins: more than they need to look around and clean up.
+/// One of this many is reserved for admins: more than they need to inspect and clean up.
 const KEPT_FOR_ADMINS: usize = 16;
-/// Fewer than this are not divided at all: one that is kept would be half of them, or a third.
+/// Limits below this have no reserve, which would be a half or a third of them.
 const KEPT_FROM: usize = 4;
 
 /// Why a member may not have one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoShare {
-    /// The member has so many already.
+    /// The member already has this many.
     Own { own: usize, total: usize },
-    /// The organization has all but those that are kept for its admins.
+    /// The organization has used all except those reserved for its admins.
     Kept { kept: usize, total: usize },
-    /// The organization has all.
+    /// The organization has used all.
     Full { total: usize },
 }
 
 impl MemberShare {
-    /// Whether a member who has `own` of them may have one more. They are counted only where it matters.
+    /// Whether a member with `own` of them may have one more. They are counted only if it matters.
     pub fn check(self, own: impl FnOnce() -> usize) -> Result<(), NoShare> {
         let Self { total, used, is_admin } = self;
         let Some(left) = total.checked_sub(used).and_then(|free| free.checked_sub(1)) else {
@@ -104,7 +111,7 @@ impl MemberShare {
         if total < DIVIDED_FROM {
             return Ok(());
         }
-        // Nobody has more than all of them together.
+        // No member has more than all members together.
         if used < left {
             return Ok(());
         }
@@ -148,7 +155,7 @@ mod tests {
         assert_eq!(shown, Ok(("Ana@acme.example".to_owned(), "Ana@acme.example".to_owned())));
     }
 
-    /// How many a member gets that takes all it can while the others have `others`.
+    /// How many a member gets if it takes as many as it can while the others have `others`.
     fn taken(total: usize, others: usize, is_admin: bool) -> usize {
         (0..)
             .find(|own| MemberShare { total, used: others + own, is_admin }.check(|| *own).is_err())
@@ -191,7 +198,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many members take all they can, one after the other, the bound holds, and an admin gets one.
+        /// However many members take as many as they can, one after another, the limit holds, and an admin gets one.
         #[test]
         fn an_admin_always_finds_one(total in 4..20_000_usize, members in 1..200_usize) {
             let mut used = 0;
@@ -202,7 +209,7 @@ mod tests {
             prop_assert!(taken(total, used, true) > 0);
         }
 
-        /// However many the admin has, when the others have left nothing but what is kept.
+        /// However many the admin has, if the others have left only the reserve.
         #[test]
         fn an_admin_who_has_many_finds_one(total in 4..20_000_usize, own in 0..20_000_usize) {
             let kept = (total / KEPT_FOR_ADMINS).max(1);
@@ -222,11 +229,11 @@ mod tests {
             for _ in 0..members {
                 used += taken(total, used, false);
             }
-            // As long as others have not taken all but what is kept, a newcomer finds one too.
+            // While others have not taken all but the reserve, a newcomer gets one too.
             prop_assert!(taken(total, used, false) > 0 || used == total - total / KEPT_FOR_ADMINS);
         }
 
-        /// Whoever has more than a bound allows, from before there was one, is refused more and loses nothing.
+        /// A member above a limit that was introduced later is refused more and loses nothing.
         #[test]
         fn whoever_has_too_many_is_refused(total in 32..20_000_usize, own in 0..40_000_usize) {
             let share = MemberShare { total, used: own, is_admin: false };

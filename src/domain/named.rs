@@ -27,7 +27,7 @@ macro_rules! named_enum {
                 }
             }
 
-            // Not every name is also read.
+            // Not every name is also parsed.
             #[allow(dead_code)]
             pub fn parse(text: &str) -> Result<Self, $crate::Malformed> {
                 match text {

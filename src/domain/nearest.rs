@@ -1,8 +1,9 @@
-//! The known name that an unknown one was probably meant to be.
+//! Finds the known name that an unknown one is probably a misspelling of.
 
-/// Longer names are not compared: none of ours comes near it.
+/// Longer names are not compared: none of ours is nearly that long.
 pub const NAME_MAX: usize = 80;
-/// How many names an unknown one is compared with where there may be any number of them: a wrong request costs little.
+/// The number of names that an unknown one is compared with, if there may be any number of them, so that a wrong
+/// request costs little.
 pub const COMPARED_MAX: usize = 64;
 /// Few enough to be listed in a sentence.
 const LISTED_MAX: usize = 10;
@@ -14,7 +15,7 @@ pub fn nearest<T: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = T
         return None;
     }
     let name = name.to_ascii_lowercase();
-    // One slip in every three characters, and three at most: beyond that, a guess misleads.
+    // One typo in every three characters, and at most three: beyond that, a guess is misleading.
     let tolerated = (length / 3).clamp(1, 3);
     candidates
         .into_iter()
@@ -30,20 +31,21 @@ pub fn did_you_mean<T: AsRef<str>>(name: &str, candidates: impl IntoIterator<Ite
     nearest(name, candidates).map(|meant| format!("; did you mean `{}`?", meant.as_ref())).unwrap_or_default()
 }
 
-/// What to say about a name that people choose, among others that people chose: `review-4` is no misspelling of `review-1`.
+/// Advice about an unknown name that people choose, among other chosen names: `review-4` is not a misspelling of
+/// `review-1`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// It was probably meant.
+    /// The name that was probably intended.
     Meant(String),
-    /// All there are, since they are few.
+    /// All existing names, since they are few.
     All(Vec<String>),
-    /// There are none.
+    /// No names exist.
     None,
-    /// There are too many, or not all are known.
+    /// There are too many names, or not all are known.
     Unknown,
 }
 
-/// `are_all`: there are no other names.
+/// `are_all`: `known` is complete.
 pub fn advice<T: AsRef<str>>(name: &str, known: &[T], are_all: bool) -> Advice {
     let differs = |candidate: &&T| without_digits(candidate.as_ref()) != without_digits(name);
     match nearest(name, known.iter().filter(differs)) {

@@ -1,11 +1,11 @@
-//! What a pipeline does for a deployment: stages in order, each with its steps. All values are within their bounds: the
-//! reader has checked them, with the rules below.
+//! The blueprint of a deployment: stages in order, each with its steps, defined here or in a registry. All values are
+//! within their limits, which the reader has checked with the rules below.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use super::named::named_enum;
-use super::registry_step::{StepSource, Use};
 use super::text::{CharClass, Reserved, TextRule};
 use super::{Identifier, Malformed, VariableName, VariableValue};
 
@@ -16,11 +16,12 @@ pub const HEADERS_MAX: usize = 32;
 /// A day. Longer work belongs elsewhere, with a step that watches it.
 pub const TIMEOUT_SECONDS_MAX: u32 = 24 * 60 * 60;
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 60 * 60;
-/// Of all its texts together: a deployment keeps a copy of what it ran, which must fit into one batch of the store.
+/// The limit for all its texts together: a deployment stores a copy of its blueprint, which must fit into one batch of
+/// the store.
 pub const BLUEPRINT_BYTES_MAX: usize = 60 * 1024;
 const ARGUMENT_BYTES_MAX: usize = 32 * 1024;
 
-/// The stages of a pipeline at one moment. A deployment keeps the blueprint it started with.
+/// A snapshot of the stages of a pipeline. A deployment keeps the blueprint it started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blueprint {
     /// Without stages a deployment succeeds when it starts.
@@ -38,8 +39,8 @@ pub struct Stage {
     pub approval: ApprovalRule,
     /// For all its steps together, from when the first starts.
     pub timeout_seconds: u32,
-    /// Whether it can be run again from its first step without harm: then it is restarted automatically after a crash of
-    /// the server.
+    /// Whether it can safely be run again from its first step: then it is restarted automatically after a crash of the
+    /// server.
     pub idempotent: bool,
     /// At least one.
     pub steps: Vec<Step>,
@@ -48,7 +49,7 @@ pub struct Stage {
 named_enum! {
     pub enum ApprovalRule {
         Never = "never",
-        /// Somebody has to approve each start.
+        /// Each start needs an approval.
         Always = "always",
     }
 }
@@ -60,7 +61,7 @@ pub struct Step {
     pub action: Action,
     /// Its own variables; they take precedence over those of all steps.
     pub inputs: BTreeMap<VariableName, VariableValue>,
-    /// In a deployment: the step of a registry that was filled in.
+    /// The step of a registry that was resolved; set in deployments.
     pub source: Option<Arc<StepSource>>,
 }
 
@@ -69,12 +70,51 @@ pub enum Action {
     /// A program and its arguments, run without a shell.
     Run(Vec<Arc<str>>),
     Http(HttpCall),
-    /// A step of a registry. It is filled in when a deployment starts.
+    /// A step of a registry. It is resolved when a deployment starts.
     Uses(Box<Use>),
 }
 
-/// `url`, `body` and the values of `headers` may contain `${NAME}` of a variable; `$${` stands for a literal `${`. Values
-/// are percent-encoded in a URL, and escaped as in a string in a JSON body (by its `Content-Type`).
+/// One version of one step of a registry: `registry/step@version`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepReference {
+    pub registry: Identifier,
+    pub step: Identifier,
+    pub version: Identifier,
+}
+
+/// A step of a pipeline that is defined in a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use {
+    pub reference: StepReference,
+    /// The inputs, taken literally: nothing is substituted in them.
+    pub with: BTreeMap<VariableName, InputValue>,
+}
+
+named_enum! {
+    pub enum InputKind {
+        String = "string",
+        Number = "number",
+        Boolean = "boolean",
+    }
+}
+
+/// A value with its kind; the text is the value of the step's variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputValue {
+    kind: InputKind,
+    text: VariableValue,
+}
+
+/// Where a step of a deployment was defined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepSource {
+    pub reference: StepReference,
+    /// The commit of the registry's repository, if it has one.
+    pub commit: Option<Arc<str>>,
+}
+
+/// `url`, `body` and the values of `headers` may contain `${NAME}` of a variable; `$${` is a literal `${`. Values are
+/// percent-encoded in a URL, and escaped as in a string in a JSON body (according to its `Content-Type`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpCall {
     pub method: Arc<str>,
@@ -92,6 +132,14 @@ impl Default for Blueprint {
 }
 
 impl Blueprint {
+    /// The steps from registries.
+    pub fn uses(&self) -> impl Iterator<Item = &Use> {
+        self.stages.iter().flat_map(|stage| &stage.steps).filter_map(|step| match &step.action {
+            Action::Uses(used) => Some(&**used),
+            Action::Run(_) | Action::Http(_) => None,
+        })
+    }
+
     pub fn bytes(&self) -> usize {
         let variables = self.variables.iter().map(|(name, value)| name.as_str().len() + value.as_str().len());
         let stages = self.stages.iter().map(|stage| {
@@ -128,6 +176,72 @@ impl Action {
     }
 }
 
+impl StepReference {
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        const FORM: Malformed = Malformed("must be registry/step@version, such as tools/build@1.2.0");
+        let (registry, rest) = text.split_once('/').ok_or(FORM)?;
+        let (step, version) = rest.split_once('@').ok_or(FORM)?;
+        let part = |text| Identifier::parse(text).map_err(|_| FORM);
+        Ok(Self { registry: part(registry)?, step: part(step)?, version: part(version)? })
+    }
+
+    pub fn pattern() -> String {
+        let identifier = Identifier::RULE.pattern().expect("an identifier has not every character");
+        let part = identifier.trim_matches(['^', '$']);
+        format!("^{part}/{part}@{part}$")
+    }
+
+    fn bytes(&self) -> usize {
+        self.registry.as_str().len() + self.step.as_str().len() + self.version.as_str().len()
+    }
+}
+
+impl fmt::Display for StepReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}@{}", self.registry, self.step, self.version)
+    }
+}
+
+impl InputValue {
+    pub fn string(text: VariableValue) -> Self {
+        Self { kind: InputKind::String, text }
+    }
+
+    /// By its decimal text, as JSON writes numbers.
+    pub fn number(text: &str) -> Result<Self, Malformed> {
+        let sane = text.parse::<f64>().is_ok_and(f64::is_finite)
+            && text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+        let text = sane.then(|| VariableValue::parse(text)).ok_or(Malformed("must be a finite number"))??;
+        Ok(Self { kind: InputKind::Number, text })
+    }
+
+    pub fn boolean(value: bool) -> Self {
+        let text = VariableValue::parse(if value { "true" } else { "false" }).expect("a word is within the bounds");
+        Self { kind: InputKind::Boolean, text }
+    }
+
+    pub fn kind(&self) -> InputKind {
+        self.kind
+    }
+
+    pub fn text(&self) -> &VariableValue {
+        &self.text
+    }
+}
+
+impl Use {
+    fn bytes(&self) -> usize {
+        let with = self.with.iter().map(|(name, value)| name.as_str().len() + value.text.as_str().len());
+        self.reference.bytes() + with.sum::<usize>()
+    }
+}
+
+impl StepSource {
+    fn bytes(&self) -> usize {
+        self.reference.bytes() + self.commit.as_ref().map_or(0, |commit| commit.len())
+    }
+}
+
 /// The first argument.
 pub const PROGRAM: TextRule =
     TextRule::of(1..=ARGUMENT_BYTES_MAX, CharClass::NO_NUL, "must name a program, in at most 32768 bytes without NUL")
@@ -147,7 +261,7 @@ pub const HEADER_VALUE: TextRule =
 pub const HTTP_BODY: TextRule = TextRule::of(0..=32_768, CharClass::ANY, "must be at most 32768 bytes").in_bytes();
 
 pub const URL_LENGTH_MAX: usize = 2048;
-/// What [`check_url`] allows, apart from the length.
+/// Allows everything that [`check_url`] does, apart from the length.
 pub const URL_PATTERN: &str = "^https?://[!-.0-~][!-~]*$";
 
 pub fn check_url(text: &str) -> Result<(), Malformed> {

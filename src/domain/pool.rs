@@ -1,18 +1,18 @@
 //! The waiters for any environment with certain labels, the environments that are free for them, and the rules of
-//! claim-any: who may wait, how a claim is answered that gets no environment, and how a waiter leaves.
+//! claim-any: who may wait, the answer to a claim that gets no environment, and how a waiter leaves.
 //!
 //! A free environment is offered to the waiters; its own decision takes one of them, in order, with [`Pool::take`]. So
-//! no two environments can take the same waiter, and an offer binds nobody. What must be durable before it happens is
+//! no two environments can take the same waiter, and an offer is not binding. A removal that must first be durable is
 //! only decided here ([`Departure`]); the caller removes the waiter with [`Pool::leave`] once it is handed to the
 //! store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Configuration, Identifier, Labels, Origin, Presence, SessionId, Ticket, Timestamp, Turn, UserId, Waiter};
-use crate::{
-    AfterHangUp, Claim, Connection, Departure, Ended, EndedHow, Expiry, KeptBy, MemberShare, Now, Person, Rejection,
-    queue,
+use super::{
+    AfterHangUp, Availability, Claim, Configuration, Connection, Departure, Ended, EndedHow, Expiry, Identifier,
+    KeptBy, Labels, MemberShare, Now, Origin, Person, Presence, Rejection, SessionId, Ticket, Timestamp, Turn, UserId,
+    Waiter, queue,
 };
 
 /// Waiters per pipeline for any environment.
@@ -20,17 +20,17 @@ const POOL_LENGTH_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub struct Pool {
-    /// By the labels they want, then in order: an environment looks at the first of each set of labels that it has.
+    /// By the wanted labels, then in order: an environment examines the first waiter of each set of labels that it has.
     waiting: BTreeMap<Arc<Labels>, BTreeMap<Turn, Arc<Waiter>>>,
     turns: HashMap<Ticket, (Turn, Arc<Labels>)>,
-    /// How many each member has. Those without any are not in it.
+    /// The count of each member. Members without any are not in it.
     members: HashMap<UserId, usize>,
     /// Waiters that are answered as soon as no environment is on offer for them: see [`Pool::unserved`].
     undecided: BTreeSet<Ticket>,
     environments: HashMap<Identifier, Known>,
     /// Least recently used first.
     free: BTreeSet<Use>,
-    /// Free as far as is known, and asked to take a waiter.
+    /// Free as far as known, and asked to take a waiter.
     offered: BTreeSet<Identifier>,
     free_by_label: BTreeMap<(Identifier, super::LabelValue), BTreeSet<Use>>,
 }
@@ -42,14 +42,6 @@ struct Known {
     configuration: Arc<Configuration>,
     /// If it is free: when it was last used.
     free: Option<Use>,
-}
-
-/// Whether an environment can be given to a waiter.
-#[derive(Debug, Clone)]
-pub enum Availability {
-    Free { configuration: Arc<Configuration>, last_used: Option<Timestamp> },
-    Taken { configuration: Arc<Configuration> },
-    Gone,
 }
 
 impl Pool {
@@ -66,7 +58,7 @@ impl Pool {
         self.waiting.get(labels)?.get(turn)
     }
 
-    /// The waiter under this session id.
+    /// The waiter with this session id.
     pub fn session(&self, id: SessionId) -> Option<&Arc<Waiter>> {
         let Origin::Queued(ticket) = id.origin else { return None };
         self.get(ticket).filter(|waiter| waiter.session.id == id)
@@ -81,12 +73,12 @@ impl Pool {
         self.waiting.values().flat_map(BTreeMap::values)
     }
 
-    /// The waiters that would take such an environment, in no particular order.
+    /// The waiters that would accept such an environment, in no particular order.
     pub fn waiting_for(&self, configuration: &Configuration) -> impl Iterator<Item = &Arc<Waiter>> {
         self.waiting.iter().filter(|(labels, _)| configuration.has_labels(labels)).flat_map(|(_, line)| line.values())
     }
 
-    /// Among the waiters that want the same labels or fewer, from 1.
+    /// The position among the waiters that want the same labels or fewer, from 1.
     pub fn position(&self, waiter: &Waiter) -> usize {
         let turn = waiter.turn();
         let Some(wanted) = self.labels(waiter.ticket) else { return 0 };
@@ -94,7 +86,7 @@ impl Pool {
         rivals.map(|(_, line)| line.range(..=turn).count()).sum()
     }
 
-    /// Adds a waiter, or puts back one that could not be granted the lock: it has its old place.
+    /// Adds a waiter, or puts back one that could not be granted the lock, at its old place.
     pub fn put_back(&mut self, waiter: Arc<Waiter>, labels: Arc<Labels>) {
         let turn = waiter.turn();
         if self.turns.insert(waiter.ticket, (turn, labels.clone())).is_none() {
@@ -121,12 +113,12 @@ impl Pool {
         waiter
     }
 
-    /// How many places the member has.
+    /// The number of places of the member.
     pub fn of_member(&self, member: UserId) -> usize {
         self.members.get(&member).copied().unwrap_or(0)
     }
 
-    /// The client of a waiter is told the id of its session. Returns the waiter, if that was unknown to it before.
+    /// The client of a waiter receives the id of its session. Returns the waiter, if its client did not know it before.
     pub fn make_known(&mut self, ticket: Ticket) -> Option<Arc<Waiter>> {
         let (turn, labels) = self.turns.get(&ticket)?;
         let waiter = self.waiting.get_mut(labels)?.get_mut(turn).filter(|waiter| !waiter.known)?;
@@ -134,7 +126,7 @@ impl Pool {
         Some(waiter.clone())
     }
 
-    /// Takes out the first ready waiter that this environment would do for and that comes before `before`.
+    /// Removes the first ready waiter that this environment suits and that comes before `before`.
     #[cfg(test)]
     pub fn take(
         &mut self,
@@ -156,7 +148,7 @@ impl Pool {
         before.is_none_or(|before| first.turn() <= before).then_some(first)
     }
 
-    /// Whether a ready waiter would take this environment.
+    /// Whether a ready waiter would accept this environment.
     pub fn wants(&self, configuration: &Configuration, presence: impl Fn(&Waiter) -> Presence) -> bool {
         self.first_for(configuration, presence).is_some()
     }
@@ -169,7 +161,7 @@ impl Pool {
         lines.filter_map(|(_, line)| ready(line)).min_by_key(|waiter| waiter.turn())
     }
 
-    /// Notes whether an environment is free.
+    /// Records whether an environment is free.
     pub fn report(&mut self, name: &Identifier, standing: Availability) {
         self.forget_free(name);
         self.offered.remove(name);
@@ -216,8 +208,8 @@ impl Pool {
         self.environments.values().map(|known| &*known.configuration).filter(|known| known.has_labels(labels))
     }
 
-    /// The least recently used free environment with these labels. It counts as offered, not as free, until it is reported
-    /// again.
+    /// The least recently used free environment with these labels. It counts as offered, not as free, until it is
+    /// reported again.
     pub fn offer(&mut self, labels: &Labels) -> Option<Identifier> {
         // The rarest label leaves the fewest candidates.
         let narrowest = labels.iter().map(|(key, value)| self.free_by_label.get(&(key.clone(), value.clone())));
@@ -232,13 +224,13 @@ impl Pool {
         Some(name)
     }
 
-    /// Whether an environment with these labels is on offer, and not reported since.
+    /// Whether an environment with these labels has been offered, and not reported since.
     pub fn is_offered(&self, labels: &Labels) -> bool {
         let fits = |name: &Identifier| self.environments.get(name).is_some_and(|k| k.configuration.has_labels(labels));
         self.offered.iter().any(fits)
     }
 
-    /// Offers for all waiters, as far as there are free environments.
+    /// Offers for all waiters, while there are free environments.
     pub fn offers(&mut self, presence: impl Fn(&Waiter) -> Presence) -> Vec<Identifier> {
         if self.free.is_empty() {
             return Vec::new();
@@ -292,7 +284,7 @@ pub enum Unserved {
     Refused { waiter: Arc<Waiter>, rejection: Rejection },
 }
 
-/// What follows when the client of a waiter hangs up.
+/// The consequence when the client of a waiter disconnects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HungUp {
     Stays,
@@ -322,14 +314,15 @@ impl Pool {
         Ok(waiter)
     }
 
-    /// Answers the claims that do not wait on their connection, as far as no environment on offer is left for them.
+    /// Answers the claims that do not wait on their connection and for which no environment is on offer any more.
     pub fn unserved(&mut self) -> Vec<Unserved> {
         let is_hopeless = |ticket: &Ticket| self.labels(*ticket).is_none_or(|labels| !self.is_offered(labels));
         let hopeless: Vec<_> = self.undecided.iter().copied().filter(is_hopeless).collect();
         hopeless.into_iter().filter_map(|ticket| self.stop_waiting(ticket)).collect()
     }
 
-    /// A client stops waiting on its connection. None if an environment has taken it meanwhile: its grant is on the way.
+    /// A client stops waiting on its connection. None if an environment has taken it meanwhile, so that its grant is
+    /// coming.
     pub fn stop_waiting(&mut self, ticket: Ticket) -> Option<Unserved> {
         self.undecided.remove(&ticket);
         let waiter = self.get(ticket)?.clone();
@@ -342,7 +335,7 @@ impl Pool {
         Some(Unserved::Refused { waiter, rejection })
     }
 
-    /// None if nobody waits under this session id.
+    /// None if there is no waiter with this session id.
     pub fn release(&self, id: SessionId, by: &Person, any: bool, now: Now) -> Result<Option<Departure>, Rejection> {
         let Some(waiter) = self.session(id) else { return Ok(None) };
         waiter.session.check_user(by, any)?;
@@ -358,7 +351,7 @@ impl Pool {
         }
     }
 
-    /// The waiters without a sign of life for too long, as many as are let go at once.
+    /// The waiters that have not polled for too long, at most `at_most`.
     pub fn overdue(&self, presence: impl Fn(&Waiter) -> Presence, now: Now, at_most: usize) -> Vec<Departure> {
         let overdue = queue::overdue(self.iter(), presence, now).take(at_most);
         overdue.map(|(waiter, why)| waiter.expired(why, now)).collect()
@@ -399,7 +392,7 @@ mod tests {
         assert_eq!(pool.take(&Configuration::default(), None, everybody_is_there).unwrap().ticket, Ticket(1));
     }
 
-    /// With one environment, which is taken.
+    /// With one environment, which is locked.
     fn pool() -> Pool {
         let mut pool = Pool::default();
         let configuration = Arc::new(Configuration { labels: labels(&[("os", "linux")]), ..Configuration::default() });

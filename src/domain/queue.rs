@@ -6,36 +6,16 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use super::{
-    Blueprint, Configuration, Decision, Ended, EndedHow, Event, EventType, Expiry, IdSeed, Malformed, Now, RequestRef,
-    Session, SessionId, Tick, Ticket, UserId, claim,
+    Blueprint, Configuration, Ended, EndedHow, Event, EventType, Expiry, IdSeed, Now, Priority, RequestRef, Session,
+    SessionId, Tick, Ticket, UserId,
 };
 
-/// A queued session that nobody has polled for this long expires, and so does a grant that nobody has noticed.
+/// A queued session that is not polled for this long expires, and so does a grant that its client does not notice.
 pub const ASK_WITHIN_MILLIS: i64 = 60_000;
 
-/// How many waiters one transition removes, so that the store accepts its batch: the record of an ended session has up to
-/// 5 KiB, most of it a context of 1,024 characters.
+/// Waiters removed per transition, so that the store accepts its batch: the record of an ended session has up to 5 KiB,
+/// most of it a context of 1,024 characters.
 pub(super) const LET_GO_AT_ONCE: usize = 50;
-
-/// From -100 to 100; higher priorities go first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Priority(i8);
-
-impl Priority {
-    pub const RANGE: std::ops::RangeInclusive<i64> = -100..=100;
-
-    pub fn new(value: i64) -> Result<Self, Malformed> {
-        i8::try_from(value)
-            .ok()
-            .filter(|_| Self::RANGE.contains(&value))
-            .map(Self)
-            .ok_or(Malformed("must be an integer from -100 to 100"))
-    }
-
-    pub const fn get(self) -> i8 {
-        self.0
-    }
-}
 
 /// The order in a queue: the smaller turn goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,27 +35,27 @@ impl Turn {
 pub struct Waiter {
     pub ticket: Ticket,
     pub kept_by: KeptBy,
-    /// Whether its client has been told the id of the session, or finds it with its idempotency key. A queued session
+    /// Whether its client has received the id of the session, or finds it with its idempotency key. A queued session
     /// whose client waits on its connection first is unknown until then, and does not survive a restart.
     pub known: bool,
     pub session: Session,
-    /// The request that it came with.
+    /// The request of the claim.
     pub via: Option<RequestRef>,
 }
 
-/// What keeps a place in the queue.
+/// How a place in the queue is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptBy {
     /// The client's open connection.
     Connection,
-    /// The client's open connection; after a restart of the server, the client may come back for its place with its
+    /// The client's open connection; after a restart of the server, the client may return for its place with its
     /// idempotency key.
     Key(PlaceKey),
     /// The client polls the session, whose id it knows.
     Polling,
 }
 
-/// Identifies a client that comes back.
+/// Identifies a returning client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlaceKey {
     pub record: Arc<[u8]>,
@@ -87,13 +67,13 @@ pub struct PlaceKey {
 pub enum Connection {
     /// The client waits on it for its turn.
     Open,
-    /// Lost. With an idempotency key the client can come back.
+    /// Lost. With an idempotency key the client can return.
     Closed { keyed: bool },
     /// The waiter has none.
     Absent,
 }
 
-/// What follows for a waiter when its client hangs up.
+/// The consequence for a waiter when its client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterHangUp {
     Stays,
@@ -106,41 +86,41 @@ pub enum AfterHangUp {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departure {
     pub waiter: Arc<Waiter>,
-    /// As it ends.
+    /// The ended session.
     pub session: Arc<Session>,
 }
 
-/// Whether the client of a waiter is there.
+/// Whether the client of a waiter is present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     Connected,
-    /// It hung up.
+    /// It disconnected.
     Vanished,
-    /// Not connected; the last sign of life was then.
+    /// Not connected; it last polled then.
     LastSeen(Tick),
 }
 
-/// What a decision needs to know beyond the environment itself.
+/// The inputs of a decision besides the environment itself.
 pub trait Surroundings {
     fn presence(&self, waiter: &Waiter) -> Presence;
 
-    /// Takes the first waiter of the pool that this environment would do for, if it comes before `before`. No other
+    /// Takes the first waiter of the pool that this environment suits, if it comes before `before`. No other
     /// environment can then take it.
     fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>>;
 
     /// For a new id.
     fn seed(&mut self) -> IdSeed;
 
-    /// The environment's pipeline as it is now. Asked only when a deployment could start.
+    /// The current state of the environment's pipeline. Only read when a deployment could start.
     fn pipeline(&self) -> PipelineNow;
 }
 
 /// A pipeline at the moment a deployment could start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineNow {
-    /// A stopped pipeline starts nothing; what has started goes on.
+    /// A stopped pipeline starts nothing; running deployments continue.
     pub stopped: bool,
-    /// With the steps of registries filled in, unless that failed.
+    /// With the steps of registries resolved, unless that failed.
     pub blueprint: Arc<Blueprint>,
     /// Why that failed: the error of a deployment that would start.
     pub unresolved: Option<Arc<str>>,
@@ -156,7 +136,7 @@ impl Waiter {
         !matches!(self.kept_by, KeptBy::Connection)
     }
 
-    /// Whether its client can come back to it after a restart.
+    /// Whether its client can return to it after a restart.
     pub fn is_findable(&self) -> bool {
         match self.kept_by {
             KeptBy::Connection => false,
@@ -165,7 +145,7 @@ impl Waiter {
         }
     }
 
-    /// Whether the lock can be given to it now.
+    /// Whether the lock can be granted to it now.
     pub fn is_ready(&self, presence: Presence) -> bool {
         match (presence, &self.kept_by) {
             (Presence::Connected, _) | (Presence::LastSeen(_), KeptBy::Polling) => true,
@@ -174,7 +154,7 @@ impl Waiter {
         }
     }
 
-    /// When it loses its place without another sign of life.
+    /// When it loses its place unless its client polls.
     pub fn due(&self, presence: Presence) -> Option<Tick> {
         match presence {
             Presence::Connected => None,
@@ -188,8 +168,8 @@ impl Waiter {
         Event::session(EventType::SessionQueued, self.session.id).with("position", position as u64)
     }
 
-    /// Whether its client is there, as far as the server knows. A server that is shutting down has closed the connections
-    /// itself.
+    /// Whether its client is present, as far as the server knows. A server that is shutting down has closed the
+    /// connections itself.
     pub fn presence(
         &self,
         connection: Connection,
@@ -199,7 +179,7 @@ impl Waiter {
     ) -> Presence {
         match (connection, &self.kept_by) {
             (Connection::Open, _) => Presence::Connected,
-            // Nobody can poll it: the server has restarted, or refused to keep the place.
+            // It cannot be polled: the server has restarted, or refused to keep the place.
             (Connection::Absent, KeptBy::Polling) if !self.is_findable() => Presence::Vanished,
             // Its key leads to its session id, so it can still poll.
             (Connection::Closed { keyed: true }, KeptBy::Polling)
@@ -209,17 +189,17 @@ impl Waiter {
         }
     }
 
-    /// `connection` is the one it has by the time the server handles the hang-up.
+    /// `connection` is its connection at the time the server handles the disconnect.
     pub fn after_hang_up(&self, connection: Connection) -> AfterHangUp {
         match (connection, &self.kept_by) {
-            // Its client came back meanwhile.
+            // Its client returned meanwhile.
             (Connection::Open, _) => AfterHangUp::Stays,
             (Connection::Closed { keyed: true }, KeptBy::Polling) => AfterHangUp::Polls,
             (Connection::Closed { .. } | Connection::Absent, _) => AfterHangUp::Leaves,
         }
     }
 
-    /// The same when its client is told the id of its session.
+    /// The same after its client has received the id of its session.
     pub fn made_known(&self) -> Arc<Self> {
         Arc::new(Self { known: true, ..self.clone() })
     }
@@ -236,7 +216,7 @@ impl Waiter {
 }
 
 impl Departure {
-    /// None if no client ever knew the session: then nothing is recorded of it.
+    /// None if no client ever knew the session; then no event is recorded.
     pub fn event(&self) -> Option<Event> {
         (self.waiter.kept_by == KeptBy::Polling).then(|| self.session.end_event()).flatten()
     }
@@ -247,7 +227,7 @@ impl Departure {
 pub struct Queue {
     /// One lane per priority, without empty ones.
     lanes: RedBlackTreeMapSync<Reverse<Priority>, Lane>,
-    /// How many each member has. Those without any are not in it.
+    /// The count of each member. Members without any are not in it.
     members: RedBlackTreeMapSync<UserId, usize>,
     length: usize,
     durable: usize,
@@ -268,7 +248,7 @@ impl Queue {
         self.length == 0
     }
 
-    /// How many places the member has.
+    /// The number of places of the member.
     pub fn of_member(&self, member: UserId) -> usize {
         self.members.get(&member).copied().unwrap_or(0)
     }
@@ -286,7 +266,7 @@ impl Queue {
         self.lanes.values().find_map(|lane| lane.get(&ticket))
     }
 
-    /// The waiter under this session id.
+    /// The waiter with this session id.
     pub fn session(&self, id: SessionId) -> Option<&Arc<Waiter>> {
         match id.origin {
             super::Origin::Queued(ticket) => self.get(ticket).filter(|waiter| waiter.session.id == id),
@@ -294,7 +274,7 @@ impl Queue {
         }
     }
 
-    /// From 1, which is the next to be served.
+    /// From 1, which is served next.
     pub fn position(&self, waiter: &Waiter) -> usize {
         let turn = waiter.turn();
         let ahead = self.lanes.iter().take_while(|(priority, _)| **priority < turn.priority);
@@ -334,57 +314,7 @@ impl Queue {
     }
 }
 
-/// Gives a free lock to the first ready waiter of this environment's queue and of the pool; with a newcomer, only to one
-/// that comes before it. Part of every transition, so that no newcomer can overtake a waiter.
-pub(super) fn hand_over(decision: &mut Decision<'_>, newcomer: Option<Turn>) {
-    if !decision.next.is_vacant() {
-        return;
-    }
-    let Some(configuration) = decision.next.configuration.clone() else { return };
-    let own = first_ready(decision).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
-    let before = own.as_ref().map(|waiter| waiter.turn()).or(newcomer);
-    if let Some(outsider) = decision.surroundings.take_outsider(&configuration, before) {
-        claim::grant_waiter(decision, outsider, true);
-    } else if let Some(waiter) = own {
-        decision.dequeue(waiter.ticket);
-        claim::grant_waiter(decision, waiter, false);
-    }
-}
-
-/// The first waiter whose client is there. Waiters whose clients hung up leave the queue on the way; overdue ones are
-/// skipped until the timer removes them.
-fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
-    let queue = decision.next.queue.clone();
-    for waiter in queue.iter() {
-        let presence = decision.surroundings.presence(waiter);
-        let overdue = waiter.due(presence).is_some_and(|due| due <= decision.now.tick);
-        if waiter.is_ready(presence) && !overdue {
-            return Some(waiter.clone());
-        }
-        if presence == Presence::Vanished && decision.outcome.dequeued.len() < LET_GO_AT_ONCE {
-            expire(decision, waiter.ticket, Expiry::Vanished);
-        }
-    }
-    None
-}
-
-/// Removes a waiter whose client is gone.
-pub(super) fn expire(decision: &mut Decision<'_>, ticket: Ticket, why: Expiry) {
-    let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Expired(why) };
-    leave(decision, ticket, ended);
-}
-
-/// Removes a waiter. If its client knows it as a session, it ends as one.
-pub(super) fn leave(decision: &mut Decision<'_>, ticket: Ticket, ended: Ended) -> Option<Arc<Session>> {
-    let departure = decision.dequeue(ticket)?.departure(ended);
-    if let Some(event) = departure.event() {
-        decision.outcome.events.push(event);
-        decision.outcome.left.push(departure.session.clone());
-    }
-    Some(departure.session)
-}
-
-/// When the next waiter loses its place, at the earliest.
+/// The earliest time at which a waiter loses its place.
 pub(super) fn next_due(queue: &Queue, surroundings: &dyn Surroundings) -> Option<Tick> {
     queue.iter().filter_map(|waiter| waiter.due(surroundings.presence(waiter))).min()
 }
@@ -410,7 +340,7 @@ mod tests {
     use crate::samples::{Subject, claim, person};
     use crate::{Claim, Elapse, Release};
 
-    /// Locked by 1, and so many wait behind.
+    /// Locked by 1, with this many waiters.
     fn queued(kept_by: KeptBy, waiting: u64) -> Subject {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();

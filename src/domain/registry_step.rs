@@ -1,31 +1,16 @@
-//! Steps from a registry: how a pipeline refers to one, its inputs, and how a deployment resolves it.
+//! Steps from a registry: their inputs, and how a deployment resolves them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use super::named::named_enum;
-use super::pipeline::{Action, BLUEPRINT_BYTES_MAX, Blueprint, Step};
-use super::{Description, Identifier, Malformed, VariableName, VariableValue};
+use super::pipeline::BLUEPRINT_BYTES_MAX;
+use super::{
+    Action, Blueprint, Description, Identifier, InputKind, InputValue, Step, StepReference, StepSource, Use,
+    VariableName, VariableValue,
+};
 
 /// Inputs per step; more than an understandable step has.
 pub const INPUTS_MAX: usize = 64;
-
-/// One version of one step of a registry: `registry/step@version`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StepReference {
-    pub registry: Identifier,
-    pub step: Identifier,
-    pub version: Identifier,
-}
-
-/// A step of a pipeline that is defined in a registry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Use {
-    pub reference: StepReference,
-    /// The inputs, taken literally: nothing is substituted in them.
-    pub with: BTreeMap<VariableName, InputValue>,
-}
 
 /// A step of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,44 +27,22 @@ pub struct RegistryStep {
 pub struct Input {
     pub kind: InputKind,
     pub required: bool,
-    /// Of the same kind. Without a default, an input that is not given sets no variable.
+    /// Of the same kind. Without a default, a missing input sets no variable.
     pub default: Option<InputValue>,
 }
 
-named_enum! {
-    pub enum InputKind {
-        String = "string",
-        Number = "number",
-        Boolean = "boolean",
-    }
-}
-
-/// A value with its kind; the text is the value of the step's variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InputValue {
-    kind: InputKind,
-    text: VariableValue,
-}
-
-/// Where a step of a deployment was defined.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepSource {
-    pub reference: StepReference,
-    /// Of the registry's repository, if it has one.
-    pub commit: Option<Arc<str>>,
-}
-
-/// The step under a reference.
+/// The step of a reference.
 #[derive(Debug, Clone)]
 pub struct Found {
     pub step: Arc<RegistryStep>,
     pub commit: Option<Arc<str>>,
 }
 
-/// Finds the step under a reference, or the end of a sentence that begins with it: why it cannot be used.
+/// Finds the step of a reference, or returns why it cannot be used, as the end of a sentence that begins with the
+/// reference.
 pub type Lookup<'a> = dyn Fn(&StepReference) -> Result<Found, String> + 'a;
 
-/// A reference that cannot be resolved, or an input that does not fit.
+/// A reference that cannot be resolved, or an invalid input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseFault {
     /// Indexes of the stage and the step.
@@ -91,73 +54,15 @@ pub struct UseFault {
     pub message: String,
 }
 
-impl StepReference {
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        const FORM: Malformed = Malformed("must be registry/step@version, such as tools/build@1.2.0");
-        let (registry, rest) = text.split_once('/').ok_or(FORM)?;
-        let (step, version) = rest.split_once('@').ok_or(FORM)?;
-        let part = |text| Identifier::parse(text).map_err(|_| FORM);
-        Ok(Self { registry: part(registry)?, step: part(step)?, version: part(version)? })
-    }
-
-    pub fn pattern() -> String {
-        let identifier = Identifier::RULE.pattern().expect("an identifier has not every character");
-        let part = identifier.trim_matches(['^', '$']);
-        format!("^{part}/{part}@{part}$")
-    }
-
-    fn bytes(&self) -> usize {
-        self.registry.as_str().len() + self.step.as_str().len() + self.version.as_str().len()
-    }
-}
-
-impl fmt::Display for StepReference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}@{}", self.registry, self.step, self.version)
-    }
-}
-
-impl InputValue {
-    pub fn string(text: VariableValue) -> Self {
-        Self { kind: InputKind::String, text }
-    }
-
-    /// By its decimal text, as JSON writes numbers.
-    pub fn number(text: &str) -> Result<Self, Malformed> {
-        let sane = text.parse::<f64>().is_ok_and(f64::is_finite)
-            && text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
-        let text = sane.then(|| VariableValue::parse(text)).ok_or(Malformed("must be a finite number"))??;
-        Ok(Self { kind: InputKind::Number, text })
-    }
-
-    pub fn boolean(value: bool) -> Self {
-        let text = VariableValue::parse(if value { "true" } else { "false" }).expect("a word is within the bounds");
-        Self { kind: InputKind::Boolean, text }
-    }
-
-    pub fn kind(&self) -> InputKind {
-        self.kind
-    }
-
-    pub fn text(&self) -> &VariableValue {
-        &self.text
-    }
-}
-
 impl Use {
-    pub(super) fn bytes(&self) -> usize {
-        let with = self.with.iter().map(|(name, value)| name.as_str().len() + value.text.as_str().len());
-        self.reference.bytes() + with.sum::<usize>()
-    }
-
     /// The faults of the inputs, as `with.NAME` and the end of a sentence.
     pub fn faults(&self, step: &RegistryStep) -> Vec<(String, String)> {
         let mut faults = Vec::new();
         for (name, value) in &self.with {
             let message = match step.inputs.get(name) {
                 None => format!("is not an input of {}", self.reference),
-                Some(input) if input.kind != value.kind => {
-                    format!("must be a {}, got a {}", input.kind, value.kind)
+                Some(input) if input.kind != value.kind() => {
+                    format!("must be a {}, got a {}", input.kind, value.kind())
                 }
                 Some(_) => continue,
             };
@@ -172,7 +77,7 @@ impl Use {
     fn variables(&self, step: &RegistryStep) -> BTreeMap<VariableName, VariableValue> {
         let given = |name: &VariableName, input: &Input| {
             let value = self.with.get(name).or(input.default.as_ref())?;
-            Some((name.clone(), value.text.clone()))
+            Some((name.clone(), value.text().clone()))
         };
         step.inputs.iter().filter_map(|(name, input)| given(name, input)).collect()
     }
@@ -181,7 +86,7 @@ impl Use {
 impl RegistryStep {
     /// All its texts together.
     pub fn bytes(&self) -> usize {
-        let value = |value: &InputValue| value.text.as_str().len();
+        let value = |value: &InputValue| value.text().as_str().len();
         let inputs =
             self.inputs.iter().map(|(name, input)| name.as_str().len() + input.default.as_ref().map_or(0, value));
         let names = self.name.as_str().len() + self.version.as_str().len() + self.description.as_str().len();
@@ -189,22 +94,8 @@ impl RegistryStep {
     }
 }
 
-impl StepSource {
-    pub(super) fn bytes(&self) -> usize {
-        self.reference.bytes() + self.commit.as_ref().map_or(0, |commit| commit.len())
-    }
-}
-
 impl Blueprint {
-    /// The steps that come from registries.
-    pub fn uses(&self) -> impl Iterator<Item = &Use> {
-        self.stages.iter().flat_map(|stage| &stage.steps).filter_map(|step| match &step.action {
-            Action::Uses(used) => Some(&**used),
-            Action::Run(_) | Action::Http(_) => None,
-        })
-    }
-
-    /// With the steps of registries filled in, as a deployment keeps it; or all faults.
+    /// With the steps of registries resolved, as a deployment stores it; or all faults.
     pub fn resolved(&self, lookup: &Lookup<'_>) -> Result<Blueprint, Vec<UseFault>> {
         let mut faults = Vec::new();
         let mut resolved = self.clone();

@@ -1,4 +1,4 @@
-//! Why a command was refused, with what helps the caller to act.
+//! Why a command was refused, with facts that help the caller to act.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ pub enum Rejection {
 }
 
 impl From<NoShare> for Rejection {
-    /// Of a place in a queue.
+    /// A refused place in a queue.
     fn from(refused: NoShare) -> Self {
         match refused {
             NoShare::Full { total } => Self::QueueFull { limit: total },
@@ -78,7 +78,7 @@ impl From<NoShare> for Rejection {
 }
 
 impl Rejection {
-    /// Whether a claim was refused only since somebody else has the lock.
+    /// Whether a claim was refused only because the lock is held.
     pub fn means_locked(&self) -> bool {
         matches!(self, Self::EnvironmentLocked { .. } | Self::EnvironmentResetting { .. } | Self::AllLocked { .. })
     }

@@ -1,9 +1,9 @@
-//! Release: the holder, or somebody who may release for others, gives the lock back. A waiter leaves the queue.
+//! Release: the holder, or a member who may release for others, releases the lock. A waiter leaves the queue.
 
 use std::sync::Arc;
 
-use super::stages::{self, Owner};
-use super::{Command, Decision, Ended, EndedHow, Environment, Person, Rejection, Session, SessionRef, queue, reset};
+use super::decision::Owner;
+use super::{Command, Decision, Ended, EndedHow, Person, Rejection, Session, SessionRef, deploy, reset, stages};
 
 #[derive(Debug, Clone)]
 pub struct Release {
@@ -22,22 +22,22 @@ impl Command for Release {
     }
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
-        let session = find(decision.next, &self.session)?;
+        let session = decision.next.find(&self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
-            // Releasing twice, or after a force-claim, is no error: the answer says how the session ended.
+            // Idempotent: a second release, or one after a force-claim, returns how the session ended.
             return Ok(Arc::new(session.clone()));
         }
         let ended = Ended { at: decision.now.at, by: Some(self.by), how: EndedHow::Released };
         if let Some(waiter) = decision.next.queue.session(self.session.id) {
             let ticket = waiter.ticket;
-            return queue::leave(decision, ticket, ended).ok_or(Rejection::SessionNotFound);
+            return decision.leave(ticket, ended).ok_or(Rejection::SessionNotFound);
         }
         vacate(decision, ended).ok_or(Rejection::SessionNotFound)
     }
 }
 
-/// Gives back whatever holds the lock, without naming its session.
+/// Releases the lock without naming its session.
 #[derive(Debug, Clone)]
 pub struct ReleaseLock {
     pub by: Person,
@@ -59,47 +59,6 @@ impl Command for ReleaseLock {
     }
 }
 
-impl Session {
-    /// Whether it belongs to this person; `any` for callers who may act for others.
-    pub fn check_user(&self, by: &Person, any: bool) -> Result<(), Rejection> {
-        if self.user.id == by.id || any {
-            Ok(())
-        } else {
-            Err(Rejection::NotSessionHolder { holder: self.user.clone() })
-        }
-    }
-}
-
-/// The session that a command refers to: the holder, one that is leaving or waiting, or one from the history.
-pub(super) fn find<'a>(environment: &'a Environment, session: &'a SessionRef) -> Result<&'a Session, Rejection> {
-    if !environment.exists() {
-        return Err(Rejection::EnvironmentNotFound);
-    }
-    environment.session(session.id).or(session.ended.as_deref()).ok_or(Rejection::SessionNotFound)
-}
-
-/// The same for commands that only the holder may give.
-pub(super) fn find_holder<'a>(
-    environment: &'a Environment,
-    session: &'a SessionRef,
-    by: &Person,
-    fencing_token: Option<u64>,
-) -> Result<&'a Session, Rejection> {
-    let session = find(environment, session)?;
-    session.check_user(by, false)?;
-    if session.ended.is_some() {
-        return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });
-    }
-    if let Some(waiter) = environment.queue.session(session.id) {
-        return Err(Rejection::SessionQueued { position: environment.queue.position(waiter) });
-    }
-    let current = session.fencing_token().unwrap_or_default();
-    if fencing_token.is_some_and(|token| token != current) {
-        return Err(Rejection::StaleFencingToken { current });
-    }
-    Ok(session)
-}
-
 /// Ends the holder's session, and begins the reset if the environment has one.
 pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Session>> {
     let session = end_session(decision, ended)?;
@@ -107,11 +66,12 @@ pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Se
         decision.outcome.events.push(event);
     }
     reset::begin(decision);
+    deploy::advance(decision);
     Some(session)
 }
 
-/// Takes the lock from its holder, if there is one, and returns the session as it ended. Its waiting deployments are
-/// cancelled; a running one is stopped, and nothing else is deployed until it has ended.
+/// Takes the lock from its holder, if there is one, and returns the ended session. Its waiting deployments are
+/// cancelled; a running one is stopped, and no other starts until it has ended.
 pub(super) fn end_session(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Session>> {
     let mut holder = decision.next.lock.take()?;
     decision.touch();

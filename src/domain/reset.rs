@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::stages::{self, Owner};
+use super::decision::Owner;
 use super::{
-    Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, EventType, LastReset, deploy,
+    Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, EventType, LastReset, stages,
 };
 
-/// Begins the configured reset. It starts when nothing else is deployed.
+/// Queues the configured reset. It starts when no other deployment is running.
 pub(super) fn begin(decision: &mut Decision<'_>) {
-    // An earlier reset was told to stop by a force-claim, and may still run: `finish` begins a new one when it has ended.
+    // A force-claim told an earlier reset to stop, which may still run: `finish` begins a new one when it has ended.
     if decision.next.reset.is_some() {
         return;
     }
@@ -21,10 +21,9 @@ pub(super) fn begin(decision: &mut Decision<'_>) {
     decision.outcome.forgotten.extend(decision.next.last_reset.replace(last).map(|previous| previous.id));
     stages::record(&mut deployment, &Owner::system(Some(last)), decision.outcome);
     decision.next.reset = Some(deployment);
-    deploy::advance(decision);
 }
 
-/// A force-claim makes the reset unnecessary: if it runs, it is told to stop.
+/// A force-claim makes the reset unnecessary: a running one is told to stop.
 pub(super) fn cancel(decision: &mut Decision<'_>) {
     let Some(id) = decision.next.reset.as_ref().map(|deployment| deployment.id) else { return };
     if let Ok((deployment, owner, mut context)) = decision.deployment(id) {
@@ -33,8 +32,8 @@ pub(super) fn cancel(decision: &mut Decision<'_>) {
     decision.next.reset.take_if(|deployment| deployment.status.is_finished());
 }
 
-/// The reset has ended. If it failed or was cancelled half-way, the environment is disabled, since its state is unknown;
-/// but not after a force-claim: then nobody relies on this reset, and another one follows the new session.
+/// The reset has ended. If it failed or was cancelled midway, the environment is disabled, since its state is unknown;
+/// but not after a force-claim, when nobody relies on this reset and another one follows the new session.
 pub(super) fn finish(decision: &mut Decision<'_>, outcome: DeploymentOutcome) {
     let Some(mut deployment) = decision.next.reset.take() else { return };
     let last = decision.next.last_reset;
@@ -67,7 +66,7 @@ mod tests {
     use crate::samples::{Subject, by_force, claim, commit, end_stage, identifier, person, pipeline};
     use crate::*;
 
-    /// Claimed and released, and being put in order since.
+    /// Claimed and released, and now being reset.
     fn resetting() -> Subject {
         let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
         subject.surroundings.pipeline = pipeline(1);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::stages::{self, Owner};
+use super::decision::Owner;
 use super::{
     Command, Decision, Deployment, DeploymentId, Effect, EventType, Rejection, StageEnd, StageRun, StageStatus,
-    StepRun, StepStatus, Timestamp, deploy,
+    StepRun, StepStatus, Timestamp, deploy, stages,
 };
 
 /// The attempt of a stage that a report is about.
@@ -16,7 +16,7 @@ pub struct StageAttempt {
     pub attempt: u32,
 }
 
-/// The runner is about to execute the first step. If this is refused, it does not.
+/// The runner is about to execute the first step, unless this is refused.
 #[derive(Debug, Clone)]
 pub struct BeginStage(pub StageAttempt);
 
@@ -75,7 +75,7 @@ impl Command for ReportSteps {
     }
 }
 
-/// Nothing of the stage runs any more.
+/// No process of the stage is left.
 #[derive(Debug, Clone)]
 pub struct EndStage {
     pub of: StageAttempt,
@@ -110,7 +110,7 @@ impl Command for Recover {
     type Reply = ();
     const ENDS: bool = true;
 
-    /// Whether anything runs is not changed here, so that leftovers are removed even if the store refuses writes.
+    /// The running state is not changed here, so that leftovers are removed even if the store refuses writes.
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         let begun = decision.next.current_deployment().map(|deployment| deployment.id);
         let begun = begun.and_then(|id| decision.next.unfinished_deployment(id));
@@ -118,7 +118,7 @@ impl Command for Recover {
             && let Some((index, stage)) = deployment.run.as_ref().and_then(|run| run.active())
         {
             match stage.status {
-                // A stage in this state has executed nothing.
+                // In this state, nothing of the stage has been executed.
                 StageStatus::Queued => {
                     let owner = Owner::of_deployment(session, decision.next);
                     let deployment = deployment.clone();
@@ -141,7 +141,7 @@ impl Command for Recover {
     }
 }
 
-/// Nothing of an earlier run of the server runs any more.
+/// No process of an earlier run of the server is left.
 #[derive(Debug, Clone)]
 pub struct Swept(pub StageAttempt);
 
@@ -177,7 +177,7 @@ impl Command for Swept {
     }
 }
 
-/// The stage is idempotent and nothing of its first attempt is left, so it is run again.
+/// The stage is idempotent and no process of its first attempt is left, so it is run again.
 fn run_again(decision: &mut Decision<'_>, id: DeploymentId, index: usize) -> Result<(), Rejection> {
     decision.touch();
     let (deployment, owner, mut context) = decision.deployment(id)?;
@@ -192,7 +192,7 @@ fn run_again(decision: &mut Decision<'_>, id: DeploymentId, index: usize) -> Res
     Ok(())
 }
 
-/// The result of the step that was being executed is unknown.
+/// The result of the running step is unknown.
 fn end_steps(deployment: &mut Deployment, index: usize, now: Timestamp) {
     let Some(run) = deployment.run.as_mut().map(Arc::make_mut) else { return };
     for step in run.stages[index].steps.iter_mut().filter(|step| step.status == StepStatus::Running) {

@@ -15,7 +15,7 @@ pub fn person(number: u8) -> Person {
     Person { id: UserId(IdSeed([number; 12])), name: Arc::from(format!("person-{number}")) }
 }
 
-/// The same number makes the same seed, and [`number`] reads it back.
+/// The same number gives the same seed, and [`number`] reads it back.
 pub fn seed(number: u64) -> IdSeed {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&number.to_be_bytes());
@@ -59,12 +59,12 @@ pub fn by_key(number: u64) -> KeptBy {
     KeptBy::Key(PlaceKey { record: Arc::from(number.to_be_bytes()), fingerprint: [0; 16] })
 }
 
-/// How many cases a property is tried with: as `LOCKKEEPER_TEST_CASES` says, or the usual number.
+/// The number of cases per property: `LOCKKEEPER_TEST_CASES`, or `usual`.
 pub fn cases(usual: u32) -> u32 {
     std::env::var("LOCKKEEPER_TEST_CASES").map_or(usual, |text| text.parse().unwrap())
 }
 
-/// A pipeline with so many plain stages, each with two steps.
+/// A pipeline with this many plain stages, each with two steps.
 pub fn pipeline(stages: usize) -> PipelineNow {
     let step = |number| Step::own(identifier(&format!("step-{number}")), Action::Run(vec!["true".into()]));
     let stage = |number| Stage {
@@ -82,21 +82,21 @@ pub fn identifier(text: &str) -> Identifier {
     Identifier::parse(text).unwrap()
 }
 
-/// Which run of which stage the environment's deployment is at.
+/// The current stage of the environment's deployment, and its attempt.
 pub fn attempt(environment: &Environment) -> StageAttempt {
     let deployment = environment.current_deployment().unwrap();
     let (stage, run) = deployment.run.as_ref().unwrap().active().unwrap();
     StageAttempt { deployment: deployment.id, stage, attempt: run.attempt }
 }
 
-/// The runner is done with the stage that the environment's deployment is at.
+/// The runner's report that the current stage of the environment's deployment has ended.
 pub fn end_stage(environment: &Environment, end: StageEnd) -> EndStage {
     let of = attempt(environment);
     let run = environment.current_deployment().unwrap().run.clone().unwrap();
     EndStage { of, end, steps: run.stages[of.stage].steps.clone() }
 }
 
-/// So many milliseconds after everything began, on both clocks.
+/// This many milliseconds after the beginning, on both clocks.
 pub fn at(millis: i64) -> Now {
     Now { at: Timestamp::from_millis(1_000_000 + millis), tick: Tick(millis) }
 }
@@ -143,7 +143,7 @@ impl Subject {
         subject
     }
 
-    /// Decides at that moment, and keeps the next state.
+    /// Decides at that time, and keeps the next state.
     pub fn run<C: Command>(&mut self, millis: i64, command: C) -> Result<(C::Reply, Outcome), Rejection> {
         let before = Arc::new(self.environment.clone());
         let mut outcome = Outcome::default();
@@ -152,7 +152,7 @@ impl Subject {
         Ok((transition.reply, outcome))
     }
 
-    /// Which claim has the lock.
+    /// The claim that holds the lock.
     pub fn holder(&self) -> Option<u64> {
         self.environment.lock.as_ref().map(|session| number(session.id.seed))
     }

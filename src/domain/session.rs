@@ -4,23 +4,12 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    CommitId, Context, Deadline, DeploymentId, Event, EventType, Priority, Run, SessionId, Tick, Timestamp, UserId,
+    CommitId, Context, Deadline, Deployment, Event, EventType, Malformed, Now, Person, SessionId, Tick, Timestamp,
 };
 
-/// Of the error of a deployment: a page of the history with eight sessions of a hundred deployments each must fit into one
-/// batch of the store.
-pub const ERROR_BYTES_MAX: usize = 256;
-
-/// How many deployments a session lists. Older finished ones are dropped, but still counted in `deployment_count`. Bounds
-/// an environment's record.
+/// The number of deployments listed per session. Older finished ones are dropped, but still counted in
+/// `deployment_count`. Limits the size of an environment's record.
 pub(super) const DEPLOYMENTS_LISTED: usize = 100;
-
-/// A user, by the name they had at the time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Person {
-    pub id: UserId,
-    pub name: Arc<str>,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
@@ -40,6 +29,26 @@ pub struct Session {
     pub deployment_count: u64,
     /// Counts the changes of this session, for its ETag.
     pub revision: u64,
+}
+
+/// From -100 to 100; higher priorities go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Priority(i8);
+
+impl Priority {
+    pub const RANGE: std::ops::RangeInclusive<i64> = -100..=100;
+
+    pub fn new(value: i64) -> Result<Self, Malformed> {
+        i8::try_from(value)
+            .ok()
+            .filter(|_| Self::RANGE.contains(&value))
+            .map(Self)
+            .ok_or(Malformed("must be an integer from -100 to 100"))
+    }
+
+    pub const fn get(self) -> i8 {
+        self.0
+    }
 }
 
 /// The grant of the lock, and when it expires.
@@ -85,9 +94,9 @@ named_enum! {
     pub enum Expiry {
         /// No activity within its TTL.
         Ttl = "ttl",
-        /// It held the lock as long as the environment allows.
+        /// It held the lock for as long as the environment allows.
         MaxHold = "max_hold",
-        /// Nobody polled it for too long, in the queue or after the grant.
+        /// It was not polled for too long, in the queue or after the grant.
         Unasked = "unasked",
         /// Its client was gone before it could be answered.
         Vanished = "vanished",
@@ -117,45 +126,6 @@ impl From<SessionId> for SessionRef {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deployment {
-    pub id: DeploymentId,
-    pub commit: CommitId,
-    pub status: DeploymentStatus,
-    pub created_at: Timestamp,
-    pub started_at: Option<Timestamp>,
-    pub finished_at: Option<Timestamp>,
-    /// At most [`ERROR_BYTES_MAX`].
-    pub error: Option<Arc<str>>,
-    /// Counts its changes, for its ETag.
-    pub revision: u32,
-    /// Whether it has had stages: then more is stored than this record.
-    pub staged: bool,
-    /// From its start to its end, and while it waits for a retry.
-    pub run: Option<Arc<Run>>,
-}
-
-named_enum! {
-    pub enum DeploymentStatus {
-        Queued = "queued",
-        Running = "running",
-        /// Its next stage needs approval. Nothing of it runs, and nothing else is deployed meanwhile.
-        AwaitingApproval = "awaiting_approval",
-        /// Told to stop, and may still run.
-        Cancelling = "cancelling",
-        Succeeded = "succeeded",
-        Failed = "failed",
-        Cancelled = "cancelled",
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeploymentOutcome {
-    Succeeded,
-    Failed(Arc<str>),
-    Cancelled,
-}
-
 impl Session {
     pub fn status(&self) -> SessionStatus {
         match (self.ended.as_ref().map(|ended| ended.how), &self.claimed) {
@@ -171,7 +141,7 @@ impl Session {
         self.claimed.as_ref().map(|claimed| claimed.fencing_token)
     }
 
-    /// Whether it has the lock and its client may not know of it.
+    /// Whether it holds the lock and its client may not know of it.
     pub fn is_unseen(&self) -> bool {
         self.ended.is_none() && self.claimed.as_ref().is_some_and(|claimed| claimed.unseen_until.is_some())
     }
@@ -185,7 +155,7 @@ impl Session {
         [lease, hold, unseen].into_iter().flatten().min_by_key(|(until, _)| until.due)
     }
 
-    /// Whether it has the lock with neither a TTL nor a longest time: it ends only if somebody ends it.
+    /// Whether it holds the lock with neither a TTL nor a maximum hold, so that it only ends when it is released.
     pub fn never_expires(&self) -> bool {
         let endless = |claimed: &Claimed| claimed.lease.is_none() && claimed.hold_until.is_none();
         self.ended.is_none() && self.claimed.as_ref().is_some_and(endless)
@@ -213,48 +183,20 @@ impl Session {
         self.ended = Some(ended);
         self.revision += 1;
     }
-}
 
-impl Deployment {
-    pub(super) fn new(id: DeploymentId, commit: CommitId, now: Timestamp) -> Self {
-        Self {
-            id,
-            commit,
-            status: DeploymentStatus::Queued,
-            created_at: now,
-            started_at: None,
-            finished_at: None,
-            error: None,
-            revision: 0,
-            staged: false,
-            run: None,
+    /// Any activity of the holder renews the lease.
+    pub(super) fn renew(&mut self, now: Now) {
+        if let Some(claimed) = &mut self.claimed {
+            claimed.lease = claimed.lease.map(|lease| Lease::new(lease.ttl_seconds, now));
+            claimed.unseen_until = None;
+            claimed.seen = true;
+            self.revision += 1;
         }
-    }
-
-    pub(super) fn event(&self, event_type: EventType, session: Option<SessionId>) -> Event {
-        let event = Event::deployment(event_type, session, self.id).with("commitId", self.commit.shared());
-        event.with_some("error", self.error.clone())
     }
 }
 
-impl DeploymentStatus {
-    pub fn is_finished(self) -> bool {
-        match self {
-            DeploymentStatus::Succeeded | DeploymentStatus::Failed | DeploymentStatus::Cancelled => true,
-            DeploymentStatus::Queued
-            | DeploymentStatus::Running
-            | DeploymentStatus::AwaitingApproval
-            | DeploymentStatus::Cancelling => false,
-        }
-    }
-
-    pub fn occupies_environment(self) -> bool {
-        match self {
-            DeploymentStatus::Running | DeploymentStatus::AwaitingApproval | DeploymentStatus::Cancelling => true,
-            DeploymentStatus::Queued
-            | DeploymentStatus::Succeeded
-            | DeploymentStatus::Failed
-            | DeploymentStatus::Cancelled => false,
-        }
+impl Lease {
+    pub(super) fn new(ttl_seconds: u32, now: Now) -> Self {
+        Self { ttl_seconds, until: Deadline::after(now, i64::from(ttl_seconds) * 1000) }
     }
 }

@@ -1,50 +1,17 @@
-//! How a deployment goes through its stages.
+//! The stages of a deployment and their transitions.
 
 use std::sync::Arc;
 
-use super::session::ERROR_BYTES_MAX;
+use super::decision::{ChangeContext, Owner};
+use super::deployment::ERROR_BYTES_MAX;
 use super::{
-    Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Configuration, Deployment,
-    DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Environment, Event, EventType,
-    LastDeployment, LastReset, Outcome, Person, PipelineNow, Rejection, Run, Session, SessionId, Stage, StageEnd,
-    StageOrder, StageRun, StageStatus, Step, StepRun, StepStatus, Surroundings, Timestamp,
+    Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Deployment, DeploymentId,
+    DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Environment, Event, EventType, LastDeployment,
+    Outcome, PipelineNow, Rejection, Run, Session, Stage, StageEnd, StageOrder, StageRun, StageStatus, Step, StepRun,
+    StepStatus,
 };
 
-/// The session that a deployment belongs to.
-#[derive(Debug, Clone)]
-pub(super) struct Owner {
-    pub session: Option<SessionId>,
-    pub user: Option<Person>,
-    pub fencing_token: u64,
-}
-
-impl Owner {
-    pub fn of(session: &Session) -> Self {
-        let fencing_token = session.fencing_token().unwrap_or_default();
-        Self { session: Some(session.id), user: Some(session.user.clone()), fencing_token }
-    }
-
-    /// A reset belongs to no session.
-    pub fn system(reset: Option<LastReset>) -> Self {
-        Self { session: None, user: None, fencing_token: reset.map_or(0, |reset| reset.fencing_token) }
-    }
-
-    /// Of a deployment of this session, or of the reset.
-    pub fn of_deployment(session: Option<&Session>, environment: &Environment) -> Self {
-        session.map_or_else(|| Self::system(environment.last_reset), Self::of)
-    }
-}
-
-/// What a change of a deployment needs besides the deployment.
-pub(super) struct ChangeContext<'a> {
-    pub at: Timestamp,
-    pub outcome: &'a mut Outcome,
-    pub surroundings: &'a mut dyn Surroundings,
-    pub configuration: &'a Option<Arc<Configuration>>,
-    pub last: &'a mut Option<LastDeployment>,
-}
-
-/// Starts a deployment, for the first time or again. Returns its outcome if there is nothing to do.
+/// Starts a deployment, for the first time or again. Returns its outcome if it has no stages to run.
 pub(super) fn start(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -105,7 +72,7 @@ fn enter_next(
     None
 }
 
-/// Hands the stage to the runner. It has not begun until the runner reports so.
+/// Hands the stage to the runner. It begins when the runner reports so.
 pub(super) fn hand_to_runner(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -134,8 +101,8 @@ pub(super) fn order(deployment: &Deployment, owner: &Owner, context: &mut Change
     })));
 }
 
-/// The current stage has ended. Enters the next one, or returns how the deployment ended. If it was told to stop and
-/// finished the stage all the same, it has succeeded only if no stage is left.
+/// The current stage has ended. Enters the next one, or returns how the deployment ended. If it was told to stop but
+/// finished the stage anyway, it has succeeded only if no stage is left.
 pub(super) fn end_stage(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -177,7 +144,7 @@ pub(super) fn end_stage(
     }
 }
 
-/// Cancels a deployment: at once if nothing of it runs, otherwise it is told to stop.
+/// Cancels a deployment: immediately if nothing of it runs, otherwise it is told to stop.
 pub(super) fn cancel(deployment: &mut Deployment, owner: &Owner, context: &mut ChangeContext<'_>) {
     match deployment.status {
         DeploymentStatus::Queued | DeploymentStatus::AwaitingApproval => {
@@ -272,7 +239,7 @@ pub(super) fn record(deployment: &mut Deployment, owner: &Owner, outcome: &mut O
     }
 }
 
-/// An unfinished deployment, with all that is stored of it.
+/// The stored state of an unfinished deployment.
 pub(super) fn shown(deployment: &Deployment, owner: &Owner) -> DeploymentRecord {
     let (stages, retried) = match deployment.run.as_deref() {
         Some(run) => (run.stages.clone(), run.retried.clone()),
@@ -368,7 +335,7 @@ impl StageRun {
         run
     }
 
-    /// Back to its initial state, except for the number of attempts.
+    /// Resets it to its initial state, except for the number of attempts.
     pub(super) fn begin_anew(&mut self, stage: &Stage) {
         self.status = StageStatus::Pending;
         self.approval = None;

@@ -1,5 +1,5 @@
-//! Texts from outside. A [`TextRule`] is written once: the check and the pattern of the API's schema both come from it.
-//! The types that it bounds exist only within their bounds, so nothing further in checks again.
+//! Texts from outside. A [`TextRule`] is written once, and both the check and the pattern of the API's schema are
+//! derived from it. Values of the types that it constrains are always valid, so inner code does not check again.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
-/// Which texts are allowed.
+/// A rule for permitted texts.
 #[derive(Debug)]
 pub struct TextRule {
     pub length: RangeInclusive<usize>,
@@ -23,29 +23,29 @@ pub struct TextRule {
     pub message: &'static str,
 }
 
-/// What the length counts. In a class of ASCII alone both are the same.
+/// The unit of the length. In an ASCII class both are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Characters,
     Bytes,
 }
 
-/// Texts that are refused although their characters are allowed.
+/// Texts that are refused although their characters are permitted.
 #[derive(Debug, Clone, Copy)]
 pub enum Reserved {
     Nothing,
     Prefix(&'static str),
-    /// In any case.
+    /// In any letter case.
     Words(&'static [&'static str]),
 }
 
-/// A set of characters, by the text of a regular expression's `[…]`.
+/// A set of characters, defined by the text of a regular expression's `[…]`.
 #[derive(Debug, Clone, Copy)]
 pub struct CharClass {
     text: &'static str,
     /// Which of the characters up to `\u00ff` are in it.
     low: [u64; 4],
-    /// Whether all characters above are.
+    /// Whether all higher characters are.
     high: bool,
 }
 
@@ -85,7 +85,7 @@ impl TextRule {
 
     fn allows_length(&self, text: &str) -> bool {
         let length = match self.unit {
-            // As many bytes are as many characters at most, so most texts need not be counted.
+            // A text has at most as many characters as bytes, so most texts need not be counted.
             Unit::Characters if text.len() > *self.length.end() => text.chars().count(),
             Unit::Characters => text.chars().take(*self.length.start()).count(),
             Unit::Bytes => text.len(),
@@ -93,7 +93,7 @@ impl TextRule {
         self.length.contains(&length)
     }
 
-    /// For the schema; none where every character is allowed.
+    /// For the schema; none if every character is permitted.
     pub fn pattern(&self) -> Option<String> {
         let (first, rest) = (self.first.text, self.rest.text);
         if rest == CharClass::ANY.text {
@@ -111,13 +111,14 @@ impl TextRule {
         })
     }
 
-    /// For the schema, where the pattern does not say it.
+    /// For the schema, if the pattern does not contain it.
     pub fn min_length(&self) -> Option<usize> {
         let min = *self.length.start();
         (min > 0 && !self.pattern_has_length()).then_some(min)
     }
 
-    /// For the schema, where the pattern does not say it. Of a rule in bytes it is the most that there can be.
+    /// For the schema, if the pattern does not contain it. For a rule in bytes it is the maximum possible number of
+    /// characters.
     pub fn max_length(&self) -> Option<usize> {
         (!self.pattern_has_length()).then_some(*self.length.end())
     }
@@ -163,7 +164,7 @@ impl CharClass {
     pub const NO_NUL: CharClass = CharClass::new(r"^\u0000");
     pub const NO_CONTROL: CharClass = CharClass::new(r"^\u0000-\u001f\u007f-\u009f");
 
-    /// Characters and ranges of ASCII, `\t` and `\u00xx`; after a `^` all others. A `-` of its own stands last.
+    /// Characters and ranges of ASCII, `\t` and `\u00xx`; after a `^` all others. A literal `-` is last.
     pub const fn new(text: &'static str) -> Self {
         let bytes = text.as_bytes();
         let inverted = !bytes.is_empty() && bytes[0] == b'^';
@@ -196,7 +197,7 @@ impl CharClass {
     }
 }
 
-/// The character that is written at a place, and the place after it.
+/// The character that is written at an index, and the index after it.
 const fn read_character(bytes: &[u8], at: usize) -> (u8, usize) {
     match bytes[at] {
         b'\\' => match bytes[at + 1] {
@@ -244,7 +245,7 @@ macro_rules! bounded_text {
             }
         }
 
-        /// Maps by this text can be asked with a plain one.
+        /// Allows lookups in maps with this key by a plain text.
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
@@ -270,15 +271,15 @@ bounded_text! {
     .starting_with(CharClass::new("A-Za-z0-9"))
 }
 bounded_text! {
-    /// A commit as the caller names it: a hash, a tag, whatever the pipeline understands.
+    /// A commit as the caller names it: a hash, a tag, or whatever the pipeline understands.
     CommitId, REVISION
 }
 bounded_text! {
-    /// Why somebody wants the lock, for others who find it taken.
+    /// The reason for a claim, shown to others while the environment is taken.
     Context, PROSE
 }
 bounded_text! {
-    /// What an environment is for.
+    /// The purpose of an environment.
     Description, PROSE
 }
 impl Default for Description {
@@ -308,7 +309,7 @@ bounded_text! {
     TextRule::of(0..=4096, CharClass::NO_NUL, "must be at most 4096 characters, without NUL")
 }
 
-/// A commit, branch or tag. It must not pass for an option of a program.
+/// A commit, branch or tag. It must not be mistaken for an option of a program.
 pub const REVISION: TextRule = TextRule::of(
     1..=128,
     CharClass::VISIBLE,
@@ -316,7 +317,7 @@ pub const REVISION: TextRule = TextRule::of(
 )
 .starting_with(CharClass::new("!-,.-~"));
 
-/// The name of something for people to read: an organization, a pipeline, a token.
+/// The name of something for people: an organization, a pipeline, a token.
 pub const NAME: TextRule =
     TextRule::of(1..=100, CharClass::NO_CONTROL, "must be 1 to 100 characters, without control characters");
 
@@ -351,7 +352,7 @@ mod tests {
         &pipeline::HEADER_VALUE,
     ];
 
-    /// What the pattern, the lengths beside it and the reserved texts say together.
+    /// Whether the pattern, the lengths in the schema and the reserved texts together permit a text.
     fn schema_allows(rule: &TextRule, text: &str) -> bool {
         let pattern = pattern_without_lookahead(&rule.pattern().unwrap());
         let length = text.chars().count();

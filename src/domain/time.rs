@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::IdSeed;
 
-/// Milliseconds since the Unix epoch, from the wall clock. For people to read; it may jump.
+/// Milliseconds since the Unix epoch, from the wall clock. For people; it may jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -31,8 +31,8 @@ impl Timestamp {
     }
 }
 
-/// Milliseconds from a steady clock. Expiry uses this one, so that setting the wall clock does not free a lock early. It
-/// goes on over restarts of the server, as long as the machine is up.
+/// Milliseconds from a steady clock. Expiry uses this one, so that setting the wall clock does not free a lock early.
+/// It continues over restarts of the server, as long as the machine is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(pub i64);
 
@@ -46,7 +46,7 @@ impl Tick {
     }
 }
 
-/// One start of the machine. Ticks of two boots have nothing to do with each other.
+/// One start of the machine. Ticks of two boots cannot be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Boot(pub u64);
 
@@ -57,7 +57,7 @@ impl From<IdSeed> for Boot {
     }
 }
 
-/// A tick, and in which boot.
+/// A tick and its boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SteadyTime {
     pub boot: Boot,
@@ -65,8 +65,8 @@ pub struct SteadyTime {
 }
 
 impl SteadyTime {
-    /// The least time that has passed since `earlier`. One of another boot was before `opened`, when its data was opened in
-    /// this one, and no more is known of it: it may be of another machine, and of a moment ago.
+    /// The minimum time since `earlier`. A time of another boot was before `opened`, when its data was opened in this
+    /// one, and nothing more is known about it: it may be from another machine, and very recent.
     pub fn at_least_since(self, earlier: Self, opened: Tick) -> Duration {
         let since = if self.boot == earlier.boot { earlier.tick } else { opened };
         Duration::from_millis(u64::try_from(self.tick.0.saturating_sub(since.0)).unwrap_or(0))
@@ -96,14 +96,15 @@ impl Deadline {
         self.due <= now.tick
     }
 
-    /// The same deadline in a process that started later. If the machine has not started since, the steady clock says how
-    /// much of `whole_millis` is left; the rest is at least `least_millis`. Otherwise nobody can tell, and it is the whole:
-    /// the wall clock may have been set.
+    /// The same deadline in a process that started later. If the machine has not been rebooted since, the steady clock
+    /// shows how much of `whole_millis` is left, but at least `least_millis`. Otherwise that is unknown, since the wall
+    /// clock may have been set, and the whole time is left.
     #[must_use]
     pub fn rearmed(self, started: Now, same_boot: bool, least_millis: i64, whole_millis: i64) -> Self {
         let left = if same_boot { self.due.0.saturating_sub(started.tick.0) } else { whole_millis };
         let rearmed = Self::after(started, left.max(least_millis).min(whole_millis));
-        // The clocks are read one after the other: a time that people have seen does not change by a few milliseconds.
+        // The clocks are read one after the other: a time that people have seen should not change by a few
+        // milliseconds.
         let is_same =
             same_boot && rearmed.due == self.due && rearmed.at.as_millis().abs_diff(self.at.as_millis()) < 1_000;
         if is_same { self } else { rearmed }

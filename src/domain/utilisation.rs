@@ -1,4 +1,4 @@
-//! How busy environments were during a period, how long people waited for them, and who held them: sums over sessions.
+//! Utilisation of environments during a period, waiting times, and holders: sums over sessions.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -7,20 +7,20 @@ use super::{EnvironmentKey, Person, Session, Timestamp, UserId};
 
 const HOUR_MILLIS: i64 = 3_600_000;
 const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
-/// Periods up to each length with the bucket for it; a chart of any of them has between 20 and 50 bars. Longer ones have
+/// Periods up to each length with their bucket; a chart of any of them has between 20 and 50 bars. Longer periods have
 /// a bucket per day.
 const BUCKETS: [(i64, i64); 2] = [(2 * DAY_MILLIS, HOUR_MILLIS), (8 * DAY_MILLIS, 6 * HOUR_MILLIS)];
-/// A grant that takes less is at once: nobody notices it, and commits take some milliseconds.
+/// A faster grant counts as immediate: nobody notices it, and commits take some milliseconds.
 const WAITED_MILLIS: i64 = 1_000;
 
-/// From its first moment up to its last, which is no longer a part of it.
+/// From its first moment up to, but excluding, its last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
     pub from: Timestamp,
     pub to: Timestamp,
 }
 
-/// Where a period lies, seen from a session that has had the lock.
+/// The position of a period relative to a session that has held the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeriodIs {
     Before,
@@ -42,13 +42,14 @@ impl Period {
         let Some(claimed) = &session.claimed else { return PeriodIs::After };
         match &session.ended {
             _ if claimed.at >= self.to => PeriodIs::Before,
-            // Also one that began and ended in one millisecond.
+            // Includes one that began and ended in the same millisecond.
             Some(ended) if ended.at < self.from => PeriodIs::After,
             Some(_) | None => PeriodIs::During,
         }
     }
 
-    /// How much of a time lies in the period. None of one that ends before it begins: the wall clock may have been set.
+    /// How much of an interval lies in the period. None of one that ends before it begins, which happens if the wall
+    /// clock is set.
     fn millis_of(self, from: Timestamp, to: Timestamp) -> i64 {
         let (from, to) = (from.max(self.from).as_millis(), to.min(self.to).as_millis());
         to.saturating_sub(from).max(0)
@@ -59,7 +60,7 @@ impl Period {
         fitting.map_or(DAY_MILLIS, |(_, bucket)| *bucket)
     }
 
-    /// The buckets from its beginning on; the last one may be shorter.
+    /// The buckets from its beginning; the last one may be shorter.
     fn buckets(self) -> impl Iterator<Item = Period> {
         let (bucket, end) = (self.bucket_millis(), self.to);
         let begins = std::iter::successors(Some(self.from), move |from| Some(from.plus(bucket)));
@@ -83,7 +84,7 @@ pub struct Utilisation {
 #[derive(Debug, PartialEq, Eq)]
 pub struct EnvironmentUse {
     pub key: EnvironmentKey,
-    /// Those that had the lock during the period.
+    /// Sessions that held the lock during the period.
     pub sessions: u64,
     pub locked_millis: i64,
     pub locked_millis_per_bucket: Vec<i64>,
@@ -98,7 +99,7 @@ pub struct HolderUse {
     pub longest_millis: i64,
 }
 
-/// The waits of those who had to wait and got the lock.
+/// The waits of sessions that had to wait and got the lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waits {
     pub count: usize,
@@ -120,7 +121,7 @@ impl Utilisation {
         }
     }
 
-    /// The sessions that are added next are of this environment.
+    /// The sessions added next belong to this environment.
     pub fn begin(&mut self, key: EnvironmentKey) {
         self.environments.push(EnvironmentUse {
             key,
@@ -131,7 +132,7 @@ impl Utilisation {
         });
     }
 
-    /// A session that had the lock during the period.
+    /// A session that held the lock during the period.
     pub fn add(&mut self, session: &Session) {
         let (Some(claimed), Some(environment)) = (&session.claimed, self.environments.last_mut()) else { return };
         let until = session.ended.as_ref().map_or(self.period.to, |ended| ended.at);
@@ -164,10 +165,10 @@ impl Utilisation {
         self.waits.iter().map(|waits| Waits::of(waits))
     }
 
-    /// Those who held longest in all, longest first.
+    /// The users with the longest total hold, longest first.
     pub fn holders(&self, most: usize) -> Vec<&HolderUse> {
         let mut holders: Vec<_> = self.holders.values().collect();
-        // By name where they are equal, so that the same question has the same answer.
+        // Equal ones by name, so that the result is deterministic.
         holders.sort_unstable_by_key(|holder| (Reverse(holder.locked_millis), holder.user.name.clone()));
         holders.truncate(most);
         holders
@@ -184,7 +185,7 @@ impl Waits {
     fn of(waits: &[i64]) -> Self {
         let mut sorted = waits.to_vec();
         sorted.sort_unstable();
-        // The nearest rank: a wait that somebody really had.
+        // The nearest rank: an actual wait.
         let at = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied();
         Self { count: sorted.len(), median_millis: at(50), p90_millis: at(90), max_millis: sorted.last().copied() }
     }
@@ -215,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Asked for, claimed and ended at these times.
+    /// Requested, claimed and ended at these times.
     fn session(who: u8, asked: i64, claimed: i64, ended: Option<i64>) -> Session {
         let now = Now { at: at(asked), tick: Tick(0) };
         let mut session = request(who).into_session(SessionId { seed: seed(1), origin: Origin::Granted(1) }, now);

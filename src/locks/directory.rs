@@ -33,7 +33,7 @@ struct Resident {
 }
 
 impl Directory {
-    /// `open` makes the services that actors share; through what it is given they reach the directory.
+    /// `open` creates the services shared by actors; its argument gives them access to the directory.
     pub fn new(open: impl FnOnce(Weak<dyn ActorDirectory>) -> Services) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| Self {
             actors: DashMap::default(),
@@ -53,7 +53,7 @@ impl Directory {
         resident.view.get()
     }
 
-    /// The environment as it durably is, if it exists.
+    /// The environment in its durable state, if it exists.
     pub fn environment(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
         let known = match self.view(key) {
             Some(view) => Some(view),
@@ -66,7 +66,7 @@ impl Directory {
         Ok(known.filter(|environment| environment.exists()))
     }
 
-    /// The same as `view` for readers of many environments: reading alone keeps no actor in memory.
+    /// The same as `view` for readers of many environments: reading does not keep an actor in memory.
     pub fn peek(&self, key: &EnvironmentKey) -> Option<Arc<Environment>> {
         self.actors.get(key)?.view.get()
     }
@@ -122,7 +122,7 @@ impl Directory {
     pub fn dismiss_unused(&self) {
         self.actors.retain(|_, resident| {
             if !resident.inbox.take_used() {
-                // A full mailbox refuses it, rightly: that actor is in use.
+                // A full mailbox refuses it, correctly: that actor is in use.
                 resident.send(Leave).ok();
                 resident.inbox.take_used();
             }
@@ -171,12 +171,12 @@ impl Directory {
     /// Leaves a signal for the environment's actor, if it has one, and makes sure that it is read.
     fn signal_resident(&self, key: &EnvironmentKey, signal: Signal) -> bool {
         let Some(resident) = self.actors.get(key) else { return false };
-        // If other signals are unread, the actor has been nudged already.
+        // If other signals are unread, the actor has already been nudged.
         if !resident.inbox.leave_signal(signal) && resident.address.connected() {
             return true;
         }
         match resident.send(Nudge) {
-            // The messages that fill the mailbox make the actor read its signals as well.
+            // The messages in a full mailbox make the actor read its signals too.
             Ok(()) | Err(SendError::Full(_)) => true,
             Err(SendError::Closed(_)) => false,
         }
@@ -185,7 +185,7 @@ impl Directory {
 
 impl ActorDirectory for Directory {
     fn signal(&self, key: &EnvironmentKey, signal: Signal) -> bool {
-        // At the second try the actor has been started.
+        // By the second attempt the actor has been started.
         for _ in 0..2 {
             if self.signal_resident(key, signal) {
                 return true;

@@ -85,7 +85,7 @@ pub fn deployments_of(organization: &Identifier) -> Key {
     key_of(&[DEPLOYMENTS, organization.as_str().as_bytes(), b"/"])
 }
 
-/// `b/{organization}/{seed}`: the blueprint of a deployment: what its stages do.
+/// `b/{organization}/{seed}`: the blueprint of a deployment, that is, its stages and steps.
 pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(BLUEPRINTS, organization, id.0)
 }
@@ -110,7 +110,8 @@ pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(LOG_PARTS, organization, id.0)
 }
 
-/// `nd/{organization}/{seed}`: the same of a deployment that is no longer kept, until the store of logs has nothing of it.
+/// `nd/{organization}/{seed}`: the same for a deployment that is no longer kept, until its log is gone from the store
+/// of logs.
 pub fn dropped_log(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(DROPPED_LOGS, organization, id.0)
 }

@@ -3,14 +3,14 @@
 //!
 //! Layers, from the bottom; each uses only those before it:
 //!
-//! 1. `keys`: the keys of environments in the store. `ports`: what the crate needs from others and why a command has no reply.
-//!    `transfer`: for moving and restoring records. `time_limit`: for waits that hardly ever reach it.
-//! 2. `state`: what is read from the store, what an actor holds in memory, and the batch that a decision makes.
-//! 3. `services`: what all actors share: answers waiting for the disk, waiters, watchers, deadlines, signals.
+//! 1. `keys`: the keys of environments in the store. `ports`: the crate's dependencies and why a command has no reply.
+//!    `transfer`: for moving and restoring records. `time_limit`: for waits that rarely reach it.
+//! 2. `state`: the records in the store, the state in an actor's memory, and the batch of a decision.
+//! 3. `services`: shared by all actors: answers waiting for the disk, waiters, watchers, deadlines, signals.
 //! 4. `pool`: waiters for any environment of a pipeline.
 //! 5. `actor`: messages, deciding, committing, settling.
-//! 6. `directory` (key to actor), `timer` (what happens when a deadline passes), `restart` (what a start finds).
-//! 7. `environments`: [`Environments`], the face for everybody else. Nothing outside sees an `Addr` or a message.
+//! 6. `directory` (key to actor), `timer` (deadlines that pass), `restart` (state left by the last run).
+//! 7. `environments`: [`Environments`], the interface for other code. Nothing outside sees an `Addr` or a message.
 
 mod actor;
 mod directory;

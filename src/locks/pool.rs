@@ -1,6 +1,6 @@
-//! The waiters for any environment of a pipeline. The domain's [`Pool`](domain::Pool) decides; here are its lock, the
-//! clients to answer and the records to keep. The pool of a pipeline is shared by the pipeline's actors: while the lock
-//! of `inner` is held, nothing waits and nothing is sent; offers and answers go out afterwards.
+//! The waiters for any environment of a pipeline. The domain's [`Pool`](domain::Pool) decides; this file has its lock,
+//! the clients to answer and the records to keep. A pipeline's actors share its pool: while the lock of `inner` is
+//! held, nothing waits and nothing is sent; offers and answers are sent afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,13 +40,13 @@ impl Pools {
         self.of.entry(pipeline.clone()).or_insert_with(pool).clone()
     }
 
-    /// Those of an organization in which anybody has ever waited.
+    /// Those of an organization in which a client has ever waited.
     pub fn active_in(&self, organization: &Identifier) -> Vec<Arc<PipelinePool>> {
         let own = self.of.iter().filter(|pool| pool.key().organization == *organization && pool.is_active());
         own.map(|pool| pool.clone()).collect()
     }
 
-    /// Those in which anybody has ever waited.
+    /// Those in which a client has ever waited.
     pub fn active(&self) -> Vec<Arc<PipelinePool>> {
         self.of.iter().map(|pool| pool.clone()).filter(|pool| pool.is_active()).collect()
     }
@@ -54,7 +54,7 @@ impl Pools {
 
 pub struct PipelinePool {
     pub pipeline: PipelineKey,
-    /// Whether anybody has ever waited here; until then, nobody has to report to the pool.
+    /// Whether a client has ever waited here; until then, actors need not report to the pool.
     active: AtomicBool,
     learned: OnceCell<()>,
     inner: Mutex<Inner>,
@@ -63,11 +63,11 @@ pub struct PipelinePool {
 #[derive(Default)]
 struct Inner {
     pub pool: Pool,
-    /// Of the waiters that have one.
+    /// The clients of waiters, if connected.
     pub clients: HashMap<Ticket, HeldClient>,
-    /// Out of the pool, but not durably yet: still queued, as far as anybody is told.
+    /// Removed from the pool, but not durably yet: still queued, as far as readers see.
     pub removed: HashMap<Ticket, Removed>,
-    /// After the store refused to end waiters that are overdue.
+    /// The pause after the store refused to end overdue waiters.
     pub expiry: Pause,
 }
 
@@ -104,13 +104,13 @@ impl PipelinePool {
         self.active.load(Ordering::SeqCst)
     }
 
-    /// Reads which environments are free, the first time anybody wants to know.
+    /// Reads which environments are free, the first time this is needed.
     pub async fn learn(&self, services: &Arc<Services>) -> Result<(), StoreError> {
         self.learned.get_or_try_init(|| self.learn_all(services)).await.copied()
     }
 
     async fn learn_all(&self, services: &Arc<Services>) -> Result<(), StoreError> {
-        // From now on every actor reports what it decides. What was decided before is in the store once this is durable.
+        // From now on every actor reports its decisions. Earlier decisions are in the store once this is durable.
         self.active.store(true, Ordering::SeqCst);
         durable_up_to(services.store(), services.store().handed_in()).await;
         let (reader, pipeline) = (services.clone(), self.pipeline.clone());
@@ -131,7 +131,7 @@ impl PipelinePool {
         Ok(())
     }
 
-    /// For an environment's decision: the first waiter that it would do for, if it comes before `before`.
+    /// For an environment's decision: the first waiter that it suits, if it comes before `before`.
     pub fn take(
         &self,
         services: &Services,
@@ -151,7 +151,7 @@ impl PipelinePool {
         Some((waiter, present))
     }
 
-    /// A waiter that was taken could not be granted the lock.
+    /// A taken waiter could not be granted the lock.
     pub fn put_back(&self, services: &Arc<Services>, ticket: Ticket) {
         let mut inner = self.inner.lock();
         let Some(Removed { waiter, labels, client }) = inner.removed.remove(&ticket) else { return };
@@ -168,7 +168,7 @@ impl PipelinePool {
         }
     }
 
-    /// The grant of a waiter that was taken is handed to the store: returns the client to answer.
+    /// The grant of a taken waiter is handed to the store: returns the client to answer.
     pub fn granted(&self, ticket: Ticket) -> Option<HeldClient> {
         self.inner.lock().removed.get_mut(&ticket)?.client.take()
     }
@@ -178,7 +178,7 @@ impl PipelinePool {
         self.inner.lock().removed.remove(&ticket)?.client
     }
 
-    /// Notes whether an environment is free, and returns whether a waiter here wants it.
+    /// Records whether an environment is free, and returns whether a waiter here wants it.
     pub fn report(&self, services: &Services, name: &Identifier, standing: Availability) -> bool {
         let mut inner = self.inner.lock();
         let free = match &standing {
@@ -194,7 +194,7 @@ impl PipelinePool {
         let (now, labels) = (services.now(), claim.labels.clone());
         let mut inner = self.inner.lock();
         let waiter = inner.pool.join(claim, now)?;
-        // Before anybody can take it, so that its end is later in the log than its beginning.
+        // Before it can be taken, so that its end is later in the log than its beginning.
         if waiter.is_durable()
             && let Err(error) = self.keep(services, &inner.pool, &waiter, &labels, &client, now)
         {
@@ -214,7 +214,7 @@ impl PipelinePool {
         Ok(())
     }
 
-    /// Stores its place, and under an idempotency key what its client is told if it comes back before it is served.
+    /// Stores its place, and with an idempotency key the answer for a client that returns before it is served.
     fn keep(
         &self,
         services: &Services,
@@ -236,7 +236,7 @@ impl PipelinePool {
         services.store().commit(batch)
     }
 
-    /// A client comes back for its place. Gives its key back if there is none.
+    /// A client returns for its place. Returns its key if there is none.
     pub fn attach(
         &self,
         services: &Arc<Services>,
@@ -253,8 +253,8 @@ impl PipelinePool {
         Ok(())
     }
 
-    /// Offers the free environments to the waiters, and answers the claims that do not wait for more. Called whenever an
-    /// environment has handled an offer, whether it has taken a waiter or not.
+    /// Offers the free environments to the waiters, and answers the claims that do not wait any longer. Called whenever
+    /// an environment has handled an offer, whether or not it has taken a waiter.
     pub fn offer_around(&self, services: &Arc<Services>) {
         let mut inner = self.inner.lock();
         let Inner { pool, clients, .. } = &mut *inner;
@@ -275,7 +275,7 @@ impl PipelinePool {
         }
     }
 
-    /// The waiter under this session id, and its position.
+    /// The waiter with this session id, and its position.
     pub fn session(&self, id: SessionId) -> Option<(Arc<Waiter>, usize)> {
         let Origin::Queued(ticket) = id.origin else { return None };
         let inner = self.inner.lock();
@@ -286,18 +286,18 @@ impl PipelinePool {
         (waiter.session.id == id).then(|| (waiter.clone(), position))
     }
 
-    /// Some environments with these labels that somebody has, in no particular order.
+    /// Some locked environments with these labels, in no particular order.
     pub fn taken(&self, labels: &Labels, at_most: usize) -> Vec<Identifier> {
         self.inner.lock().pool.taken(labels).take(at_most).cloned().collect()
     }
 
-    /// All waiters, also those whose end or grant is not durable yet. What they are may not be durable yet either.
+    /// All waiters, including those whose end or grant is not durable yet. Their own state may not be durable either.
     pub fn waiters(&self) -> Vec<Arc<Waiter>> {
         let inner = self.inner.lock();
         inner.pool.iter().chain(inner.removed.values().map(|removed| &removed.waiter)).cloned().collect()
     }
 
-    /// The waiters that would take such an environment.
+    /// The waiters that would accept such an environment.
     pub fn waiting_for(&self, configuration: &Configuration) -> Vec<Arc<Waiter>> {
         if !self.is_active() {
             return Vec::new();
@@ -313,7 +313,7 @@ impl PipelinePool {
         self.inner.lock().pool.waiting_for(configuration).filter(|waiter| waiter.turn() < turn).count()
     }
 
-    /// Takes over a waiter of the last run.
+    /// Restores a waiter of the last run.
     pub fn restore(&self, waiter: Waiter, labels: Labels) {
         self.active.store(true, Ordering::SeqCst);
         self.inner.lock().pool.put_back(Arc::new(waiter), Arc::new(labels));
@@ -323,16 +323,16 @@ impl PipelinePool {
         self.inner.lock().pool.len()
     }
 
-    /// Since when the oldest of its waiters waits.
+    /// The start of its oldest waiter.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.inner.lock().pool.iter().map(|waiter| waiter.session.created_at).min()
     }
 }
 
-/// How many overdue waiters are let go at once; the rest the next time.
+/// Overdue waiters removed at a time; the rest follow the next time.
 const EXPIRED_AT_ONCE: usize = 200;
 
-/// What the client of a waiter is told, once the store is durable up to there.
+/// The answer to the client of a waiter, once the store is durable up to that sequence.
 struct Answer {
     client: HeldClient,
     reply: Result<(ClaimOutcome, Sequence), Failure>,
@@ -340,7 +340,7 @@ struct Answer {
 
 // Answers to waiters that get no environment, and leaving without a lock.
 impl PipelinePool {
-    /// The claims that are answered now.
+    /// The claims to answer now.
     fn take_unserved(&self, services: &Services, inner: &mut Inner) -> Vec<Answer> {
         let unserved = inner.pool.unserved();
         unserved.into_iter().filter_map(|unserved| self.prepare(services, inner, unserved)).collect()
@@ -354,9 +354,10 @@ impl PipelinePool {
                 let outcome = ClaimOutcome::queued_for_any(&waiter, position);
                 let reply = match self.make_known(services, inner, &waiter, &client, &outcome) {
                     Ok(sequence) => Ok((outcome, sequence)),
-                    // Its key has led to the session since it was queued, so this answer is true whether it is stored.
+                    // Its key has led to the session since it was queued, so this answer is true whether or not it is
+                    // stored.
                     Err(_) if client.keyed.is_some() => Ok((outcome, services.store().handed_in())),
-                    // Without a connection, and unknown to its client, it gets no lock and is let go of soon.
+                    // Without a connection, and unknown to its client, it gets no lock and is soon removed.
                     Err(error) => Err(Failure::PlaceGivenUp { session: waiter.session.id, error }),
                 };
                 Some(Answer { client, reply })
@@ -368,7 +369,7 @@ impl PipelinePool {
         }
     }
 
-    /// Stores that the client of a waiter knows its session, and with a key the answer in place of the one stored with it.
+    /// Stores that the client of a waiter knows its session, and with a key the new answer in place of the stored one.
     fn make_known(
         &self,
         services: &Services,
@@ -439,14 +440,14 @@ impl PipelinePool {
                 if self.end(services, &mut inner, *departure, None).is_ok()
                     && let Some(removed) = inner.removed.get_mut(&ticket)
                 {
-                    // Its client may use its key again at once.
+                    // Its client may use its key again immediately.
                     removed.client = None;
                 }
             }
         }
     }
 
-    /// Removes the waiters without a sign of life for too long.
+    /// Removes the waiters that have not polled for too long.
     pub fn expire(self: &Arc<Self>, services: &Arc<Services>) {
         let now = services.now();
         let mut inner = self.inner.lock();
@@ -463,8 +464,8 @@ impl PipelinePool {
         inner.expiry.accepted(now.tick);
     }
 
-    /// Ends a queued session at the wish of its user or of somebody who may release any. None if nobody waits under this
-    /// id.
+    /// Ends a queued session at the request of its user or of a member who may release any. None if there is no waiter
+    /// with this id.
     pub fn release(
         self: &Arc<Self>,
         services: &Arc<Services>,
@@ -479,7 +480,7 @@ impl PipelinePool {
         Ok(Some((session, self.end(services, &mut inner, departure, initiator)?)))
     }
 
-    /// Removes a waiter without a lock. Until that is durable, it is queued as far as anybody is told.
+    /// Removes a waiter without a lock. Until that is durable, readers see it as queued.
     fn end(
         self: &Arc<Self>,
         services: &Arc<Services>,
@@ -510,7 +511,7 @@ impl PipelinePool {
             settled_services.waiters.forget(&waiter);
             let client = pool.settled(ticket);
             settled_services.watchers.sessions.changed(&session.id.seed);
-            // Somebody may have released it while its client waited on its connection.
+            // It may have been released while its client waited on its connection.
             if let Some(client) = client {
                 client.refuse(Rejection::SessionEnded { session });
             }

@@ -1,5 +1,5 @@
-//! What the environments are opened with: the clock, pipeline definitions, the executor of stages, and limits; and why
-//! a command has no reply.
+//! The dependencies of the environments: the clock, pipeline definitions, the executor of stages, and limits; and why a
+//! command has no reply.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -20,18 +20,19 @@ pub trait Definitions: Send + Sync + 'static {
 }
 
 /// Runs the stages of deployments. It is called once the order is durable, in order per environment, and reports back
-/// through [`Environments`](super::Environments). Must return quickly: it is called on the thread that sends the answers.
+/// through [`Environments`](super::Environments). Must return quickly: it is called on the thread that sends the
+/// answers.
 pub trait Executor: Send + Sync + 'static {
     fn run_stage(&self, environment: &EnvironmentKey, order: StageOrder);
 
     /// Stops everything a deployment runs; the runner reports the end.
     fn stop(&self, environment: &EnvironmentKey, deployment: DeploymentId);
 
-    /// Cleans up what a deployment of an earlier run of the server left running.
+    /// Cleans up processes left by a deployment of an earlier run of the server.
     fn sweep(&self, environment: &EnvironmentKey, deployment: DeploymentId);
 }
 
-/// Where the output of stages lies that begin here, in a cluster.
+/// In a cluster, the node that has the output of stages that begin here.
 pub trait LogKeeper: Send + Sync + 'static {
     /// The name of this node.
     fn node(&self) -> &str;
@@ -45,21 +46,21 @@ pub trait LogKeeper: Send + Sync + 'static {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How many ended sessions the history of each environment keeps.
+    /// Ended sessions kept in the history of each environment.
     pub history_retention: u64,
-    /// How many commands may wait for one environment.
+    /// Commands that may wait for one environment.
     pub mailbox: usize,
-    /// How many claims may wait, on a connection or in a queue.
+    /// Claims that may wait, on a connection or in a queue.
     pub waiting: Capacity,
-    /// How many of them may be of one token.
+    /// How many of them may have the same token.
     pub waiting_per_token: usize,
     /// How long a caller waits for an answer; after that the outcome is unknown.
     pub answer_timeout: Duration,
     pub tickets: TicketLane,
 }
 
-/// The tickets of one shard of a cluster, which no other shard gives: records are found by their tickets, and those of all
-/// shards may become the records of one store.
+/// The tickets of one shard of a cluster, which no other shard uses: records are found by their tickets, and those of
+/// all shards may become the records of one store.
 #[derive(Debug, Clone, Copy)]
 pub struct TicketLane {
     /// Below `of`.
@@ -68,10 +69,10 @@ pub struct TicketLane {
 }
 
 impl TicketLane {
-    /// All tickets: those of a store that has no others beside it.
+    /// All tickets, for a store without other shards.
     pub const ONLY: TicketLane = TicketLane { number: 0, of: NonZeroU64::MIN };
 
-    /// The first number of this lane that is not below this one.
+    /// The first number of this lane that is not below `number`.
     pub fn first_from(self, number: u64) -> u64 {
         let of = self.of.get();
         number + (self.number + of - number % of) % of
@@ -84,7 +85,7 @@ pub enum Failure {
     Rejected(#[from] Rejection),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The claim was queued, and its place is given up again: the store does not take that its client knows of it.
+    /// The claim was queued, but its place is given up: the store refuses to record that its client knows the session.
     #[error("the place in the queue is given up: {error}")]
     PlaceGivenUp { session: SessionId, error: StoreError },
     #[error("too many commands are waiting for this environment")]

@@ -1,8 +1,8 @@
-//! What a start finds in the store: waiters, deadlines and unfinished deployments of the last run.
+//! Restores the state that the last run left in the store: waiters, deadlines and unfinished deployments.
 //!
-//! A queued waiter on a restart: `find_waiters` takes over its place and arms a deadline; when the environment is next
-//! needed its actor loads the queue (`state/records.rs`); a waiter whose client gives no sign of life in time is
-//! removed by `Elapse` (`domain`). One whose client was never told its session's id ends here, at once.
+//! A queued waiter on a restart: `find_waiters` restores its place and sets a deadline; when the environment is next
+//! needed its actor loads the queue (`state/records.rs`); a waiter whose client does not poll in time is removed by
+//! `Elapse` (`domain`). One whose client never received its session's id ends here, immediately.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use super::state::records::readable;
 use domain::{ASK_WITHIN_MILLIS, EnvironmentKey, Expiry, Labels, Recover, Waiter};
 use store::{Batch, Store, StoreError, durable_up_to, end_of_prefix};
 
-/// How many environments are recovered together: enough that they share the disk's work.
+/// Environments recovered together: enough to share the disk's work.
 const RECOVERED_AT_ONCE: usize = 64;
-/// How many waiters one batch ends, so that the store accepts it.
+/// Waiters ended in one batch, so that the store accepts it.
 const ENDED_AT_ONCE: usize = 50;
 
-/// Takes over the waiters of the last run, with time for their clients to come back. Waiters that no client can come back
-/// to end before anybody can read of them.
+/// Restores the waiters of the last run, with time for their clients to return. Waiters whose client cannot return end
+/// before they become visible.
 pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError> {
     let records = &services.records;
     let mut lost = Vec::new();
@@ -66,7 +66,7 @@ pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError
 struct Found {
     queue: QueueKey,
     waiter: Waiter,
-    /// Of the environment that it waits for, if any with them will do.
+    /// The labels of the environment that it waits for, if it waits for any.
     labels: Option<Labels>,
 }
 
@@ -104,7 +104,7 @@ fn end_lost(services: &Services, lost: &[Found]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Arms the deadlines of locks that run out by themselves.
+/// Sets the deadlines of locks that expire automatically.
 pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
     let records = &services.records;
     records.each(keys::WAKES, |key, record| {
@@ -116,7 +116,7 @@ pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
     })
 }
 
-/// Whether the last run has left a deployment that had not ended.
+/// Whether the last run left an unfinished deployment.
 pub fn has_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
     let found = store.scan(keys::UNFINISHED, &end_of_prefix(keys::UNFINISHED), 1)?;
     Ok(!found.is_empty())
@@ -140,7 +140,7 @@ pub async fn recover_deployments(directory: &Directory) -> Result<usize, Failure
 
 async fn recover_environment(directory: &Directory, key: EnvironmentKey) -> Result<(), Failure> {
     match directory.ask(&key, Recover, None, None).await {
-        // A server that starts on a full disk still serves reads, and starts what waits when it can.
+        // A server that starts on a full disk still serves reads, and starts waiting deployments when it can.
         Err(Failure::Store(error)) if error.is_lack_of_room() => {
             tracing::warn!(environment = %key, %error, "a waiting deployment cannot be started yet");
             directory.services.signal(&key, Signal::Resume);

@@ -1,5 +1,5 @@
-//! A time limit for answers that come within milliseconds unless something is badly wrong. A timer for each of them would
-//! cost more than the wait itself: here one per thread looks at all waits a few times in a second.
+//! A time limit for answers that come within milliseconds unless something is badly wrong. A timer for each would cost
+//! more than the wait itself: here one per thread checks all waits a few times per second.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -34,10 +34,10 @@ struct Pending {
     waker: Waker,
 }
 
-/// A place among the waits of this thread.
+/// The index of a wait of this thread.
 struct Place(usize);
 
-/// Awaits the answer, which the limit does not stop: it is just not awaited any longer.
+/// Awaits the answer. The limit does not stop it, but only ends the wait.
 pub async fn within<F: Future>(limit: Duration, answer: F) -> Result<F::Output, Elapsed> {
     let (mut answer, mut place) = (pin!(answer), None);
     poll_fn(|context| {
@@ -60,7 +60,7 @@ impl Place {
             if waits.stepping.as_ref().is_none_or(JoinHandle::is_finished) {
                 waits.stepping = Some(tokio::task::spawn_local(step()));
             }
-            // The current step has begun already.
+            // The current step has already begun.
             let steps = limit.as_nanos().div_ceil(STEP.as_nanos()) as u64 + 1;
             Self(waits.pending.insert(Pending { until: waits.now + steps, waker: context.waker().clone() }))
         })
@@ -77,12 +77,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // On a thread that ends, the list may be gone before its waits.
+        // On an ending thread, the list may be gone before its waits.
         WAITS.try_with(|waits| waits.borrow_mut().pending.remove(self.0)).ok();
     }
 }
 
-/// Ends when nobody waits any more.
+/// Ends when there are no more waits.
 async fn step() {
     loop {
         tokio::time::sleep(STEP).await;
@@ -118,7 +118,7 @@ mod tests {
     async fn a_wait_ends_soon_after_its_limit_and_never_before() {
         tokio::time::pause();
         for _ in 0..3 {
-            // Between two steps, and with others that wait longer or not as long.
+            // Between two steps, and with other longer and shorter waits.
             tokio::time::sleep(STEP / 3).await;
             let begun = Instant::now();
             let longer = within(LIMIT * 2, pending::<()>());

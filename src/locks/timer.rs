@@ -1,6 +1,6 @@
 //! The timer: signals environments whose deadline has passed, and drops old sessions that ended in a queue.
 //!
-//! A TTL that passes: the actor armed a deadline for it (`actor/mod.rs`), `signal_due` sends `Signal::Due`, and the
+//! A TTL that passes: the actor has set a deadline for it (`actor/mod.rs`), `signal_due` sends `Signal::Due`, and the
 //! actor decides `Elapse` (`actor/signals.rs`, `domain`).
 
 use std::collections::HashMap;
@@ -14,14 +14,14 @@ use domain::Identifier;
 use shares::level;
 use store::{Batch, StoreError, durable_up_to};
 
-/// How many environments are signalled at once when their deadline has passed; the rest follow immediately.
+/// Environments with a passed deadline that are signalled at a time; the rest follow immediately.
 const DUE_AT_ONCE: usize = 256;
-/// How many sessions that ended in a queue are kept, of all organizations together.
+/// Sessions kept that ended in a queue, of all organizations together.
 const ENDED_KEPT: usize = 10_000;
-/// How many records one commit drops.
+/// Records dropped per commit.
 const DROPPED_AT_ONCE: usize = 512;
 
-/// Signals each environment when its deadline passes, for ever.
+/// Signals each environment when its deadline passes; never returns.
 pub async fn run(directory: &Directory) {
     let services = &directory.services;
     loop {
@@ -40,7 +40,7 @@ pub fn signal_due(directory: &Directory) {
             if services.signal(&key, Signal::Due) {
                 continue;
             }
-            // If the store cannot tell at the moment, it may exist.
+            // If the store cannot be read at the moment, it may exist.
             let exists = directory.environment(&key).map_or(true, |environment| environment.is_some());
             if exists {
                 services.deadlines.arm_again(&key, services.tick());
@@ -54,7 +54,7 @@ pub fn signal_due(directory: &Directory) {
     }
 }
 
-/// Drops the oldest sessions that ended in a queue, beyond those that are kept. Organizations that have few keep all of them.
+/// Drops the oldest sessions that ended in a queue, beyond the limit. Organizations with few keep all of them.
 pub async fn drop_old_ended_sessions(services: &Arc<Services>) -> Result<(), StoreError> {
     if !services.waiters.take_ended() {
         return Ok(());
@@ -63,7 +63,7 @@ pub async fn drop_old_ended_sessions(services: &Arc<Services>) -> Result<(), Sto
     let read = tokio::task::spawn_blocking(move || {
         let mut all = Vec::new();
         reader.records.each(keys::LEFT, |key, record| {
-            // One that cannot be read is nobody's, and dropped like all others.
+            // An unreadable record has no owner, and is dropped like all others.
             let organization = records::decode_left(record).ok().map(|(pipeline, ..)| pipeline.organization);
             all.push((organization, key.to_vec()));
             Ok(())

@@ -1,5 +1,5 @@
-//! Moving the records of one organization, and restoring a backup: the organization of a record that has none in its
-//! key, and higher fencing tokens for a restored store, so that those given after the backup are not given again.
+//! Moving the records of one organization, and restoring a backup: the organization of records without one in their
+//! key, and higher fencing tokens for a restored store, so that those granted after the backup are not granted again.
 
 use std::ops::ControlFlow;
 
@@ -8,19 +8,19 @@ use domain::Identifier;
 use store::record::RecordError;
 use store::{Batch, Store, StoreError, end_of_prefix, walk};
 
-/// Of a pointer to a session that was queued: `i/{ticket}`.
+/// The organization of a pointer to a session that was queued: `i/{ticket}`.
 pub fn organization_of_pointer(record: &[u8]) -> Result<Identifier, RecordError> {
     let (environment, _) = records::decode_pointer(record)?;
     Ok(environment.pipeline.organization)
 }
 
-/// Of a session that ended in a queue: `g/{ticket}`.
+/// The organization of a session that ended in a queue: `g/{ticket}`.
 pub fn organization_of_left(record: &[u8]) -> Result<Identifier, RecordError> {
     let (pipeline, _, _) = records::decode_left(record)?;
     Ok(pipeline.organization)
 }
 
-/// Of two records of how many tokens new environments skip, the one that skips more.
+/// Of two records for the tokens that new environments skip, the one that skips more.
 pub fn more_skipped(one: Vec<u8>, other: Vec<u8>) -> Result<Vec<u8>, RecordError> {
     let more = records::decode_new_environments(&one)? >= records::decode_new_environments(&other)?;
     Ok(if more { one } else { other })
@@ -29,8 +29,8 @@ pub fn more_skipped(one: Vec<u8>, other: Vec<u8>) -> Result<Vec<u8>, RecordError
 /// Environments in one batch: far fewer than fit, even if each has a hundred deployments.
 const AT_ONCE: usize = 32;
 
-/// Lets every environment, and those that will be made, skip so many tokens. Returns how many environments there are,
-/// deleted ones too: their names may be used again.
+/// Makes every environment, including future ones, skip this many tokens. Returns the number of environments, including
+/// deleted ones, whose names may be used again.
 pub fn skip_fencing_tokens(
     store: &dyn Store,
     count: u64,
@@ -40,7 +40,7 @@ pub fn skip_fencing_tokens(
         return Ok(0);
     }
     let (mut batch, mut environments) = (Batch::default(), 0);
-    // A walk goes on after the last key it has read, so each is raised once.
+    // A walk continues after the last key it has read, so each is raised once.
     walk(store, keys::ENVIRONMENTS, &end_of_prefix(keys::ENVIRONMENTS), |key, record| {
         let raised = records::skip_tokens(record, count).map_err(|error| error.under(key))?;
         batch.put(key, raised);

@@ -1,5 +1,5 @@
-//! Which addresses are public, and which are those of this machine's own interfaces. A public one of them is no way
-//! around the policy: what listens on it may be meant for this machine's network alone.
+//! Which addresses are public, and which belong to this machine's own interfaces. The policy does not permit a public
+//! address of this machine: a service on it may be intended for this machine's network alone.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use nix::ifaddrs::getifaddrs;
 use parking_lot::Mutex;
 
-/// Whether an address belongs to the Internet at large, going by the registries of special-purpose addresses
-/// (RFC 6890 and what has been added since).
+/// Whether an address belongs to the public Internet, according to the registries of special-purpose addresses (RFC
+/// 6890 and later additions).
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -18,7 +18,7 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The address that is connected to in the end: of IPv6 addresses that stand for one of IPv4, that one.
+/// The final destination of a connection: the IPv4 address that an IPv6 address stands for, if it does.
 pub fn destination_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -26,7 +26,7 @@ pub fn destination_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// In mapped addresses, and those that NAT64 translates (RFC 6052).
+/// Extracts it from mapped addresses, and from those that NAT64 translates (RFC 6052).
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
@@ -56,8 +56,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// Of IPv6 only what is handed out for global use, and of that none that stands for something else: tunnels carry an IPv4
-/// address that nobody would have looked at.
+/// Of IPv6 only the ranges for global use, without those that stand for something else: a tunnel address contains an
+/// IPv4 address that would not have been checked.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(embedded) = embedded(address) {
         return is_public_v4(embedded);
@@ -68,17 +68,17 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Addresses come and go while the server runs. Reading them takes about as long as resolving a name.
+/// Addresses may change while the server runs. Reading them takes about as long as resolving a name.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 static KNOWN: Mutex<Option<(Instant, Arc<HashSet<IpAddr>>)>> = Mutex::new(None);
 
-/// Whether an interface of this machine has the address. If they cannot be read, every address counts as one of them.
+/// Whether an interface of this machine has the address. If the interfaces cannot be read, every address counts.
 pub fn is_own(address: IpAddr) -> bool {
     known().is_none_or(|own| own.contains(&address))
 }
 
-/// As they were a moment ago; as they were last, if they cannot be read any more.
+/// The addresses at the last reading, which is repeated if it is old; a failed reading keeps the previous addresses.
 fn known() -> Option<Arc<HashSet<IpAddr>>> {
     let mut known = KNOWN.lock();
     let is_recent = known.as_ref().is_some_and(|(read, _)| read.elapsed() < READ_AGAIN_AFTER);

@@ -1,6 +1,6 @@
-//! The HTTP client for requests that the server sends by itself. It goes where its URL says and nowhere else: no
-//! redirects, no proxy from the server's environment. Connections are not kept open, since the next request may be hours
-//! away and the other side may have closed them by then.
+//! The HTTP client for requests that the server itself sends. It connects only to the host of its URL: no redirects, no
+//! proxy from the server's environment. Connections are not kept open, since the next request may be hours away and the
+//! other side may have closed them by then.
 
 use std::error::Error;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect};
 
 use super::policy::{Policy, Refused};
 
-/// Who cannot be connected to by then is not there.
+/// A server that has not accepted by then is considered down.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A client for URLs that tenants choose: it connects only where the policy permits.
@@ -22,9 +22,9 @@ pub struct GuardedClient {
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoResponse {
-    /// Of a public address, which everybody may know.
+    /// About a public address, so it may be shown to everybody.
     Public(String),
-    /// For the operator's log alone; tenants are told [`Refused::ADVICE`].
+    /// Only for the operator's log; tenants see [`Refused::ADVICE`].
     Hidden(String),
 }
 
@@ -33,12 +33,12 @@ impl GuardedClient {
         Self { http: LazyClient::new(), policy }
     }
 
-    /// To build requests with, which are then sent by [`Self::execute`].
+    /// Used to build requests, which [`Self::execute`] then sends.
     pub fn get(&self) -> Result<&Client, String> {
         self.http.get_or_build(|builder| builder.dns_resolver(self.policy.resolver()))
     }
 
-    /// Gives up after `patience`, if there is one.
+    /// Fails after `patience`, if given.
     pub async fn execute(&self, request: Request, patience: Option<Duration>) -> Result<Response, NoResponse> {
         let url = request.url().clone();
         self.policy.check(&url).map_err(|refused| NoResponse::Hidden(refused.reason))?;
@@ -88,7 +88,7 @@ impl LazyClient {
     /// Like [`LazyClient::get`], with more settings.
     fn get_or_build(&self, settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Result<&Client, String> {
         let build = || {
-            // Fails only if one is installed already, which is as good.
+            // Fails only if one is installed already, which is fine.
             rustls::crypto::ring::default_provider().install_default().ok();
             let builder = Client::builder().redirect(redirect::Policy::none()).no_proxy().pool_max_idle_per_host(0);
             let builder = builder.connect_timeout(CONNECT_WITHIN);

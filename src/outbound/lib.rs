@@ -1,9 +1,10 @@
-//! Connections to addresses that other people choose: webhooks, HTTP steps, git remotes and their APIs all go through
-//! here, under one [`Policy`]. Whoever manages an organization must not reach through the server what only the server
-//! should: so a destination is judged by the address that is connected to, after its name was resolved, and each time.
+//! Connections to addresses that other people choose: webhooks, HTTP steps, git remotes and their APIs all use this
+//! crate, under one [`Policy`]. Managers of an organization must not reach through the server what only the server
+//! should reach: so a destination is checked by the address that is connected to, after its name was resolved, for each
+//! connection.
 //!
-//! Requests of our own go through [`GuardedClient`]. A program such as git has its own client, so it gets a [`Proxy`] of
-//! ours, for its lifetime and for it alone; ssh reaches it through [`tunnel`], a hidden command of this program.
+//! The server's own requests use [`GuardedClient`]. A program such as git has its own client, so it gets a [`Proxy`] of
+//! the server, for itself alone and for its lifetime; ssh uses it through [`tunnel`], a hidden command of this program.
 //!
 //! From top to bottom: `tunnel` → `proxy`, `client` → `policy` → `address`.
 

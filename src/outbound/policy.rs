@@ -1,5 +1,5 @@
-//! Which addresses may be connected to: those of the Internet at large that are not this machine's own, and what the
-//! operator allows besides.
+//! Which addresses may be connected to: those of the public Internet that do not belong to this machine, and those that
+//! the operator allows in addition.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,24 +11,24 @@ use url::Host;
 
 use super::address::{destination_of, is_own, is_public};
 
-/// Cheap to clone. The default allows public addresses alone.
+/// Cheap to clone. The default allows only public addresses.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     allowed: Arc<[Destination]>,
 }
 
-/// A destination that is not connected to.
+/// A destination that may not be connected to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{host} {}", Refused::ADVICE)]
 pub struct Refused {
     pub host: String,
-    /// For the operator's log alone, without the host.
+    /// For the operator's log only, without the host.
     pub reason: String,
 }
 
 impl Refused {
-    /// What is said of a host, after its name, whether it is refused, has no address or just does not answer: names and
-    /// addresses of the server's own network are nothing that tenants should learn.
+    /// The message about a host, after its name, whether it is refused, has no address or does not answer: names and
+    /// addresses of the server's own network must not be revealed to tenants.
     pub const ADVICE: &str = "does not answer, or has no public address; check the name, or have an operator allow its \
                               address with outbound.allow; the server's log has the reason";
 
@@ -53,7 +53,7 @@ impl Policy {
         is_elsewhere(address) || self.allowed.iter().any(|destination| destination.covers(host, address))
     }
 
-    /// An address that stands in the URL itself is never resolved, so it is judged here.
+    /// An address in the URL itself is never resolved, so it is checked here.
     pub fn check(&self, url: &Url) -> Result<(), Refused> {
         match (address(url), url.host_str()) {
             (Some(address), Some(host)) if !self.permits(host, address) => Err(Refused::at(host, address)),
@@ -61,7 +61,7 @@ impl Policy {
         }
     }
 
-    /// Whether why it cannot be reached stays with the operator: whatever is permitted there may be in a private network.
+    /// Whether errors about the host are only for the operator: it may be in a private network that is permitted.
     pub fn may_be_private(&self, url: &Url) -> bool {
         match address(url) {
             Some(address) => !is_elsewhere(address),
@@ -72,7 +72,7 @@ impl Policy {
         }
     }
 
-    /// Where a host may be connected to, at least one address.
+    /// The permitted addresses of a host, at least one.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
         let unresolved = |error: std::io::Error| Refused { host: host.to_owned(), reason: error.to_string() };
         let found = tokio::net::lookup_host((host, port)).await.map_err(unresolved)?;
@@ -94,7 +94,7 @@ impl Policy {
     }
 }
 
-/// The addresses of names for connections, without those that are not permitted.
+/// Resolves names for connections, without the addresses that are not permitted.
 pub(super) struct Resolver(Policy);
 
 impl Resolve for Resolver {
@@ -107,7 +107,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// Whether an address belongs to the Internet at large, and to no interface of this machine.
+/// Whether an address belongs to the public Internet, and to no interface of this machine.
 fn is_elsewhere(address: IpAddr) -> bool {
     is_public(address) && !is_own(destination_of(address))
 }
@@ -158,19 +158,19 @@ impl Destination {
         }
     }
 
-    /// Whether it has this address, of a host that was named like this.
+    /// Whether it contains this address, of a host with this name.
     fn covers(&self, host: &str, address: IpAddr) -> bool {
         match self {
             Self::Network { address: network, prefix } => {
                 let ((network, length), (address, of)) = (bits(*network), bits(address.to_canonical()));
-                // All of them where the prefix is 0, which cannot be shifted by.
+                // All addresses if the prefix is 0, for which the shift would overflow.
                 length == of && (network ^ address).checked_shr(length - prefix).unwrap_or(0) == 0
             }
             Self::Any | Self::Host(_) | Self::Below(_) => self.may_cover(host),
         }
     }
 
-    /// Whether a host of this name may have an address in it.
+    /// Whether a host with this name may have an address in it.
     fn may_cover(&self, host: &str) -> bool {
         match self {
             Self::Any | Self::Network { .. } => true,
@@ -193,7 +193,7 @@ impl fmt::Display for Destination {
     }
 }
 
-/// The address as a number, and how many bits it has.
+/// The address as a number, and its number of bits.
 fn bits(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(address) => (address.to_bits().into(), 32),
@@ -205,7 +205,7 @@ fn canonical_name(text: &str) -> String {
     text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase()
 }
 
-/// No name ends in a number, so a misspelled address is not taken for one.
+/// Names do not end in a number, so a misspelled address is not mistaken for a name.
 fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))

@@ -1,9 +1,10 @@
-//! A forward proxy for one program that the server runs for a tenant: `CONNECT` (RFC 9110, section 9.3.6) to what the
-//! policy permits, and nothing else. The program cannot resolve a name once to be judged and once to connect: it only
-//! names its destination, and the connection is made here, after each redirect anew.
+//! A forward proxy for one program that the server runs for a tenant: `CONNECT` (RFC 9110, section 9.3.6) to
+//! destinations that the policy permits, and nothing else. The program cannot resolve a name once for the check and
+//! again for the connection: it only names its destination, and the proxy resolves, checks and connects, also after
+//! each redirect.
 //!
-//! It listens on loopback, where other programs could find it, so it takes a password that only its program is given. It
-//! lives as long as it is polled, inside the task that waits for the program.
+//! It listens on loopback, where other programs could find it, so it requires a password that only its program gets. It
+//! runs while it is polled, inside the task that waits for the program.
 
 use std::convert::Infallible;
 use std::io;
@@ -32,9 +33,9 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// For each address of a host.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// Of the addresses of a host, those that are tried.
+/// The number of a host's addresses that are tried.
 const ADDRESSES_TRIED: usize = 4;
-/// The pauses after connections that could not be accepted, such as for want of descriptors.
+/// The pauses after connections that could not be accepted, such as when file descriptors run out.
 const ACCEPT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 pub struct Proxy {
@@ -42,7 +43,7 @@ pub struct Proxy {
     address: SocketAddr,
     password: Zeroizing<String>,
     policy: Policy,
-    /// Why the last connection was not made.
+    /// Why the last connection failed.
     reason: Mutex<Option<String>>,
 }
 
@@ -58,23 +59,23 @@ impl Proxy {
         self.address
     }
 
-    /// As a setting of clients: with user and password.
+    /// The proxy's URL with user and password, as clients take it in a setting.
     pub fn url(&self) -> Zeroizing<String> {
         Zeroizing::new(format!("http://{USER}:{}@{}", *self.password, self.address))
     }
 
-    /// The value of the header that it asks for.
+    /// The expected value of the authorization header.
     pub fn authorization(&self) -> Zeroizing<String> {
         let pair = Zeroizing::new(format!("{USER}:{}", *self.password));
         Zeroizing::new(format!("Basic {}", BASE64_STANDARD.encode(pair.as_bytes())))
     }
 
-    /// Why the last connection was not made, for the operator's log alone.
+    /// Why the last connection failed, for the operator's log only.
     pub fn reason(&self) -> Option<String> {
         self.reason.lock().clone()
     }
 
-    /// Serves until it is dropped, with all connections.
+    /// Serves until it is dropped, together with all connections.
     pub async fn serve(&self) -> Infallible {
         let (mut connections, mut retries) = (FuturesUnordered::new(), Retries::new(ACCEPT_BACKOFF));
         loop {
@@ -91,7 +92,7 @@ impl Proxy {
         }
     }
 
-    /// What goes wrong here is told to the client, or it is gone.
+    /// Errors are reported to the client, unless it is gone.
     async fn serve_one(&self, mut client: TcpStream) {
         let Ok(Ok((head, rest))) = tokio::time::timeout(HEAD_WITHIN, read_head(&mut client)).await else { return };
         let authorization = self.authorization();
@@ -132,7 +133,7 @@ async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     for address in addresses.iter().take(ADDRESSES_TRIED) {
         match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(address)).await {
             Ok(Ok(server)) => {
-                // What comes in pieces is sent on in pieces; waiting would only delay it.
+                // Pieces are forwarded as they arrive; Nagle's algorithm would only delay them.
                 server.set_nodelay(true).ok();
                 return Ok(server);
             }
@@ -143,7 +144,7 @@ async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     Err(reason)
 }
 
-/// The head of the request, and what the client has sent after it.
+/// The head of the request, and the bytes that the client sent after it.
 async fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     const END: &[u8] = b"\r\n\r\n";
     let mut got = Vec::with_capacity(1024);
@@ -168,10 +169,10 @@ async fn refuse(client: &mut TcpStream, status: Status) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     Malformed,
-    /// Requests that are not tunnels would go out unencrypted.
+    /// Other requests would leave unencrypted.
     NotATunnel,
     NoPassword,
-    /// One for whatever lies behind it.
+    /// The same for every cause.
     BadGateway,
 }
 
@@ -198,7 +199,7 @@ fn destination<'a>(head: &'a str, authorization: &str) -> Result<(&'a str, u16),
     let given = lines.filter_map(|line| line.split_once(':')).find_map(|(name, value)| {
         name.eq_ignore_ascii_case("proxy-authorization").then(|| value.trim_matches([' ', '\t']))
     });
-    // In a time that does not tell how much of it is right.
+    // In constant time, so that it does not reveal how much is right.
     if !given.is_some_and(|given| given.as_bytes().ct_eq(authorization.as_bytes()).into()) {
         return Err(Status::NoPassword);
     }
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(destination("CONNECT git.example:443 HTTP/1.1\r\n\r\n", "Basic abc"), Err(Status::NoPassword));
     }
 
-    /// What a client gets through a proxy under this policy, up to its end.
+    /// The client's input through a proxy with this policy, up to its end.
     async fn through(policy: Policy, request: impl FnOnce(&Proxy) -> String) -> (String, Option<String>) {
         let proxy = Proxy::bind(policy).await.unwrap();
         let asking = async {
@@ -288,7 +289,7 @@ mod tests {
             stream.write_all(&got).await.unwrap();
         });
         let policy = Policy::new(vec![Destination::parse("127.0.0.0/8").unwrap()]);
-        // Sent before the answer: nothing of it is lost.
+        // Data sent before the answer is not lost.
         let (answer, reason) = through(policy, |proxy| connect(proxy, &there.to_string()) + "hello").await;
         assert_eq!((answer.as_str(), reason), ("HTTP/1.1 200 Connected\r\n\r\nhello", None));
         echo.await.unwrap();

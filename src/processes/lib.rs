@@ -1,5 +1,6 @@
-//! Processes as the kernel lists them: which ones descend from this one, and signals that hit no later process with the
-//! same pid. For whoever must end everything that a program has started: the supervisor of a step, the guard of a command.
+//! Processes as listed by the kernel: the descendants of this process, and signals that cannot hit a later process with
+//! the same pid. Used to end everything that a program has started: by the supervisor of a step, and by the guard of a
+//! command.
 
 use std::collections::HashSet;
 use std::fs;
@@ -36,7 +37,7 @@ impl Process {
         Some(Self { pid, parent, group, state, started })
     }
 
-    /// A zombie does nothing any more; it only waits for its parent to reap it.
+    /// A zombie no longer runs; it only waits for its parent to reap it.
     fn runs(&self) -> bool {
         !matches!(self.state, b'Z' | b'X')
     }
@@ -60,7 +61,7 @@ impl Process {
             Err(Errno::NOSYS) => kill_process(self.pid, signal),
             Err(_) => Ok(()),
         };
-        // An error means that it has ended or belongs to another user; the caller scans again anyway.
+        // An error means that the process has ended or belongs to another user; the caller scans again anyway.
         sent.ok();
     }
 }
@@ -70,8 +71,8 @@ pub fn file(pid: Pid, name: &str) -> String {
     format!("/proc/{}/{name}", pid.as_raw_pid())
 }
 
-/// `None` if the process has ended or is another user's. An error is our own, such as too many open files: then nothing is
-/// known about the process, least of all that it is gone.
+/// `None` if the process has ended or is another user's. An error is ours, such as too many open files: then nothing is
+/// known about the process; it may still run.
 pub fn read_proc(pid: Pid, name: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(file(pid, name)) {
         Ok(content) => Ok(Some(content)),
@@ -93,7 +94,7 @@ pub fn all() -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// A process and its descendants, as far as one look can tell. It reads only these where the kernel lists children.
+/// A process and its descendants, at the time of one scan. Where the kernel lists children, only these are read.
 pub fn tree(root: Pid) -> Vec<Pid> {
     let mut found = vec![root];
     let mut at = 0;
@@ -106,7 +107,7 @@ pub fn tree(root: Pid) -> Vec<Pid> {
                     let children = children.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
                     found.extend(children);
                 }
-                // Not an ended thread, whose folder would be gone.
+                // If the thread has ended, its folder is gone.
                 Err(_) if thread.path().exists() => return tree_of_all(root),
                 Err(_) => {}
             }
@@ -121,7 +122,7 @@ fn tree_of_all(root: Pid) -> Vec<Pid> {
     family.into_iter().filter_map(Pid::from_raw).collect()
 }
 
-/// All running descendants of this process, as far as one scan can tell.
+/// All running descendants of this process, at the time of one scan.
 pub fn own_descendants() -> Vec<Process> {
     // The caller scans again until the kernel reports that no child is left.
     let all = all().unwrap_or_default();
@@ -131,7 +132,7 @@ pub fn own_descendants() -> Vec<Process> {
     all.into_iter().filter(|process| process.pid != own && family.contains(&process.pid.as_raw_pid())).collect()
 }
 
-/// Adds the descendants of a family to it, as far as they count.
+/// Adds to a family the descendants for which `counts` is true.
 pub fn add_descendants(family: &mut HashSet<i32>, all: &[Process], counts: impl Fn(&Process) -> bool) {
     loop {
         let before = family.len();

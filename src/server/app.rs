@@ -28,7 +28,7 @@ pub use signals::{Load, hold_hangups};
 
 use crate::config::Settings;
 
-/// Serves until asked to stop. `load` reads the same settings again.
+/// Serves until asked to stop. `load` reads the settings again.
 pub fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), ServeError> {
     let system = actix_web::rt::System::new();
     match &settings.cluster {

@@ -1,4 +1,4 @@
-//! The server as a whole: its HTTP front, its settings, its command line, and the parts put together.
+//! The server: its HTTP front, settings, command line, and the wiring of all parts.
 
 mod app;
 mod backup;

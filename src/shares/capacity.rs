@@ -1,26 +1,26 @@
-//! How many places one organization may have of something that all share, and how much it may fill of a space: one that
-//! fills little keeps all of it, the others share the rest equally.
+//! How many places of a shared resource one organization may have, and how much of a space it may fill: an organization
+//! that fills little keeps all of it, the others share the rest equally.
 
 use std::fmt;
 
 use domain::NoShare;
 
-/// A number of places, and how much of it one organization may have.
+/// A number of places, and how many of them one organization may have.
 ///
 /// An organization may take one more place while it has fewer than `weight` times as many as would still be free (the
-/// *dynamic thresholds* of shared buffers: Choudhury and Hahne, 1998). So a busy organization gets most of what others do
-/// not use, every further one still finds some, and nothing has to be configured.
+/// *dynamic thresholds* of shared buffers: Choudhury and Hahne, 1998). So a busy organization gets most of the places
+/// that others do not use, every further one still gets some, and nothing has to be configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     total: usize,
-    /// `None` if there is nobody to share with.
+    /// `None` if there is only one organization.
     weight: Option<usize>,
 }
 
-/// Given back soon: seven eighths of all may be one organization's.
+/// Permits that are soon given back: one organization may have seven eighths of all.
 const WEIGHT_OF_TURNS: usize = 7;
-/// Held for long, so a newcomer cannot wait for one to be given back: one organization may have half of all, the next one
-/// half of the rest, and so on.
+/// Permits that are held for long, so that a newcomer cannot wait for one: one organization may have half of all, the
+/// next one half of the rest, and so on.
 const WEIGHT_OF_SEATS: usize = 1;
 
 /// Why there is no place.
@@ -28,24 +28,24 @@ const WEIGHT_OF_SEATS: usize = 1;
 pub enum Refused {
     /// The organization already has this many; the free ones are for others.
     Share { own: usize },
-    /// All are taken.
+    /// All places are taken.
     Full { total: usize },
     /// The organization may have more, but not this member of it.
     Member(NoShare),
 }
 
 impl Capacity {
-    /// Places that are given back within seconds, such as those to read a list.
+    /// Permits that are given back within seconds, such as those to read a list.
     pub const fn turns(total: usize) -> Self {
         Self { total, weight: Some(WEIGHT_OF_TURNS) }
     }
 
-    /// Places that are held for as long as a client likes, such as those to stream events.
+    /// Permits that are held for as long as a client likes, such as those to stream events.
     pub const fn seats(total: usize) -> Self {
         Self { total, weight: Some(WEIGHT_OF_SEATS) }
     }
 
-    /// The same on a server with so many organizations: a single one has nobody to leave places to.
+    /// The same on a server with this many organizations: a single one need not leave places to others.
     pub const fn among(self, organizations: usize) -> Self {
         if organizations > 1 { self } else { Self { weight: None, ..self } }
     }
@@ -55,19 +55,19 @@ impl Capacity {
         self.total
     }
 
-    /// Whether an organization that has `own` of the `used` places may have one more.
+    /// Whether an organization with `own` of the `used` places may have one more.
     pub fn check(self, own: usize, used: usize) -> Result<(), Refused> {
         let Some(left) = self.total.checked_sub(used).and_then(|free| free.checked_sub(1)) else {
             return Err(Refused::Full { total: self.total });
         };
         match self.weight {
-            // The first place of an organization is never kept from it.
+            // An organization always gets its first place.
             Some(weight) if own > 0 && own >= weight.saturating_mul(left) => Err(Refused::Share { own }),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// The most that one organization can have while the others have so many.
+    /// The most that one organization can have while the others have `others`.
     pub fn most_beside(self, others: usize) -> usize {
         Self { total: self.total.saturating_sub(others), ..self }.most()
     }
@@ -94,7 +94,7 @@ impl fmt::Display for Refused {
 }
 
 /// How much each organization may keep so that together they keep at most `total`; `u64::MAX` if everything fits. An
-/// organization that has at most an equal part of `total` is never above it.
+/// organization with at most an equal part of `total` is never above it.
 pub fn level(total: u64, mut used: Vec<u64>) -> u64 {
     used.sort_unstable();
     let mut left = total;
@@ -108,11 +108,11 @@ pub fn level(total: u64, mut used: Vec<u64>) -> u64 {
     u64::MAX
 }
 
-/// Beyond `total`, this part of it is left for what is added until the next time that the surplus is dropped.
+/// This part of `total` may be used in addition, until the next cleanup.
 const SLACK: u64 = 8;
 
-/// Whether an organization that has `own` of the `used` may add to it: those that have less than an equal part always may,
-/// the others while there is room in all.
+/// Whether an organization with `own` of the `used` may add to it: always if it has less than an equal part, otherwise
+/// while there is room in total.
 pub fn may_grow(total: u64, used: u64, own: u64, organizations: usize) -> bool {
     used < total.saturating_add(total / SLACK) || own < total / organizations.max(1) as u64
 }
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// How many an organization gets that takes all it can while the others have `others`.
+    /// How many an organization gets if it takes as many as it can while the others have `others`.
     fn taken(capacity: Capacity, others: usize) -> usize {
         (0..).find(|own| capacity.check(*own, others + own).is_err()).unwrap_or_default()
     }
@@ -201,7 +201,7 @@ mod tests {
             let kept: u64 = used.iter().map(|amount| *amount.min(&level)).sum();
             prop_assert!(kept <= total);
             prop_assert!(used.is_empty() || level >= total / used.len() as u64);
-            // Nothing is given up that would fit: raising the level by one would be too much.
+            // The level is maximal: raising it by one would be too much.
             if level < u64::MAX {
                 prop_assert!(used.iter().map(|amount| *amount.min(&(level + 1))).sum::<u64>() > total);
             }

@@ -1,8 +1,8 @@
-//! The disk of the data directory, as far as it is used for organizations: the directories of deployments and of fetched
+//! The disk of the data directory, as far as organizations use it: the directories of deployments and of fetched
 //! repositories. One thread measures those that are being written to, and ends their writers before the disk is full.
 //!
-//! File systems with quotas for directories are rare, so the directories are measured again and again. What is written between two
-//! looks comes on top of every limit here.
+//! File systems with quotas for directories are rare, so the directories are measured repeatedly. Data written between
+//! two checks comes on top of every limit here.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,22 @@ use domain::Identifier;
 use store::space::{Free, MEASURED_DEPTH_MAX, MEASURED_ENTRIES_MAX, Unmeasured, Usage, measure};
 
 const MIB: u64 = 1024 * 1024;
-/// The pauses between two looks at the free space: short enough for the fastest writer, long enough to cost nothing.
+/// The pauses between two checks of the free space: short enough for the fastest writer, long enough to cost almost
+/// nothing.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// What the fastest disks write, and the files that the fastest file systems make.
+/// The speed of the fastest disks, and the rate at which the fastest file systems create files.
 const BYTES_PER_SECOND: u64 = 4 * 1024 * MIB;
 const ENTRIES_PER_SECOND: u64 = 500_000;
-/// Below this many free files (inodes), or an eighth of all, writers are ended as below the bytes of the setting.
+/// Below this many free files (inodes), or an eighth of all, writers are ended as below the minimum of free bytes.
 const MIN_FREE_ENTRIES: u64 = 20_000;
-/// A directory is measured again after this long, and after this many times the time that measuring it took.
+/// A directory is measured again after this time, and after this multiple of the time that measuring it took.
 const MEASURED_EVERY: Duration = Duration::from_millis(500);
 const MEASURED_PART: u32 = 10;
-/// How long a writer that was ended has to be gone before the next is ended, too.
+/// How long an ended writer has to be gone before the next one is ended too.
 const GONE_WITHIN: Duration = Duration::from_secs(3);
-/// The free space falls if it loses more than this part of `min_free`, since logs and the store write, too.
+/// The free space counts as falling if it shrinks by more than this part of `min_free`, since logs and the store write
+/// too.
 const FALLS_BY_PART: u64 = 64;
 const FALLS_BY_BYTES: u64 = MIB;
 const FALLS_BY_ENTRIES: u64 = 500;
@@ -41,23 +43,23 @@ pub struct DiskLimits {
     pub min_free_bytes: Option<u64>,
     /// For all directories of an organization.
     pub organization_bytes: Option<u64>,
-    /// With more than one, none may use more than half of what there is.
+    /// With more than one, none may use more than half of the space.
     pub organizations: usize,
 }
 
-/// What a writer takes on the disk that no directory shows.
+/// The disk use of a writer that is not visible in its directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unlisted {
-    /// In files that are removed and still open.
+    /// Of files that are removed and still open.
     pub removed_bytes: u64,
-    /// Everything that its processes have written to disks.
+    /// All bytes that its processes have written to disks.
     pub written_bytes: u64,
 }
 
-/// Looks for it. Blocking, for some milliseconds.
+/// Finds it. Blocks for some milliseconds.
 pub type Look = Arc<dyn Fn() -> Unlisted + Send + Sync>;
 
-/// Cheap to clone; clones share what they know.
+/// Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub struct Disk {
     inner: Arc<Inner>,
@@ -74,27 +76,27 @@ struct Inner {
 struct State {
     next: u64,
     writers: HashMap<u64, Writer>,
-    /// Directories that nobody writes to at the moment, with their last known size.
+    /// Directories without a current writer, with their last known size.
     kept: HashMap<PathBuf, (Identifier, u64)>,
     /// Kept directories whose writer may have ended before its last bytes were measured.
     unmeasured: Vec<Vec<PathBuf>>,
-    /// The most that writers ever had: what others fill later is not taken from each of them.
+    /// The largest space that writers ever had: space filled by others later does not reduce their shares.
     room_max: u64,
     low: Option<Low>,
 }
 
-/// What was done since the disk became low.
+/// The actions since the disk became low.
 struct Low {
-    /// When the last writer was ended, or was seen to be gone.
+    /// The free space when the last writer was ended, or was seen to be gone.
     left: Free,
     is_seen_gone: bool,
-    /// Whether all writers of its organization were ended, too.
+    /// Whether all writers of its organization were ended too.
     is_whole: bool,
 }
 
 struct Writer {
     organization: Identifier,
-    /// The first one names them all.
+    /// The first one identifies the writer.
     directories: Vec<PathBuf>,
     bytes_max: Option<u64>,
     /// The setting that `bytes_max` comes from.
@@ -107,7 +109,7 @@ struct Writer {
     over: watch::Sender<Option<Arc<str>>>,
 }
 
-/// A writer to some directories, while it is there.
+/// A registered writer to some directories, until dropped.
 pub struct DiskWriter {
     inner: Weak<Inner>,
     id: u64,
@@ -139,7 +141,7 @@ impl Disk {
         self.inner.is_low(self.inner.free())
     }
 
-    /// Why nothing may begin to write for the organization, as the end of a sentence.
+    /// Why the organization may not begin to write, as the end of a sentence.
     pub fn refusal(&self, organization: &Identifier) -> Option<String> {
         let free = self.inner.free();
         if let Some(min_free) = self.inner.limits.min_free_bytes.filter(|_| self.inner.is_low(free)) {
@@ -151,7 +153,7 @@ impl Disk {
         if let Some((most, words)) = self.inner.organization_max(&mut state, free).filter(|(most, _)| used > *most) {
             return Some(format!("the organization uses more than {} MiB of disk ({words})", most / MIB));
         }
-        // What is left is for those that use less.
+        // The remaining space is for organizations that use less.
         let min_free = self.inner.limits.min_free_bytes?;
         let share = state.room_max / u64::try_from(self.inner.limits.organizations.max(1)).ok()?;
         let is_scarce = self.inner.limits.organizations > 1 && free.bytes / 2 < min_free;
@@ -163,12 +165,12 @@ impl Disk {
         })
     }
 
-    /// Whether the directories of a writer, of which the first names them all, count for somebody.
+    /// Whether a writer's directories, identified by the first, are counted.
     pub fn counts(&self, directories: &[PathBuf]) -> bool {
         directories.first().is_some_and(|first| self.inner.state.lock().knows(first))
     }
 
-    /// Counts the directories that an earlier run has left for the organization, until they are removed. Blocking.
+    /// Counts directories of an earlier run for the organization, until they are removed. Blocking.
     pub fn keep(&self, organization: &Identifier, directories: Vec<PathBuf>) {
         let Some(first) = directories.first().cloned() else { return };
         if self.inner.state.lock().knows(&first) {
@@ -176,7 +178,7 @@ impl Disk {
         }
         let mut usage = Usage::default();
         for directory in &directories {
-            // As far as it can be measured: it is at least this much.
+            // If measuring stops early, the result is a lower bound.
             let _ = measure(directory, &mut usage, |_| true);
         }
         let mut state = self.inner.state.lock();
@@ -185,7 +187,7 @@ impl Disk {
         }
     }
 
-    /// Watches what is written to these directories for an organization, until the writer is dropped.
+    /// Watches these directories of an organization, until the writer is dropped.
     pub fn watch(
         &self,
         organization: &Identifier,
@@ -218,7 +220,7 @@ impl Disk {
 }
 
 impl DiskWriter {
-    /// From now on, also what this finds counts.
+    /// From now on, the disk use that `look` finds counts too.
     pub fn look_with(&self, look: Option<Look>) {
         let Some(inner) = self.inner.upgrade() else { return };
         if let Some(writer) = inner.state.lock().writers.get_mut(&self.id) {
@@ -237,7 +239,7 @@ impl DiskWriter {
         std::future::pending().await
     }
 
-    /// Whether it had to end.
+    /// Whether the writer had to end.
     pub fn was_ended(&self) -> bool {
         self.over.borrow().is_some()
     }
@@ -259,7 +261,7 @@ impl Drop for DiskWriter {
     }
 }
 
-/// Until the disk is dropped.
+/// Runs until the disk is dropped.
 fn run(disk: &Weak<Inner>) {
     while let Some(inner) = disk.upgrade() {
         let mut pause = LONGEST_PAUSE;
@@ -275,7 +277,7 @@ fn run(disk: &Weak<Inner>) {
     }
 }
 
-/// The fastest writer does not reach a limit before the next look.
+/// Short enough that the fastest writer does not reach a limit before the next check.
 fn pause_at(free: Free, min_free: u64) -> Duration {
     let until = |left: u64, per_second: u64| Duration::from_millis(left.saturating_mul(1_000) / per_second);
     let full = until(free.bytes.saturating_sub(min_free), BYTES_PER_SECOND);
@@ -286,14 +288,14 @@ fn pause_at(free: Free, min_free: u64) -> Duration {
     full.min(without_entries).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
-/// What there is less than.
+/// The minimum that is not reached, in words.
 fn few(free: Free, min_free: u64) -> String {
     if free.bytes < min_free { format!("{} MiB", min_free / MIB) } else { format!("{MIN_FREE_ENTRIES} files (inodes)") }
 }
 
 impl Inner {
     fn free(&self) -> Free {
-        // Unknown is not full.
+        // Unknown does not count as full.
         Free::at(&self.path).unwrap_or(Free::UNKNOWN)
     }
 
@@ -308,7 +310,7 @@ impl Inner {
         self.limits.min_free_bytes.is_some_and(is_critical)
     }
 
-    /// What an organization may use, and the words for it.
+    /// The limit of an organization, and the setting or words for it.
     fn organization_max(&self, state: &mut State, free: Free) -> Option<(u64, &'static str)> {
         let set = self.limits.organization_bytes.map(|most| (most, "runner.max_disk_per_organization_mb"));
         let is_shared = self.limits.organizations > 1;
@@ -320,7 +322,7 @@ impl Inner {
         set.into_iter().chain(half).min_by_key(|(most, _)| *most)
     }
 
-    /// Measures the directories that are due, without holding up those who begin and end meanwhile.
+    /// Measures the directories that are due, without blocking writers that begin or end meanwhile.
     fn measure(&self, now: Instant) {
         let is_low = self.is_low(self.free());
         let due: Vec<_> = {
@@ -331,7 +333,7 @@ impl Inner {
         for (id, directories, look) in due {
             let began = Instant::now();
             let mut usage = Usage::default();
-            // A large tree is left when the disk becomes low: what is known of the others decides then, too.
+            // A large tree is abandoned when the disk becomes low; then the known sizes decide.
             let goes_on = |_: &Usage| !self.is_low(self.free());
             let measured = directories.iter().try_for_each(|directory| measure(directory, &mut usage, goes_on));
             let unlisted = look.map(|look| look());
@@ -344,12 +346,12 @@ impl Inner {
         }
     }
 
-    /// Measures what ended writers have left: a short one may never have been.
+    /// Measures the directories of ended writers: a short one may never have been measured.
     fn measure_kept(&self) {
         let unmeasured = std::mem::take(&mut self.state.lock().unmeasured);
         for directories in unmeasured {
             let mut usage = Usage::default();
-            // Left when the disk becomes low, as in `measure`: then it is at least this much.
+            // Abandoned when the disk becomes low, as in `measure`; then the result is a lower bound.
             let goes_on = |_: &Usage| !self.is_low(self.free());
             let measured = directories.iter().try_for_each(|directory| measure(directory, &mut usage, goes_on));
             let mut state = self.state.lock();
@@ -359,7 +361,7 @@ impl Inner {
         }
     }
 
-    /// Ends the writers that are over a limit.
+    /// Ends the writers that exceed a limit.
     fn judge(&self, free: Free, now: Instant) {
         let state = &mut *self.state.lock();
         for writer in state.writers.values_mut() {
@@ -384,8 +386,9 @@ impl Inner {
         }
     }
 
-    /// Ends writers on a disk that is low: first the one that has written the most. If it falls on, or is nearly full, all of the
-    /// organization with the most. If it does not fall, ending the others would free nothing that they fill.
+    /// Ends writers on a low disk: first the one that has written the most; if the free space falls further, or the
+    /// disk is nearly full, all of the organization with the most. If it does not fall, ending other writers would not
+    /// help.
     fn relieve(&self, state: &mut State, free: Free, min_free: u64, now: Instant) {
         let by = |writer: &Writer| {
             if free.bytes < min_free { writer.written() } else { writer.usage.entries }
@@ -416,7 +419,7 @@ impl Inner {
         let falls = free.bytes.saturating_add(falls_by) < low.left.bytes
             || free.entries.saturating_add(FALLS_BY_ENTRIES) < low.left.entries;
         if !low.is_seen_gone {
-            // Until then, the one that was ended may have written on.
+            // Until then, the ended writer may have continued to write.
             (low.left, low.is_seen_gone) = (free, true);
         } else if falls {
             *low = Low { left: free, is_seen_gone: false, is_whole: true };
@@ -437,20 +440,20 @@ impl State {
         kept.chain(written.map(Writer::used)).sum()
     }
 
-    /// What all writers together may use, with what they use already.
+    /// The space for all writers together, including what they already use.
     fn room(&self, free: Free, min_free: u64) -> u64 {
         let kept = self.kept.values().map(|(_, bytes)| *bytes);
         let used: u64 = kept.chain(self.writers.values().map(Writer::used)).sum();
         free.bytes.saturating_add(used).saturating_sub(min_free)
     }
 
-    /// Ends the largest of these writers, unless one that was ended is still about to free its space.
+    /// Ends the largest of these writers, unless an ended one is still about to free its space.
     fn end_largest(&mut self, of: impl Fn(&Writer) -> bool, by: impl Fn(&Writer) -> u64, reason: &str, now: Instant) {
         let mut writers: Vec<_> = self.writers.values_mut().filter(|writer| of(writer)).collect();
         if writers.iter().any(|writer| writer.is_going(now)) {
             return;
         }
-        // Also one that seems to use nothing.
+        // Includes a writer that seems to use nothing.
         writers.retain(|writer| writer.ended.is_none());
         if let Some(largest) = writers.into_iter().max_by_key(|writer| by(writer)) {
             largest.end(reason, now);
@@ -474,12 +477,12 @@ impl State {
 }
 
 impl Writer {
-    /// What it takes on the disk, as far as that is known.
+    /// Its known disk use.
     fn used(&self) -> u64 {
         self.usage.bytes.saturating_add(self.unlisted.removed_bytes)
     }
 
-    /// The same, or all that it wrote: also to places that are not measured.
+    /// Its disk use or, if larger, all bytes it has written, also to places that are not measured.
     fn written(&self) -> u64 {
         self.used().max(self.unlisted.written_bytes)
     }
@@ -519,19 +522,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    struct Place {
+    struct TestDirectory {
         disk: Disk,
         dir: tempfile::TempDir,
     }
 
-    impl Place {
+    impl TestDirectory {
         fn new(min_free_bytes: Option<u64>, organization_bytes: Option<u64>) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let limits = DiskLimits { min_free_bytes, organization_bytes, organizations: 1 };
             Self { disk: Disk::new(dir.path(), limits), dir }
         }
 
-        /// A writer that has written so much.
+        /// A writer that has written this much.
         fn writer(&self, organization: &str, name: &str, mebibytes: u64, most: Option<u64>) -> DiskWriter {
             let directory = self.dir.path().join(name);
             std::fs::create_dir(&directory).unwrap();
@@ -543,7 +546,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_over_its_own_limit_is_ended_and_others_go_on() {
-        let place = Place::new(None, None);
+        let place = TestDirectory::new(None, None);
         let other = place.writer("acme", "other", 3, Some(4));
         let over = place.writer("acme", "over", 3, Some(2));
         assert_eq!(&*over.over().await, "used more than 2 MiB of disk (a.setting)");
@@ -552,13 +555,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_largest_of_an_organization_that_uses_too_much_is_ended_and_it_begins_nothing_more() {
-        let place = Place::new(None, Some(6 * MIB));
+        let place = TestDirectory::new(None, Some(6 * MIB));
         let (acme, zeta) = (Identifier::parse("acme").unwrap(), Identifier::parse("zeta").unwrap());
         let (small, other) = (place.writer("acme", "small", 3, None), place.writer("zeta", "other", 5, None));
         let large = place.writer("acme", "large", 4, None);
         assert!(large.over().await.contains("runner.max_disk_per_organization_mb"));
         assert!(!small.was_ended() && !other.was_ended());
-        // What it leaves still counts, until it is removed.
+        // The directory still counts until it is removed.
         drop(large);
         assert!(place.disk.refusal(&acme).is_some() && place.disk.refusal(&zeta).is_none());
         std::fs::remove_dir_all(place.dir.path().join("large")).unwrap();
@@ -567,8 +570,8 @@ mod tests {
 
     #[tokio::test]
     async fn on_a_disk_that_is_nearly_full_the_largest_is_ended_first() {
-        let place = Place::new(Some(u64::MAX), None);
-        // The watch has seen both before it judges, or has ended the only one that it knew.
+        let place = TestDirectory::new(Some(u64::MAX), None);
+        // The watch has seen both before it decides, or has ended the only one that it knew.
         let (small, large) = (place.writer("acme", "small", 2, None), place.writer("zeta", "large", 4, None));
         tokio::select! {
             reason = large.over() => assert!(reason.contains("runner.min_free_mb"), "{reason}"),
@@ -577,7 +580,7 @@ mod tests {
         assert!(place.disk.refusal(&Identifier::parse("acme").unwrap()).unwrap().contains("runner.min_free_mb"));
     }
 
-    /// Without a thread that watches.
+    /// Without the thread.
     fn inner(min_free_bytes: Option<u64>, organizations: usize) -> Inner {
         let limits = DiskLimits { min_free_bytes, organization_bytes: None, organizations };
         Inner { path: "/".into(), limits, state: Mutex::default(), changed: Condvar::new() }
@@ -630,7 +633,7 @@ mod tests {
         assert_eq!(disk.ended(), [2]);
         disk.judge(mebibytes(400), now + GONE_WITHIN / 2);
         assert_eq!(disk.ended(), [2], "it is about to free its space");
-        // It had written on until it was gone.
+        // It continued to write until it was gone.
         for seconds in 0..3 {
             disk.judge(mebibytes(399 - seconds), now + GONE_WITHIN + Duration::from_secs(seconds));
             assert_eq!(disk.ended(), [2]);
@@ -687,10 +690,10 @@ mod tests {
             let disk = inner(Some(100 * MIB), organizations);
             disk.add(1, "acme", using(260));
             disk.add(2, "zeta", using(200));
-            // 500 MiB are there for steps.
+            // 500 MiB are available for steps.
             disk.judge(mebibytes(140), Instant::now());
             assert_eq!(disk.ended(), ended);
-            // Somebody else takes most of what is left.
+            // Another program takes most of the rest.
             disk.judge(mebibytes(101), Instant::now());
             assert_eq!(disk.ended(), ended);
         }
@@ -698,7 +701,7 @@ mod tests {
 
     #[tokio::test]
     async fn directories_of_an_earlier_run_count_once() {
-        let place = Place::new(None, Some(6 * MIB));
+        let place = TestDirectory::new(None, Some(6 * MIB));
         let acme = Identifier::parse("acme").unwrap();
         let directory = place.dir.path().join("kept");
         std::fs::create_dir(&directory).unwrap();
@@ -713,7 +716,7 @@ mod tests {
         assert_eq!(place.disk.refusal(&acme), None);
     }
 
-    /// Until the organization is over its limit.
+    /// Waits until the organization is over its limit.
     fn until_measured(disk: &Disk, organization: &Identifier) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while disk.refusal(organization).is_none() {
@@ -724,7 +727,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_makes_directories_that_cannot_be_measured_is_ended_with_that_reason() {
-        let place = Place::new(None, None);
+        let place = TestDirectory::new(None, None);
         let (other, deep) = (place.writer("zeta", "other", 1, None), place.writer("acme", "deep", 1, None));
         let levels = vec!["d"; MEASURED_DEPTH_MAX + 1].join("/");
         std::fs::create_dir_all(place.dir.path().join("deep").join(levels)).unwrap();

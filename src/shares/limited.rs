@@ -1,5 +1,5 @@
-//! At most so many places for each of many holders, such as tokens. The places of one are not kept for another: who has
-//! none pays nothing, and the sum is bounded elsewhere.
+//! A fixed limit of places for each of many holders, such as tokens. No place is reserved: a holder without places
+//! costs nothing, and the sum is limited elsewhere.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The places that each holder has. Cheap to clone.
+/// The places of each holder. Cheap to clone.
 #[derive(Clone)]
 pub struct Limited<K: Eq + Hash>(Arc<Shared<K>>);
 
 struct Shared<K: Eq + Hash> {
     most: usize,
-    /// Only those who have any.
+    /// Only holders with places.
     used: Mutex<HashMap<K, usize>>,
 }
 
 /// A place of one holder, given back when it is dropped.
-pub struct LimitedPlace<K: Eq + Hash + Clone> {
+pub struct LimitedPermit<K: Eq + Hash + Clone> {
     shared: Arc<Shared<K>>,
     holder: K,
 }
 
-/// The holder already has as many as one may have.
+/// The holder already has the maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitReached {
     pub most: usize,
@@ -34,23 +34,23 @@ impl<K: Eq + Hash + Clone> Limited<K> {
         Self(Arc::new(Shared { most, used: Mutex::default() }))
     }
 
-    pub fn try_acquire(&self, holder: K) -> Result<LimitedPlace<K>, LimitReached> {
+    pub fn try_acquire(&self, holder: K) -> Result<LimitedPermit<K>, LimitReached> {
         let (most, mut used) = (self.0.most, self.0.used.lock());
         let own = used.get(&holder).copied().unwrap_or(0);
         if own >= most {
             return Err(LimitReached { most });
         }
         used.insert(holder.clone(), own + 1);
-        Ok(LimitedPlace { shared: self.0.clone(), holder })
+        Ok(LimitedPermit { shared: self.0.clone(), holder })
     }
 
-    /// How many the holder has.
+    /// The number of places of the holder.
     pub fn used_by(&self, holder: K) -> usize {
         self.0.used.lock().get(&holder).copied().unwrap_or(0)
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for LimitedPlace<K> {
+impl<K: Eq + Hash + Clone> Drop for LimitedPermit<K> {
     fn drop(&mut self) {
         let mut used = self.shared.used.lock();
         match used.get_mut(&self.holder) {

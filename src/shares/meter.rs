@@ -1,4 +1,5 @@
-//! Shows an operator who is at the bound: the places of organizations that have nearly all they may, and refusals.
+//! Shows an operator which organizations are near their limits: those with nearly all places they may have, and
+//! refusals.
 
 use std::collections::HashMap;
 
@@ -8,8 +9,8 @@ use parking_lot::Mutex;
 use super::capacity::Capacity;
 use domain::Identifier;
 
-/// Organizations with metrics of their own, per resource; the rest is counted together. A server has a few organizations,
-/// but nothing bounds the files that declare them.
+/// Organizations with separate metrics, per resource; the rest are counted together. A server has a few organizations,
+/// but the files that declare them have no limit.
 const LABELLED_MAX: usize = 100;
 /// The label of the rest.
 pub const OTHERS: &str = "others";
@@ -25,7 +26,7 @@ pub struct ShareMeter {
 
 impl ShareMeter {
     pub fn new(resource: &'static str, capacity: Capacity) -> Self {
-        // Three quarters of the bound.
+        // Three quarters of the limit.
         let shown_from = (capacity.most() - capacity.most() / 4).max(1);
         Self { resource, shown_from, gauges: Mutex::default(), refusals: Mutex::default() }
     }
@@ -55,7 +56,7 @@ impl ShareMeter {
         refusals.entry(organization.clone()).or_insert_with(|| self.counter(organization.as_str())).increment(1);
     }
 
-    /// One that was shown and is no longer near the bound is shown with 0: a series cannot be taken back.
+    /// An organization that is no longer near the limit is shown with 0: a series cannot be removed.
     fn shown(&self, own: usize) -> f64 {
         if own < self.shown_from { 0.0 } else { own as f64 }
     }

@@ -1,5 +1,5 @@
-//! Threads and programs for long work, which stand back behind the threads that answer requests, and how much of the
-//! processors the work of one organization may take over time.
+//! Low-priority threads and programs for long work, which yield to the threads that answer requests, and the limit on
+//! the processor time of each organization's work.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -20,21 +20,21 @@ use tokio::time::Instant;
 
 use domain::Identifier;
 
-/// The lowest priority. Nobody waits for the output of a step who is not waiting for the step.
+/// The lowest priority. Nobody waits for the output of a step without also waiting for the step.
 pub const LAST: i32 = 19;
-/// A tenth of the usual share: somebody waits for a list too, but fewer than for everything else.
+/// A tenth of the normal share: clients wait for a list too, but less than for other answers.
 const LATER: i32 = 10;
 
 /// For the output of steps.
 static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(only_when_idle));
 /// For long reads of the store.
 static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(|| _ = nice(LATER)));
-/// For files of threads that stand back, which those hand in and wait for.
+/// For file operations of low-priority threads, which hand them over and wait.
 static FILES: LazyLock<Runtime> = LazyLock::new(|| threads(|| ()));
 /// For work that requests wait for.
 static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(|| ()));
 
-/// A read with the type of its result left out: otherwise everything that the threads do would be built for each kind of list.
+/// A read with its result type erased: otherwise all code of the threads would be compiled for each kind of list.
 type Read = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
 
 /// Reads for a request.
@@ -42,8 +42,8 @@ pub async fn read<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     USUAL.spawn_blocking(without_type(work)).await.map(with_type)
 }
 
-/// Reads for a request that stands back behind the others. A thread of the usual priority hands it over: the lock of the
-/// queue may be held by a thread that stands back and waits for a processor, and the caller's thread answers requests.
+/// Reads for a request at low priority. A thread of normal priority hands the work over: the lock of the queue may be
+/// held by a low-priority thread that waits for a processor, and the caller's thread answers requests.
 pub async fn read_later<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     let work = without_type(work);
     USUAL.spawn_blocking(|| LONG_READS.spawn_blocking(work)).await?.await.map(with_type)
@@ -62,24 +62,24 @@ pub fn read_output<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
     OUTPUT.spawn_blocking(work)
 }
 
-/// Puts a program that was just started behind the threads that answer requests, and with it all that it starts.
+/// Lowers the priority of a program that was just started, and of all processes it starts.
 pub fn stand_back(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         setpriority_process(Some(pid), LATER).ok();
     }
 }
 
-/// Runs the work on a thread of the usual priority and waits for it. For writing files: commits of the store took longer the
-/// lower the priority of threads that wrote to the same file system was. It has threads of its own: callers stand back, and
-/// one that waits for a processor may hold the lock of their queue.
+/// Runs the work on a thread of normal priority and waits for it. For writing files: commits of the store took longer
+/// the lower the priority of threads that wrote to the same file system was. It has separate threads: callers have low
+/// priority, and one that waits for a processor may hold the lock of their queue.
 pub fn at_usual_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::sync_channel(1);
     FILES.spawn_blocking(move || tell.send(work()));
     told.recv().expect("writing a file does not panic")
 }
 
-/// Runs this thread where no other wants to. The kernel takes a processor with nothing else to do for an idle one, and moves
-/// threads there that wake up; with the lowest niceness instead, they would wait behind the thread that woke them.
+/// Runs this thread only when a processor has nothing else to do. The kernel treats such a processor as idle, and moves
+/// waking threads to it; with the lowest niceness instead, they would wait behind the thread that woke them.
 fn only_when_idle() {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     if set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle).is_err() {
@@ -87,52 +87,52 @@ fn only_when_idle() {
     }
 }
 
-/// A runtime that is used for its threads alone. If the system refuses them another priority, they have the usual one.
+/// A runtime that is used only for its threads. If the system refuses the lower priority, they have the normal one.
 fn threads(begin: fn()) -> Runtime {
     let threads = Builder::new_current_thread().on_thread_start(begin).build();
     threads.expect("a runtime that drives nothing opens nothing that could be missing")
 }
 
-/// The part of all processors that one organization may take for long: one in so many.
+/// The part of all processors that one organization may use for long: one in this many.
 const PART: u32 = 16;
-/// Processor time that it may use at once, beyond that part.
+/// The processor time that it may use in a burst, beyond that part.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// The pace of each organization's work. All of it counts, however small its pieces.
 pub struct Paces {
-    /// `None` if there is nobody else who needs the processors.
+    /// `None` if there is only one organization.
     pace: Option<Pace>,
     /// When each will have earned the time that it has used.
     earned: Mutex<HashMap<Identifier, Instant>>,
 }
 
 impl Paces {
-    /// Of one kind of work, on a server with so many organizations.
+    /// For one kind of work, on a server with this many organizations.
     pub fn among(organizations: usize) -> Self {
         let pace = (organizations > 1).then(|| Pace::of(thread::available_parallelism().map_or(1, NonZero::get)));
         Self { pace, earned: Mutex::default() }
     }
 
-    /// After work that used so much of a processor's time: for how long the organization is to rest, if at all.
+    /// Records work that used this much processor time. Returns how long the organization has to pause, if at all.
     pub fn note(&self, organization: &Identifier, used: Duration) -> Option<Duration> {
         let pace = self.pace?;
         let (now, mut earned) = (Instant::now(), self.earned.lock());
-        // Those who owe nothing are forgotten.
+        // Organizations without a debt are removed.
         earned.retain(|_, earned| *earned > now);
         let owed = pace.owed_after(owed(earned.get(organization), now), used);
         earned.insert(organization.clone(), now + owed);
         pace.rest(owed)
     }
 
-    /// Whether it has used so much that its work should stand back behind that of others.
+    /// Whether it has used so much that its work should get low priority.
     pub fn is_busy(&self, organization: &Identifier) -> bool {
         self.pace.is_some_and(|pace| pace.is_busy(owed(self.earned.lock().get(organization), Instant::now())))
     }
 }
 
-/// The processor time that this thread has used. By the time on the wall all work is long on a busy machine, and would then
-/// make room for whatever keeps it busy.
+/// The processor time that this thread has used. Measured by the clock, all work would be long on a busy machine, and
+/// would then yield to the work that keeps it busy.
 pub fn time_of_this_thread() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
@@ -141,7 +141,7 @@ fn owed(earned: Option<&Instant>, now: Instant) -> Duration {
     earned.map_or(Duration::ZERO, |earned| earned.saturating_duration_since(now))
 }
 
-/// Used time is owed: it takes so long to earn. Up to a bound nobody has to rest for it.
+/// Used time is a debt that is earned back over time. Up to a limit it causes no pause.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     /// How long it takes to earn a second of one processor, in seconds.
@@ -155,7 +155,7 @@ impl Pace {
         Self { price, free: AT_ONCE.mul_f64(price) }
     }
 
-    /// At most as much as one rest earns: however long a read took, it is not held against the next ones for longer.
+    /// Limited to the time that one pause earns: even a very long read does not delay the next ones for longer.
     fn owed_after(self, owed: Duration, used: Duration) -> Duration {
         (owed + used.mul_f64(self.price)).min(self.free + REST_MAX)
     }
@@ -177,7 +177,7 @@ mod tests {
 
     const MILLI: Duration = Duration::from_millis(1);
 
-    /// Those of a server with two processors.
+    /// The paces on a server with two processors.
     fn paces() -> Paces {
         Paces { pace: Some(Pace::of(2)), earned: Mutex::default() }
     }

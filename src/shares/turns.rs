@@ -1,16 +1,16 @@
-//! Who is next: organizations take turns, whatever the length of their queues.
+//! The order of waiters: organizations take turns, whatever the length of their queues.
 //!
 //! A free place goes to the organization with the fewest places, then to the one that has waited longest for its turn;
-//! within an organization, in order of arrival. So an organization that has none is served after at most one place for
-//! each other organization that waits.
+//! within an organization, in order of arrival. So a waiting organization without places is served after at most one
+//! place for each other waiting organization.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::capacity::{Capacity, Refused};
 use domain::Identifier;
 
-/// Those who have a place and those who wait (`T`), by organization. Pure: whoever calls it has the lock, and calls
-/// [`Turns::next`] after each change until it returns `None`.
+/// Holders and waiters (`T`) by organization. Pure: the caller has the lock, and calls [`Turns::next`] after each
+/// change until it returns `None`.
 #[derive(Debug)]
 pub struct Turns<T> {
     places: Capacity,
@@ -18,24 +18,24 @@ pub struct Turns<T> {
     used: usize,
     waiting: usize,
     organizations: HashMap<Identifier, Standing<T>>,
-    /// The organizations with somebody waiting: how many places each has, and since when it waits for another one.
+    /// The organizations with waiters: how many places each has, and since when it waits for another one.
     order: BTreeMap<(usize, u64), Identifier>,
-    /// Rises with everything that happens, so that no two organizations wait since the same moment.
+    /// Rises with every event, so that no two organizations wait since the same moment.
     moment: u64,
 }
 
-/// How an organization stands; dropped when it has no places and nobody waits.
+/// The state of an organization; dropped when it has neither places nor waiters.
 #[derive(Debug)]
 struct Standing<T> {
     own: usize,
     since: u64,
-    /// They had a place and left it to another organization, so they come before the others of their own.
+    /// Holders that gave their place to another organization; they come before the organization's other waiters.
     paused: VecDeque<T>,
     waiting: VecDeque<T>,
 }
 
 impl<T> Turns<T> {
-    /// `places` to be had at a time, and `queue` for those who wait.
+    /// `places` at a time, and `queue` for waiters.
     pub fn new(places: Capacity, queue: Capacity) -> Self {
         let (organizations, order) = (HashMap::new(), BTreeMap::new());
         Self { places, queue, used: 0, waiting: 0, organizations, order, moment: 0 }
@@ -53,7 +53,7 @@ impl<T> Turns<T> {
     /// Gives a free place to the next waiter, until [`Turns::done`] with its organization.
     pub fn next_turn(&mut self) -> Option<(Identifier, T)> {
         let ((own, _), organization) = self.order.first_key_value()?;
-        // If the one with the fewest may not have another place, nobody may.
+        // If the organization with the fewest places may not have another one, none may.
         self.places.check(*own, self.used).ok()?;
         let organization = organization.clone();
         let mut paused = false;
@@ -68,19 +68,19 @@ impl<T> Turns<T> {
         Some((organization, waiter))
     }
 
-    /// What the organization may have now, and has: for the share of one of its members.
+    /// The places that the organization may have now, and has: for the share of one of its members.
     pub fn share_of(&self, organization: &Identifier) -> (usize, usize) {
         let own = self.used_by(organization);
         (self.places.most_beside(self.used - own), own)
     }
 
-    /// The same of the places in the queue.
+    /// The same for places in the queue.
     pub fn queue_of(&self, organization: &Identifier) -> (usize, usize) {
         let own = self.organizations.get(organization).map_or(0, |standing| standing.waiting.len());
         (self.queue.most_beside(self.waiting - own), own)
     }
 
-    /// Takes a place at once, for those who do not wait.
+    /// Takes a place immediately, without waiting.
     pub fn take(&mut self, organization: &Identifier) -> Result<(), Refused> {
         self.places.check(self.used_by(organization), self.used)?;
         self.change(organization, |standing| standing.own += 1);
@@ -96,15 +96,15 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Whether another organization would get the place that this one gives back.
+    /// Whether another organization would get the place if this one gave it back.
     pub fn should_give_way(&self, organization: &Identifier) -> bool {
         let Some(((own, _), first)) = self.order.first_key_value() else { return false };
         let is_behind = first != organization && *own < self.used_by(organization);
         is_behind && self.places.check(*own, self.used - 1).is_ok()
     }
 
-    /// After [`Turns::should_give_way`]: gives back a place of the organization, and waits for another one ahead of its own
-    /// queue.
+    /// After [`Turns::should_give_way`]: gives back a place of the organization, and waits for another one ahead of its
+    /// own queue.
     pub fn give_way(&mut self, organization: &Identifier, waiter: T) {
         self.change(organization, |standing| {
             standing.own -= 1;
@@ -121,7 +121,7 @@ impl<T> Turns<T> {
         Some(waiter)
     }
 
-    /// Removes all waiters; those who have a place keep it.
+    /// Removes all waiters; holders keep their places.
     pub fn clear(&mut self) {
         self.organizations.retain(|_, standing| {
             standing.paused.clear();
@@ -132,7 +132,7 @@ impl<T> Turns<T> {
         self.waiting = 0;
     }
 
-    /// How many places are taken.
+    /// The number of taken places.
     pub fn used(&self) -> usize {
         self.used
     }
@@ -141,19 +141,19 @@ impl<T> Turns<T> {
         self.organizations.get(organization).map_or(0, |standing| standing.own)
     }
 
-    /// How many wait for their first place.
+    /// The number of waiters for a first place.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Changes how an organization stands, and with it its turn.
+    /// Changes the state of an organization, and its position in the order.
     fn change<R>(&mut self, organization: &Identifier, change: impl FnOnce(&mut Standing<T>) -> R) -> R {
         let mut standing = self.organizations.remove(organization).unwrap_or_else(Standing::new);
         self.order.remove(&standing.turn());
         let (own, waited) = (standing.own, standing.waits());
         let changed = change(&mut standing);
-        // Its wait for another place begins when it got or gave back one, or when its queue was empty. Not before: an
-        // organization that comes and goes would else go first each time.
+        // Its wait for another place begins when it got or gave back one, or when its queue was empty. Not earlier:
+        // otherwise an organization that comes and goes would always be first.
         if standing.own != own || !waited {
             self.moment += 1;
             standing.since = self.moment;
@@ -194,12 +194,12 @@ mod tests {
         Identifier::parse(&format!("org-{number}")).unwrap()
     }
 
-    /// As many turns as wanted; nobody is refused for waiting.
+    /// An unlimited queue: no waiter is refused.
     fn turns(places: usize) -> Turns<u32> {
         Turns::new(Capacity::turns(places), Capacity::turns(usize::MAX))
     }
 
-    /// Everybody who gets a place now: the number of the organization, and the waiter.
+    /// Every waiter that gets a place now: the organization, and the waiter's number.
     fn served(turns: &mut Turns<u32>) -> Vec<(String, u32)> {
         let next = || turns.next_turn().map(|(organization, waiter)| (organization.to_string(), waiter));
         std::iter::from_fn(next).collect()
@@ -294,7 +294,7 @@ mod tests {
     enum Step {
         Wait(usize),
         Take(usize),
-        /// Gives back one of the places, whichever.
+        /// Gives back any one of the places.
         Done(usize),
         GiveWay(usize),
         Withdraw(usize, u32),
@@ -311,8 +311,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, in whatever order: the bounds hold, everybody who waits is served or withdrawn, an organization
-        /// without a place is served after at most one turn of each other one, and nothing is left behind.
+        /// For any sequence of events: the limits hold, every waiter is served or withdrawn, an organization without a
+        /// place is served after at most one turn of each other organization, and nothing is left behind.
         #[test]
         fn the_bounds_hold_and_nobody_starves(
             places in 1..9_usize,
@@ -380,7 +380,7 @@ mod tests {
                     prop_assert!(!turns.organizations.values().any(|standing| standing.own == 0), "a place, and a waiter");
                 }
             }
-            // Given back in any order, everybody is served.
+            // Given back in any order, all waiters are served.
             while let Some(holder) = holders.pop() {
                 turns.done(&holder);
                 ended += 1;

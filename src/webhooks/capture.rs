@@ -1,4 +1,5 @@
-//! From events to deliveries: an event that matches becomes a delivery in the batch that moves the webhook's cursor past it.
+//! From events to deliveries: an event that matches becomes a delivery in the batch that moves the webhook's cursor
+//! past it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,17 +15,17 @@ use domain::{DeliveryId, Identifier};
 use events::RecordedEvent;
 use store::{Batch, StoreError};
 
-/// Pending deliveries per webhook. Beyond it events wait in the journal.
+/// Pending deliveries per webhook. Beyond it, events wait in the journal.
 pub const PENDING_MAX: u32 = 2_000;
 /// Bytes of deliveries per batch: far below the store's limit, enough for a page of events.
 const CAPTURED_BYTES: usize = 512 * 1024;
-/// A cursor that skips events is stored after this many of them; at most that many are read again after a start.
+/// A cursor that skips events is stored after this many; at most this many are read again after a start.
 const SKIPPED_UNSTORED: u64 = 1_024;
-/// Pages that are read for one organization before the others have their turn.
+/// Pages read for one organization before it is the others' turn.
 const PAGES_AT_ONCE: usize = 32;
 /// Events come in bursts; those within this time are captured together.
 const BURST: Duration = Duration::from_millis(10);
-/// The pauses after the store refused a batch, such as with a full disk.
+/// The pauses after the store refused a batch, for example on a full disk.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
 
 impl Webhooks {
@@ -40,7 +41,7 @@ impl Webhooks {
             // Events that become durable from here on belong to the next round.
             durable.mark_unchanged();
             for organization in organizations {
-                // One organization that has to wait holds up no other.
+                // An organization that has to wait does not delay others.
                 if refused.get(&organization).is_some_and(|(again, _)| Instant::now() < *again) {
                     continue;
                 }
@@ -59,7 +60,7 @@ impl Webhooks {
                 }
             }
             self.inner.to_send.notify_one();
-            // While the disk is full nothing becomes durable that could wake this task.
+            // While the disk is full, nothing becomes durable that could wake this task.
             let again = refused.values().map(|(again, _)| *again).min();
             tokio::select! {
                 () = self.inner.to_capture.notified() => {}
@@ -101,7 +102,7 @@ impl Webhooks {
 }
 
 impl Inner {
-    /// Captures the events of an organization, as far as its webhooks have room, a number of pages at a time.
+    /// Captures the events of an organization while its webhooks have room, up to a number of pages.
     pub fn capture(&self, organization: &Identifier) -> Result<CaptureRound, StoreError> {
         let span = self.events.span(organization)?;
         for _ in 0..PAGES_AT_ONCE {
@@ -212,7 +213,7 @@ struct Page {
     events: Vec<RecordedEvent>,
 }
 
-/// Whether there may be more to capture at once.
+/// Whether there may be more to capture immediately.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CaptureRound {
     Complete,

@@ -1,5 +1,5 @@
-//! One request to a receiver: signed, within its time, to an address that the policy permits, never redirected, never
-//! through a proxy of the server's own environment.
+//! One request to a receiver: signed, with a time limit, to an address that the policy permits, never redirected, and
+//! never through a proxy from the server's environment.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use domain::Timestamp;
 use outbound::{GuardedClient, NoResponse, Policy, Refused, error_chain};
 
 const AGENT: &str = concat!("lockkeeper/", env!("CARGO_PKG_VERSION"));
-/// How long we wait for the body of an answer whose status we have: it changes nothing.
+/// The maximum wait for the body after the status is known, which the body does not change.
 const BODY_WITHIN: Duration = Duration::from_secs(2);
-/// An answer up to this length is read to its end, so that most receivers are not cut off while they answer.
+/// An answer up to this length is read completely, so that most receivers are not cut off while they answer.
 const BODY_READ: usize = 4 * 1024;
-/// What is kept of it.
+/// The part of the body that is kept.
 const EXCERPT: usize = 1024;
 
 pub struct Client {
@@ -27,7 +27,7 @@ pub struct Client {
 
 pub struct Message<'a> {
     pub target: &'a Target,
-    /// The same whenever it is sent again.
+    /// The same for every attempt.
     pub id: &'a str,
     pub body: Vec<u8>,
     pub secrets: &'a [WebhookSecret],
@@ -37,18 +37,18 @@ pub struct Message<'a> {
 pub struct Sent {
     pub attempt: Attempt,
     pub outcome: Outcome,
-    /// Why there was no answer, for the operator's log alone.
+    /// Why there was no answer, only for the operator's log.
     pub reason: Option<String>,
 }
 
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 struct NoAnswer {
-    /// What the webhook's owner is told.
+    /// The text for the webhook's owner.
     told: String,
-    /// What the operator's log has.
+    /// The text for the operator's log.
     reason: String,
-    /// Whether its owner may know how long it took.
+    /// Whether the owner may know the duration.
     is_timed: bool,
 }
 
@@ -57,8 +57,8 @@ impl NoAnswer {
         Self { reason: told.clone(), told, is_timed: true }
     }
 
-    /// Only of public addresses the owner of a webhook learns more than that there was no answer: whether something else
-    /// in the server's network refuses a connection, hangs or does not exist is none of their business.
+    /// Only for public addresses does a webhook's owner learn more than that there was no answer: they must not find
+    /// out whether another host in the server's network refuses connections, hangs or does not exist.
     fn from(why: NoResponse, host: &str) -> Self {
         match why {
             NoResponse::Public(reason) => Self::plain(format!("there was no answer: {reason}")),
@@ -70,7 +70,7 @@ impl NoAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Delivered,
-    /// Its receiver wants nothing more.
+    /// The receiver wants no more deliveries.
     Gone,
     Failed {
         retry_after: Option<Duration>,
@@ -137,7 +137,7 @@ impl Answer {
         let retry_after = retry_after.and_then(|text| parse_retry_after(text, now.as_millis()));
         let status = response.status();
         let mut body = Vec::new();
-        // That it breaks off or takes too long is no matter: what counts is known.
+        // If the body breaks off or takes too long, the decisive part is already known.
         tokio::time::timeout(BODY_WITHIN, read_body(&mut response, &mut body)).await.ok();
         Self { status, retry_after, excerpt: excerpt(&body) }
     }
@@ -152,7 +152,7 @@ async fn read_body(response: &mut Response, body: &mut Vec<u8>) {
     }
 }
 
-/// What an answer means, and why it does not count as arrived, if it does not.
+/// The outcome of an answer, and the reason if it counts as failed.
 fn judge(answer: &Answer) -> (Outcome, Option<String>) {
     let status = answer.status;
     if status.is_success() {

@@ -1,5 +1,5 @@
 //! The delivery of one event to one webhook, the order in which the deliveries of a webhook are sent, and when a failed
-//! one is retried. The store has the deliveries themselves.
+//! one is retried. The deliveries themselves are in the store.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub const ATTEMPTS_KEPT: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub id: DeliveryId,
-    /// Also the id that the receiver gets, the same for every attempt.
+    /// The receiver's id for it too, the same for every attempt.
     pub event: EventId,
     pub event_type: EventType,
     /// The same for every attempt.
@@ -23,9 +23,9 @@ pub struct Delivery {
     pub status: DeliveryStatus,
     /// Attempts since it was created or last redelivered.
     pub tries: u32,
-    /// The newest, oldest first.
+    /// The newest attempts, oldest first.
     pub attempts: Vec<Attempt>,
-    /// None for a first attempt, and once it has arrived or is given up.
+    /// None for a first attempt, and after it has arrived or been given up.
     pub next_attempt_at: Option<Timestamp>,
 }
 
@@ -46,7 +46,7 @@ pub struct Attempt {
     pub code: Option<u16>,
     /// Why it counts as failed.
     pub error: Option<String>,
-    /// The beginning of the response body, as far as it is text.
+    /// The beginning of the response body, if it is text.
     pub excerpt: String,
 }
 
@@ -61,16 +61,16 @@ impl Delivery {
 
 /// Ended deliveries that are kept for inspection.
 pub const FINISHED_KEPT: usize = 1_000;
-/// Concurrent deliveries to a receiver that works.
+/// Concurrent deliveries to a working receiver.
 const CONCURRENT: usize = 4;
-/// To a receiver that fails, which would only take up places that others could use.
+/// Concurrent deliveries to a failing receiver, which would only block senders that others could use.
 const CONCURRENT_WHILE_FAILING: usize = 1;
 
 #[derive(Debug, Default)]
 pub struct DeliveryQueue {
     /// Not attempted yet, in the order of their events, each with its time of creation.
     fresh: VecDeque<(Timestamp, DeliveryId)>,
-    /// By the time they are due.
+    /// In the order of due times.
     retries: BTreeSet<(Timestamp, DeliveryId)>,
     /// Being sent or changed.
     taken: BTreeSet<DeliveryId>,
@@ -97,7 +97,7 @@ impl DeliveryQueue {
         }
     }
 
-    /// Takes the next due delivery; nobody else takes it until it is given back.
+    /// Takes the next due delivery, exclusively until it is given back.
     pub fn take_due(&mut self, now: Timestamp, failing: bool) -> Option<DeliveryId> {
         let bound = if failing { CONCURRENT_WHILE_FAILING } else { CONCURRENT };
         if self.taken.len() >= bound {
@@ -115,15 +115,15 @@ impl DeliveryQueue {
         Some(id)
     }
 
-    /// Makes retries due now that are due later than any wait can lead to: the clock has been set back since, and how much
-    /// of their wait is over is unknown.
+    /// Makes retries due now whose time is later than any wait could lead to: the clock has been set back, and the
+    /// elapsed part of their wait is unknown.
     pub fn bring_forward(&mut self, now: Timestamp, latest: Timestamp) {
         for (_, id) in self.retries.split_off(&(latest, DeliveryId(IdSeed([u8::MAX; 12])))) {
             self.retries.insert((now, id));
         }
     }
 
-    /// Takes this delivery out of turn; false if it is taken already.
+    /// Takes this delivery out of turn; false if it is already taken.
     pub fn take(&mut self, id: DeliveryId) -> bool {
         let is_free = self.taken.insert(id);
         if is_free {
@@ -133,7 +133,7 @@ impl DeliveryQueue {
         is_free
     }
 
-    /// Puts a taken delivery back, by its new status.
+    /// Puts a taken delivery back, according to its new status.
     pub fn give_back(&mut self, delivery: &Delivery) {
         self.taken.remove(&delivery.id);
         self.finished.remove(&delivery.id);
@@ -160,7 +160,7 @@ impl DeliveryQueue {
         self.retries.first().map(|(due, _)| *due)
     }
 
-    /// The oldest ended deliveries, as many as have to go when another one ends.
+    /// The oldest ended deliveries that must be removed when another one ends.
     pub fn surplus(&self) -> Vec<DeliveryId> {
         let surplus = (self.finished.len() + 1).saturating_sub(FINISHED_KEPT);
         self.finished.iter().take(surplus).copied().collect()
@@ -192,7 +192,7 @@ pub fn wait_after(attempt: u32, waits: &[Duration], retry_after: Option<Duration
     Some(jittered.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX)))
 }
 
-/// The longest wait there can be.
+/// The longest possible wait.
 pub fn longest_wait(waits: &[Duration]) -> Duration {
     waits.iter().max().map_or(RETRY_AFTER_MAX, |longest| longest.mul_f64(1.0 + JITTER).max(RETRY_AFTER_MAX))
 }

@@ -1,17 +1,17 @@
-//! Webhooks: the outbox of each, and their deliveries. How an event is rendered is the caller's business.
+//! Webhooks: the outbox of each, and their deliveries. The caller renders the events.
 //!
 //! An event that matches a webhook's filters becomes a delivery, with its body, in the batch that moves the webhook's
 //! cursor past it (`capture`). So no event is lost or captured twice, whenever the server dies. A delivery is sent
-//! until it arrives or is given up (`sender`); one that was being sent during a crash is sent again under the same id.
+//! until it arrives or is given up (`sender`); one that was being sent during a crash is sent again with the same id.
 //!
-//! **Retries**: first attempts go in the order of the events. `sender` stores each attempt; a failed one makes the
-//! delivery due again after the wait that `delivery` computes, and its queue hands it out when that time has come.
-//! After the last wait of `webhooks.retry_seconds` the delivery is given up, and a webhook that has failed for too long
-//! is disabled.
+//! **Retries**: first attempts are in the order of the events. `sender` stores each attempt; a failed one makes the
+//! delivery due again after the wait that `delivery` computes, and its queue returns it once that time has come. After
+//! the last wait of `webhooks.retry_seconds` the delivery is given up, and a webhook that has failed for too long is
+//! disabled.
 //!
-//! Writers decide in memory through [`Ordered`](store::Ordered); readers take the store, since deliveries are too many
-//! to be in memory twice. Each file uses only those before it: signature, delivery, webhook, stored and client; service
-//! (all webhooks); requests; capture, sender.
+//! Writers decide in memory through [`Ordered`](store::Ordered); readers use the store, since there are too many
+//! deliveries to keep them in memory twice. Each file uses only those before it: signature, delivery, webhook, stored
+//! and client; service (all webhooks); requests; capture, sender.
 
 mod capture;
 mod client;

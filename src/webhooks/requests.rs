@@ -1,5 +1,4 @@
-//! What members request: to create, change and delete webhooks, to rotate their secrets, to redeliver, and to test a
-//! webhook.
+//! Requests of members: create, change and delete webhooks, rotate their secrets, redeliver, and test a webhook.
 
 use std::time::Duration;
 
@@ -20,8 +19,8 @@ use store::{Batch, Committer};
 const FIRST_SECRET: u32 = 1;
 
 impl Webhooks {
-    /// Its first event is the next one that happens. What `beside` adds goes into the same batch; what it returns is held
-    /// until that is durable or refused.
+    /// Its first event is the next one that is recorded. `beside` adds to the same batch; its result is held until the
+    /// batch is durable or refused.
     pub async fn create<Held>(
         &self,
         organization: &Identifier,
@@ -85,7 +84,7 @@ impl Webhooks {
             hook.webhook = next.webhook.clone();
             hook.progress = next.progress.clone();
             hook.stored_cursor = next.progress.cursor;
-            // Here and not after the wait, in which the caller may go away.
+            // Before the wait, during which the caller may go away.
             inner.to_capture.notify_one();
             inner.to_send.notify_one();
             Ok(next)
@@ -93,7 +92,7 @@ impl Webhooks {
         updated.await
     }
 
-    /// Deletes it with its deliveries; one that is being sent may still arrive.
+    /// Deletes the webhook with its deliveries; one that is being sent may still arrive.
     pub async fn delete(&self, organization: &Identifier, id: WebhookId, by: &Initiator) -> Result<(), WebhookError> {
         let deleted = self.inner.hooks.change(|hooks, committer| {
             let Hook { webhook, queue, .. } = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
@@ -120,7 +119,7 @@ impl Webhooks {
         deleted.await
     }
 
-    /// From now on the new secret signs, and for as long as `grace` the old one too.
+    /// From now on the new secret signs, and the old one too during `grace`.
     pub async fn rotate_secret<Held>(
         &self,
         organization: &Identifier,
@@ -180,7 +179,7 @@ impl WebhookChange {
         let mut next = WebhookState { webhook: hook.webhook.clone(), progress: hook.progress.clone() };
         if let Some(target) = self.target.filter(|target| *target != hook.webhook.target) {
             next.webhook.target = target;
-            // It was another receiver that failed.
+            // The failures were those of another receiver.
             next.progress.failing_since = None;
         }
         if let Some(filters) = self.filters {
@@ -201,7 +200,7 @@ impl WebhookChange {
     }
 }
 
-/// Without the URL: its path or query may be what its receiver trusts.
+/// Without the URL, whose path or query may contain a secret of its receiver.
 pub(super) fn record(batch: &mut Batch, event_type: EventType, webhook: &Webhook, cause: Cause<'_>, data: EventData) {
     let data = data.with("webhookId", webhook.id.to_string()).with("host", webhook.target.host());
     events::record(batch, &webhook.organization, &NewEvent::new(event_type, cause, &data));
@@ -219,8 +218,8 @@ fn changed_fields(before: &Webhook, after: &Webhook) -> String {
 }
 
 impl Webhooks {
-    /// Makes a delivery due now, with all its retries, even if it had arrived. One that is being sent stays as it is. The
-    /// caller must not drop this future. What `beside` adds goes into the same batch; what it returns is held until that is
+    /// Makes a delivery due now, with all its retries, even if it has arrived. A delivery being sent is left unchanged.
+    /// The caller must not drop this future. `beside` adds to the same batch; its result is held until the batch is
     /// durable or refused.
     pub async fn redeliver<Held>(
         &self,

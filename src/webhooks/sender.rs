@@ -1,4 +1,5 @@
-//! Sends due deliveries, stores each attempt, and decides what follows: arrived, retried, given up, webhook disabled.
+//! Sends due deliveries, stores each attempt, and decides the consequence: arrived, retried, given up, webhook
+//! disabled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(super) struct Job {
     _sender: Sender,
 }
 
-/// One of the organization's senders, given back when this is dropped.
+/// One of the organization's senders, given back when dropped.
 pub(super) struct Sender {
     inner: Arc<Inner>,
     organization: Identifier,
@@ -47,7 +48,7 @@ impl Drop for Sender {
 }
 
 impl Webhooks {
-    /// Captures and delivers events until [`Webhooks::stop`], then waits for deliveries under way.
+    /// Captures and delivers events until [`Webhooks::stop`], then waits for the running deliveries.
     pub async fn run(&self) {
         let capturing = async {
             self.keep_capturing().await;
@@ -59,7 +60,7 @@ impl Webhooks {
         }
     }
 
-    /// No delivery is started from now on.
+    /// From now on no delivery is started.
     pub fn stop(&self) {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.to_send.notify_one();
@@ -105,8 +106,8 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 }
 
 impl Hooks {
-    /// Takes at most `most` due deliveries while there are senders: organizations with the fewest first, and within each one webhook after
-    /// the other. Also says when the next retry is due.
+    /// Takes at most `most` due deliveries while senders are free: organizations with the fewest senders first, and
+    /// within each one its webhooks in turn. Also returns when the next retry is due.
     fn take_due(
         &mut self,
         most: usize,
@@ -130,7 +131,7 @@ impl Hooks {
             enabled.rotate_left(first);
         }
         let mut taken = Vec::new();
-        // How many senders each has, when it had its last turn, and its index.
+        // The number of senders of each, the time of its last turn, and its index.
         let order =
             enabled.iter().enumerate().map(|(index, (organization, _))| (senders.used_by(organization), 0, index));
         let mut order: BTreeSet<(usize, usize, usize)> = order.collect();
@@ -138,7 +139,7 @@ impl Hooks {
             && let Some((_, _, index)) = order.pop_first()
         {
             let (organization, hooks) = &mut enabled[index];
-            // Those that follow have at least as many senders.
+            // The following organizations have at least as many senders.
             if senders.take(organization).is_err() {
                 break;
             }
@@ -150,14 +151,14 @@ impl Hooks {
                 None => senders.done(organization),
             }
         }
-        // A delivery that is due already waits for another one to end, which wakes the sender.
+        // Other due deliveries wait for one to end, which wakes the sender.
         let hooks = enabled.iter().flat_map(|(_, hooks)| hooks);
         let next = hooks.filter_map(|hook| hook.queue.next_due()).filter(|due| *due > now).min();
         (taken, next)
     }
 }
 
-/// Takes a due delivery of the first webhook that has one, which is then the last in turn.
+/// Takes a due delivery of the first webhook that has one, and moves that webhook to the end.
 fn take_next(hooks: &mut [&mut Hook], now: Timestamp) -> Option<(Webhook, DeliveryId)> {
     for index in 0..hooks.len() {
         let hook = &mut hooks[index];
@@ -172,9 +173,9 @@ fn take_next(hooks: &mut [&mut Hook], now: Timestamp) -> Option<(Webhook, Delive
 }
 
 impl Inner {
-    /// At most `most` due deliveries, as far as there are senders, and how long until there may be more.
+    /// At most `most` due deliveries while senders are free, and the time until there may be more.
     pub fn take_due(self: &Arc<Self>, most: usize) -> (Vec<Job>, Duration) {
-        // No attempt could be stored, so that its receiver would get the same delivery again and again.
+        // No attempt could be stored, so its receiver would get the same delivery repeatedly.
         if self.store().refusing_writes().is_some() {
             return (Vec::new(), self.refusing.lock().failed());
         }
@@ -219,7 +220,7 @@ impl Inner {
             let secret = WebhookSecret::parse(value.reveal());
             secrets.push(secret.map_err(|malformed| StoreError::Read(format!("a webhook's secret {malformed}")))?);
         }
-        // As after a start that had to forget the master key.
+        // This happens after a start that had to discard a lost master key.
         if secrets.is_empty() {
             return Err(StoreError::Read("the secrets of the webhook are gone".to_owned()).into());
         }
@@ -244,7 +245,7 @@ impl Inner {
         mut sent: Sent,
     ) {
         let now = self.now();
-        // The webhook has been changed since: whether the new receiver is gone too, the next attempt will show.
+        // The webhook has been changed since, so the next attempt decides whether the new receiver is gone too.
         if sent.outcome == Outcome::Gone && *sent_to != hook.webhook {
             sent.outcome = Outcome::Failed { retry_after: None };
         }
@@ -355,7 +356,7 @@ impl AfterAttempt {
         Self { progress, disabled, surplus, reason }
     }
 
-    /// Names the host alone, since the rest of the URL may be what the receiver trusts.
+    /// Names only the host, since the rest of the URL may contain a secret of the receiver.
     fn report(&self, before: &Hook, delivery: &Delivery) {
         let (webhook, host) = (before.webhook.id, before.webhook.target.host());
         let organization = &before.webhook.organization;

@@ -17,26 +17,26 @@ use ambient::backoff::{Backoff, Retries};
 use domain::{DeliveryId, Identifier, Timestamp, WebhookId};
 use events::{Events, RecordedEvent};
 use outbound::Policy;
-use shares::{Capacity, Places, ShareMeter, Turns};
+use shares::{Capacity, Permits, ShareMeter, Turns};
 use store::{Batch, Ordered, Store, StoreError, for_each};
 
-/// Concurrent test calls; people make them, one at a time.
+/// Concurrent test calls; people send them one at a time.
 const TESTS_MAX: usize = 8;
 
-/// The body that is sent for an event.
+/// Renders the body for an event.
 pub type Render = Arc<dyn Fn(&RecordedEvent) -> Vec<u8> + Send + Sync>;
 /// Reads the wall clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where deliveries may go.
+    /// The policy for destinations.
     pub policy: Policy,
-    /// How long a receiver has to answer.
+    /// The time limit of a receiver's answer.
     pub timeout: Duration,
     /// The waits after failed attempts, in order; after the last one the delivery is given up.
     pub retries: Vec<Duration>,
-    /// A webhook whose deliveries have all failed for that long is disabled.
+    /// A webhook whose deliveries have all failed for this long is disabled.
     pub disable_after: Duration,
     /// Concurrent deliveries, to all receivers together.
     pub max_sending: usize,
@@ -64,30 +64,30 @@ pub(super) struct Inner {
     pub hooks: Ordered<Hooks>,
     /// Wakes the sender: something may be due.
     pub to_send: Notify,
-    /// Wakes the capture for another reason than a new event.
+    /// Wakes the capture for a reason other than a new event.
     pub to_capture: Notify,
     pub stopping: AtomicBool,
-    /// Failures of the server itself in a row, such as attempts that a full disk does not store. Of each organization by
-    /// itself: many deliveries of one that fail together delay no other.
+    /// Consecutive failures of the server itself, for example attempts that a full disk does not store. Per
+    /// organization, so that many failing deliveries of one do not delay others.
     pub own_failures: Mutex<HashMap<Identifier, Retries>>,
-    /// How often in a row the store was seen to refuse writes.
+    /// How often in a row the store refused writes.
     pub refusing: Mutex<Retries>,
     pub sender_meter: ShareMeter,
-    pub tests: Places,
+    pub tests: Permits,
 }
 
 pub(super) struct Hooks {
     pub organizations: HashMap<Identifier, BTreeMap<WebhookId, Hook>>,
     /// Rises with each search for due deliveries, so that each search begins with another webhook.
     pub turn: usize,
-    /// The senders in use. Deliveries wait in the queues of their webhooks and not here.
+    /// The senders in use. Deliveries wait in the queues of their webhooks, not here.
     pub senders: Turns<()>,
 }
 
 pub(super) struct Hook {
     pub webhook: Webhook,
     pub progress: Progress,
-    /// The cursor as it was last committed.
+    /// The last committed cursor.
     pub stored_cursor: u64,
     pub queue: DeliveryQueue,
 }
@@ -125,7 +125,7 @@ impl Webhooks {
             own_failures: Mutex::default(),
             refusing: Mutex::new(Retries::new(OWN_FAILURES)),
             sender_meter: ShareMeter::new("webhook_senders", senders),
-            tests: Places::without_queue("webhook_tests", tests),
+            tests: Permits::without_queue("webhook_tests", tests),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -175,7 +175,8 @@ impl Webhooks {
         self.inner.delivery(organization, id, delivery)?.ok_or(WebhookError::DeliveryNotFound)
     }
 
-    /// The number of the first event that an enabled webhook has not captured yet. Retention keeps events from there on.
+    /// The number of the first event that an enabled webhook has not captured yet. Retention keeps events from there
+    /// on.
     pub fn floor(&self, organization: &Identifier) -> Option<u64> {
         self.inner.hooks.with_newest(|hooks| {
             let hooks = hooks.organizations.get(organization)?.values();
@@ -212,7 +213,8 @@ impl Inner {
         self.hooks.store()
     }
 
-    /// The server itself failed with a delivery of the organization. Returns the pause before the next attempt.
+    /// Records a failure of the server itself with a delivery of the organization. Returns the pause before the next
+    /// attempt.
     pub fn own_failure(&self, organization: &Identifier) -> Duration {
         let mut failures = self.own_failures.lock();
         failures.entry(organization.clone()).or_insert_with(|| Retries::new(OWN_FAILURES)).failed()

@@ -1,4 +1,4 @@
-//! Signatures by the Standard Webhooks scheme: HMAC-SHA256 over `{id}.{timestamp}.{body}`. It is a few lines over the `hmac`
+//! Signatures of the Standard Webhooks scheme: HMAC-SHA256 over `{id}.{timestamp}.{body}`. A few lines over the `hmac`
 //! crate; the scheme's own crate signs with one secret and reads the clock itself.
 
 use std::fmt;
@@ -14,12 +14,12 @@ use domain::Malformed;
 
 const PREFIX: &str = "whsec_";
 const FORM: Malformed = Malformed("must be whsec_ and the base64 of 24 to 64 bytes");
-/// The scheme's bounds.
+/// The scheme's limits.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// What the hash that signs has use for.
+/// The output length of the signing hash; a longer key adds nothing.
 const NEW_KEY_BYTES: usize = 32;
 
-/// What a webhook is signed with. Wiped when it is dropped; its `Debug` does not show it.
+/// The signing key of a webhook. Wiped when it is dropped; its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret {
     text: SecretValue,
@@ -27,7 +27,7 @@ pub struct WebhookSecret {
 }
 
 impl WebhookSecret {
-    /// Allows what [`Self::parse`] does, and a little more.
+    /// Allows everything that [`Self::parse`] does, and a little more.
     pub const PATTERN: &str = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$";
 
     pub fn generate() -> Self {
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// The example that the scheme's own libraries are tested with.
+    /// The example from the tests of the scheme's own libraries.
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
     const BODY: &[u8] = br#"{"test": 2432232314}"#;

@@ -34,7 +34,7 @@ pub fn progress_key(organization: &Identifier, id: WebhookId) -> Vec<u8> {
     [&in_organization(WEBHOOK_PROGRESS, organization.as_str()), id.0.0.as_slice()].concat()
 }
 
-/// What all deliveries of a webhook begin with.
+/// The prefix of all deliveries of a webhook.
 pub fn deliveries_of(organization: &Identifier, id: WebhookId) -> Vec<u8> {
     [&in_organization(DELIVERIES, organization.as_str()), id.0.0.as_slice(), b"/"].concat()
 }

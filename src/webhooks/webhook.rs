@@ -1,5 +1,5 @@
-//! A webhook: which events it receives, where they go, and its progress through the journal; the requests and errors of
-//! webhooks.
+//! A webhook: the events it receives, their destination, and its progress through the journal; the requests and errors
+//! of webhooks.
 
 use std::fmt;
 
@@ -20,12 +20,12 @@ pub struct Webhook {
     pub organization: Identifier,
     pub id: WebhookId,
     pub target: Target,
-    /// None: all events.
+    /// Empty: all events.
     pub filters: Vec<Filter>,
     pub description: Description,
     /// None while it is enabled.
     pub disabled: Option<Disabled>,
-    /// The number of the secret that signs; the vault has it, sealed.
+    /// The number of the signing secret, which the vault has, sealed.
     pub secret: u32,
     /// The previous secret, which also signs for a while.
     pub previous: Option<PreviousSecret>,
@@ -62,7 +62,7 @@ pub struct Progress {
     pub cursor: u64,
     /// Events that were dropped before they were captured.
     pub missed: u64,
-    /// Since when every attempt has failed.
+    /// The time since which every attempt has failed.
     pub failing_since: Option<Timestamp>,
     /// Deliveries that have neither arrived nor been given up.
     pub pending: u32,
@@ -135,7 +135,7 @@ impl Webhook {
         std::iter::once(self.secret).chain(previous.map(|previous| previous.number))
     }
 
-    /// The name under which the vault keeps a secret of it.
+    /// The name of one of its secrets in the vault.
     pub(super) fn secret_name(&self, number: u32) -> String {
         format!("webhook/{}/{number}", self.id)
     }
@@ -158,10 +158,10 @@ impl DisabledWhy {
     }
 }
 
-/// More than there are kinds of events.
+/// More than the number of event types.
 pub const FILTERS_MAX: usize = 100;
 
-/// One kind of event, or all whose name begins with the same word: `session.*`.
+/// One type of event, or all whose names begin with the same word: `session.*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
     One(EventType),
@@ -198,7 +198,7 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Whether one of them matches; no filters at all match everything.
+/// Whether one of them matches; without filters, everything matches.
 pub fn wants(filters: &[Filter], event_type: EventType) -> bool {
     filters.is_empty() || filters.iter().any(|filter| filter.matches(event_type))
 }
@@ -207,18 +207,18 @@ fn group(event_type: EventType) -> &'static str {
     event_type.as_str().split('.').next().unwrap_or_default()
 }
 
-/// As long as URLs can be in practice.
+/// The practical maximum length of URLs.
 pub const URL_MAX: usize = 2_048;
 const FORM: Malformed =
     Malformed("must be an http or https URL of at most 2048 characters, without credentials and fragment");
 
-/// A URL in its one canonical spelling: an address in it has been recognised, however it was written. Its path and query
-/// may hold a secret of the receiver's, so `Debug` and logs have the host alone.
+/// A URL in its canonical spelling: an address in it has been recognised in any spelling. Its path and query may
+/// contain a secret of the receiver, so `Debug` and logs show only the host.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target(Url);
 
 impl Target {
-    /// Allows what [`Self::parse`] does, and more.
+    /// Allows everything that [`Self::parse`] does, and more.
     pub const PATTERN: &str = "^[Hh][Tt][Tt][Pp][Ss]?://[^\\s#@]+$";
 
     pub fn parse(text: &str) -> Result<Self, Malformed> {
@@ -228,7 +228,7 @@ impl Target {
         let url = Url::parse(text).map_err(|_| FORM)?;
         let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
         let sane = matches!(url.scheme(), "http" | "https") && plain && url.port() != Some(0);
-        // A canonical spelling can be longer than what was given.
+        // A canonical spelling can be longer than the given one.
         let sane = sane && url.as_str().len() <= URL_MAX;
         sane.then_some(Self(url)).ok_or(FORM)
     }
@@ -241,7 +241,7 @@ impl Target {
         &self.0
     }
 
-    /// With its port, if that is not the usual one.
+    /// The host, with its port unless that is the default one.
     pub fn host(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         self.0.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))

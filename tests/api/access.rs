@@ -1,4 +1,4 @@
-//! Who may do what: tokens, roles and organizations.
+//! Permissions: tokens, roles and organizations.
 
 mod idempotency;
 mod table;
@@ -28,7 +28,8 @@ const REGISTRY: &str = "/step-registries/reg_0199f3c2a4b07f3e9d2c5a1b";
 const MEMBER: &str = "/members/usr_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
-/// Operations below an organization, with the least role that may use each: method, path, body, role. `table` has all of them.
+/// Operations below an organization, with the lowest role that may use each: method, path, body, role. `table` has all
+/// of them.
 pub fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
     let (list, session) = ("/pipelines/web/ephemeral-environments", format!("{}/sessions/{SESSION}", at("review-1")));
     vec![
@@ -72,7 +73,7 @@ pub fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("POST", format!("{APPROVAL}/reject"), json!({}), "maintainer"),
         ("GET", "/events".to_owned(), Value::Null, "viewer"),
         ("GET", "/events/evt_000000000000002a9d2c5a1b".to_owned(), Value::Null, "viewer"),
-        // Refused for the parameter, since a stream has no end to wait for.
+        // Refused because of the parameter, since a stream has no end to wait for.
         ("GET", "/events/stream?x=1".to_owned(), Value::Null, "viewer"),
         ("GET", "/secrets".to_owned(), Value::Null, "viewer"),
         ("POST", "/secrets".to_owned(), json!({ "name": "KEY", "value": "x" }), "maintainer"),
@@ -178,7 +179,7 @@ async fn another_organization_looks_like_one_that_does_not_exist() {
     let mut server = Setup::default().organization(BETA).organization(ACME).start();
     let made = server.admin().in_organization("beta").post("/tokens", json!({ "name": "x" })).await.created();
     let text = made.data()["token"].as_str().unwrap().to_owned();
-    // The operator's token is that of the first organization's admin, whichever that is.
+    // The operator's token belongs to the admin of whichever organization is first.
     assert!(server.terminate().success());
     server.change_setup(|_| Setup::default().organization(ACME).organization(BETA));
     server.start_again();
@@ -204,7 +205,7 @@ async fn another_organization_looks_like_one_that_does_not_exist() {
         }
     }
     assert_eq!(server.admin().environment("review-1").await.data()["lock"]["sessionId"], session);
-    // Nor is a session of theirs one of ours.
+    // Their session is not visible in our organization either.
     bea.session("review-1", &session).await.refused(404, "session_not_found");
     assert_eq!(bea.get("/tokens").await.ok().json()["pagination"]["total"], 1);
     let body = json!({ "name": "x", "user": "ana" });
@@ -253,7 +254,7 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Answer
     client.send(if body.is_null() { request } else { request.json(body) }).await
 }
 
-/// All of an answer that could tell one case from another.
+/// The whole answer, without ids that could distinguish two cases.
 fn without_ids(answer: Answer) -> String {
     let mut body = answer.json();
     body["requestId"] = Value::Null;

@@ -1,4 +1,5 @@
-//! What no client should send: every fault is told as a problem, nothing becomes a 5xx, and the server serves on.
+//! Malformed and wrong input: every fault is reported as a problem, nothing causes a 5xx, and the server continues to
+//! serve.
 
 mod bare_http;
 mod fields;
@@ -155,7 +156,8 @@ async fn a_method_that_a_path_does_not_have_is_told_which_it_has() {
     for (path, mut allowed) in paths {
         allowed.sort_unstable();
         for method in ["GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"] {
-            // A PUT there is told why no environment has this name, and a DELETE removes one of an older version.
+            // A PUT there explains why no environment can have this name, and a DELETE removes one from an older
+            // version.
             let is_reserved = path.ends_with("/ephemeral-environments/sessions");
             if allowed.contains(&method.to_owned()) || is_reserved && ["PUT", "DELETE"].contains(&method) {
                 continue;
@@ -233,7 +235,7 @@ async fn thousands_of_random_bodies_never_make_a_fault_of_the_servers_own() {
     admin.environment("review-1").await.ok();
 }
 
-/// Noise, a good body with some bytes changed, or words of JSON in any order.
+/// Noise, a valid body with some bytes changed, or JSON tokens in any order.
 fn random_body(random: &mut StdRng) -> Vec<u8> {
     const GOOD: &[u8] = br#"{"commitId": "c0ffee1", "context": "PR \u0034", "labels": {"a": "b"}, "name": "t"}"#;
     const WORDS: [&str; 26] = [
@@ -306,7 +308,7 @@ async fn send(client: &Client, method: Method, path: &str, body: &[u8]) -> Answe
     client.send(request.body(body.to_vec())).await
 }
 
-/// Nothing that was refused has left a trace.
+/// No refused request has left a trace.
 async fn assert_untouched(admin: &Client) {
     let environment = admin.environment("review-1").await.ok();
     assert_eq!(environment.header("etag"), "\"1.1.0\"", "{environment:?}");

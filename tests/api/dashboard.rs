@@ -1,10 +1,10 @@
-//! The dashboard as a browser loads it: the page at every address, its files, and nothing of it where programs ask.
+//! The dashboard as a browser loads it: the page at every URL, its files, and none of it for programs.
 
 use reqwest::Method;
 
 use crate::support::{Answer, Server};
 
-/// As browsers send it when somebody opens an address.
+/// Sent by browsers when a person opens a URL.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
@@ -120,7 +120,7 @@ async fn who_has_the_page_already_is_told_so() {
     }
 }
 
-/// Everything that the page loads, all of it from this server.
+/// All files that the page loads, all from this server.
 fn files_of(page: &Answer) -> Vec<String> {
     let named = ["src=\"", "href=\""].iter().flat_map(|attribute| page.text.split(attribute).skip(1));
     let named: Vec<_> = named.map(|rest| rest.split('"').next().unwrap().to_owned()).collect();

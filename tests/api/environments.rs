@@ -1,4 +1,4 @@
-//! Environments and pipelines: listed, looked at, made, changed and deleted, with their history.
+//! Environments and pipelines: listed, read, created, changed and deleted, with their history.
 
 mod listing;
 mod one_moment;
@@ -57,7 +57,7 @@ async fn an_environment_is_made_by_put_and_changed_by_the_next() {
 
     let same = mia.put(&at("demo"), configuration).await.ok();
     assert_eq!(same.header("etag"), made.header("etag"), "nothing has changed");
-    // What is left out has its default: the whole configuration is replaced.
+    // Missing fields get their defaults: the whole configuration is replaced.
     let changed = mia.put(&at("demo"), json!({ "disabled": true })).await.ok();
     assert_ne!(changed.header("etag"), made.header("etag"));
     assert_has(
@@ -85,7 +85,7 @@ async fn an_update_that_rests_on_an_older_configuration_is_refused() {
         admin.send(request.json(&body)).await
     };
     let read = admin.environment("review-1").await.ok().header("etag").to_owned();
-    // The lock is not part of the configuration: its changes stand in nobody's way.
+    // The lock is not part of the configuration, so its changes do not conflict.
     let session = admin.claim("review-1", json!({})).await.created().session();
     let first = update(Method::PUT, &read, json!({ "description": "first" })).await.ok();
     admin.release("review-1", &session).await.ok();
@@ -103,7 +103,7 @@ async fn an_update_that_rests_on_an_older_configuration_is_refused() {
     let either = format!("{read}, {latest}");
     update(Method::PUT, &either, json!({ "description": "third" })).await.ok();
     update(Method::DELETE, &latest, json!({})).await.has_status(204);
-    // Nothing matches what is not there.
+    // Nothing matches a missing environment.
     for etag in [latest.as_str(), "*"] {
         update(Method::PUT, etag, json!({})).await.refused(412, "precondition_failed");
     }

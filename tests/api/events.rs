@@ -1,4 +1,4 @@
-//! What has happened: recorded with every change, listed, streamed, kept in a chain that shows whether anybody touched it.
+//! Events: recorded with every change, listed, streamed, and kept in a chain that reveals tampering.
 
 mod crowd;
 mod kinds;
@@ -21,7 +21,7 @@ async fn cycle(client: &Client, environment: &str) -> String {
     session
 }
 
-/// All there are, oldest first, in as many pages as it takes.
+/// All events, oldest first, from as many pages as needed.
 async fn all_events(client: &Client, query: &str) -> Vec<Value> {
     let mut found = Vec::new();
     let mut next = Some(client.path(&format!("/events?limit=100{query}")));

@@ -1,4 +1,4 @@
-//! README and the guide in docs/, as a reader walks through them: every `sh` block is run, each page in one shell.
+//! README and the guide in docs/, as a reader follows them: every `sh` block is run, each page in one shell.
 
 mod kits;
 mod page;
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::support::{ADMIN_TOKEN, Client, Server, Setup, lockkeeper};
 
-/// A page that takes longer hangs.
+/// A page that takes longer is considered hung.
 const SECONDS_PER_PAGE: &str = "180";
-/// Ports of the pages, other than the server's own 8080: something else may listen there, so each gets a free one.
+/// Ports used in the pages besides the server's own 8080: each is replaced by a free one, since they may be in use.
 const OTHER_PORTS: [&str; 2] = ["8443", "9000"];
-/// What the pages use besides the program. Without one of them nothing is run.
+/// Programs that the pages use. If one is missing, nothing is run.
 const TOOLS: [&str; 7] = ["bash", "curl", "git", "jq", "openssl", "python3", "timeout"];
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn every_page_can_be_walked_twice_on_one_server_and_leaves_nothing_behind(
         eprintln!("skipped: the blocks of README and docs are not run, since {missing} is not installed");
         return;
     }
-    // As a reader has it, but for receivers on this machine: confined steps, the limits of the default.
+    // Like a reader's server, except for receivers on this machine, confined steps, and the default limits.
     let server = Setup::default()
         .settings("[storage]\nmin_free_mb = 0\n")
         .without_variable("LOCKKEEPER_RUNNER_ISOLATION")
@@ -47,7 +47,7 @@ async fn every_page_can_be_walked_twice_on_one_server_and_leaves_nothing_behind(
     }
 }
 
-/// Runs the page, and compares its JSON with what came.
+/// Runs the page, and compares its JSON with the actual answers.
 async fn walk(page: &Page, server: &Server) -> Result<(), String> {
     let home = tempfile::tempdir().unwrap();
     let script = page.script(home.path(), |line| at_ports(line, server));
@@ -81,7 +81,7 @@ async fn walk(page: &Page, server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// With the addresses of this test in place of the documented ones.
+/// Replaces the documented addresses by those of this test.
 fn at_ports(line: &str, server: &Server) -> String {
     let mut line = line.replace("http://127.0.0.1:8080", &server.address);
     for port in OTHER_PORTS {
@@ -90,7 +90,7 @@ fn at_ports(line: &str, server: &Server) -> String {
     line
 }
 
-/// The same one for all lines of this process.
+/// The same port for all lines of this process.
 fn free_port(documented: &str) -> u16 {
     use std::sync::LazyLock;
     static FREE: LazyLock<Vec<(&str, u16)>> = LazyLock::new(|| {
@@ -100,7 +100,7 @@ fn free_port(documented: &str) -> u16 {
     FREE.iter().find(|(port, _)| *port == documented).unwrap().1
 }
 
-/// What people see of the organization, without times and counters: a walk must not change it.
+/// The visible state of the organization, without times and counters: following a page must not change it.
 async fn everything(admin: &Client) -> Value {
     let mut seen = json!({});
     for (list, name) in [
@@ -123,8 +123,8 @@ async fn everything(admin: &Client) -> Value {
     seen
 }
 
-/// A block that is not run is not tested: whoever adds one changes the number, and has a reason. They build or install
-/// something, need root, a second server in place of the first, or a tool that tests do not have.
+/// A block that is not run is not tested: whoever adds one must change the number, and needs a reason. These blocks
+/// build or install something, need root, a second server in place of the first, or a tool that tests do not have.
 #[test]
 fn what_is_not_run_is_counted() {
     const CONSOLE: usize = 37;
@@ -139,7 +139,7 @@ fn what_is_not_run_is_counted() {
     assert_eq!(found["console"], CONSOLE, "{found:?}");
 }
 
-/// A refusal is fine only where the page shows it, so that it is compared.
+/// A command may fail only if the page shows its refusal, which is then compared.
 #[test]
 fn a_command_that_may_fail_shows_its_refusal() {
     for page in Page::all() {
@@ -171,7 +171,7 @@ fn settings_in_the_guide_are_settings() {
     for page in Page::all() {
         for block in page.blocks.iter().filter(|block| block.language == "toml") {
             let shown: toml::Table = block.text.parse().unwrap_or_else(|error| panic!("{}: {error}", page.name));
-            // Of an organization file.
+            // An organization file.
             if shown.contains_key("providers") || shown.contains_key("identities") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What was probably meant: by a name that nobody has, and by an `Authorization` that has no token.
+//! Suggestions for an unknown name, and for an `Authorization` header without a token.
 
 use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
@@ -65,7 +65,7 @@ async fn a_pipeline_that_does_not_exist_is_answered_with_the_one_that_was_meant(
     }
     let all = detail(&admin.get("/pipelines/backend").await.refused(404, "pipeline_not_found"));
     assert!(all.contains("it has secretive, shop, web, and a maintainer"), "{all}");
-    // Nobody else is told.
+    // It is not revealed to others.
     let own = detail(&bea.get("/pipelines/secretiv").await.refused(404, "pipeline_not_found"));
     assert!(!own.contains("secretive"), "{own}");
     let stranger = bea.clone().in_organization("acme");

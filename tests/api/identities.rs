@@ -1,4 +1,4 @@
-//! Jobs of a CI that exchange their identity token for a token, with a real issuer beside the server.
+//! CI jobs that exchange their identity token for a token, with a real issuer next to the server.
 
 mod outages;
 mod permanent;
@@ -37,7 +37,7 @@ async fn exchange(server: &Server, token: &str) -> Answer {
     exchange_in(server, "acme", token).await
 }
 
-/// A client with the token that this identity token is exchanged for.
+/// A client with the token exchanged for this identity token.
 async fn job(server: &Server, token: &str) -> Client {
     let text = exchange(server, token).await.ok().json()["access_token"].as_str().unwrap().to_owned();
     secrecy::note(&text);
@@ -185,7 +185,7 @@ async fn a_token_of_a_job_survives_a_kill_and_ends_with_its_rule() {
 async fn keys_of_every_kind_are_known() {
     let issuer = Issuer::start().await;
     let ecdsa = JobKey::ecdsa("second");
-    // What the server does not understand does not hide the others.
+    // A key that the server does not understand does not hide the others.
     issuer.publish(&[json!({ "kty": "unknown", "kid": "x" }), issuer.key.public(), ecdsa.public()]);
     let server = serve(&issuer);
     exchange(&server, &issuer.token(json!({}))).await.ok();

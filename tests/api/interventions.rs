@@ -1,4 +1,4 @@
-//! What people do to deployments before anything of them runs: read, wait, decide, cancel, retry; and their logs.
+//! Actions on deployments before any of their steps runs: read, wait, decide, cancel, retry; and their logs.
 
 mod approvals;
 mod logs;
@@ -16,10 +16,10 @@ id = "web"
 environments = [{ name = "review-1" }]
 "#;
 const NOBODYS: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
-/// Longer than anything here takes: what is answered only then was missed.
+/// Longer than anything here takes: an answer after this time has missed its event.
 const LONG: u64 = 50;
 
-/// A pipeline whose deployments wait for somebody's leave before anything runs, with one environment.
+/// A pipeline with one environment, whose deployments wait for an approval before anything runs.
 pub async fn gated(server: &Server, self_approval: bool) {
     let admin = server.admin();
     let stages = json!([
@@ -42,7 +42,7 @@ async fn deploy(client: &Client, session: &str, body: Value) -> Answer {
     client.post(&format!("{GATED}/sessions/{session}/deploy"), body).await
 }
 
-/// A deployment that waits for somebody's leave: its path, its session and its approval's path.
+/// A deployment that waits for an approval: its path, its session and its approval's path.
 pub async fn waiting(client: &Client) -> (String, String, String) {
     let session = session_of(client).await;
     let made = deploy(client, &session, json!({ "commitId": "c0ffee1" })).await.has_status(202).data();

@@ -1,4 +1,4 @@
-//! Every list: `limit`, `offset` and `total` say the truth, and the pages together are the whole.
+//! Every list: `limit`, `offset` and `total` are correct, and all pages together are complete.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ async fn every_list_in_pages_of_one_is_the_whole_list() {
     }
 }
 
-/// What tells an entry from the others of its list.
+/// The identifying field of a list's entry.
 fn id(entry: &Value) -> String {
     const NAMES: [&str; 13] = [
         "eventId",
@@ -80,7 +80,7 @@ fn described_lists(document: &Value) -> BTreeSet<String> {
     lists
 }
 
-/// At least two entries in each list, and where each is.
+/// At least two entries in each list, and the path of each list.
 async fn filled(admin: &Client) -> Vec<(&'static str, String)> {
     let step = |version: &str| json!({ "name": "greet", "version": version, "run": ["false"] });
     let registry = json!({ "name": "tools", "steps": [step("1"), step("2")] });
@@ -88,7 +88,7 @@ async fn filled(admin: &Client) -> Vec<(&'static str, String)> {
     admin.post("/step-registries", json!({ "name": "more", "steps": [step("1")] })).await.created();
     admin.post("/secrets", json!({ "name": "A", "value": "one-long-value" })).await.created();
     admin.post("/secrets", json!({ "name": "B", "value": "one-long-value" })).await.created();
-    // Nobody listens there: deliveries are tried and kept.
+    // No receiver listens there: deliveries are attempted and kept.
     let hook = json!({ "url": "http://127.0.0.1:9/", "events": ["pipeline.*"] });
     let webhook = admin.post("/webhooks", hook.clone()).await.created().data()["webhookId"].clone();
     admin.post("/webhooks", hook).await.created();

@@ -1,4 +1,4 @@
-//! Members over the API: who may be one, what becomes of their role and tokens, and what files have to say in it.
+//! Members over the API: who may be one, their roles and tokens, and the influence of files.
 
 use crate::support::waiting::column;
 use crate::support::{Answer, Client, Server, Setup, assert_fields, assert_has, assert_is_time, at};
@@ -246,7 +246,7 @@ async fn what_the_api_did_holds_after_a_restart_until_the_file_says_something_el
     assert_eq!(column(&shown, "role"), ["admin", "maintainer", "maintainer", "admin", "viewer"]);
     ana.clone().at(&server).put(&at("new"), json!({})).await.created();
 
-    // Who is admin over the API alone keeps the organization, and the operator's token is theirs.
+    // A member who is admin only through the API keeps the organization, and gets the operator's token.
     admin.delete(&path_of(&member(&admin, "admin").await)).await.has_status(204);
     restart(&mut server, &changed);
     let tokens = server.admin().get("/tokens").await.ok().data();
@@ -326,7 +326,7 @@ async fn the_last_admin_who_is_not_disabled_stays_also_when_two_demote_and_disab
     }
 }
 
-/// How a member should be after a kill, as far as its client was told.
+/// The expected state of a member after a kill, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Acknowledged {
     Nothing,
@@ -376,7 +376,7 @@ struct Made {
     told: Acknowledged,
 }
 
-/// Adds members, gives each a token, and removes every other one, until the server is gone.
+/// Adds members, gives each a token, and removes every second one, until the server is gone.
 async fn add_and_remove(
     admin: Client,
     prefix: String,

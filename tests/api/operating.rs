@@ -1,4 +1,4 @@
-//! What operators rely on: health, metrics, the documents, the log, clear refusals to start, and a clean end.
+//! The operator's view: health, metrics, the documents, the log, clear refusals to start, and a clean end.
 
 mod doctor;
 mod explorer;
@@ -99,7 +99,7 @@ async fn no_token_reaches_the_log() {
     ana.claim_any(json!({ "labels": { "hush-label": "hush-value" } })).await.refused(404, "environment_not_found");
     ana.deploy("review-1", &session, json!({ "commitId": "hush-deployed" })).await.has_status(202);
     admin.put(&at("new"), json!({ "variables": { "PASSWORD": "hush-variable" } })).await.created();
-    // In bad ways too: mistyped, of no use, in the wrong place, in a body that is no good.
+    // Including wrong uses: mistyped, invalid, in the wrong place, in an invalid body.
     let typo = ana_token.replacen(&ana_token[3..5], "??", 1);
     server.with_token(&typo).get("/pipelines").await.refused(401, "invalid_token");
     ana.get(&format!("/pipelines?token={ana_token}")).await.refused(400, "invalid_parameter");
@@ -143,7 +143,7 @@ async fn a_request_under_way_is_answered_before_the_server_ends() {
     server.signal("-TERM");
     let told = loop {
         probe.send(&ask).await;
-        // Idle connections are closed when the server is told to end; it is reachable until it ends.
+        // Idle connections are closed when the server is told to end; it remains reachable until it ends.
         let Some(answer) = probe.answer().await else {
             probe = Wire::open(&server).await;
             continue;
@@ -153,7 +153,7 @@ async fn a_request_under_way_is_answered_before_the_server_ends() {
         }
     };
     assert_eq!((told.header("connection"), told.header("retry-after")), ("close", "1"));
-    // Slower than the connections of a server that has nothing to wait for are closed.
+    // Slower than the server closes idle connections while it ends.
     for byte in &body.as_bytes()[5..] {
         tokio::time::sleep(std::time::Duration::from_millis(150)).await;
         slow.send([*byte]).await;

@@ -31,7 +31,7 @@ fn the_settings_in_the_kubernetes_manifests_are_valid() {
     }
 }
 
-/// Those that the manifest gives each node, and no others.
+/// Exactly those that the manifest sets for each node.
 #[test]
 fn the_variables_of_a_node_in_kubernetes_are_settings() {
     let names = CLUSTER.lines().filter_map(|line| line.trim().strip_prefix("- name: LOCKKEEPER_"));
@@ -79,7 +79,7 @@ fn the_image_and_the_manifests_name_the_versions_of_the_sources() {
     assert!(DOCKERFILE.contains(&format!("FROM rust:{}-slim-", of("rust-version"))));
 }
 
-/// By way of the program, so that they are about the commands that it has.
+/// Through the program, so that they cover the commands that it has.
 #[test]
 fn manual_pages_and_completions_are_where_the_package_takes_them_from() {
     let home = tempfile::tempdir().unwrap();

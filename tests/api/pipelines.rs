@@ -1,4 +1,4 @@
-//! Pipelines: made, changed, deleted, stopped and resumed, and what of it outlives a restart.
+//! Pipelines: created, changed, deleted, stopped and resumed, and what survives a restart.
 
 mod bodies;
 mod restarts;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const WEB: &str = "/pipelines/web";
 
-/// A pipeline with everything that one can have, as it is sent.
+/// A pipeline with all fields, as sent.
 fn full() -> Value {
     json!({
         "name": "Ægir's shop", "slug": "aegir", "selfApproval": false, "variables": { "TIER": "review" },
@@ -29,7 +29,7 @@ fn full() -> Value {
     })
 }
 
-/// The same as it is shown: with every default.
+/// The same pipeline as returned, with every default.
 fn full_as_shown() -> Value {
     json!({
         "name": "Ægir's shop", "slug": "aegir", "selfApproval": false, "variables": { "TIER": "review" },
@@ -68,7 +68,7 @@ async fn a_pipeline_is_made_by_put_and_changed_by_the_next() {
     assert_eq!((same.data(), same.header("etag")), (made.data(), made.header("etag")), "what is shown can be sent");
     assert_eq!(same.header("location"), "");
 
-    // What is left out has its default: the whole pipeline is replaced.
+    // Missing fields get their defaults: the whole pipeline is replaced.
     let changed = mia.put("/pipelines/new", json!({})).await.ok();
     assert_ne!(changed.header("etag"), made.header("etag"));
     assert_eq!(
@@ -147,7 +147,7 @@ async fn a_precondition_that_does_not_hold_changes_nothing() {
     put(WEB, "If-None-Match", "*", "x").await.refused(412, "precondition_failed");
     put(WEB, "If-Match", "\"1.1\"", "x").await.refused(412, "precondition_failed");
     put("/pipelines/new", "If-None-Match", "*", "made").await.created();
-    // An environment more is no change of the definition.
+    // An additional environment does not change the definition.
     mia.put("/pipelines/web/ephemeral-environments/fourth", json!({})).await.created();
     let changed = put(WEB, "If-Match", &etag, "changed").await.ok();
     put(WEB, "If-Match", &etag, "x").await.refused(412, "precondition_failed");

@@ -1,4 +1,4 @@
-//! Who loses a permission loses it at once: half-sent requests, waits and streams included.
+//! A permission is lost immediately: also for half-sent requests, waits and streams.
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -9,7 +9,7 @@ use crate::interventions::{gated, waiting};
 use crate::support::wire::Wire;
 use crate::support::{Client, Server, at};
 
-/// Longer than anything here takes: what is answered only then has lingered.
+/// Longer than anything here takes: an answer after this time was delayed.
 const LONG: u64 = 300;
 
 /// A member, their token and their path.
@@ -26,7 +26,7 @@ async fn newcomer(admin: &Client, name: &str, role: &str) -> Newcomer {
     Newcomer { token: made["token"].as_str().unwrap().to_owned(), path: format!("/members/{id}"), id }
 }
 
-/// How a permission is lost, and how a request that needs it is answered then.
+/// How a permission is lost, and how a request that needs it is then answered.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     Removed,
@@ -86,10 +86,10 @@ async fn a_half_sent_request_ends_with_the_lost_permission_and_does_nothing_what
                 body.len()
             ))
             .await;
-            // The server has seen the head, and found nothing wrong with it.
+            // The server has read the head and found no fault.
             assert_eq!(wire.answer().await.unwrap().status, 100, "{method} {path}");
             loss.happens_to(&newcomer, &admin, role).await;
-            // At once: it does not wait for the rest, which changes nothing any more.
+            // Immediately: it does not wait for the rest, which can have no effect any more.
             let answer = wire.answer().await.unwrap();
             assert_eq!(answer.problem(), (loss.problem().0, loss.problem().1.to_owned()), "{loss:?}: {method} {path}");
             let done = admin.get(&format!("/events?actor={}", newcomer.id)).await.ok().json();
@@ -119,7 +119,7 @@ async fn who_is_demoted_between_head_and_body_has_the_new_role_also_where_the_re
     wire.answer().await.unwrap().refused(403, "permission_denied");
 }
 
-/// A request whose answer is awaited in a task of its own: status and text.
+/// A request in a separate task: status and text of its answer.
 fn spawn(client: &Client, request: reqwest::RequestBuilder) -> tokio::task::JoinHandle<(u16, String)> {
     let client = client.clone();
     tokio::spawn(async move {

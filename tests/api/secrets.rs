@@ -1,4 +1,4 @@
-//! Secrets over the API: made, changed and deleted by maintainers, and their values shown to nobody.
+//! Secrets over the API: created, changed and deleted by maintainers, with values that nobody can read.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ members = [{ name = "bea", role = "admin" }]
 [[pipelines]]
 id = "web"
 "#;
-/// As it is searched for everywhere.
+/// The text that is searched for everywhere.
 const VALUE: &str = "hush-7f3e9d2c5a1b";
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn secrets_outlive_the_server() {
     server.start_again();
     let mia = mia.at(&server);
     assert_eq!(mia.get("/secrets/KEY").await.ok().data(), made.data());
-    // Its value is still there for what is described anew.
+    // Changing its description keeps its value.
     mia.put("/secrets/KEY", json!({ "description": "after a restart" })).await.ok();
 }
 

@@ -80,7 +80,7 @@ async fn a_claim_of_a_taken_environment_says_who_holds_it_and_when_to_come_back(
         "claimedAt": held["claimedAt"], "expiresAt": held["expiresAt"], "fencingToken": 1,
     });
     assert_has(&refused.json(), json!({ "holder": holder, "queueLength": 0, "retryAfterSeconds": seconds }));
-    // The holder has no second session either.
+    // The holder cannot get a second session either.
     let again = ana.claim("review-1", json!({})).await;
     again.refused(409, "environment_locked");
 }
@@ -239,7 +239,7 @@ async fn somebody_elses_session_is_theirs_and_a_maintainer_may_release_it() {
     let released = mia.release("review-1", &session).await.ok().data();
     assert_eq!(released["lockStatus"], "released");
     assert_eq!(released["endedBy"]["name"], "mia");
-    // Nor does it become anybody's by its end.
+    // Its end does not make it available to others either.
     let late = ben.release("review-1", &session).await;
     late.refused(403, "not_session_holder");
 }
@@ -282,7 +282,7 @@ async fn fencing_tokens_rise_by_one_through_deletion_and_restarts() {
     for expected in 2..=3 {
         let forced = admin.force_claim("review-1", json!({})).await.created();
         assert_eq!(forced.data()["fencingToken"], expected);
-        // One that is refused takes no token.
+        // A refused claim uses no token.
         let refused = admin.claim("review-1", json!({})).await;
         refused.refused(409, "environment_locked");
     }

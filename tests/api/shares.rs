@@ -1,5 +1,5 @@
-//! Two organizations, of which one takes all it can get: the other still finds a place. So do the other members of an
-//! organization and its admins if one member does.
+//! Two organizations, one of which takes all it can get: the other still gets a place. The same holds for the other
+//! members and admins of an organization if one member does that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ async fn share(server: &Server, name: &str, resource: &str) -> u64 {
     let anonymous = server.anonymous();
     let metrics = anonymous.send(anonymous.request(Method::GET, "/metrics")).await.ok().text;
     assert!(!metrics.contains("acme") && !metrics.contains("beta"), "everybody may read it: {metrics}");
-    // The first one of the settings.
+    // The first organization in the settings.
     let labels = format!("{name}{{resource=\"{resource}\",organization=\"1\"}} ");
     metrics.lines().find_map(|line| line.strip_prefix(&labels)).map_or(0, |value| value.parse().unwrap())
 }
@@ -34,7 +34,7 @@ async fn a_list_does_not_wait_for_the_long_lists_of_another_organization() {
     offline::record(server.home(), 20_000, 200);
     server.start_again();
     let (admin, bea) = (server.admin(), bea.at(&server));
-    // A filter makes each of them read everything.
+    // With this filter, each of them reads everything.
     let ask = format!("{}\r\n", head("GET", &admin.path("/events?type=secret.deleted")));
     let answered = Arc::new(AtomicUsize::new(0));
     let mut lists = Vec::new();
@@ -122,7 +122,7 @@ async fn clients_that_follow_logs_leave_places_to_another_organization() {
     let admin = server.admin();
     let mut followers = Vec::new();
     let follow = awaiting_approval(&admin).await;
-    // Half of a thousand is acme's, and half of that one member's.
+    // Half of a thousand are for acme, and half of those for one member.
     for _ in 0..250 {
         let mut wire = Wire::open(&server).await;
         wire.send(format!("{}\r\n", head("GET", &admin.path(&follow)))).await;
@@ -138,7 +138,7 @@ async fn clients_that_follow_logs_leave_places_to_another_organization() {
     assert_eq!(answer.status(), 200);
 }
 
-/// A deployment that waits, and the path to follow its log.
+/// A deployment that waits for an approval, and the path to follow its log.
 async fn awaiting_approval(client: &Client) -> String {
     let stages = json!([{ "name": "gate", "approval": "always", "steps": [{ "run": ["true"] }] }]);
     client.put("/pipelines/web", json!({ "stages": stages })).await.ok();
@@ -147,7 +147,7 @@ async fn awaiting_approval(client: &Client) -> String {
     format!("/deployments/{}/logs?follow=true", deployment["deploymentId"].as_str().unwrap())
 }
 
-/// A member who takes all they can get: what happens to the others and the admin.
+/// A member takes all they can get: the others and the admin are still served.
 #[tokio::test]
 async fn a_member_who_makes_tokens_in_a_loop_leaves_some_to_others_and_to_the_admin() {
     const HALF: usize = 5_000;
@@ -165,7 +165,7 @@ async fn a_member_who_makes_tokens_in_a_loop_leaves_some_to_others_and_to_the_ad
     says(&refused, &format!("one member has {made} of the organization's 10000 already"));
     assert!(made > HALF - 10, "{made} of nearly all");
     says(&refused, "GET /tokens?mine=true");
-    // With the admin's and ana's.
+    // Including the admin's and ana's.
     assert_eq!(admin.get("/tokens?limit=1").await.ok().json()["pagination"]["total"], made + 2);
     admin.post("/tokens", json!({ "name": "mine" })).await.created();
     ana.post("/tokens", json!({ "name": "mine" })).await.created();

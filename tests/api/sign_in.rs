@@ -1,4 +1,4 @@
-//! People with browsers: signing in and out, and what a cookie is worth.
+//! People with browsers: signing in and out, and the permissions of a cookie.
 
 pub mod browser;
 mod cross_site;
@@ -16,7 +16,7 @@ use crate::support::{ADMIN_TOKEN, Client, Server, assert_fields, assert_has, ass
 
 pub const PASSWORD: &str = "correct horse battery";
 
-/// Gives a member a password, by an invitation, and signs a browser in with it.
+/// Gives a member a password through an invitation, and signs in a browser with it.
 pub async fn invited(server: &Server, name: &str, password: &str) -> Browser {
     let url = invite(&server.admin(), name).await;
     let browser = Browser::new(server);
@@ -101,13 +101,13 @@ async fn a_sign_in_is_no_token_and_no_token_is_a_sign_in() {
     let other = Browser::new(&server);
     other.keep(ADMIN_TOKEN);
     other.get("/api/v1/whoami").await.refused(401, "invalid_token");
-    // With a token the cookie is ignored, good or bad.
+    // With a token the cookie is ignored, valid or not.
     let request = other.request(Method::GET, "/api/v1/whoami").bearer_auth(ADMIN_TOKEN);
     assert_eq!(other.send(request).await.ok().data()["user"]["name"], "admin");
     let request = browser.request(Method::GET, "/api/v1/whoami").bearer_auth("lk_wrong");
     browser.send(request).await.refused(401, "invalid_token");
 
-    // Whoever has signed in makes tokens, for themselves.
+    // A signed-in member can create tokens for themselves.
     let made = browser.post("/api/v1/organizations/acme/tokens", json!({ "name": "cli" })).await.created().data();
     assert_eq!(made["user"]["name"], "mia");
     server.with_token(made["token"].as_str().unwrap()).get("/pipelines").await.ok();

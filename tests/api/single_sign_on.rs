@@ -305,7 +305,7 @@ async fn a_file_whose_secret_cannot_be_read_is_refused() {
     assert!(code != 0 && said.contains("client_secret_file") && said.contains("missing"), "{code}: {said}");
 }
 
-/// Makes a token while signed in.
+/// Creates a token while signed in.
 async fn token_of(server: &Server, browser: &Browser) -> crate::support::Client {
     let cookie = browser.cookie(server, "lockkeeper").unwrap();
     let client = server.anonymous();

@@ -1,5 +1,5 @@
-//! TLS of the server's own: who can speak it, certificates that change, clients that must show one, and clients that keep the
-//! server waiting. Certificates are made by an authority of the tests.
+//! The server's TLS: supported clients, certificates that change, clients that must present one, and clients that
+//! stall. Certificates are issued by an authority of the tests.
 
 mod client_certificates;
 mod patience;
@@ -25,7 +25,7 @@ use crate::support::waiting::until;
 use crate::support::wire::Wire;
 use crate::support::{Client, Server, Setup, http_builder};
 
-/// What every server here has beside TLS.
+/// The settings of every server here besides TLS.
 const SMALL: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n";
 
 /// A folder with a certificate and its key, and the authority that signed it.
@@ -46,7 +46,7 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    /// Replaces a file as careful programs do: at once.
+    /// Replaces a file atomically, as careful programs do.
     fn write(&self, name: &str, text: &str) {
         use std::os::unix::fs::PermissionsExt;
         let new = self.path(&format!("{name}.new"));
@@ -74,7 +74,7 @@ impl Site {
         self.setup("").start()
     }
 
-    /// A client with connections of its own, and with a certificate if it is to show one.
+    /// A client with separate connections, and optionally with a certificate.
     fn http(&self, identity: Option<&Issued>) -> reqwest::Client {
         let authority = reqwest::Certificate::from_pem(self.authority.certificate.as_bytes()).unwrap();
         let mut builder = http_builder().tls_certs_only([authority]);
@@ -133,14 +133,14 @@ impl Site {
     }
 }
 
-/// The value of a series of the metrics; 0 if there is none.
+/// The value of a series of the metrics; 0 if it is missing.
 async fn metric(client: &Client, series: &str) -> u64 {
     let metrics = client.send(client.request(reqwest::Method::GET, "/metrics")).await.ok().text;
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map_or(0, |value| value.parse::<f64>().unwrap() as u64)
 }
 
-/// Whether a program is installed; says what is skipped if it is not.
+/// Whether a program is installed; otherwise prints the skipped part.
 fn has(program: &str, argument: &str) -> bool {
     let is_there = Command::new(program).arg(argument).output().is_ok_and(|output| output.status.success());
     if !is_there {

@@ -1,4 +1,4 @@
-//! Webhooks, against a real receiver that verifies what it gets with an implementation of its own.
+//! Webhooks, with a real receiver that verifies deliveries with an independent implementation.
 
 mod addresses;
 mod delivering;
@@ -14,7 +14,7 @@ use receiver::SECRET;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// A server that may send to this machine and does not wait long.
+/// A server that may send to this machine and has short waits.
 fn server(retry_seconds: &str) -> Server {
     setup(retry_seconds, "").start()
 }
@@ -49,15 +49,14 @@ pub async fn deliveries(admin: &Client, id: &str) -> Vec<Value> {
     admin.get(&format!("/webhooks/{id}/deliveries?limit=100")).await.ok().data().as_array().unwrap().clone()
 }
 
-/// Its only delivery, once it is as wanted.
+/// Its only delivery, once it has the wanted state.
 async fn only_delivery(admin: &Client, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let found = until(|| deliveries(admin, id), |found| found.first().is_some_and(&wanted)).await;
     let [delivery] = found.as_slice() else { panic!("{found:#?}") };
     delivery.clone()
 }
 
-/// Looks until it is as wanted. Only there so that what never comes fails the test instead of hanging it: the number of
-/// looks.
+/// Polls until the state is as wanted. The number of polls only makes a test fail instead of hang.
 pub async fn until<T: std::fmt::Debug, F: Future<Output = T>>(look: impl Fn() -> F, wanted: impl Fn(&T) -> bool) -> T {
     const LOOKS: usize = 1_500;
     for _ in 0..LOOKS {

@@ -1,4 +1,4 @@
-//! Circles between files: groups of files each of which uses, directly or through others, every other.
+//! Circles between files: groups of files in which each uses every other, directly or indirectly.
 
 use std::collections::{BTreeMap, BTreeSet};
 

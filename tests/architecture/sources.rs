@@ -1,17 +1,17 @@
-//! The modules of a source tree and the paths that each names, read from its tokens: comments, strings and line breaks do
-//! not matter, and what stands in macros is seen too. Code that exists only in tests is left out.
+//! The modules of a source tree and the paths that each names, read from its tokens: comments, strings and line breaks
+//! do not matter, and macro bodies are included. Code that exists only in tests is skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Re-exports of re-exports end somewhere; a circle of them must not hang the test.
+/// A limit for chains of re-exports: a circle of them must not hang the test.
 const MAX_HOPS: usize = 16;
 
 /// A module's path from its crate on: `store::log`.
 pub type ModulePath = Vec<String>;
 
-/// How the names of the crates of ours begin, each of which is a folder of `src`.
+/// The prefix of our crates' names, each of which is a folder of `src`.
 const OUR_CRATES: &str = "lockkeeper_";
 
 #[derive(Default)]
@@ -22,13 +22,13 @@ pub struct Sources {
 #[derive(Default)]
 struct Module {
     file: String,
-    /// What it defines itself.
+    /// The names it defines.
     items: BTreeSet<String>,
-    /// Names that a `use` brings in, with what they stand for.
+    /// Names that a `use` imports, with their targets.
     imports: BTreeMap<String, Vec<String>>,
-    /// What `use …::*` opens.
+    /// The targets of `use …::*`.
     globs: Vec<Vec<String>>,
-    /// Whether one of them opens a module of ours only for itself: what it takes from there cannot be seen.
+    /// Whether a private glob import of one of our modules hides where names come from.
     hides_names: bool,
     paths: Vec<Vec<String>>,
 }
@@ -67,7 +67,7 @@ impl Sources {
         })
     }
 
-    /// Every file with the files whose items it names, wherever it got them from.
+    /// Every file with the files whose items it names, directly or through re-exports.
     pub fn uses(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let mut uses: BTreeMap<_, BTreeSet<_>> =
             self.modules.values().map(|module| (&*module.file, BTreeSet::new())).collect();
@@ -84,7 +84,7 @@ impl Sources {
         uses
     }
 
-    /// The path from `src` on, if it is not one of a crate of others or of a local name.
+    /// The path relative to `src`, unless it belongs to another crate or a local name.
     fn absolute(&self, place: &[String], path: &[String]) -> Option<Vec<String>> {
         let mut path = path.to_vec();
         for _ in 0..MAX_HOPS {
@@ -107,17 +107,21 @@ impl Sources {
         None
     }
 
-    /// The crate that a module belongs to.
+    /// The crate of a module.
     fn crate_of<'a>(&self, place: &'a [String]) -> &'a [String] {
         let part = &place[..place.len().min(1)];
         if self.modules.get(part).is_some_and(|module| module.file.ends_with("/lib.rs")) { part } else { &place[..0] }
     }
 
-    /// The file that defines what an absolute path names; none for a module as such.
+    /// The file that defines the target of an absolute path; none for a module itself.
     fn file_of(&self, path: &[String]) -> Option<&str> {
+        self.definition(path, MAX_HOPS).or_else(|| self.owner_of(path))
+    }
+
+    /// The file of the innermost module of the path. A name defined by a macro is not visible; it is assumed to be there.
+    fn owner_of(&self, path: &[String]) -> Option<&str> {
         let (module, rest) = self.split(path);
-        // What a macro defines is not seen; it is taken for the module's own.
-        self.definition(path, MAX_HOPS).or_else(|| rest.first().map(|_| &*self.modules[module].file))
+        rest.first().map(|_| &*self.modules[module].file)
     }
 
     /// The same, if some module certainly defines it.
@@ -130,14 +134,14 @@ impl Sources {
         }
         let hops = hops.checked_sub(1)?;
         if let Some(target) = module.imports.get(name) {
-            let target = self.absolute(place, target)?;
-            return self.definition(&[&target, &rest[1..]].concat(), hops);
+            let target = [&self.absolute(place, target)?, &rest[1..]].concat();
+            return self.definition(&target, hops).or_else(|| self.owner_of(&target));
         }
         let opened = module.globs.iter().filter_map(|glob| self.absolute(place, glob));
         opened.filter_map(|glob| self.definition(&[&glob, rest].concat(), hops)).next()
     }
 
-    /// The innermost module of an absolute path, and what is named in it.
+    /// The innermost module of an absolute path, and the rest of the path.
     fn split<'a>(&self, path: &'a [String]) -> (&'a [String], &'a [String]) {
         let is_module = |depth: &usize| self.modules.contains_key(&path[..*depth]);
         path.split_at((0..=path.len()).rev().find(is_module).unwrap_or_default())
@@ -157,7 +161,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a module, or something within one of its items, whose definitions nobody else can name.
+    /// Reads a module, or the inside of an item, whose definitions cannot be named from elsewhere.
     fn read(&mut self, place: &ModulePath, file: &str, tokens: TokenStream, is_module: bool) {
         let tokens: Vec<_> = tokens.into_iter().collect();
         let mut at = 0;
@@ -202,7 +206,7 @@ impl Reader<'_> {
         self.sources.modules.entry(place.clone()).or_default()
     }
 
-    /// Reads `a::b::c`, and gives the place of its last token.
+    /// Reads `a::b::c`, and returns the index of its last token.
     fn read_path(&mut self, place: &ModulePath, tokens: &[TokenTree], start: usize) -> usize {
         let mut path = vec![tokens[start].to_string()];
         let mut at = start;
@@ -218,7 +222,7 @@ impl Reader<'_> {
         at
     }
 
-    /// Reads what follows `use`, with all its braces. What is passed on by `pub use` is not thereby used.
+    /// Reads the tokens after `use`, with all its braces. A name re-exported by `pub use` does not count as used.
     fn read_use(&mut self, place: &ModulePath, before: &[String], tokens: &[TokenTree], is_exported: bool) {
         for tree in tokens.split(|token| is_punct(Some(token), ',')) {
             let mut path = before.to_vec();
@@ -255,7 +259,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Passes over the item behind `#[cfg(test)]`, and gives the place behind it.
+    /// Skips the item after `#[cfg(test)]`, and returns the index after it.
     fn skip_test_item(&mut self, place: &ModulePath, tokens: &[TokenTree], start: usize) -> usize {
         let is_body =
             |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
@@ -274,7 +278,7 @@ fn is_test_attribute(tokens: &[TokenTree]) -> bool {
         && matches!(tokens.get(1), Some(TokenTree::Group(group)) if group.to_string().replace(' ', "") == "[cfg(test)]")
 }
 
-/// Whether these end in `pub` or `pub(…)`.
+/// Whether these tokens end in `pub` or `pub(…)`.
 fn is_visibility(tokens: &[TokenTree]) -> bool {
     let without_scope = match tokens {
         [before @ .., TokenTree::Group(scope)] if scope.delimiter() == Delimiter::Parenthesis => before,

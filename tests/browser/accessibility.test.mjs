@@ -1,4 +1,4 @@
-// axe on every page, light and dark, at desktop and phone width: no serious finding.
+// axe on every page, light and dark, at desktop and phone width: no serious violation.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { together, fromNpm } from './support/browser.mjs';

@@ -1,4 +1,4 @@
-// The board and an environment: claiming, and seeing what others do.
+// The board and an environment: claiming, and seeing the actions of others.
 import assert from 'node:assert/strict';
 import { together } from './support/browser.mjs';
 

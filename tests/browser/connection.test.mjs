@@ -1,4 +1,4 @@
-// A lost connection is seen, and what was missed is caught up with.
+// A lost connection is shown, and missed changes are loaded afterwards.
 import { together } from './support/browser.mjs';
 
 const dashboard = together();

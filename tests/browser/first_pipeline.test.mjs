@@ -1,4 +1,4 @@
-// An organization that has nothing yet.
+// An empty organization.
 import { together } from './support/browser.mjs';
 
 const dashboard = together({ organization: `

@@ -1,4 +1,4 @@
-// Names that are used but not defined, in pages that are seldom opened, and the like: what a compiler would find.
+// Undefined names in rarely opened pages, and other errors that a compiler would find.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fromNpm } from './support/browser.mjs';

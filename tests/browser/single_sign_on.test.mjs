@@ -15,7 +15,7 @@ const CLIENT_SECRET = 'client-secret-of-the-browser-tests';
 test('a person signs in through the OpenID provider with the role of their group', async (t) => {
   if (spawnSync('tests/sso/install', { stdio: 'inherit' }).status !== 0) return t.skip('the provider cannot be installed by npm');
   remember(CLIENT_SECRET);
-  // The provider must know the address of the server, and the server that of the provider.
+  // The provider must know the address of the server, and vice versa.
   const port = await freePort();
   const provider = await startProvider(`http://127.0.0.1:${port}/auth/oidc/test/callback`);
   const server = await Server.start({ port, organization: organization(provider.issuer) });
@@ -24,7 +24,7 @@ test('a person signs in through the OpenID provider with the role of their group
     const tab = await Tab.open(await browser.createBrowserContext(), server);
     tab.faults.otherOrigins.add(provider.issuer);
     await tab.go('/acme/web/review-2');
-    // The providers of an organization are offered when it is known.
+    // The providers of an organization are offered once it is known.
     await tab.fill('Organization', 'acme');
     await tab.press('Tab');
     await tab.click('link', 'Continue with Test provider');

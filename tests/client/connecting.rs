@@ -1,4 +1,4 @@
-//! The way to the server: TLS, proxies that answer themselves, servers that are away or restart.
+//! The connection to the server: TLS, proxies that answer themselves, servers that are down or restart.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ async fn a_server_that_is_away_is_out_of_reach() {
 
 #[tokio::test]
 async fn a_server_that_comes_back_is_found_by_trying_again() {
-    // Its port is not known before it listens, so something else answers first: nothing, by closing every connection.
+    // Its port is unknown before it listens, so another server answers first, by closing every connection.
     let answers = vec![String::new(), String::new(), whoami()];
     let user = User::new().with("LOCKKEEPER_TOKEN", ADMIN_TOKEN).with("LOCKKEEPER_URL", &answering(answers));
     user.run(&["whoami", "--retry", "30"]).ok().says("admin");
@@ -68,7 +68,7 @@ async fn tls_is_trusted_by_a_given_authority_and_no_other() {
     let user = User::of(&server, ADMIN_TOKEN);
     let (ours, others) = (file("ours.pem", &authority.certificate), file("others.pem", &other.certificate));
     user.run(&["whoami", "--ca-file", &ours]).ok().says("admin");
-    // At once: nobody changes a certificate within the hour.
+    // Immediately: the certificate will not change within the hour.
     user.run(&["whoami", "--retry", "1h", "--ca-file", &others])
         .with_code(69)
         .complains("cannot trust")
@@ -88,7 +88,7 @@ async fn a_certificate_of_an_authority_is_explained_at_once() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    // As `openssl req -x509` makes it without further words.
+    // Like `openssl req -x509` without further options.
     let mut made = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     made.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let key = rcgen::KeyPair::generate().unwrap();
@@ -124,7 +124,7 @@ fn answer(status: &str, content_type: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// A server that gives these answers, one per connection, an empty one by hanging up, and the last one again and again.
+/// A server that gives these answers, one per connection, an empty one by closing, and the last one repeatedly.
 fn answering(answers: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -47,7 +47,7 @@ async fn a_deployment_that_takes_too_long_is_not_waited_for() {
     let server = Server::start();
     let admin = User::admin(&server).with("LOCKKEEPER_PIPELINE", "shop");
     admin.run(&["claim", "staging-1", "--ttl", "600"]).ok();
-    // Its second stage waits for an approval, which nobody gives.
+    // Its second stage waits for an approval that never comes.
     let late = admin.run(&["deploy", "staging-1", "c0ffee1", "--wait", "1"]).with_code(124);
     late.complains("has not ended in time");
     admin.run(&["release", "staging-1"]).ok();

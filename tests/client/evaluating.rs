@@ -11,10 +11,10 @@ use crate::support::Server;
 use crate::support::recorded::{Recorded, Request, Response};
 use crate::support::waiting::{Bounded, until};
 
-/// With `set -e` a script ends by itself; without it, by `|| exit`.
+/// With `set -e` a script ends automatically; without it, through `|| exit`.
 const SCRIPTS: [&str; 2] = [r#"set -e; eval "$($CLAIM)"; echo went on"#, r#"eval "$($CLAIM)" || exit; echo went on"#];
 
-/// A script in a shell; `None` where that is not installed. `$0` is the program, `$CLAIM` the command.
+/// A script in a shell; `None` if that is not installed. `$0` is the program, `$CLAIM` the command.
 fn script(user: &User, shell: &str, script: &str, claim: &str) -> Option<Command> {
     let program = user.command(&[]);
     let mut command = Command::new(shell);
@@ -77,7 +77,7 @@ async fn a_claim_that_is_ended_by_a_signal_ends_its_script() {
     server.as_user("ana").await.claim("review-1", json!({ "ttlSeconds": 600 })).await.created();
     let admin = User::admin(&server);
     for lines in SCRIPTS {
-        // The claim sends itself a signal's number by way of a shell, which tells its pid.
+        // The claim is started through a shell that prints its own pid, so that it can be sent signals.
         let waiting = r#"sh -c 'echo $$ >&2; exec "$@"' sh "#;
         let claim = "claim review-1 --wait 60 --shell";
         let mut command = script(&admin, "bash", &lines.replace("$CLAIM", &format!("{waiting}$CLAIM")), claim).unwrap();
@@ -93,7 +93,7 @@ async fn a_claim_that_is_ended_by_a_signal_ends_its_script() {
     }
 }
 
-/// The request is under way when the signal comes, as somewhere between the client and a slow server.
+/// The request is in progress when the signal arrives, as between the client and a slow server.
 #[tokio::test]
 async fn a_forced_claim_that_is_ended_by_a_signal_leaves_no_lock() {
     let (asked, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -114,7 +114,7 @@ async fn a_forced_claim_that_is_ended_by_a_signal_leaves_no_lock() {
     let mut child = Bounded::spawn(user.command(&words).stdout(Stdio::piped()).stderr(Stdio::null()));
     asked.notified().await;
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
-    // Once it has taken the signal; what comes then is given back.
+    // Once it has handled the signal; a lock granted afterwards is given back.
     let status = format!("/proc/{}/status", child.id());
     let is_taken = || {
         let status = std::fs::read_to_string(&status).unwrap();

@@ -1,4 +1,4 @@
-//! Jobs without a stored token: the program finds their identity token and exchanges it by itself.
+//! Jobs without a stored token: the program finds the identity token and exchanges it automatically.
 
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ fn serve(issuer: &Issuer) -> Server {
     Setup::default().organization(&issuer.organization("acme", "")).start()
 }
 
-/// A command as a job runs it, without a profile.
+/// A command as run by a job, without a profile.
 fn command(server: &Server, home: &tempfile::TempDir, arguments: &[&str]) -> Command {
     let mut command = lockkeeper(arguments);
     for name in ["ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"] {
@@ -25,7 +25,7 @@ fn command(server: &Server, home: &tempfile::TempDir, arguments: &[&str]) -> Com
     command
 }
 
-/// Beside the issuer, which this thread serves.
+/// Runs next to the issuer, which this thread serves.
 async fn run(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
@@ -105,7 +105,7 @@ async fn a_job_that_is_not_trusted_is_denied_in_words() {
     assert_eq!(output.status.code(), Some(77), "{}", said(&output));
     assert!(said(&output).contains("does not accept the identity token of this job"), "{}", said(&output));
     assert!(!said(&output).contains(&token));
-    // Nothing was claimed, and the claim says no more than that.
+    // Nothing was claimed, and the claim prints nothing else.
     for claim in [&["claim", "review-1"][..], &["run", "review-1", "--", "true"]] {
         let mut denied = command(&server, &home, claim);
         denied.env("LOCKKEEPER_IDENTITY_TOKEN", &token);
@@ -133,7 +133,7 @@ async fn an_issuer_that_comes_back_in_time_costs_a_job_nothing_but_the_wait() {
     assert_eq!(name_of(&running.await.unwrap()), "ci");
 }
 
-/// A server between, which takes the first token of the job away from it.
+/// A proxy that makes the job's first token invalid.
 #[tokio::test]
 async fn a_token_that_the_server_refuses_is_exchanged_again_once() {
     let home = tempfile::tempdir().unwrap();

@@ -29,7 +29,7 @@ async fn a_login_is_kept_for_its_owner_alone_until_the_logout() {
     assert_eq!(user.profiles().metadata().unwrap().mode() & 0o777, 0o600);
     assert_eq!(user.profiles().parent().unwrap().metadata().unwrap().mode() & 0o777, 0o700);
     user.run(&["envs"]).ok().says("review-1");
-    // Another server does not get its token.
+    // Its token is not sent to another server.
     user.run(&["envs", "--url", "http://127.0.0.1:9"]).with_code(77).complains("no token for http://127.0.0.1:9");
     user.run(&["logout"]).ok();
     user.run(&["envs", "--url", &server.address]).with_code(77);
@@ -44,7 +44,7 @@ async fn a_token_is_asked_for_on_the_terminal_without_showing_it() {
     let server = Server::start();
     let user = User::new();
     let login = format!("login --url {} --pipeline web", server.address);
-    // Typed with a mistake, which is erased.
+    // With a typing mistake, which is erased.
     let shown = type_on_terminal(&user, "TERM=dumb", &login, "Token for", &format!("x\u{7f}{ADMIN_TOKEN}\n"));
     assert!(shown.contains("logged in: profile default") && !shown.contains(ADMIN_TOKEN), "{shown}");
     user.run(&["envs"]).ok().says("review-1");

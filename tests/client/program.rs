@@ -1,4 +1,4 @@
-//! The program, run as a user would: with a home of its own, and without variables of the tests.
+//! The program, run like a user would: with a separate home, and without variables of the tests.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 use crate::support::{ADMIN_TOKEN, Server, lockkeeper, secrecy};
 
-/// Somebody at a command line.
+/// A user at a command line.
 pub struct User {
     home: TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// How a command ended.
+/// The result of a command.
 pub struct Ended {
     pub code: i32,
     pub stdout: String,
@@ -23,7 +23,7 @@ pub struct Ended {
 }
 
 impl User {
-    /// Without address, token or profile.
+    /// Without URL, token or profile.
     pub fn new() -> Self {
         Self { home: tempfile::tempdir().unwrap(), variables: Vec::new() }
     }
@@ -41,7 +41,7 @@ impl User {
             .with("LOCKKEEPER_PIPELINE", "web")
     }
 
-    /// A member of the sample: mia maintains, ana and ben develop, vic looks on.
+    /// A member of the sample: mia is a maintainer, ana and ben are developers, vic is a viewer.
     pub async fn member(server: &Server, name: &str) -> Self {
         let made = server.admin().post("/tokens", json!({ "name": "test", "user": name })).await.created();
         Self::of(server, made.data()["token"].as_str().unwrap())
@@ -87,7 +87,7 @@ impl User {
         child.wait_with_output().unwrap().into()
     }
 
-    /// The `data` that a command prints with `--json`.
+    /// The `data` printed by a command with `--json`.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat()).ok();
         serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error} in {}", ended.stdout))
@@ -114,13 +114,13 @@ impl Ended {
         self
     }
 
-    /// That stdout says this.
+    /// Checks that stdout contains this.
     pub fn says(self, words: &str) -> Self {
         assert!(self.stdout.contains(words), "no {words:?} in stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self
     }
 
-    /// That stderr says this.
+    /// Checks that stderr contains this.
     pub fn complains(self, words: &str) -> Self {
         assert!(self.stderr.contains(words), "no {words:?} in stderr: {}\nstdout: {}", self.stderr, self.stdout);
         self

@@ -1,4 +1,4 @@
-//! `lockkeeper run`: a command holds an environment, and never goes on without it.
+//! `lockkeeper run`: a command holds an environment, and never continues without it.
 
 mod children;
 mod claiming;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::support::{ADMIN_TOKEN, lockkeeper};
 
-/// Only there so that a program that never ends fails the test instead of hanging it.
+/// Only makes a test fail instead of hang if a program never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// The variables of CIs that may run these tests.
@@ -35,7 +35,7 @@ fn run(address: &str, arguments: &[&str]) -> Command {
 /// The client with these arguments, as the admin, for the pipeline `web`.
 fn command(address: &str, arguments: &[&str]) -> Command {
     let plain = lockkeeper(arguments);
-    // In the background of a script, SIGINT and SIGQUIT are ignored, and the program would leave it at that.
+    // In the background of a script, SIGINT and SIGQUIT are ignored, and the program would keep ignoring them.
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
     for (name, value) in plain.get_envs() {
@@ -59,14 +59,14 @@ fn run_script(address: &str, arguments: &[&str], script: &str) -> Command {
     run(address, &all)
 }
 
-/// Exit code as a shell would say it, stdout, stderr.
+/// Exit code as in a shell, stdout, stderr.
 fn ended(output: &Output) -> (i32, String, String) {
     let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (code, text(&output.stdout), text(&output.stderr))
 }
 
-/// A program that runs meanwhile. It is killed when this is dropped.
+/// A concurrently running program, killed when this is dropped.
 struct Running {
     child: Option<Child>,
 }
@@ -114,7 +114,7 @@ fn send(signal: &str, pid: i32) {
     assert!(sent.success(), "{signal} to {pid}");
 }
 
-/// A directory in which a command leaves notes for the test.
+/// A directory for notes from a command to the test.
 struct Notes {
     dir: TempDir,
 }
@@ -155,7 +155,7 @@ impl Notes {
     }
 }
 
-/// Waits until there is something.
+/// Waits until `found` returns a value.
 async fn until<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -167,7 +167,7 @@ async fn until<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// A zombie does nothing any more.
+/// Whether it runs: a zombie does not.
 fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
@@ -177,7 +177,7 @@ async fn until_gone(pid: i32) {
     until(&format!("process {pid} is gone"), || (!is_alive(pid)).then_some(())).await;
 }
 
-/// The processes that this one has started, and so on.
+/// The processes that this one has started, transitively.
 fn descendants(of: i32) -> Vec<i32> {
     let listed = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -53,7 +53,7 @@ async fn a_claim_is_extended_shown_and_released() {
     admin.run(&["status", "review-1"]).ok().says("active for");
     assert_eq!(admin.json(&["status", "review-1", "--session", session])["sessionId"], session);
     admin.run(&["release", "review-1"]).ok().says("released");
-    // Its outcome does not change by asking again.
+    // Repeating the request does not change the outcome.
     assert_eq!(admin.json(&["release", "review-1", "--session", session])["lockStatus"], "released");
     admin.run(&["status", "review-1", "--session", session]).with_code(79).complains("released the session");
     admin.run(&["release", "review-1"]).with_code(66).complains("you have no session in review-1: nobody has it");
@@ -139,7 +139,7 @@ async fn a_command_under_a_claim_needs_no_names() {
     under.run(&["status"]).ok().says("review-1");
     under.run(&["extend"]).ok();
     under.run(&["deploy", "c0ffee1"]).ok().says("c0ffee1");
-    // The variable names a session of this environment, and of no other.
+    // The variable refers only to a session of this environment.
     ana.run(&["claim", "review-2"]).ok();
     let other = under.json(&["status", "review-2"]);
     assert_eq!((&other["envName"], &other["lockStatus"]), (&json!("review-2"), &json!("active")));

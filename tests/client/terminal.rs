@@ -83,7 +83,7 @@ async fn a_reader_that_goes_away_is_no_failure() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ended = admin.command(&["envs"]).stdout(full).output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-    // Nor does a full stderr change the exit code.
+    // A full stderr does not change the exit code either.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let refused = admin.command(&["env", "nope"]).stderr(full).output().unwrap();
     assert_eq!(refused.status.code(), Some(66), "{refused:?}");
@@ -157,7 +157,7 @@ pub fn on_terminal(user: &User, variables: &str, arguments: &str) -> String {
     type_on_terminal(user, variables, arguments, "", "")
 }
 
-/// The same, and something is typed once the program has asked for it with these words.
+/// The same; text is typed once the program has printed this prompt.
 pub fn type_on_terminal(user: &User, variables: &str, arguments: &str, asked: &str, typed: &str) -> String {
     let columns = variables.split_whitespace().find_map(|variable| variable.strip_prefix("COLUMNS=")).unwrap_or("200");
     let line = format!("stty cols {columns} rows 30; env {variables} {} {arguments}", env!("CARGO_BIN_EXE_lockkeeper"));

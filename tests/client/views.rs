@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use crate::program::User;
 use crate::support::{Client, Server};
 
-/// Only there so that a line that never comes fails the test instead of hanging it.
+/// Only makes a test fail instead of hang if a line never comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command that does not end by itself, and the lines that it prints.
+/// A command that does not end on its own, and the lines that it prints.
 struct Running {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -70,7 +70,7 @@ fn lines_of(stdout: ChildStdout) -> mpsc::Receiver<String> {
     lines
 }
 
-/// An address that stays when the server starts again, which changes its port.
+/// An address that stays the same when a restart changes the server's port.
 struct Detour {
     address: String,
     server: Arc<Mutex<String>>,
@@ -85,7 +85,7 @@ impl Detour {
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let target = leads_to.lock().unwrap().clone();
-                // Without a server, the client finds its connection closed.
+                // Without a server, the client's connection is closed.
                 if let Ok(server) = TcpStream::connect(target) {
                     pass_on(client.try_clone().unwrap(), server.try_clone().unwrap());
                     pass_on(server, client);
@@ -112,7 +112,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream) {
     });
 }
 
-/// Gives the pipeline `web` these stages.
+/// Sets the stages of the pipeline `web`.
 async fn put_stages(server: &Server, stages: Value) {
     server.admin().put("/pipelines/web", json!({ "stages": stages })).await.ok();
 }

@@ -1,4 +1,4 @@
-//! Failed deployments looked into, by a real server that really ran them.
+//! Analyses of failed deployments, which a real server has really run.
 
 mod asking;
 mod finding;

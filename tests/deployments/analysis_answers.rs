@@ -1,6 +1,6 @@
-//! The engine that asks a model, on every log of both sets of `tests/analysis_sets`, against a server on this machine that
-//! replays `answers.toml`: made up, in the forms in which models answer, good and bad. A log without an answer there
-//! gets one that is composed from its label, as far as the prompt shows the decisive line.
+//! The engine that asks a model, on every log of both sets of `tests/analysis_sets`, with a server on this machine that
+//! replays `answers.toml`: invented answers, in the forms that models use, good and bad. For a log without an answer
+//! there, one is composed from its label, if the prompt contains the decisive line.
 
 mod planted;
 mod sets;
@@ -21,10 +21,10 @@ use self::sets::{Answer, Sample, answers, is_decisive, samples, shown};
 use crate::support::recorded::{Recorded, Request, Response};
 
 const KEY: &str = "sk-of-the-operator-0123456789";
-/// The default, for all logs; and a small one, for those that exceed it.
+/// The default, for all logs; and a small limit, for logs that exceed it.
 const LIMIT_KIB: usize = 64;
 const SMALL_LIMIT_KIB: usize = 4;
-/// Long enough for a busy machine; an answer that never comes has the smallest limit that the settings allow.
+/// Long enough for a busy machine; an answer that never comes has the smallest permitted timeout.
 const PATIENT: Duration = Duration::from_secs(600);
 const IMPATIENT: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 16;
@@ -58,9 +58,9 @@ async fn every_log_goes_to_the_model_within_its_size_without_secrets_and_bad_ans
     for name in samples.keys() {
         let path = format!("/{name}/v1/chat/completions");
         let (times, answer) = (asked.iter().filter(|request| request.path == path).count(), answers.get(name));
-        // A refused answer is asked for twice.
+        // A refused request is sent twice.
         let expected = 1 + usize::from(answer.is_some_and(|answer| answer.refused.is_some()));
-        // On a busy machine the time of an answer that never comes may be over before its request is read.
+        // On a busy machine the timeout of an answer that never comes may end before its request is read.
         let never = answer.is_some_and(|answer| answer.never);
         assert!(times == expected || (never && times < expected), "{name} was asked for {times} times");
     }
@@ -74,7 +74,7 @@ async fn every_log_goes_to_the_model_within_its_size_without_secrets_and_bad_ans
     model.asked()[asked.len()..].iter().for_each(|request| assert_is_fit(request, SMALL_LIMIT_KIB));
 }
 
-/// Within its size, and without anything secret.
+/// Checks that it is within its size limit, and contains no secrets.
 fn assert_is_fit(request: &Request, limit_kib: usize) {
     let (most, length) = (limit_kib * 1024 + BESIDES_LOG_BYTES_MAX, request.body.len());
     assert!(length <= most, "{}: {length} bytes, at most {most} are allowed", request.path);
@@ -99,7 +99,8 @@ struct Judged {
 }
 
 impl Setting<'_> {
-    /// Asks, and checks the finding: by the model with the lines it named, or, if its answer is refused, that of the builtin.
+    /// Asks, and checks the finding: that of the model with the lines it named, or, if its answer is refused, that of
+    /// the builtin engine.
     async fn judged(&self, turn: usize, sample: &Sample, limit_kib: usize) -> Judged {
         let (case, name) = (planted_in(&sample.case, turn), &sample.name);
         let answer = self.answers.get(name);
@@ -148,7 +149,7 @@ fn assert_is_of_case(name: &str, evidence: &Evidence, case: &Case) {
     assert_eq!(text.trim().is_empty(), line.text.trim().is_empty(), "{name}: {evidence:?} is not {line:?}");
 }
 
-/// The finding is the answer and nothing else.
+/// Checks that the finding is exactly the answer.
 fn assert_says(found: &Finding, said: &Value) {
     assert_eq!(found.category.as_str(), said["category"], "{said}");
     assert_eq!(Some(found.confidence), said["confidence"].as_f64(), "{said}");
@@ -164,7 +165,7 @@ fn assert_says(found: &Finding, said: &Value) {
     assert!(found.alternatives.is_empty());
 }
 
-/// The answer of a model that judges as the label does, if the prompt shows it the decisive line.
+/// The answer of a model that agrees with the label, if the prompt contains the decisive line.
 fn composed(sample: &Sample, request: &Request) -> Response {
     let prompt = prompt(request);
     let lines = prompt["log"].as_array().unwrap().iter().flat_map(|section| {
@@ -205,7 +206,7 @@ fn report(answers: &BTreeMap<String, Answer>, judged: &[Judged]) {
         let is_of_set = |one: &Judged| one.name.starts_with(set);
         let (logs, right, shown) =
             row(&format!("{set}: composed from the label"), &|one| is_of_set(one) && !is_recorded(one));
-        // Else a decisive line was not sent, or not as it is.
+        // Otherwise a decisive line was not sent, or was changed.
         assert_eq!((right, shown), (logs, logs), "{set}");
         row(&format!("{set}: recorded, usable"), &|one| is_of_set(one) && is_recorded(one) && !is_refused(one));
         row(&format!("{set}: recorded, refused"), &|one| is_of_set(one) && is_refused(one));

@@ -1,6 +1,6 @@
-//! The builtin analysis on whole logs: a corpus of failed deployments as CI fleets see them, with what else such logs
-//! say. Each file of `tests/analysis_corpus` has a head (what is to be found, how the step ended), the log of the last
-//! success if there is one to compare with, and the log of the failed step.
+//! The builtin analysis on whole logs: a corpus of failed deployments as in CI fleets, with the other output of such
+//! logs. Each file of `tests/analysis_corpus` has a header (the expected finding, and the end of the step), the log of
+//! the last success, if there is one to compare with, and the log of the failed step.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn the_corpus_is_understood() {
     assert!(samples.len() >= FILES_MIN && share(sum[1]) >= 90.0 && share(sum[2]) >= 90.0);
 }
 
-/// What steps say before they come to the point, and after it: full of words of failure, and none of it one.
+/// Ordinary output of steps before and after the failure: full of error words that mean nothing.
 const BEFORE: &str = "\
 Installing error-chain 0.12.4
 level=info msg=\"last failure: connection refused, 3 days ago\"
@@ -83,7 +83,7 @@ fn the_corpus_is_understood_with_more_noise_around_it() {
     let (mut total, mut right, mut shown) = (0, 0, 0);
     let shift = u32::try_from(BEFORE.lines().count()).unwrap();
     for mut sample in corpus() {
-        // What the server itself says stays last, and what nothing is known of shows its last lines, whatever they are.
+        // Remarks of the server stay last, and for an unknown failure the last lines are shown, whatever they are.
         let remark = sample.case.lines.pop_if(|line| line.text.starts_with("lockkeeper: "));
         if sample.category == Category::Unknown || sample.case.lines.is_empty() || sample.evidence.is_empty() {
             continue;
@@ -160,7 +160,7 @@ fn what_was_said_when_all_went_well_is_not_the_cause() {
     let compared = Builtin.find(&case(log, "code 1", "sh x", Some("cache: permission denied\ndone")));
     assert_eq!((alone.category, compared.category), (Category::PermissionDenied, Category::DiskFull));
     let known = Builtin.find(&case("cache: permission denied", "code 1", "sh x", Some("cache: permission denied")));
-    // The log ends with it: survived before or not, nothing else can be the cause.
+    // It is at the end of the log, so nothing else can be the cause, even if it was survived before.
     assert_eq!(known.category, Category::PermissionDenied);
     assert!(known.confidence < alone.confidence, "{known:?}");
 }
@@ -239,7 +239,7 @@ proptest! {
             let line = case.lines.iter().find(|line| line.stage == evidence.stage && line.number == evidence.line).unwrap();
             prop_assert!(evidence.text.chars().count() <= EVIDENCE_CHARACTERS_MAX);
             prop_assert!(!evidence.text.contains(|c: char| c.is_control() && c != '\t'), "{:?}", evidence.text);
-            // Only escapes and characters that are not text are missing.
+            // Only escapes and non-text characters are missing.
             let mut written = line.text.chars();
             let kept = evidence.text.trim_start_matches('…').trim_end_matches('…');
             prop_assert!(kept.chars().all(|c| written.any(|other| other == c)), "{:?} of {:?}", kept, line.text);
@@ -314,7 +314,7 @@ fn sample(file: &Path) -> Sample {
     let case = case(log, head["end"], head["action"], success);
     let evidence = match head["evidence"] {
         "none" => Vec::new(),
-        // What the server itself says of the end, which stands behind the log.
+        // The server's remark about the end, which follows the log.
         "end" => vec![case.lines.last().unwrap().number],
         numbers => numbers.split(' ').map(|number| number.parse().unwrap()).collect(),
     };
@@ -322,7 +322,7 @@ fn sample(file: &Path) -> Sample {
     Sample { name, category, evidence, case }
 }
 
-/// A deployment whose only step wrote this log and ended so, as the runner tells it.
+/// A deployment whose only step wrote this log and ended as the runner reports here.
 fn case(log: &str, end: &str, action: &str, success: Option<&str>) -> Case {
     let (kind, rest) = end.split_once(' ').unwrap_or((end, ""));
     let failed =

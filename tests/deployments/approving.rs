@@ -1,4 +1,4 @@
-//! A stage that somebody has to approve first.
+//! A stage that needs an approval first.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ async fn an_approval_in_the_middle_lets_the_rest_run_and_says_who_gave_it() {
     assert_eq!(site.log(&deployment).await, "built\ndeployed\nsmoke\n");
     assert_eq!(mia.get(&path).await.ok().data(), approved);
     assert_eq!(pending(&mia).await, Vec::<Value>::new());
-    // The same again is no fault; the opposite is.
+    // Repeating the decision is idempotent; the opposite decision is refused.
     assert_eq!(mia.post(&format!("{path}/approve"), json!({ "comment": "go" })).await.ok().data(), approved);
     mia.post(&format!("{path}/reject"), json!({})).await.refused(409, "approval_not_pending");
     mia.get("/approvals/apr_000000000000000000000000").await.refused(404, "approval_not_found");

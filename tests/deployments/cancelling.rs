@@ -1,13 +1,14 @@
-//! Cancelled, released, taken over: what runs ends with everything it has started, and only then does the next begin.
+//! Cancelled, released, taken over: a running deployment ends with everything it has started, and only then the next
+//! one begins.
 
 use serde_json::{Value, json};
 
 use crate::site::{ENVIRONMENT, Site, id, is_alive, stage};
 use crate::support::assert_has;
 
-/// Ignores SIGTERM, and so do those it starts.
+/// Ignores SIGTERM, and so do its children.
 const STUBBORN: &str = "trap '' TERM; sleep 600 & echo $! >> $TRACE; echo ready; while :; do sleep 0.1; done";
-/// Leaves a process behind that has a session of its own and whose parent is gone.
+/// Leaves a process behind in a separate session, whose parent is gone.
 const DETACHING: &str = "(setsid sh -c 'echo $$ >> $TRACE; exec sleep 600' </dev/null >/dev/null 2>&1 &) ; \
                          while [ ! -s $TRACE ]; do sleep 0.05; done; echo ready; ";
 
@@ -25,7 +26,7 @@ async fn a_step_that_ignores_term_is_killed_with_all_it_has_started() {
     assert_eq!(cancelled["stages"][0]["status"], "cancelled");
     assert_eq!(cancelled["stages"][1]["status"], "skipped");
     assert!(!is_alive(&site.traced()[0]));
-    // Twice is once, and what has ended cannot be cancelled.
+    // Cancelling is idempotent, and an ended stage cannot be cancelled.
     site.stage(&deployment, "stubborn", "cancel").await.has_status(200);
     site.stage(&deployment, "after", "cancel").await.refused(409, "stage_not_running");
     site.stage(&deployment, "odd", "cancel").await.refused(404, "stage_not_found");
@@ -52,7 +53,7 @@ async fn a_detached_process_dies_with_a_step_that_is_cancelled() {
     assert!(!is_alive(&site.traced()[0]));
 }
 
-/// Steps write down when they begin, and again and again as long as they are there.
+/// Steps record their start, and then continuously that they are alive.
 const TICKING: &str = "trap '' TERM; echo begin $LOCKKEEPER_COMMIT $(date +%s%N) >> $TRACE; echo ready; \
                        while :; do echo alive $LOCKKEEPER_COMMIT $(date +%s%N) >> $TRACE; sleep 0.02; done";
 const QUICK: &str = "echo begin $LOCKKEEPER_COMMIT $(date +%s%N) >> $TRACE";

@@ -1,5 +1,5 @@
-//! Fixes of failed deployments as branches and pull requests: against real repositories, and for GitHub against a recorded
-//! contract of its API. Without git on this machine there is nothing to test.
+//! Fixes of failed deployments as branches and pull requests: with real repositories, and for GitHub with a recorded
+//! contract of its API. Skipped if git is not installed on this machine.
 
 mod contract;
 mod events;

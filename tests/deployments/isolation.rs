@@ -1,4 +1,4 @@
-//! Steps in their box: what they cannot reach, whatever user the server is, and what still works there.
+//! Confined steps: what they cannot access, for each user that runs the server, and what still works.
 
 mod attacks;
 mod builds;

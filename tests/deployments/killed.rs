@@ -1,4 +1,4 @@
-//! The server is killed again and again under deployments: whatever the moment, no environment ever has two at once.
+//! The server is killed repeatedly during deployments: at no moment does an environment have two at a time.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::support::at;
 const ENVIRONMENTS: usize = 6;
 const KILLS: usize = 8;
 
-/// Complains if the last one that deployed here is still there, or what it has started in a session of its own.
+/// Fails if the last deployment here is still running, or a process that it has started in a separate session.
 const STEP: &str = "
     for old in $(cat $TRACE.$LOCKKEEPER_ENVIRONMENT.* 2>/dev/null); do
         if [ -d /proc/$old ] && grep -qv ' Z ' /proc/$old/stat 2>/dev/null; then echo $LOCKKEEPER_ENVIRONMENT $old >> $TRACE.overlap; fi
@@ -35,7 +35,7 @@ async fn however_often_the_server_is_killed_no_environment_has_two_deployments_a
         for (name, session) in &sessions {
             made.push(id(&site.admin.deploy(name, session, json!({ "commitId": "c0ffee1" })).await.has_status(202)));
         }
-        // The moment is another each time: some have ended, the others are wherever they are.
+        // The moment differs each time: some have ended, the others are at any point.
         let newest = &made[made.len() - ENVIRONMENTS..];
         for deployment in &newest[..kill % ENVIRONMENTS] {
             site.admin.until(&format!("/deployments/{deployment}"), is_finished).await;

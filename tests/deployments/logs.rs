@@ -1,4 +1,4 @@
-//! Logs: as written, in pages, as they come, through a restart, and never too long.
+//! Logs: unchanged, in pages, live, through a restart, and limited in size.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Deployments that really run: processes, logs, approvals, what becomes of them when somebody or something steps in, and
-//! the analysis and the fix of those that failed.
+//! Real deployments: processes, logs, approvals, interventions and interruptions, and the analysis and fix of failed
+//! ones.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

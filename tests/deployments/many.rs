@@ -1,4 +1,4 @@
-//! Many environments that deploy at once.
+//! Many environments that deploy concurrently.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ async fn two_hundred_environments_deploy_at_once_and_none_of_them_twice_at_a_tim
     for done in work.collect::<Vec<_>>() {
         done.await.unwrap();
     }
-    // What each of them saw, in the order in which it was written.
+    // The events of each deployment, in the order of writing.
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in site.traced() {
         let (environment, rest) = line.split_once(' ').unwrap();

@@ -1,4 +1,4 @@
-//! Where the server connects to for tenants: HTTP steps, webhooks, and git over https and ssh, under one policy. In a
+//! The server's connections for tenants: HTTP steps, webhooks, and git over https and ssh, under one policy. In a
 //! network namespace, so that there are addresses beyond loopback.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use crate::support::namespace::{
 use crate::support::waiting::Bounded;
 use crate::support::{Setup, refusal};
 
-/// What the server connects for.
+/// The kinds of connections.
 const KINDS: [&str; 4] = ["step", "webhook", "https", "ssh"];
 
 struct Tenant {
@@ -30,7 +30,7 @@ impl Tenant {
         Self { site, session }
     }
 
-    /// What they are told when the server connects to this host for them, or null if it went well.
+    /// The message to the tenant when the server connects to this host, or null on success.
     async fn told(&self, kind: &str, host: &str) -> Value {
         match kind {
             "step" => self.step(&format!("http://{host}/")).await["error"].clone(),
@@ -73,7 +73,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Says why not, where one of the programs is missing.
+/// Prints a reason if one of the programs is missing.
 fn are_installed(programs: &[(&str, &str)]) -> bool {
     programs.iter().all(|(program, argument)| {
         let installed = Command::new(program).arg(argument).output().is_ok();
@@ -104,7 +104,7 @@ async fn nobody_reaches_this_machine_its_network_or_the_metadata_through_the_ser
     for kind in KINDS {
         let mut hosts: Vec<String> = names.iter().map(|(name, _)| format!("{name}:{}", port.number)).collect();
         if kind != "webhook" {
-            // Of a webhook they are refused at once, by other tests.
+            // For a webhook they are refused immediately, which other tests cover.
             hosts.extend(["127.0.0.1", PRIVATE, METADATA, OWN].map(|address| format!("{address}:{}", port.number)));
         }
         if kind == "step" {
@@ -135,7 +135,7 @@ async fn open_closed_unroutable_and_unknown_look_the_same_from_outside() {
     let port = OpenPort::new();
     let open = format!("db.example:{}", port.number);
     let hosts = [&open, &format!("db.example:{}", closed_port()), "gone.example:7777", "unknown.example:7777"];
-    // Whether the operator allows these addresses or not, nobody else learns which of them there are.
+    // Whether the operator allows these addresses or not, only the operator learns which of them exist.
     for (allowed, reached, reasons) in [
         ("", false, ["not in outbound.allow"; 2]),
         ("10.0.0.0/8", true, ["Connection refused", "Network is unreachable"]),
@@ -153,7 +153,7 @@ async fn open_closed_unroutable_and_unknown_look_the_same_from_outside() {
         let log = tenant.site.server.log();
         assert!(reasons.iter().all(|reason| log.contains(reason)), "{log}");
     }
-    // Of a public address everybody may know it.
+    // About a public address, everybody may be told.
     let tenant = Tenant::of(Setup::default()).await;
     let closed = format!("pub.example:{}", closed_port());
     for kind in ["step", "webhook"] {
@@ -216,7 +216,7 @@ async fn a_redirect_leads_nobody_to_a_private_address() {
     assert_eq!(tenant.registry(&again).await["status"], "ready", "a redirect to a public address is followed");
 }
 
-/// The log of a step that asks for this.
+/// The log of a step that requests this.
 async fn asked(tenant: &Tenant, curl: &str) -> String {
     let script = format!("curl -sS --max-time 20 {curl} 2>&1");
     tenant
@@ -260,7 +260,7 @@ async fn programs_of_steps_have_no_network_where_the_operator_says_so() {
     assert!(asked(&tenant, &format!("-w '%{{http_code}}' {public}")).await.contains("302"));
 }
 
-/// Whether this machine cannot do it; says so.
+/// Whether this machine does not support it, with a message.
 fn refusal_is_given(setup: &Setup) -> bool {
     let home = tempfile::tempdir().unwrap();
     let mut command = setup.command(home.path());
@@ -286,7 +286,7 @@ fn a_network_of_their_own_is_not_left_out_silently() {
     assert!(said.contains("runner.network is \"none\"") && said.contains("runner.isolation is \"off\""), "{said}");
 }
 
-/// The port of a server at the public address that redirects every request there.
+/// The port of a server at the public address that redirects every request to `there`.
 fn redirecting(there: &str) -> u16 {
     let listener = TcpListener::bind((PUBLIC, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

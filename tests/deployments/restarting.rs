@@ -1,4 +1,4 @@
-//! The server dies in the middle: nothing goes on by itself, and every deployment ends in a state that says what to do.
+//! The server dies during deployments: no process continues, and every deployment ends in a state that says what to do.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::site::{ENVIRONMENT, Site, is_alive, stage, stage_with};
 use crate::support::assert_has;
 
-/// Has put itself into a new session, away from whoever started it, and writes down again and again that it is there.
+/// Moves to a new session, detached from its starter, and continuously records that it is alive.
 const DETACHED: &str = "date +%s%N > $TRACE.begin; rm -f $TRACE; \
                         setsid sh -c 'echo $$ > $TRACE; while :; do date +%s%N >> $TRACE.$$; sleep 0.02; done' & \
                         while [ ! -s $TRACE ]; do sleep 0.02; done; echo ready; wait";
@@ -29,7 +29,7 @@ async fn a_step_in_a_session_of_its_own_does_not_outlive_a_server_that_is_killed
     assert!(error.starts_with("interrupted: ") && error.contains("`detached`"), "{error}");
     assert!(!is_alive(&pid), "it went on deploying by itself");
     assert_eq!(failed["stages"][0]["status"], "failed");
-    // What waited has begun, now that the environment is its own; and what failed can be run again.
+    // The waiting deployment has begun now that the environment is free, and the failed one can be retried.
     site.until_printed(&next, "ready").await;
     let (last_of_old, first_of_new) = (written(&site, &pid), written(&site, "begin"));
     assert!(last_of_old < first_of_new, "the old one was still there when the next began");
@@ -39,14 +39,15 @@ async fn a_step_in_a_session_of_its_own_does_not_outlive_a_server_that_is_killed
     site.until(&deployment, |found| found["stages"][0]["attempt"] == 2).await;
 }
 
-/// The last time in nanoseconds that a step wrote beside `$TRACE`; it may have been killed while it wrote another.
+/// The last time in nanoseconds written by a step to a file next to `$TRACE`; it may have been killed while writing
+/// another.
 fn written(site: &Site, name: &str) -> u64 {
     let text = std::fs::read_to_string(site.trace.with_extension(name)).unwrap();
     let (whole, _) = text.rsplit_once('\n').unwrap_or_else(|| panic!("no time: {text:?}"));
     whole.rsplit('\n').next().unwrap().parse().unwrap()
 }
 
-/// Those that a process has started itself, from whichever of its threads.
+/// The direct children of a process, of all its threads.
 fn children_of(pid: u32) -> String {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default()).collect()
@@ -59,7 +60,7 @@ async fn supervisors_that_are_killed_with_their_server_leave_nothing_that_goes_o
     let deployment = site.deploy(&session).await;
     site.until_printed(&deployment, "ready").await;
     let pid = site.traced()[0].clone();
-    // Whoever wants the server dead may take everything down that it started itself.
+    // An attacker on the server may kill all processes that it started itself.
     let children = children_of(site.server.pid());
     assert!(!children.trim().is_empty());
     site.server.kill();
@@ -102,12 +103,12 @@ async fn a_kill_in_each_state_leaves_one_that_can_be_understood() {
     site.until(&running, |found| found["stages"][0]["status"] == "running").await;
     site.server.kill();
     site.start_again();
-    // Running: interrupted. Queued: its turn has come.
+    // The running one was interrupted; the queued one has begun.
     assert!(site.finished(&running).await["error"].as_str().unwrap().starts_with("interrupted: "));
     site.until(&queued, |found| found["stages"][0]["status"] == "running").await;
     std::fs::write(site.trace.with_extension("build"), "").unwrap();
 
-    // Waiting for its approval: it goes on waiting.
+    // The deployment waiting for its approval continues to wait.
     site.until_status(&queued, "awaiting_approval").await;
     site.server.kill();
     site.start_again();
@@ -116,7 +117,7 @@ async fn a_kill_in_each_state_leaves_one_that_can_be_understood() {
     site.admin.post(&format!("/approvals/{}/approve", approval.as_str().unwrap()), json!({})).await.ok();
     assert_eq!(site.finished(&queued).await["status"], "succeeded");
 
-    // Ended: as it was.
+    // An ended deployment is unchanged.
     let ended = site.deployment(&running).await;
     site.server.kill();
     site.start_again();
@@ -191,7 +192,7 @@ async fn a_reset_that_a_kill_has_cut_off_takes_the_environment_out_of_service_an
     assert_eq!(found["lockStatus"], "disabled");
     assert!(found["disabledReason"].as_str().unwrap().contains("interrupted: "), "{found:#}");
     assert_eq!(site.deployment(&deployment).await["sessionId"], serde_json::Value::Null);
-    // Whoever has put it in order puts it into service again.
+    // The member who repairs it puts it back into service.
     site.admin.put(&environment, reset).await.ok();
     site.claim().await;
 }

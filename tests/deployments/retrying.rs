@@ -1,11 +1,11 @@
-//! A stage that is run again.
+//! Retrying a stage.
 
 use serde_json::json;
 
 use crate::site::{ENVIRONMENT, Site, stage};
 use crate::support::assert_has;
 
-/// Fails the first time.
+/// Fails only the first time.
 const SECOND_TIME: &str = "echo trying; if [ -e been-here ]; then exit 0; fi; touch been-here; exit 7";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Steps that really run: what they see and say, how they end, and that nothing of them is left.
+//! Real steps: their input and output, how they end, and that no process of them is left.
 
 mod ends;
 mod harness;
@@ -88,7 +88,7 @@ async fn a_secret_is_nowhere_however_a_step_writes_it() {
     harness.run(job(1, vec![sh(script)])).await;
     let text = harness.text(1);
     let zeros = "MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMD";
-    // The character that has the first bits of the secret is hidden too.
+    // The character with the first bits of the secret is masked too.
     assert_eq!(text, format!("whole: ***\n***\ndXNlcj***\n{zeros}***\n"));
     let (end, _) = harness.run(job(2, vec![run(&["/nowhere/hunter2!and-more"])])).await;
     assert_eq!(end, failed("step `step-1` could not be started: the program `/nowhere/***` was not found"));

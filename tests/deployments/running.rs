@@ -1,4 +1,4 @@
-//! What a step gets, and how it ends.
+//! The input of a step, and how it ends.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -155,7 +155,7 @@ async fn deployments_are_listed_newest_first_and_by_what_they_belong_to() {
     site.admin.get(&format!("{never}/logs")).await.refused(404, "deployment_not_found");
 }
 
-/// Answers every request with this status, and says what it got.
+/// Answers every request with this status, and returns the request.
 async fn receiver(status: u16) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Secrets reach the steps, and nothing else.
+//! Secrets reach the steps and nobody else.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn a_step_has_its_secrets_and_its_log_has_not() {
     assert_eq!(lines[..3], ["***", "token=***;", "***"], "{log}");
     assert_eq!((lines.len(), lines[6]), (7, "done"), "{log}");
     for (number, line) in lines.iter().enumerate().take(6) {
-        // What is left of a piece of it, plain or encoded.
+        // Any remaining piece of it, plain or encoded.
         for piece in ["horse", "battery", "Y29ycmVjd", "aG9yc2U", "YmF0dGVye", "c3RhcGxl"] {
             assert!(!line.contains(piece), "line {number}: {line}");
         }

@@ -1,4 +1,4 @@
-//! Two organizations, of which one does its worst: the other deploys, and keeps its logs.
+//! Two organizations, one of which does its worst: the other can deploy, and keeps its logs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -105,7 +105,7 @@ async fn a_step_of_the_only_organization_writes_as_fast_as_it_can() {
     assert_eq!(log_of_writing(&server.admin()).await, "end\n");
 }
 
-/// Whether the kernel counts what is written there: a file system in memory writes to no disk.
+/// Whether the kernel counts the bytes written there: a file system in memory writes to no disk.
 fn counts_writes(dir: &Path) -> bool {
     let written = || {
         let counters = std::fs::read_to_string("/proc/self/io").unwrap_or_default();

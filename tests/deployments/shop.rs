@@ -1,4 +1,4 @@
-//! The sample pipeline `shop`, as the README walks through it.
+//! The sample pipeline `shop`, as used in the README.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A server whose pipeline `web` has the stages that a test wants, and what its clients do.
+//! A server whose pipeline `web` has the stages that a test needs, and the actions of its clients.
 
 #![allow(dead_code, reason = "shared by several test binaries")]
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Server, Setup};
 
-/// The environment that most tests deploy in.
+/// The environment of most deployments in tests.
 pub const ENVIRONMENT: &str = "review-1";
 
 pub struct Site {
@@ -20,7 +20,7 @@ pub struct Site {
 
 impl Site {
     pub async fn with(stages: Value) -> Self {
-        // Nobody waits ten seconds for a process that ignores SIGTERM.
+        // With a short grace period for processes that ignore SIGTERM.
         let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\ntermination_grace_seconds = 1\n";
         Self::start(Setup::default().settings(settings).reaching_loopback(), stages).await
     }
@@ -80,7 +80,7 @@ impl Site {
         self.until(deployment, is_finished).await
     }
 
-    /// Waits until the log has this text, which a step prints when it has got so far.
+    /// Waits until the log has this text, which a step prints when it has got that far.
     pub async fn until_printed(&self, deployment: &str, text: &str) {
         self.admin.until_printed(deployment, text).await;
     }
@@ -93,7 +93,7 @@ impl Site {
         self.admin.post(&format!("/deployments/{deployment}/stages/{stage}/{verb}"), json!({})).await
     }
 
-    /// What the steps wrote to `$TRACE`, line by line.
+    /// The lines that the steps wrote to `$TRACE`.
     pub fn traced(&self) -> Vec<String> {
         std::fs::read_to_string(&self.trace).unwrap_or_default().lines().map(str::to_owned).collect()
     }
@@ -115,14 +115,14 @@ pub fn stage(name: &str, script: &str) -> Value {
     json!({ "name": name, "steps": [sh(script)] })
 }
 
-/// A stage with more to it.
+/// A stage with additional fields.
 pub fn stage_with(name: &str, script: &str, more: Value) -> Value {
     let mut stage = stage(name, script);
     stage.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     stage
 }
 
-/// Whether a process is there, and not only its remains.
+/// Whether a process runs, that is, is not a zombie.
 pub fn is_alive(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     let state = status.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());

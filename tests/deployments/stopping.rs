@@ -1,4 +1,4 @@
-//! A stopped pipeline: what runs goes on, what is new waits, and a resume starts it in order.
+//! A stopped pipeline: running deployments continue, new ones wait, and a resume starts them in order.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ async fn what_runs_goes_on_and_what_is_new_waits_until_the_pipeline_is_resumed()
     std::fs::write(site.trace.with_extension("go"), "").unwrap();
     assert_eq!(site.finished(&running).await["status"], "succeeded", "all its stages");
 
-    // Claims still work; what they deploy waits, also through a restart.
+    // Claims still work; their deployments wait, also through a restart.
     let other = site.admin.claim("review-2", json!({ "commitId": "other" })).await.created();
     let mut waiting = vec![other.data()["deployments"][0]["deploymentId"].as_str().unwrap().to_owned()];
     for commit in ["next-1", "next-2"] {

@@ -1,4 +1,4 @@
-//! Backups of a server that works, and servers made of them.
+//! Backups of a working server, and servers created from them.
 
 pub mod equal;
 mod fencing;
@@ -45,7 +45,7 @@ pub fn restore_home(file: &Path, home: &Path, of: &Path) -> PathBuf {
     data_dir
 }
 
-/// What it said, if it succeeded.
+/// Its output, if it succeeded.
 pub fn said(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -58,7 +58,7 @@ pub fn why(output: &Output) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// By the admin, over the API.
+/// Downloaded by the admin over the API.
 async fn download(server: &Server) -> Vec<u8> {
     let admin = server.admin();
     let answer = admin.request(Method::GET, "/api/v1/backup").send().await.unwrap();
@@ -69,7 +69,7 @@ async fn download(server: &Server) -> Vec<u8> {
 /// The name of a log without a deployment, which a sweep removes.
 const LARGE_LOG: &str = "dep_0199f3c2a4b07f3e9d2c5a1b.log";
 
-/// A server with more than fits into the buffers between it and a client that does not read.
+/// A server with more data than fits into the buffers between it and a client that does not read.
 fn with_large_log() -> Server {
     let mut server = setup().start();
     assert!(server.terminate().success());
@@ -89,7 +89,7 @@ async fn half_way(server: &Server) -> (Vec<u8>, reqwest::Response) {
     (answer.chunk().await.unwrap().unwrap().to_vec(), answer)
 }
 
-/// Everything that comes until it ends, and whether it ends as it should.
+/// All remaining pieces, and whether the stream ends properly.
 async fn rest(answer: reqwest::Response) -> (Vec<u8>, bool) {
     let mut pieces = answer.bytes_stream();
     let mut bytes = Vec::new();

@@ -34,7 +34,7 @@ async fn any_node_answers_any_request() {
         assert_eq!(claimed.headers.get_all("x-request-id").iter().count(), 1);
         assert_eq!(claimed.headers.get_all("date").iter().count(), 1);
         assert_eq!(claimed.headers.get_all("cache-control").iter().count(), 1);
-        // As seen by all.
+        // With the same view on all nodes.
         for seen_by in 0..3 {
             let seen = nodes.admin(seen_by).environment(&environment).await.ok();
             assert_eq!(seen.data()["lock"]["sessionId"], claimed.session());
@@ -51,7 +51,7 @@ async fn any_node_answers_any_request() {
         let alive = data["nodes"].as_array().unwrap().iter().filter(|node| node["lives"] == true);
         assert_eq!(alive.count(), 3, "{cluster:?}");
         assert_eq!(data["owner"], format!("n{}", nodes.owner() + 1), "{cluster:?}");
-        // Requests that are for nodes alone.
+        // Requests that only nodes may send.
         let undelivered = format!("{}/sessions/{}/undelivered", at(&environment), claimed.session());
         admin.post(&undelivered, json!({})).await.refused(404, "route_not_found");
         let forged =
@@ -88,7 +88,7 @@ async fn a_lock_whose_client_has_gone_when_it_comes_through_another_node_is_take
     nodes.nodes[nodes.owner()].without_ttl("review-1").await;
     let holder = owner.claim("review-1", json!({})).await.created().session();
     let waiting = other.wait_in_line("review-1", json!({ "waitSeconds": 60 }), 1).await;
-    // While the other node stands still, the lock comes to it, and its client goes.
+    // While the other node is frozen, this node gets the lock, and its client disconnects.
     nodes.nodes[nodes.other()].signal("-STOP");
     owner.release("review-1", &holder).await.has_status(200);
     let is_free = async || owner.environment("review-1").await.ok().data()["lock"].is_null();
@@ -112,7 +112,7 @@ async fn a_killed_owner_is_replaced_and_a_client_with_a_key_sees_no_error() {
     let again = admin.post_with_key(&sessions, "k1", json!({})).await;
     assert_eq!(again.session(), claimed.session(), "the same answer, and no second lock");
     assert_eq!(admin.environment("review-1").await.ok().data()["lock"]["sessionId"], held.session());
-    // It comes back as a node among others.
+    // It returns as one node among others.
     nodes.nodes[owner].start_again();
     nodes.until_ready(owner).await;
     assert_eq!(nodes.admin(owner).environment("review-2").await.ok().data()["lock"]["sessionId"], claimed.session());
@@ -131,7 +131,7 @@ async fn a_frozen_owner_shows_nothing_old_and_ends() {
     let taken = admin.post_with_key(&format!("{}/force-claim", at("review-1")), "k1", json!({})).await;
     let second = taken.created();
     assert!(second.data()["fencingToken"].as_u64() > first.data()["fencingToken"].as_u64());
-    // What it is asked now, it answers when it goes on: not with the old lock.
+    // A request to the frozen node is answered when it continues, but not with the old lock.
     let zombie = nodes.admin(owner);
     let asked =
         tokio::spawn(async move { zombie.try_send(zombie.request(Method::GET, &zombie.path(&at("review-1")))).await });
@@ -168,7 +168,7 @@ async fn without_its_engine_nothing_is_answered_and_no_lock_ages() {
     admin.environment("review-1").await.refused(503, "engine_unavailable");
     let probe = admin.send(admin.request(Method::GET, "/readyz")).await;
     assert_eq!(probe.status, 503);
-    // Longer than the lock lasts.
+    // Longer than the lease of the lock.
     tokio::time::sleep(Duration::from_secs(10)).await;
     nodes.etcd.signal(0, "-CONT");
     until(200).await;
@@ -183,7 +183,7 @@ async fn members_of_the_engine_that_die_lose_nothing() {
         nodes.etcd.kill(member);
         let environment = format!("review-{}", member + 1);
         let claim = format!("{}/sessions", at(&environment));
-        // The engine may need longer for a new leader than a lease lasts; then the client tries again.
+        // The engine may need longer to elect a leader than a lease lasts; then the client tries again.
         let claimed = until_found("the engine has a leader", async || {
             let answer = admin.post_with_key(&claim, &environment, json!({})).await;
             (answer.status != 503).then(|| answer.created())
@@ -220,7 +220,7 @@ async fn a_node_that_does_not_fit_is_refused_and_disturbs_nobody() {
     let stranger = nodes::setup(&nodes.etcd, "n2", "").variable("LOCKKEEPER_MASTER_KEY", &"2".repeat(64));
     let (code, said) = refusal(&stranger, home.path());
     assert!(code == 1 && said.contains("is not the key of this cluster"), "{code}: {said}");
-    // A data directory of one machine, and one of a node.
+    // A data directory of a single machine, and one of a node.
     let alone = Server::start();
     let (code, said) = refusal_at(&nodes::setup(&nodes.etcd, "n2", ""), alone);
     assert!(code == 1 && said.contains("has the data of a server on one machine"), "{code}: {said}");
@@ -229,7 +229,7 @@ async fn a_node_that_does_not_fit_is_refused_and_disturbs_nobody() {
     assert_eq!(nodes.admin(0).environment("review-1").await.ok().data()["lock"]["sessionId"], held.session());
 }
 
-/// Of a start in the home of a server that has stopped.
+/// The refusal of a start in the home of a stopped server.
 fn refusal_at(setup: &Setup, mut server: Server) -> (i32, String) {
     server.kill();
     refusal(setup, server.home())

@@ -1,4 +1,4 @@
-//! Many at once: one lock has one holder, tokens count, and nobody is shown the past.
+//! Many clients: one lock has one holder, tokens rise, and no answer shows an outdated state.
 
 mod checks;
 mod connection;
@@ -133,7 +133,7 @@ async fn readers_are_never_shown_an_older_state_than_somebody_was_told_before() 
     println!("{looks} looks at {} grants", sightings.lock().unwrap().grants());
 }
 
-/// A writer's turn: claim and release, or take it by force.
+/// A writer's turn: claim and release, or force-claim.
 async fn take_turn(client: &Client, sightings: &Mutex<Sightings>, environment: usize, turn: usize) {
     let name = name(environment);
     let claimed =
@@ -149,7 +149,7 @@ async fn take_turn(client: &Client, sightings: &Mutex<Sightings>, environment: u
     sightings.lock().unwrap().told_ended(environment, &released);
 }
 
-/// A reader's look, each time by another way.
+/// A reader's request, each time of another kind.
 async fn look(client: &Client, sightings: &Mutex<Sightings>, reader: usize, turn: usize, environments: usize) {
     let environment = (reader + turn) % environments;
     let name = name(environment);
@@ -182,7 +182,7 @@ async fn look(client: &Client, sightings: &Mutex<Sightings>, reader: usize, turn
             let Some(session) = sightings.lock().unwrap().newest_session(environment) else {
                 return;
             };
-            // One that somebody was told of is there for everybody.
+            // A session that one client received is visible to all.
             let found = client.session(&name, &session).await.ok().data();
             if found["lockStatus"] == "active" {
                 sightings.lock().unwrap().saw(environment, &found, &before, "session");
@@ -213,7 +213,7 @@ async fn an_idle_environment_leaves_memory_and_comes_back_with_everything() {
         assert_eq!(lock["sessionId"], session["sessionId"]);
         assert_eq!(client.session(&name, id(&session)).await.ok().data(), session);
         assert_eq!(client.session(&name, &first).await.ok().data()["lockStatus"], "released");
-        // Reading brought no actor back; these do.
+        // Reads do not start actors; these requests do.
         let refused = client.claim(&name, json!({})).await;
         assert_eq!(refused.problem(), (409, "environment_locked".to_owned()));
         assert_eq!(refused.json()["holder"]["sessionId"], session["sessionId"]);
@@ -227,7 +227,8 @@ async fn a_claim_that_meets_an_environment_on_its_way_out_of_memory_is_not_lost(
     const WORKERS: usize = 8;
     const ENVIRONMENTS_EACH: usize = 200;
     const CLAIMS_EACH: usize = 600;
-    // Each environment is left alone for about two seconds, and what is unused for one leaves: many are just going.
+    // Each environment is idle for about two seconds, and unused ones leave memory after one: many are just being
+    // unloaded.
     const PACE: Duration = Duration::from_millis(10);
     let server = Setup::default().settings(LEAVES_SOON).start();
     let client = server.admin();

@@ -1,4 +1,4 @@
-//! What was acknowledged is there, whatever happens to the process, the disk or the files.
+//! Acknowledged changes survive, whatever happens to the process, the disk or the files.
 
 mod damage;
 mod filled_disk;
@@ -32,7 +32,7 @@ use workers::{Users, Worker, random};
 const EXIT_FAILED: i32 = 1;
 const EXIT_DISK_FAILED: i32 = 74;
 
-/// More than a start makes of any one system call.
+/// More than the number of any one system call at a start.
 const PLACES: std::ops::Range<u32> = 1..60;
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_start_cut_short_anywhere_is_taken_up_by_the_next() {
         held.claim_new(&server.admin(), &format!("held-{number}")).await;
     }
     for call in ["mkdir", "rename", "unlink", "fsync", "fdatasync", "pwrite64", "ftruncate"] {
-        // The first start of a directory, each time a new one.
+        // The first start of a directory, a new one each time.
         for place in PLACES {
             let fresh = tempfile::tempdir().unwrap();
             if !strace::cuts_start_short(fresh.path(), call, place) {
@@ -102,7 +102,7 @@ async fn a_start_cut_short_anywhere_is_taken_up_by_the_next() {
             Setup::default().start_at(fresh.path());
             cuts += 1;
         }
-        // A start that finds acknowledged claims in the log and what earlier cuts left.
+        // A start that finds acknowledged claims in the log, and leftovers of earlier interruptions.
         held.claim_new(&server.admin(), &format!("before-{call}")).await;
         server.kill();
         for place in PLACES {
@@ -188,8 +188,8 @@ async fn sixty_four_concurrent_claims_share_few_syncs() {
     assert!(groups < batches, "every commit had a sync of its own");
 }
 
-/// How many groups and commits the log has. A group is counted just after those in it are answered, so one more commit
-/// makes sure of all before it; it may be counted itself.
+/// The numbers of groups and commits in the log. A group is counted just after its requests are answered, so one more
+/// commit ensures that all earlier ones are counted; it may be counted itself.
 async fn log_counts(client: &Client) -> (u64, u64) {
     client.force_claim("review-1", json!({})).await.created();
     let metrics = client.send(client.request(Method::GET, "/metrics")).await.ok().text;
@@ -217,7 +217,7 @@ async fn a_database_that_finds_no_room_ends_the_server_and_loses_nothing_acknowl
     disk_fails("sled", "pwrite64:error=ENOSPC:when=2+", "writing the database failed").await;
 }
 
-/// Claims against a disk that fails under the log or the database until the server ends.
+/// Claims until the server ends because its disk fails under the log or the database.
 async fn disk_fails(part: &str, fault: &str, sentence: &str) {
     const CLAIMS_MAX: usize = 20_000;
     if !strace::is_usable() {
@@ -251,7 +251,7 @@ async fn disk_fails(part: &str, fault: &str, sentence: &str) {
     };
     // Seven commits reached the log: three environments and their claims, and a fourth environment.
     assert!(part != "log" || answers == 3, "{answers} claims were answered with success");
-    // Not a success: the connection broke, or it was told that nothing is known.
+    // Not a success: the connection broke, or the answer was that the outcome is unknown.
     if let Ok(answer) = failed {
         assert_eq!(answer.status, 503, "{answer:?}");
     }
@@ -267,7 +267,7 @@ async fn disk_fails(part: &str, fault: &str, sentence: &str) {
     held.assert_all_there(&server).await;
     println!("{} claims acknowledged before {fault} in {part}, all there", held.len());
 }
-/// Runs them all at once and waits for all.
+/// Runs them all concurrently and waits for all.
 async fn at_once<T: Send + 'static>(tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>) -> Vec<T> {
     let tasks: Vec<_> = tasks.map(tokio::spawn).collect();
     let mut results = Vec::with_capacity(tasks.len());
@@ -282,14 +282,14 @@ fn from_variable(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name} is no number")))
 }
 
-/// Says that a test did not run and why, past the capture of its output, which nobody sees when it passes.
+/// Reports that a test did not run and why, bypassing the capture of its output, which is hidden when it passes.
 fn skipped(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     writeln!(std::io::stderr(), "skipped {test}: {why}").ok();
 }
 
-/// Asks again and again until `found` likes the answer. Bounded, since what never comes is a failure.
+/// Repeats the request until `found` accepts the answer. Bounded, so that the test fails if that never happens.
 async fn until<T, F: Future<Output = T>>(what: &str, mut ask: impl FnMut() -> F, found: impl Fn(&T) -> bool) -> T {
     const ATTEMPTS: usize = 3000;
     const PAUSE: Duration = Duration::from_millis(10);
@@ -303,7 +303,7 @@ async fn until<T, F: Future<Output = T>>(what: &str, mut ask: impl FnMut() -> F,
     panic!("{what} did not come");
 }
 
-/// The value of a metric without labels, or 0 if it is not there yet.
+/// The value of a metric without labels, or 0 if it does not exist yet.
 fn metric(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.map_or(0, |value| value.trim().parse::<f64>().unwrap() as u64)

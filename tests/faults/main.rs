@@ -1,4 +1,4 @@
-//! What must survive crowds, kills, cut connections, full disks and damaged files.
+//! Properties that must survive crowds, kills, broken connections, full disks and damaged files.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

@@ -112,7 +112,7 @@ pub fn comparable(mut answer: Value) -> Value {
 
 pub async fn the_lease_and_its_answer_are_kept(admin: &Client, kept: &Value) {
     let (path, session) = (kept["path"].as_str().unwrap(), kept["session"].as_str().unwrap());
-    // Byte by byte as it was sent the first time.
+    // Byte for byte the same answer as the first time.
     let retry = admin.request(Method::POST, &admin.path(path)).header("Content-Type", "application/json");
     let retry =
         retry.header("Idempotency-Key", kept["key"].as_str().unwrap()).body(kept["body"].as_str().unwrap().to_owned());
@@ -122,7 +122,7 @@ pub async fn the_lease_and_its_answer_are_kept(admin: &Client, kept: &Value) {
     assert_eq!((&beaten["lockStatus"], &beaten["fencingToken"]), (&json!("active"), &kept["fencingToken"]));
 }
 
-/// The secret of the pipeline, and that of the organization where a pipeline has none.
+/// The secret of the pipeline, or the organization's if a pipeline has none.
 pub async fn secrets_open(admin: &Client) {
     for (pipeline, value) in [("shop", "hush-7f3e9d2c5a1b"), ("web", "hush-2-7f3e9d2c5a1b")] {
         let check = format!("test \"$DATABASE_PASSWORD\" = {value}");

@@ -1,5 +1,5 @@
-//! Every scenario of the load test in its short form, against the real server. What they assert is that nothing went
-//! wrong and that the rules had something to look at; how long anything took is no matter here.
+//! Every scenario of the load test in its short form, against the real server. They assert that nothing went wrong and
+//! that the rules had something to examine; durations do not matter here.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ const QUEUE_ORDER: &str = "the queue keeps its order";
 const SEEN_LATER: &str = "what was acknowledged is seen later";
 const LEFT_BEHIND: &str = "no lock is left behind";
 
-/// The report of a run that was clean.
+/// The report of a clean run.
 fn clean_run(scenario: &str) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("run.json");
@@ -39,7 +39,7 @@ fn examined(run: &Value, check: &str) -> u64 {
     checks.iter().find(|found| found["name"] == check).map_or(0, |found| found["examined"].as_u64().unwrap())
 }
 
-/// Runs it, and requires that each of these rules had something to look at.
+/// Runs it, and requires that each of these rules examined something.
 fn examines(scenario: &str, checks: &[&str]) -> Value {
     let run = clean_run(scenario);
     for check in checks {

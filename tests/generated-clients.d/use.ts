@@ -1,7 +1,7 @@
-// What a CI job and the people around it do, with the types that openapi-typescript makes of the OpenAPI document and
-// openapi-fetch as the client.
+// Typical requests of a CI job and its users, with the types that openapi-typescript generates from the OpenAPI
+// document and with openapi-fetch as the client.
 //
-// LOCKKEEPER_URL and LOCKKEEPER_TOKEN (of an admin) say where; the sample organization is served there.
+// LOCKKEEPER_URL and LOCKKEEPER_TOKEN (of an admin) name the server, which serves the sample organization.
 
 import { strict as assert } from "node:assert";
 import createClient, { type Client } from "openapi-fetch";
@@ -174,7 +174,7 @@ async function watching(mia: Api, overridden: string, by: string) {
     params: { path: { orgId }, query: { type: "session.overridden", sessionId: overridden } },
   }));
   assert(event?.type === "session.overridden");
-  // The compiler knows what the data of this type have.
+  // The compiler knows the data fields of this type.
   assert(event.data.overriddenBy === by && event.actor.kind === "user");
 }
 

@@ -246,7 +246,7 @@ def fill(admin, base, receiver):
     left = cid.post(f"{web}/review-1/sessions", {"queue": True})
     cid.call("DELETE", f"{web}/review-1/sessions/{left['sessionId']}")
 
-    # Longer than the database takes to follow the log; the rest is in the log alone.
+    # Longer than the database lags behind the log; the rest is only in the log.
     time.sleep(1)
 
     # Locked, with a lease, and with a queue: of polling clients, and of one that waits with a key.
@@ -260,7 +260,7 @@ def fill(admin, base, receiver):
     admin.post(f"{web}/review-3/sessions", {"commitId": "main"})
     any_one = cid.post(f"{web}/sessions", {"labels": {"size": "large"}, "queue": True, "context": "any large one"})
 
-    # An environment of the API's, with everything set, and one that was deleted.
+    # An environment created through the API, with everything set, and a deleted one.
     admin.call("PUT", f"{web}/extra", {"description": "made by hand", "labels": {"size": "odd"}, "defaultTtlSeconds": 900,
                "maxHoldSeconds": 7200, "disabled": True, "variables": {"A": "1"}})
     admin.call("PUT", f"{web}/gone", {})

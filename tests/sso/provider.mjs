@@ -3,10 +3,10 @@
 //   tests/sso/install && node tests/sso/provider.mjs --redirect http://127.0.0.1:8080/auth/oidc/test/callback \
 //     --user ana:developers,ops --user vic:viewers [--port 0] [--client lockkeeper] [--secret s3cret] [--claims-in-id-token]
 //
-// Prints one line of JSON with its `issuer` once it listens, and ends when its standard input does. Everybody's password is
-// their name. `POST /control` changes it while it runs: `{"redirects": ["http://…"]}` replaces where it sends browsers to,
-// `{"users": {"ana": ["ops"]}}` the groups of users, `{"fault": "audience"}` breaks the tokens from now on, `{"rotate": true}`
-// signs with a new key. `GET /control` counts the requests by path.
+// Prints one line of JSON with its `issuer` once it listens, and ends when its standard input does. Everybody's
+// password is their name. `POST /control` changes it while it runs: `{"redirects": ["http://…"]}` replaces the
+// permitted redirects, `{"users": {"ana": ["ops"]}}` the groups of users, `{"fault": "audience"}` breaks the tokens
+// from now on, `{"rotate": true}` signs with a new key. `GET /control` counts the requests by path.
 import { createRequire } from 'node:module';
 import { createHmac, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -50,7 +50,7 @@ const provider = new Provider(issuer, {
   clients: [{
     client_id: options.client,
     client_secret: options.secret,
-    // Any: those that are allowed can change.
+    // Any value: the permitted ones can change.
     redirect_uris: ['http://127.0.0.1/callback'],
     grant_types: ['authorization_code'],
     response_types: ['code'],
@@ -77,7 +77,7 @@ const provider = new Provider(issuer, {
       };
     },
   }),
-  // Nobody is asked whether the client may see the claims.
+  // Users are not asked for consent to the claims.
   loadExistingGrant: async (ctx) => {
     const { client, session } = ctx.oidc;
     const grant = new ctx.oidc.provider.Grant({ clientId: client.clientId, accountId: session.accountId });
@@ -143,7 +143,7 @@ const page = (response, status, message) => {
 };
 
 const interaction = async (request, response) => {
-  // Refuses a browser that did not begin it.
+  // Refuses a browser that did not begin the sign-in.
   await provider.interactionDetails(request, response);
   if (request.method !== 'POST') return page(response, 200, '');
   const form = new URLSearchParams(await readBody(request));

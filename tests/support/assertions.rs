@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-/// That an object has these fields with these values, whatever others it has.
+/// Asserts that an object has these fields with these values, possibly among others.
 pub fn assert_has(object: &Value, expected: Value) {
     for (field, value) in expected.as_object().unwrap() {
         assert_eq!(object.get(field), Some(value), "{field} of {object:#}");
     }
 }
 
-/// That an object has these fields, separated by spaces, and no others.
+/// Asserts that an object has exactly these fields, separated by spaces.
 pub fn assert_fields(object: &Value, names: &str) {
     let object = object.as_object().unwrap_or_else(|| panic!("no object: {object}"));
     let mut expected: Vec<_> = names.split_whitespace().collect();
@@ -19,7 +19,7 @@ pub fn assert_fields(object: &Value, names: &str) {
     assert_eq!(found, expected);
 }
 
-/// That a text is a time in RFC 3339, in UTC with milliseconds, like `2026-11-15T09:30:00.123Z`.
+/// Asserts that a text is a time in RFC 3339, in UTC with milliseconds, like `2026-11-15T09:30:00.123Z`.
 pub fn assert_is_time(value: &Value) {
     let text = value.as_str().unwrap_or_else(|| panic!("no time: {value}"));
     assert!(text.parse::<jiff::Timestamp>().is_ok(), "{text}");

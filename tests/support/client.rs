@@ -1,4 +1,4 @@
-//! A client with a token, and what it was answered.
+//! A client with a token, and the answers it receives.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ fn http() -> reqwest::Client {
 }
 
 pub fn http_builder() -> reqwest::ClientBuilder {
-    // reqwest is built without a provider of TLS; that it has been installed before is no fault.
+    // reqwest is built without a TLS provider; it may already have been installed.
     rustls::crypto::ring::default_provider().install_default().ok();
     reqwest::Client::builder().timeout(Duration::from_secs(60))
 }
 
-/// Makes requests for one token. Paths are below the organization unless they say otherwise.
+/// Sends requests with one token. Paths are below the organization unless stated otherwise.
 #[derive(Clone)]
 pub struct Client {
     base: String,
@@ -27,7 +27,7 @@ pub struct Client {
     http: reqwest::Client,
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: StatusCode,
@@ -54,7 +54,7 @@ impl Answer {
         (self.status.as_u16(), body["code"].as_str().unwrap().to_owned())
     }
 
-    /// The fields a problem complains about.
+    /// The fields that a problem names.
     pub fn faulty_fields(&self) -> Vec<String> {
         let body = self.json();
         let errors = body["errors"].as_array().unwrap_or_else(|| panic!("no errors in {self:?}"));
@@ -91,7 +91,7 @@ impl Answer {
         self
     }
 
-    /// Where `Link` points for a relation, if it does.
+    /// The target of `Link` for a relation, if present.
     pub fn link(&self, relation: &str) -> Option<String> {
         let wanted = format!("rel=\"{relation}\"");
         let links = self.header("link").split(", ");
@@ -119,7 +119,7 @@ impl Client {
         self
     }
 
-    /// The same client of another address of the server, like `http://127.0.0.1:port`.
+    /// The same client for another address of the server, like `http://127.0.0.1:port`.
     pub fn at_address(mut self, address: &str) -> Self {
         address.clone_into(&mut self.base);
         self
@@ -138,7 +138,7 @@ impl Client {
         self.try_send(request).await.expect("an answer")
     }
 
-    /// For servers that may be killed under way.
+    /// For servers that may be killed during the request.
     pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
         let (http, request) = request.build_split();
         let request = request?;
@@ -166,7 +166,7 @@ impl Client {
         self.send(self.request(Method::POST, &self.path(rest)).json(&body)).await
     }
 
-    /// A request that may be sent again.
+    /// A request that may be repeated.
     pub async fn post_with_key(&self, rest: &str, key: &str, body: Value) -> Answer {
         let request = self.request(Method::POST, &self.path(rest)).json(&body);
         self.send(request.header("Idempotency-Key", key)).await

@@ -1,4 +1,4 @@
-//! An issuer of identity tokens, as CIs have one: real keys, its description and its key set over HTTP.
+//! An issuer of identity tokens like those of CIs: real keys, its description and its key set over HTTP.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ pub struct Issuer {
 struct State {
     keys: Vec<Value>,
     status: u16,
-    /// In its description, in place of its own.
+    /// Replaces its name in the description.
     names: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Issuer {
         &self.http.address
     }
 
-    /// An organization that trusts it with a rule for `acme/*`, and more in TOML.
+    /// An organization that trusts it with a rule for `acme/*`, with additional TOML.
     pub fn organization(&self, id: &str, more: &str) -> String {
         format!(
             "[organization]\nid = '{id}'\n[[members]]\nname = 'root'\nrole = 'admin'\n\
@@ -70,17 +70,17 @@ impl Issuer {
         )
     }
 
-    /// Publishes these keys, and no others.
+    /// Publishes exactly these keys.
     pub fn publish(&self, keys: &[Value]) {
         self.state.lock().unwrap().keys = keys.to_vec();
     }
 
-    /// With 200 it answers; otherwise everything is answered with this.
+    /// Answers normally with 200; otherwise every answer has this status.
     pub fn answer_with(&self, status: u16) {
         self.state.lock().unwrap().status = status;
     }
 
-    /// Claims to be another one in its description.
+    /// Claims to be another issuer in its description.
     pub fn claim_to_be(&self, issuer: &str) {
         self.state.lock().unwrap().names = Some(issuer.to_owned());
     }
@@ -124,7 +124,7 @@ impl JobKey {
         Self { pair, algorithm: "ES256", id: id.to_owned() }
     }
 
-    /// The same id for another key.
+    /// Another key with the same id.
     pub fn forged(&self) -> Self {
         Self::ed25519(&self.id)
     }
@@ -156,7 +156,7 @@ pub fn put_together(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> 
     format!("{signed}.{signature}")
 }
 
-/// From two integers in DER to two of 32 bytes, as tokens have them.
+/// Converts two integers in DER to two of 32 bytes, the form in tokens.
 fn plain_ecdsa(der: &[u8]) -> Vec<u8> {
     let mut rest = &der[2..];
     let mut plain = Vec::new();

@@ -1,4 +1,4 @@
-//! A real server in a process of its own, and clients that talk to it over real sockets.
+//! A real server in a separate process, and clients that talk to it over real sockets.
 
 #![allow(
     dead_code,
@@ -36,11 +36,11 @@ use tempfile::TempDir;
 pub use assertions::*;
 pub use client::*;
 
-/// A token whose text is fixed, so that tests can log in after any restart.
+/// A token with a fixed text, so that tests can log in after any restart.
 pub const ADMIN_TOKEN: &str = "lk_0000000000000000000000000000002C8GjS";
 
-/// A server is killed after this long, so a test that waits for one without a bound fails instead of hanging. Far beyond what
-/// a test takes, also on a machine that is frozen half of the time.
+/// A server is killed after this time, so that a test that waits for one without a limit fails instead of hanging. Much
+/// longer than any test, even on a machine that is frozen half of the time.
 const LIFE_MAX: Timespec = Timespec { tv_sec: 15 * 60, tv_nsec: 0 };
 
 /// How a server is started.
@@ -48,7 +48,7 @@ pub struct Setup {
     settings: String,
     organizations: Vec<String>,
     variables: Vec<(String, String)>,
-    /// Programs to run the server under, like strace.
+    /// Programs under which the server runs, like strace.
     wrapper: Vec<String>,
     arguments: Vec<String>,
 }
@@ -69,8 +69,8 @@ impl Default for Setup {
     }
 }
 
-/// Most tests look at processes and files of steps from outside, which confined steps hide: `tests/deployments/isolation` is
-/// about those.
+/// Most tests examine processes and files of steps from outside, which confinement hides; `tests/deployments/isolation`
+/// covers confined steps.
 fn isolation() -> String {
     std::env::var("LOCKKEEPER_TEST_ISOLATION").unwrap_or_else(|_| "off".to_owned())
 }
@@ -88,7 +88,7 @@ impl Setup {
         self
     }
 
-    /// These instead of all others.
+    /// Replaces all organizations.
     pub fn organizations(mut self, tomls: &[&str]) -> Self {
         self.organizations = tomls.iter().map(|toml| (*toml).to_owned()).collect();
         self
@@ -100,7 +100,7 @@ impl Setup {
         self
     }
 
-    /// It may connect to this machine for its tenants, where tests have their receivers.
+    /// Lets it connect to this machine for its tenants: the receivers of tests are here.
     pub fn reaching_loopback(self) -> Self {
         self.variable("LOCKKEEPER_OUTBOUND_ALLOW", "127.0.0.0/8")
     }
@@ -175,7 +175,7 @@ impl Home {
     }
 }
 
-/// Starts it and waits for the line that says where it serves; if that does not come, what it said on stderr.
+/// Starts it and waits for the line with its address; if that does not come, returns its output on stderr.
 fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> {
     let log = secrecy::log_in(home);
     let before = std::fs::metadata(home.join("stderr")).unwrap().len() as usize;
@@ -195,12 +195,12 @@ fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> 
         child.wait().unwrap();
         return Err(std::fs::read_to_string(home.join("stderr")).unwrap()[before..].to_owned());
     };
-    // Keep reading, so that the server never finds its stdout closed or full.
+    // Continues to read, so that the server never finds its stdout closed or full.
     std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
     Ok((child, address, greeting))
 }
 
-/// Kills a server that runs for too long.
+/// Kills a server that runs too long.
 fn bound_life(server: &Child) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let process = pidfd_open(Pid::from_child(server), PidfdFlags::empty()).unwrap();
@@ -219,7 +219,7 @@ pub struct Server {
     child: Child,
     /// `http://127.0.0.1:port`; with TLS, `https://` and a name of its certificate.
     pub address: String,
-    /// What it printed on stdout up to and including the line about the token.
+    /// Its output on stdout up to and including the line about the token.
     pub greeting: String,
 }
 
@@ -244,12 +244,12 @@ impl Server {
         self.home().join("data")
     }
 
-    /// All it has logged so far, over restarts.
+    /// Everything it has logged so far, over restarts.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.home().join("stderr")).unwrap()
     }
 
-    /// `kill -9`: it gets no chance to do anything more.
+    /// `kill -9`: the server cannot react.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -260,13 +260,13 @@ impl Server {
         assert!(status.success());
     }
 
-    /// SIGTERM, and its end.
+    /// Sends SIGTERM and waits for the end.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal("-TERM");
         self.wait()
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it ends on its own.
     pub fn wait(&mut self) -> ExitStatus {
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
         loop {
@@ -278,19 +278,19 @@ impl Server {
         }
     }
 
-    /// Starts it again on the same data, after a kill or an end. The port changes.
+    /// Restarts it with the same data, after a kill or an end. The port changes.
     pub fn start_again(&mut self) {
         self.try_start_again().unwrap_or_else(|stderr| panic!("the server did not start again: {stderr}"));
     }
 
-    /// The same, but a refusal to start is what it said on stderr.
+    /// The same; if it refuses to start, returns its output on stderr.
     pub fn try_start_again(&mut self) -> Result<(), String> {
         assert!(self.child.try_wait().unwrap().is_some(), "the server is still running");
         (self.child, self.address, self.greeting) = spawn(&self.setup, self.home.path())?;
         Ok(())
     }
 
-    /// For the next start.
+    /// Applies to the next start.
     pub fn change_setup(&mut self, change: impl FnOnce(Setup) -> Setup) {
         self.setup = change(std::mem::take(&mut self.setup));
     }
@@ -307,7 +307,7 @@ impl Server {
         self.anonymous().with_token(token)
     }
 
-    /// Takes away the TTL that an environment of the sample has by default: then only a grant that its client has not seen
+    /// Removes the TTL that an environment of the sample has by default: then only a grant that its client has not seen
     /// yet expires.
     pub async fn without_ttl(&self, environment: &str) {
         let admin = self.admin();
@@ -316,7 +316,8 @@ impl Server {
         admin.put(&at(environment), configuration).await.ok();
     }
 
-    /// A client of the sample's member of this name: mia maintains, ana and ben develop, vic looks on.
+    /// A client of the sample's member with this name: mia is a maintainer, ana and ben are developers, vic is a
+    /// viewer.
     pub async fn as_user(&self, name: &str) -> Client {
         let made = self.admin().post("/tokens", json!({ "name": "test", "user": name })).await;
         assert_eq!(made.status, 201, "{made:?}");
@@ -325,7 +326,7 @@ impl Server {
 }
 
 impl Client {
-    /// The same client after the server has started again, which changes its port.
+    /// The same client after a restart of the server, which changes its port.
     pub fn at(self, server: &Server) -> Self {
         self.at_address(&server.address)
     }
@@ -338,7 +339,7 @@ impl Drop for Server {
     }
 }
 
-/// Why a server that should not start did not: its exit code and what it said.
+/// The refusal of a server that should not start: its exit code and its output.
 pub fn refusal(setup: &Setup, home: &Path) -> (i32, String) {
     let output = setup.command(home).stdin(Stdio::null()).output().unwrap();
     let code = output.status.code().unwrap_or_else(|| -output.status.signal().unwrap_or_default());

@@ -1,11 +1,11 @@
-//! A model's server, as far as a test needs one.
+//! A minimal server of a model.
 
 use serde_json::{Value, json};
 
 use super::Setup;
 use super::recorded::{Recorded, Response};
 
-/// As a server with the chat completions of OpenAI's API answers.
+/// An answer in the form of OpenAI's chat completions API.
 pub fn says(answer: &Value) -> Response {
     let message = json!({ "role": "assistant", "content": answer.to_string() });
     let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });

@@ -1,5 +1,5 @@
-//! For tests with addresses beyond loopback: a network namespace that has only `lo`, so that nothing leaves this machine,
-//! with further addresses on it, a DNS of the test's own, and a certificate that everybody in it trusts.
+//! For tests with addresses beyond loopback: a network namespace that has only `lo`, so that nothing leaves this
+//! machine, with additional addresses on it, a separate DNS, and a certificate that every program in it trusts.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 
-/// One of the Internet at large: it leads to this machine, but no interface has it.
+/// A public address: it leads to this machine, but no interface has it.
 pub const PUBLIC: &str = "93.184.215.14";
-/// Of the Internet at large as well, and on an interface of this machine.
+/// Also a public address, on an interface of this machine.
 pub const OWN: &str = "93.184.215.15";
 pub const PRIVATE: &str = "10.0.0.1";
-/// Where clouds give machines their credentials.
+/// The address where clouds provide credentials to machines.
 pub const METADATA: &str = "169.254.169.254";
-/// On no interface, and there is no route to it.
+/// On no interface, and without a route.
 pub const UNROUTABLE: &str = "10.0.0.2";
 
 const INSIDE: &str = "LOCKKEEPER_TEST_NAMESPACE";
 const IMPOSSIBLE: i32 = 77;
-/// Mounts are of the namespace alone.
+/// Mounts are only visible in the namespace.
 const PREPARE: &str = r#"{
     ip link set lo up && for address in $ADDRESSES; do ip address add $address/32 dev lo || exit 77; done &&
     ip route add local $ELSEWHERE/32 dev lo &&
@@ -33,7 +33,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// In the namespace, what it has. Outside, `None`, after this test, given by its full name, has run inside.
+    /// Inside the namespace, returns it. Outside, `None`, after running this test, given by its full name, inside.
     pub fn enter(test: &str) -> Option<Self> {
         if let Some(dir) = std::env::var_os(INSIDE) {
             return Some(Self { dir: dir.into() });
@@ -64,7 +64,7 @@ impl Namespace {
         None
     }
 
-    /// For the name `pub.example`, with its key; `None` where openssl is not installed.
+    /// For the name `pub.example`, with its key; `None` if openssl is not installed.
     pub fn certificate(&self) -> Option<(PathBuf, PathBuf)> {
         let [certificate, key] = [self.dir.join("certs/test.pem"), self.dir.join("key.pem")];
         certificate.exists().then_some((certificate, key))
@@ -107,7 +107,7 @@ pub fn answer_names(names: &[(&str, &[&str])]) {
     });
 }
 
-/// To one question (RFC 1035, section 4): one address, none, or that the name does not exist.
+/// The answer to one question (RFC 1035, section 4): one address, none, or that the name does not exist.
 fn answer(query: &[u8], mut find: impl FnMut(&str, bool) -> Option<Option<IpAddr>>) -> Vec<u8> {
     let (mut at, mut labels) = (12, Vec::new());
     while query[at] != 0 {
@@ -130,17 +130,17 @@ fn answer(query: &[u8], mut find: impl FnMut(&str, bool) -> Option<Option<IpAddr
     let mut answer = vec![query[0], query[1], 0x81, 0x80 | code, 0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0];
     answer.extend_from_slice(question);
     if address.is_some() {
-        // The name of the question, its kind, the Internet, not to be kept.
+        // The name of the question, its type, the Internet class, a TTL of 0.
         answer.extend_from_slice(&[0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, data.len() as u8]);
         answer.extend_from_slice(&data);
     }
     answer
 }
 
-/// A port that is open at every address of this machine, and where nothing is said.
+/// A port that is open on every address of this machine, and sends nothing.
 pub struct OpenPort {
     pub number: u16,
-    /// Who connected, and to which address.
+    /// The peers that connected, and to which address.
     accepted: Receiver<(SocketAddr, IpAddr)>,
 }
 
@@ -158,9 +158,9 @@ impl OpenPort {
         Self { number, accepted }
     }
 
-    /// The addresses that were connected to since this was last asked.
+    /// The addresses that were connected to since the last call.
     pub fn connected(&self) -> Vec<IpAddr> {
-        // Connections are accepted in their order: all that were made before this one.
+        // Connections are accepted in order, so all earlier ones come before this one.
         let own = TcpStream::connect(("::1", self.number)).unwrap().local_addr().unwrap();
         self.accepted.iter().take_while(|(peer, _)| *peer != own).map(|(_, address)| address).collect()
     }

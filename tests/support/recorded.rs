@@ -1,4 +1,4 @@
-//! A real HTTP server that answers as a test says and remembers what it was asked.
+//! A real HTTP server that answers as the test wants and records its requests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,13 +8,13 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A request as it came in.
+/// A received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub method: String,
-    /// With its query.
+    /// Including the query.
     pub path: String,
-    /// Names in lower case, in the order in which they came.
+    /// Names in lower case, in the order of arrival.
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
@@ -29,13 +29,13 @@ impl Request {
     }
 }
 
-/// What is answered: status, further headers, body.
+/// An answer: status, additional headers, body.
 #[derive(Debug, Clone)]
 pub struct Response {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: String,
-    /// Bytes at the end of the body that are announced and never sent: the connection is closed before.
+    /// Announced bytes at the end of the body that are never sent: the connection is closed instead.
     pub missing_bytes: usize,
 }
 
@@ -76,7 +76,7 @@ impl Recorded {
                 let Ok((socket, _)) = listener.accept().await else { return };
                 let (answer, recorded) = (answer.clone(), recorded.clone());
                 tokio::spawn(async move {
-                    // A client that goes before its answer is no fault of ours.
+                    // A client may disconnect before its answer.
                     serve(socket, &recorded, |request| answer(request)).await.ok();
                 });
             }
@@ -84,7 +84,7 @@ impl Recorded {
         Self { address, asked, serving }
     }
 
-    /// Everything that was asked so far, in order.
+    /// All requests so far, in order.
     pub fn asked(&self) -> Vec<Request> {
         self.asked.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! A real bare repository with steps in it, and a server that may fetch it.
+//! A real bare repository with steps, and a server that may fetch it.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Client, Server};
 
-/// Says why not, where git cannot be used.
+/// Prints the reason if git cannot be used.
 pub fn git_is_usable() -> bool {
     let usable = Command::new("git").arg("--version").output().is_ok();
     if !usable {
@@ -16,7 +16,7 @@ pub fn git_is_usable() -> bool {
     usable
 }
 
-/// A bare repository and a clone of it to commit from, in a directory of their own.
+/// A bare repository and a clone of it to commit from, in a separate directory.
 pub struct Remote {
     home: tempfile::TempDir,
 }
@@ -39,7 +39,7 @@ impl Remote {
         self.home.path().join(rest)
     }
 
-    /// The body that makes a registry of it.
+    /// The body for creating a registry from it.
     pub fn registry(&self, name: &str, reference: &str) -> Value {
         json!({ "name": name, "git": { "url": self.url(), "ref": reference } })
     }
@@ -67,13 +67,13 @@ impl Remote {
         std::fs::remove_file(self.home.path().join("clone").join(path)).unwrap();
     }
 
-    /// Commits all there is and pushes it to `main`; the commit.
+    /// Commits all changes and pushes them to `main`; returns the commit.
     pub fn push(&self) -> String {
         self.sh("cd clone && git add -A && git commit -q --allow-empty -m x && git push -q origin HEAD:main && git rev-parse HEAD")
     }
 }
 
-/// A step that greets whom it is told to, in these words.
+/// A step that greets its input `WHOM` with these words.
 pub fn greet(version: &str, words: &str) -> String {
     format!(
         "name = \"greet\"\nversion = \"{version}\"\ndescription = \"Greets\"\n\
@@ -82,7 +82,7 @@ pub fn greet(version: &str, words: &str) -> String {
     )
 }
 
-/// The same as a body has it.
+/// The same in a request body.
 pub fn greeting(version: &str, words: &str) -> Value {
     json!({
         "name": "greet", "version": version, "description": "Greets",
@@ -115,8 +115,8 @@ pub fn using(reference: &str, with: Value) -> Value {
     json!({ "stages": [{ "name": "say", "steps": [{ "name": "greet", "uses": reference, "with": with }] }] })
 }
 
-/// A program in the place of git. Written by another process: one that this one holds open, also in a child that another
-/// test has just forked, cannot be run.
+/// A program in place of git. Written by another process: a file that this process has open for writing, or that a
+/// child just forked by another test has open, cannot be executed.
 pub fn program(home: &Path, script: &str) -> String {
     let program = home.join("program");
     let write = "printf '%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
@@ -125,7 +125,7 @@ pub fn program(home: &Path, script: &str) -> String {
     program.to_str().unwrap().to_owned()
 }
 
-/// What git left in the data directory.
+/// Whether git has left nothing in the data directory.
 pub fn scratch_is_empty(server: &Server) -> bool {
     let scratch = server.data_dir().join("git");
     !Path::new(&scratch).exists() || std::fs::read_dir(scratch).unwrap().next().is_none()

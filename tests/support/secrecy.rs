@@ -1,5 +1,5 @@
-//! For `tests/logs-without-secrets`: keeps the log of every server, and notes every secret that tests use, in the directory
-//! that `LOCKKEEPER_TEST_LOGS` names. Without that variable nothing is kept.
+//! For `tests/logs-without-secrets`: keeps the log of every server, and records every secret that tests use, in the
+//! directory that `LOCKKEEPER_TEST_LOGS` names. Without that variable nothing is kept.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -10,12 +10,12 @@ use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
 
-/// A shorter text is in every log by chance.
+/// A shorter text is in some log by chance.
 const LENGTH_MIN: usize = 8;
-/// How tokens, sign-ins, invitations and secrets of webhooks begin, and how long one is at least.
+/// The prefixes of tokens, sign-ins, invitations and secrets of webhooks, and their minimum length.
 const PREFIXES: [&str; 4] = ["lk_", "lks_", "lki_", "whsec_"];
 const MADE_LENGTH_MIN: usize = 30;
-/// Fields of requests that are secrets, wherever they stand.
+/// Fields of requests that are secrets, wherever they occur.
 const FIELDS: [&str; 6] = ["password", "currentPassword", "newPassword", "token", "secret", "clientSecret"];
 /// Parts of the names of variables that are secrets.
 const VARIABLES: [&str; 4] = ["TOKEN", "PASSWORD", "SECRET", "MASTER_KEY"];
@@ -34,7 +34,7 @@ static NOTES: LazyLock<Option<Mutex<Notes>>> = LazyLock::new(|| {
     Some(Mutex::new(Notes { directory, known: HashSet::new(), file }))
 });
 
-/// The log of a server, at its place in its home; kept beyond that if logs are kept.
+/// The log of a server, in its home; kept longer if logs are kept.
 pub fn log_in(home: &Path) -> File {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let path = home.join("stderr");
@@ -55,7 +55,7 @@ pub fn note(secret: &str) {
     }
 }
 
-/// Everything in a text that looks like something we make.
+/// Records everything in a text that looks like one of our tokens or secrets.
 pub fn note_in(text: &str) {
     if NOTES.is_none() {
         return;
@@ -71,14 +71,14 @@ pub fn note_in(text: &str) {
     }
 }
 
-/// What a server is started with.
+/// Records a secret environment variable of a server.
 pub fn note_variable(name: &str, value: &str) {
     if VARIABLES.iter().any(|part| name.contains(part)) && !name.ends_with("_FILE") {
         note(value);
     }
 }
 
-/// What it printed when it started: a token, a password.
+/// Records the secrets in its initial output: a token, a password.
 pub fn note_greeting(greeting: &str) {
     note_in(greeting);
     for rest in greeting.split("password ").skip(1) {

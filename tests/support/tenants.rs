@@ -13,9 +13,9 @@ id = "web"
 environments = [{ name = "review-1" }, { name = "review-2" }, { name = "review-3" }]
 "#;
 
-/// The sample organization, `acme`, and `beta` with a pipeline of its own; the client is of beta's admin.
+/// The sample organization, `acme`, and `beta` with a separate pipeline; the client is beta's admin.
 pub async fn acme_and_beta(setup: impl Fn() -> Setup) -> (Server, Client) {
-    // The operator's token is that of the first organization's admin, whichever that is.
+    // The operator's token belongs to the admin of whichever organization is first.
     let mut server = setup().organization(BETA).organization(ACME).start();
     let made = server.admin().in_organization("beta").post("/tokens", json!({ "name": "test" })).await.created();
     let token = made.data()["token"].as_str().unwrap().to_owned();

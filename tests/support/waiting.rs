@@ -1,4 +1,4 @@
-//! What clients do that wait: in a queue, for a change, with a key. Nothing here sleeps; it holds a read open instead.
+//! Waiting clients: in a queue, for a change, with a key. Nothing here sleeps; reads are held open instead.
 
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command};
@@ -12,12 +12,12 @@ use tokio::task::JoinHandle;
 
 use super::{Answer, Client, at};
 
-/// Only there so that what never comes fails the test instead of hanging it.
+/// Only makes a test fail instead of hang.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Often enough to be quick, and seldom enough to leave the processor to those who are waited for.
+/// Often enough to be quick, and rarely enough to leave the processor to the awaited processes.
 const POLLED_EVERY: Duration = Duration::from_millis(10);
 
-/// Waits for what no answer tells: a line of a log, a file, another process.
+/// Waits for a condition that no answer reports: a line of a log, a file, another process.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     until_found(what, async || holds().await.then_some(())).await;
 }
@@ -34,7 +34,7 @@ pub async fn until_found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>
     }
 }
 
-/// The same outside of a runtime.
+/// The same outside a runtime.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
@@ -43,7 +43,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A process that ends with the test, and after a while in any case, so that reading what it prints ends too.
+/// A process that ends with the test, and in any case after a while, so that reading its output ends too.
 pub struct Bounded {
     child: Child,
     /// Dropped with it, which ends the thread that would kill it.
@@ -87,10 +87,10 @@ impl Drop for Bounded {
 
 /// How long one read is held open.
 const HOLD_SECONDS: u64 = 20;
-/// Only there so that a change that never comes fails the test instead of hanging it.
+/// Only makes a test fail instead of hang if a change never comes.
 const HOLDS: usize = 6;
 
-/// Where any environment of the pipeline `web` is claimed, below the organization.
+/// The path for claiming any environment of the pipeline `web`, below the organization.
 pub const ANY: &str = "/pipelines/web/ephemeral-environments/sessions";
 
 impl Client {
@@ -102,7 +102,7 @@ impl Client {
         self.post(ANY, body).await
     }
 
-    /// A session by its id alone.
+    /// A session by its id only.
     pub async fn any_session(&self, session: &str) -> Answer {
         self.get(&format!("{ANY}/{session}")).await
     }
@@ -115,7 +115,7 @@ impl Client {
         self.get(&format!("{}/queue", at(environment))).await
     }
 
-    /// A claim that waits, in a task of its own, as soon as it is the last of `place` in the queue.
+    /// A waiting claim in a separate task; returns once it is at position `place`, the last in the queue.
     pub async fn wait_in_line(&self, environment: &str, body: Value, place: usize) -> JoinHandle<Answer> {
         let (client, name) = (self.clone(), environment.to_owned());
         let claim = tokio::spawn(async move { client.claim(&name, body).await });
@@ -130,13 +130,13 @@ impl Client {
         self.claim(environment, body).await.has_status(202)
     }
 
-    /// Reads a resource unless it is still as this tag says, for as long as the server may hold the read.
+    /// Reads a resource unless it still has this ETag, waiting as long as the server may hold the read.
     pub async fn read_unless(&self, rest: &str, etag: &str, wait_seconds: u64) -> Answer {
         let path = self.path(&format!("{rest}?waitSeconds={wait_seconds}"));
         self.send(self.request(Method::GET, &path).header("If-None-Match", etag)).await
     }
 
-    /// Waits until a resource is as wanted, and answers with how it is then.
+    /// Waits until a resource is as wanted, and returns it.
     pub async fn until(&self, rest: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut found = self.get(rest).await.ok();
         let mut held = 0;
@@ -170,17 +170,17 @@ impl Client {
         self.until(&at(environment), wanted).await
     }
 
-    /// Waits until so many are in the queue.
+    /// Waits until this many are in the queue.
     pub async fn until_queue_is(&self, environment: &str, length: usize) {
         self.until_environment(environment, |found| found["queueLength"] == length).await;
     }
 
-    /// Waits until a session stands so, and answers with the session.
+    /// Waits until a session has this status, and returns the session.
     pub async fn until_session_is(&self, environment: &str, session: &str, status: &str) -> Value {
         self.until(&format!("{}/sessions/{session}", at(environment)), |found| found["lockStatus"] == status).await
     }
 
-    /// The same by its id alone.
+    /// The same by its id only.
     pub async fn until_any_session_is(&self, session: &str, status: &str) -> Value {
         self.until(&format!("{ANY}/{session}"), |found| found["lockStatus"] == status).await
     }
@@ -192,7 +192,7 @@ pub fn millis(time: &Value) -> i64 {
     text.parse::<jiff::Timestamp>().unwrap().as_millisecond()
 }
 
-/// The same of this moment.
+/// The current time in milliseconds.
 pub fn now_millis() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }

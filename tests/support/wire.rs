@@ -1,4 +1,4 @@
-//! A bare connection, for requests that no well-made client would send.
+//! A bare connection, for requests that no well-behaved client would send.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::{ADMIN_TOKEN, Answer, Server};
 
-/// Only there so that a server that forgets a client fails the test instead of hanging it.
+/// Only makes a test fail instead of hang if the server forgets a client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Wire<S = TcpStream> {
@@ -23,13 +23,13 @@ impl Wire {
         Self::over(stream)
     }
 
-    /// Breaks the connection off instead of closing it.
+    /// Resets the connection instead of closing it.
     pub fn reset(self) {
-        // Without lingering a close is a reset.
+        // Without lingering, closing causes a reset.
         socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
 
-    /// Sends bytes and the end of what we send in one piece.
+    /// Sends bytes and the end of our side in one segment.
     pub async fn send_last(&mut self, bytes: impl AsRef<[u8]>) {
         socket2::SockRef::from(&self.stream).set_tcp_cork(true).unwrap();
         self.send(bytes).await;
@@ -46,12 +46,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         &mut self.stream
     }
 
-    /// Bytes as they are. The server may have closed already; then the answer, or its lack, tells.
+    /// Sends raw bytes. The server may have closed already; then the answer, or its absence, shows it.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.ok();
     }
 
-    /// Nothing more will come from us; what the server sends is still read.
+    /// Closes our side; answers are still read.
     pub async fn finish(&mut self) {
         self.stream.shutdown().await.ok();
     }
@@ -100,12 +100,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 }
 
-/// The head of a request with the admin's token, still without the empty line that ends it.
+/// The head of a request with the admin's token, without the final empty line.
 pub fn head(method: &str, path: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: lockkeeper\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n")
 }
 
-/// The head of a request with a body of JSON, complete.
+/// The head of a request with a JSON body, complete.
 pub fn head_of_json(method: &str, path: &str, length: usize) -> String {
     let head = head(method, path);
     format!("{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n")

@@ -4,10 +4,10 @@
 //     sh 'make end-to-end'
 //   }
 //
-// For a shared library: this file as `vars/withLockkeeper.groovy`, and config/ci/lockkeeper.sh as `resources/lockkeeper.sh`.
-// Call it inside a `node`, whose machine has curl and jq. Options: url, environment or labels ('size=large zone=eu'),
-// organization, pipeline, wait (3600), ttl (60); credentialsId of a secret text with a token, or identityCredentialsId of an
-// identity token (the plugin OpenID Connect Provider; then organization is needed).
+// For a shared library: this file as `vars/withLockkeeper.groovy`, and config/ci/lockkeeper.sh as
+// `resources/lockkeeper.sh`. Call it inside a `node` with curl and jq. Options: url, environment or labels ('size=large
+// zone=eu'), organization, pipeline, wait (3600), ttl (60); credentialsId of a secret text with a token, or
+// identityCredentialsId of an identity token (from the plugin OpenID Connect Provider; then organization is required).
 def call(Map options, Closure body) {
   def script = "${pwd(tmp: true)}/lockkeeper.sh"
   writeFile(file: script, text: libraryResource('lockkeeper.sh'))
@@ -37,13 +37,13 @@ def call(Map options, Closure body) {
           try {
             withEnv(found) { body() }
           } finally {
-            // Ends the other branch, too.
+            // Also ends the other branch.
             withCredentials([secret]) { sh(label: 'Release', script: 'sh "$LOCKKEEPER_SCRIPT" release') }
           }
         },
       )
     } finally {
-      // Once more for a build that was stopped before the work began; nothing is held otherwise.
+      // Again for a build that was stopped before the work began; otherwise nothing is held any more.
       withCredentials([secret]) { sh(label: 'Release', script: 'sh "$LOCKKEEPER_SCRIPT" release') }
     }
   }

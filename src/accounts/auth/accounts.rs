@@ -1,5 +1,5 @@
-//! All members, credentials and tokens, in memory: who a caller is. Tells requests that are under way, and those that
-//! wait, that permissions have been taken away.
+//! All members, credentials and tokens, in memory: who a caller is. Notifies running and waiting requests when
+//! permissions are revoked.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,41 +22,42 @@ use events::Cause;
 use store::{Committer, Ordered, Store, StoreError};
 
 pub struct Accounts {
-    /// Of the organizations that files declare. Those of others stay in the store, and their tokens are refused.
+    /// Members of the declared organizations. Those of other organizations stay in the store, and their tokens are
+    /// refused.
     pub(super) members: RwLock<MembersById>,
     pub(super) credentials: RwLock<HashMap<UserId, Arc<Credentials>>>,
     pub(super) tokens: TokensByHash,
-    /// The order of changes. The maps are outside its lock: every request reads them, and sees a change at once, durable
-    /// or not; what a caller does because of it is later in the log.
+    /// Orders the changes. The maps are outside its lock: every request reads them and sees a change immediately,
+    /// durable or not. Whatever a caller does because of that change comes later in the log.
     pub(super) changes: Ordered<()>,
     pub revocations: Revocations,
     pub(super) hashing: Hashing,
     pub attempts: Attempts,
     pub(super) limits: SignInLimits,
-    /// The identity tokens that have been exchanged and have not ended yet.
+    /// The exchanged identity tokens that have not ended yet.
     pub(super) identities: RwLock<HashMap<IdentityKey, IdentityUse>>,
-    /// The organization files of now. Empty until they are applied: then nobody vouches for anybody.
+    /// The current organization files. Empty until they are applied; until then no provider or rule is trusted.
     pub(super) trusted: RwLock<Trusted>,
 }
 
-/// The authenticated member behind a request, with the role as of now.
+/// The authenticated member behind a request, with their current role.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub organization: Identifier,
     pub person: Person,
     pub role: Role,
     pub token: TokenId,
-    /// Whether it is a browser that has signed in.
+    /// Whether this is a signed-in browser.
     pub is_sign_in: bool,
-    /// Whether it is a job, whose token is replaced by another one before it expires.
+    /// Whether this is a job, whose token is replaced by another one before it expires.
     is_exchanged: bool,
     expires_at: Option<Timestamp>,
     hash: TokenHash,
-    /// The revocations that had been made before the caller was authenticated.
+    /// The number of revocations before the caller was authenticated.
     revocations: u64,
 }
 
-/// The member and the token behind a caller, as they are now.
+/// The current member and token behind a caller.
 pub struct Identity {
     pub member: Arc<Member>,
     pub token: Arc<Token>,
@@ -68,7 +69,7 @@ pub enum Unauthenticated {
     Malformed(Malformed),
     Unknown,
     Expired,
-    /// It belongs to a member who is disabled.
+    /// The token belongs to a disabled member.
     Disabled,
 }
 
@@ -91,7 +92,7 @@ pub enum AccountsError {
     /// The caller was an admin when the request arrived.
     #[error("the caller is no longer an admin")]
     NoLongerAdmin,
-    /// The same for an unknown member, a wrong password, and one that has been changed meanwhile.
+    /// The same for an unknown member, a wrong password, and a password that has changed meanwhile.
     #[error("there is no such member with this password or token")]
     InvalidCredentials,
     #[error("too many passwords are being checked")]
@@ -106,7 +107,7 @@ pub enum AccountsError {
     SignInNotFound,
     #[error("the identity token has been exchanged {EXCHANGES_MAX} times")]
     ExchangedTooOften,
-    /// Of the organization, or of the subject of the job.
+    /// The share of the organization, or of the subject of the job, is used up.
     #[error("too many tokens of jobs: {0}")]
     TooManyExchanged(NoShare),
     #[error("a member who is not for jobs has the name that the rule gives")]
@@ -153,7 +154,7 @@ impl Accounts {
         Self { limits, attempts: Attempts::new(attempts), hashing, ..self }
     }
 
-    /// The caller behind a token, with the role the user has *now*.
+    /// The caller behind a token, with the *current* role of the user.
     pub fn authenticate(&self, text: &str, now: Timestamp) -> Result<Caller, Unauthenticated> {
         self.authenticate_known(text, &KnownToken::default(), now)
     }
@@ -174,19 +175,19 @@ impl Accounts {
         self.identify(text.hash(), now)
     }
 
-    /// Whether nothing can have been taken away from the caller since they were authenticated. Costs one load, and a look at
+    /// False if any permission may have been revoked since the caller was authenticated. Costs one load, and a look at
     /// the clock if the token expires.
     pub fn is_current(&self, caller: &Caller, clock: impl FnOnce() -> Timestamp) -> bool {
         caller.revocations == self.revocations.count() && caller.expires_at.is_none_or(|expires| expires > clock())
     }
 
-    /// The same caller as of now.
+    /// Authenticates the same caller again, with the current role.
     pub fn authenticate_again(&self, caller: &Caller, now: Timestamp) -> Result<Caller, Unauthenticated> {
         self.identify(caller.hash, now)
     }
 
     fn identify(&self, hash: TokenHash, now: Timestamp) -> Result<Caller, Unauthenticated> {
-        // Before the maps are read: what is revoked from here on is noticed later.
+        // Read before the maps: a revocation from here on is noticed later.
         let revocations = self.revocations.count();
         let token = self.tokens.get(&hash).ok_or(Unauthenticated::Unknown)?;
         if token.has_ended(now, self.limits) {
@@ -211,7 +212,7 @@ impl Accounts {
         })
     }
 
-    /// Who the caller is, once what is shown is durable. Refused if the token or the member is gone by now.
+    /// The caller's member and token, once the state it shows is durable. Refused if either has been removed.
     pub async fn identity(&self, caller: &Caller) -> Result<Identity, Unauthenticated> {
         let found = self.changes.read(|()| {
             let token = self.tokens.get(&caller.hash)?;
@@ -221,13 +222,14 @@ impl Accounts {
         found.await.ok_or(Unauthenticated::Unknown)
     }
 
-    /// Whether there is a token, or somebody has signed in before: whoever signs out everywhere may be left without any token.
+    /// Whether there is a token, or somebody has signed in before: signing out everywhere may leave a member without
+    /// tokens.
     pub fn has_been_used(&self) -> bool {
         let credentials = self.credentials.read();
         self.tokens.iter().any(|token| token.is_api()) || credentials.values().any(|it| it.last_sign_in_at.is_some())
     }
 
-    /// The admin who became a member first and is not disabled; ids rise with time.
+    /// The longest-standing admin who is not disabled; ids rise with time.
     pub fn first_admin(&self, organization: &Identifier) -> Option<UserId> {
         let members = self.members.read();
         let admins = members.values().filter(|m| m.organization == *organization && m.is_acting_admin());
@@ -260,7 +262,7 @@ impl Accounts {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
 
-    /// A caller who has been demoted, disabled or removed since the request arrived changes nothing any more, nor does one whose
+    /// Refuses the change if the caller has been demoted, disabled or removed since the request arrived, or if their
     /// token has been revoked.
     pub(super) fn check_still_permitted(&self, cause: Cause<'_>, permission: Permission) -> Result<(), AccountsError> {
         let Some(initiator) = cause.by else { return Ok(()) };
@@ -273,7 +275,8 @@ impl Accounts {
         permitted.then_some(()).ok_or(AccountsError::NoLongerAdmin)
     }
 
-    /// The root of what a request makes, and the latest end that this allows. Without a request it is the operator who makes it.
+    /// The root of what a request creates, and the latest end that this root allows. Without a request, the operator
+    /// creates it.
     pub(super) fn made_by(&self, cause: Cause<'_>) -> Result<(Made, Option<Timestamp>), AccountsError> {
         let via = cause.by.and_then(|initiator| initiator.via.as_ref()).map(|via| via.token);
         let made = match via {
@@ -287,13 +290,14 @@ impl Accounts {
         Ok((made, bound))
     }
 
-    /// Whether a change is an admin's, or the server's own.
+    /// Whether an admin or the server itself makes the change.
     pub(super) fn is_by_admin(&self, cause: Cause<'_>) -> bool {
         let Some(initiator) = cause.by else { return true };
         self.members.read().get(&initiator.person.id).is_some_and(|member| member.role == Role::Admin)
     }
 
-    /// The maps change only after the store has taken the batch. Who has lost something by it is told at once.
+    /// The maps change only after the store has taken the batch. Requests that lose permissions by it are notified
+    /// immediately.
     pub(super) fn hand_in(&self, committer: &mut Committer<'_>, change: Change) -> Result<(), StoreError> {
         let Change { batch, members, credentials, revoked, made, replaced, identities } = change;
         if batch.is_empty() {
@@ -341,13 +345,13 @@ impl From<Crowded> for AccountsError {
 }
 
 impl Caller {
-    /// Whose retries are the same request, if they have the same `Idempotency-Key`. A job may have got another token between
-    /// two of them.
+    /// Requests of one scope with the same `Idempotency-Key` are the same request. A job may have got another token
+    /// between two attempts.
     pub fn retry_scope(&self) -> IdSeed {
         if self.is_exchanged { self.person.id.0 } else { self.token.0 }
     }
 
-    /// Whose share of places their requests take.
+    /// The holder whose share of places the caller's requests use.
     pub fn holder(&self) -> Holder {
         Holder { member: self.person.id, is_admin: self.role == Role::Admin }
     }
@@ -361,12 +365,13 @@ impl Caller {
     }
 }
 
-/// Changes that take a permission away: a revoked token, a removed or demoted member.
+/// Counts and announces changes that revoke a permission: a revoked token, a removed or demoted member.
 #[derive(Default)]
 pub struct Revocations {
-    /// Of all organizations: one load tells a request that nothing has been taken away since it was authenticated.
+    /// Over all organizations: one load tells a request that nothing has been revoked since it was authenticated.
     count: AtomicU64,
-    /// One per organization that somebody has waited in, so that revocations of one do not wake the waiters of another.
+    /// One per organization that a request has waited in, so that revocations of one do not wake the waiters of
+    /// another.
     announced: DashMap<Identifier, watch::Sender<()>>,
 }
 

@@ -1,9 +1,9 @@
-//! How often somebody may try to sign in: per account, where only failures count, and per address of the client.
+//! Limits sign-in attempts: per account, where only failures count, and per address of the client.
 //!
-//! The failures of an account are counted for each address that they come from, so that a stranger who guesses does not lock the
-//! member out, and, more generously, for all addresses together. Browsers in which the member has signed in before are counted
-//! each by itself: whatever strangers do, these may try. All their attempts are counted together as well, successes included:
-//! each costs a hash, an event and a cookie. Those who are signed in already are counted together.
+//! The failures of an account are counted per address, so that a stranger's guesses do not lock the member out, and,
+//! with a higher limit, over all addresses together. Browsers in which the member has signed in before have their own
+//! counters, so strangers cannot block them. All their attempts, successes included, are also counted together: each
+//! costs a hash, an event and a cookie. Attempts with an existing sign-in share one counter.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,61 +14,61 @@ use parking_lot::Mutex;
 
 use domain::Identifier;
 
-/// Accounts or addresses that are told apart at a time. Beyond it, all further ones count as one: their number is up to
-/// strangers, and memory is not.
+/// Accounts or addresses with separate counters. All further ones share one counter: strangers choose how many there
+/// are, and memory is finite.
 const KEYS_MAX: usize = 10_000;
-/// An account that has used up its failures from an address, or in a browser, gets another attempt after this time, and an
-/// address after the other.
+/// The refill times: an account gets another failure from the same address or browser after the first, and an address
+/// another attempt after the second.
 const ACCOUNT_REFILL: Duration = Duration::from_secs(60);
 const ADDRESS_REFILL: Duration = Duration::from_secs(1);
-/// Failures of an account from all addresses together, as many times those from one; and after what time there is another one.
-/// It takes six networks to use that up for all, and then about 8,600 guesses a day are made.
+/// The limit on an account's failures from all addresses together, as a multiple of the limit for one address, and its
+/// refill time. It takes six networks to use it up; then about 8,600 guesses a day are possible.
 const ADDRESSES_AT_ONCE: u32 = 10;
 const ALL_REFILL: Duration = Duration::from_secs(10);
 
-/// Attempts of one account from all its known browsers, successes included: no person signs in that often, and a script that
-/// does must leave hashes to others.
+/// Attempts of one account from all its known browsers, successes included: no person signs in that often, and a script
+/// that does must leave hashes to others.
 const KNOWN_AT_ONCE: u32 = 60;
 const KNOWN_REFILL: Duration = Duration::from_secs(1);
 
-/// The networks of an IPv6 address that are counted: what one host has, what a customer has, and what a site or a provider's
-/// cheapest offer has. How many times the attempts of one network each may make at once: afterwards all of them together get
-/// no more than one, so that 65,536 networks of one stranger are one stranger.
+/// The IPv6 prefixes that are counted: a host, a customer, and a site or a provider's cheapest offer. With each, its
+/// burst limit as a multiple of that of one network. After the burst, all its networks together refill like one, so
+/// that 65,536 networks of one stranger are one stranger.
 const V6_NETWORKS: [(u32, u32); 3] = [(64, 1), (56, 2), (48, 3)];
 
-/// How many attempts there are at once; `None`: as many as they like.
+/// How many attempts are allowed in a burst; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptLimits {
     /// Failures of one account from one address.
     pub per_account: Option<u32>,
-    /// Attempts of one address.
+    /// Attempts from one address.
     pub per_address: Option<u32>,
 }
 
 pub struct Attempts {
     accounts: Option<OfAccounts>,
     addresses: Option<Mutex<Networks<()>>>,
-    /// Those of known browsers, which are not counted for their address. `None` if nothing is limited.
+    /// Attempts from known browsers, which are not counted for their address. `None` if nothing is limited.
     known: Option<Mutex<Buckets<Account>>>,
     began: Instant,
 }
 
 pub type Account = (Identifier, Identifier);
 
-/// Who tries to sign in as somebody.
+/// The origin of a sign-in attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visitor {
     /// Unknown, from this address.
     Stranger(Option<IpAddr>),
     /// A browser in which the member has signed in before.
     KnownBrowser(BrowserId),
-    /// Whoever is signed in as the member. All sign-ins count as one: a stolen one can make more.
+    /// A caller who is signed in as the member. All sign-ins share one counter: a stolen one can make more.
     SignedIn,
 }
 
 pub type BrowserId = [u8; 12];
 
-/// Each is bounded by itself. Strangers cannot add to `browsers` and `signed_in`.
+/// Each counter is bounded separately. Strangers cannot add to `browsers` and `signed_in`.
 struct OfAccounts {
     addresses: Mutex<Networks<Account>>,
     all: Mutex<Buckets<Account>>,
@@ -106,7 +106,7 @@ impl Attempts {
         known.lock().take(account.clone(), self.began.elapsed())
     }
 
-    /// Counts an attempt as a failure, before it is known: many at once must not count as one.
+    /// Counts a failure before the outcome is known: many concurrent attempts must not count as one.
     pub fn on_account(&self, account: &Account, by: Visitor) -> Result<(), TooSoon> {
         let Some(OfAccounts { addresses, all, browsers, signed_in }) = &self.accounts else { return Ok(()) };
         let now = self.began.elapsed();
@@ -114,14 +114,14 @@ impl Attempts {
             Visitor::KnownBrowser(browser) => browsers.lock().take((account.clone(), browser), now),
             Visitor::SignedIn => signed_in.lock().take(account.clone(), now),
             Visitor::Stranger(address) => {
-                // An address that has used up its own takes nothing of what there is for all.
+                // An address over its own limit does not use up the limit of all addresses.
                 addresses.lock().take(account, address, now)?;
                 all.lock().take(account.clone(), now)
             }
         }
     }
 
-    /// It was none.
+    /// Undoes the count of `on_account`: the attempt succeeded.
     pub fn succeeded(&self, account: &Account, by: Visitor) {
         let Some(OfAccounts { addresses, all, browsers, signed_in }) = &self.accounts else { return };
         match by {
@@ -135,12 +135,12 @@ impl Attempts {
     }
 }
 
-/// What one stranger has: an address of IPv4, or a network of IPv6.
+/// The addresses of one stranger: an IPv4 address or an IPv6 network.
 pub fn network(address: IpAddr) -> IpAddr {
     within(address, 48)
 }
 
-/// The network of so many bits that an address of IPv6 is in.
+/// The network with a prefix of `bits` that contains an IPv6 address.
 fn within(address: IpAddr, bits: u32) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),
@@ -148,7 +148,7 @@ fn within(address: IpAddr, bits: u32) -> IpAddr {
     }
 }
 
-/// Buckets for each key and network: of hosts and addresses of IPv4, and of each wider network of IPv6.
+/// Buckets per key and network: of IPv6 hosts and IPv4 addresses, and of each wider IPv6 network.
 struct Networks<K>([Buckets<(K, Option<IpAddr>)>; V6_NETWORKS.len()]);
 
 impl<K: Hash + Eq + Clone> Networks<K> {
@@ -156,8 +156,8 @@ impl<K: Hash + Eq + Clone> Networks<K> {
         Self(V6_NETWORKS.map(|(_, times)| Buckets::new(count.saturating_mul(times), refill)))
     }
 
-    /// The widest network first: once it has used up its own, its hosts take no memory either. A host that has used up its own
-    /// takes nothing of what its network has.
+    /// Takes from the widest network first: once its bucket is empty, its hosts use no memory either. A host whose
+    /// bucket is empty takes nothing from the bucket of its network.
     fn take(&mut self, key: &K, address: Option<IpAddr>, now: Duration) -> Result<(), TooSoon> {
         let counted = counted(address);
         for index in (0..counted.len()).rev() {
@@ -185,14 +185,14 @@ fn counted(address: Option<IpAddr>) -> Vec<Option<IpAddr>> {
     }
 }
 
-/// A bucket of attempts for each key, refilled one at a time. Times are since any fixed moment.
+/// A bucket of attempts for each key, refilled one at a time. Times are relative to a fixed moment.
 struct Buckets<K> {
     refill: Duration,
-    /// From the moment in which a bucket is as empty as can be until it is full again.
+    /// The time that an empty bucket needs until it is full again.
     whole: Duration,
-    /// When the bucket of each key is full again. Those that are full are not kept.
+    /// When the bucket of each key is full again. Full buckets are removed.
     full_at: HashMap<K, Duration>,
-    /// Of all keys beyond the bound.
+    /// The shared bucket of all keys beyond the bound.
     others_full_at: Duration,
 }
 
@@ -294,7 +294,7 @@ mod tests {
             counted.is_ok()
         });
         let successes = successes.count();
-        // Some more may have been refilled meanwhile.
+        // A few more may have been refilled meanwhile.
         assert!((60..80).contains(&successes), "{successes}");
         assert_eq!(attempts.by_known_browser(&ben), Ok(()));
     }
@@ -351,7 +351,7 @@ mod tests {
         let at = |number: u32| Visitor::Stranger(Some(IpAddr::V4(std::net::Ipv4Addr::from_bits(number))));
         let failures = |by: Visitor| (0..1_000).take_while(|_| attempts.on_account(&ana, by).is_ok()).count();
         assert_eq!((failures(at(1)), failures(at(2))), (2, 2));
-        // Many together are bounded, too.
+        // All of them together are bounded too.
         assert_eq!((3..100).map(|number| failures(at(number))).sum::<usize>(), 16);
         assert_eq!(failures(at(1_000)), 0);
         let known = Visitor::KnownBrowser([7; 12]);

@@ -21,7 +21,7 @@ pub struct Change {
     /// Tokens and sign-ins.
     pub revoked: Vec<Arc<Token>>,
     pub made: Option<Arc<Token>>,
-    /// Tokens that replace those with the same text.
+    /// Tokens that replace others with the same text.
     pub replaced: Vec<Arc<Token>>,
     /// How often identity tokens have been exchanged; `None` for those that have ended.
     pub identities: Vec<(IdentityKey, Option<IdentityUse>)>,
@@ -33,7 +33,7 @@ pub enum MemberChange {
 }
 
 impl MemberChange {
-    /// Whether it takes permissions away from a member.
+    /// Whether it revokes permissions of a member.
     pub fn is_less_than(&self, before: &Member) -> bool {
         match self {
             MemberChange::Set(member) => member.role < before.role || (member.disabled && !before.disabled),
@@ -48,7 +48,8 @@ named_enum! {
         MemberRemoved = "member_removed",
         /// A new bootstrap token replaces it, or has the same text.
         Superseded = "superseded",
-        /// What it was made from has ended: a token, all sign-ins of the member, a provider, or a rule for jobs.
+        /// The root of the token has ended: another token, all sign-ins of the member, a provider, or a rule for jobs.
+        /// for jobs.
         RootEnded = "root_ended",
     }
 }
@@ -58,7 +59,7 @@ named_enum! {
     pub enum SignInMethod {
         Password = "password",
         Token = "token",
-        /// A link, with which the password is chosen.
+        /// A link with which the member chooses a password.
         Invitation = "invitation",
         SingleSignOn = "single_sign_on",
     }
@@ -73,7 +74,7 @@ impl Change {
     pub fn update_member(&mut self, before: &Member, after: &Arc<Member>, cause: Cause<'_>) {
         self.set_member(after);
         if MemberChange::Set(after.clone()).is_less_than(before) {
-            // Also on a full disk: somebody who must not act any more.
+            // Must be written on a full disk too: it stops somebody who may not act any more.
             self.batch.mark_as_end();
         }
         if before.link.is_some() && after.link.is_none() {
@@ -135,7 +136,7 @@ impl Change {
         self.record(&member.organization, EventType::MemberPasswordChanged, &of_member(member), cause);
     }
 
-    /// Records no event: a sign-in or the token of a job ends by itself, or with something that is recorded.
+    /// Records no event: a sign-in or a job's token ends on its own, or together with something that is recorded.
     pub fn drop_token(&mut self, token: &Arc<Token>) {
         self.batch.delete(stored::token_key(token));
         self.revoked.push(token.clone());
@@ -158,22 +159,22 @@ impl Change {
         self.identities.push((key, Some(used)));
     }
 
-    /// An identity token that has ended.
+    /// Removes an identity token that has ended.
     pub fn forget_identity(&mut self, key: IdentityKey) {
         self.batch.delete(exchange_records::identity_key(&key));
         self.identities.push((key, None));
     }
 
-    /// A member has ended so many of their sign-ins.
+    /// Records that a member has ended this many of their sign-ins.
     pub fn record_sign_out(&mut self, member: &Member, ended: usize, cause: Cause<'_>) {
         let data = of_member(member).with("signIns", ended as u64);
         self.record(&member.organization, EventType::MemberSignedOut, &data, cause);
     }
 
-    /// The variable of the operator may still have it: the next start must not make it again.
+    /// The operator's variable may still contain the token: the next start must not create it again.
     pub fn remember_revoked(&mut self, token: &Token, cause: Cause<'_>) {
         self.batch.put(stored::revoked_key(token.hash), stored::encode_revoked(cause.at));
-        // A revocation all the same.
+        // A revocation must be written on a full disk too.
         self.batch.mark_as_end();
     }
 
@@ -185,7 +186,7 @@ impl Change {
         self.members.push(MemberChange::Set(member.clone()));
     }
 
-    /// With what has changed since `before`. An address is not repeated: events outlive a member.
+    /// Records the difference from `before`. An address is not included: events outlive a member.
     fn record_member(&mut self, event_type: EventType, member: &Member, before: Option<&Member>, cause: Cause<'_>) {
         let previous_role = before.map(|before| before.role).filter(|role| *role != member.role);
         let email_changed = before.is_some_and(|before| before.email != member.email);

@@ -1,6 +1,6 @@
-//! Opening the accounts, with the members that a file declares. A declaration is applied when it is new, has changed or
-//! was removed; until then changes through the API hold, through restarts too. Files do not affect members who were
-//! added through the API only.
+//! Opens the accounts, with the members that a file declares. A declaration is applied when it is new, changed or
+//! removed; until then changes through the API hold, through restarts too. Files do not affect members who were only
+//! added through the API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Accounts {
     }
 }
 
-/// How the members that files declare differ from those that they last declared.
+/// How the members that files declare differ from those of the previous files.
 pub fn member_differences(
     store: &dyn Store,
     declared: &[NewMember],
@@ -43,8 +43,9 @@ pub fn member_differences(
     differences(load::declarations(store, &organizations)?, declared.iter().map(form), |key| Ok(names.contains(key)))
 }
 
-/// Changes the members of the declared organizations, durably. An organization that is no longer declared at all is more
-/// likely a mistake than intended, and stays as it is. An operator's file may exceed the limit on the number of members.
+/// Changes the members of the declared organizations, durably. An organization that is no longer declared at all is
+/// left unchanged, since that is more likely a mistake. An operator's file may exceed the limit on the number of
+/// members.
 async fn apply(accounts: &Accounts, declared: Vec<NewMember>, now: Timestamp) -> Result<(), StoreError> {
     let count = declared.len();
     let organizations: BTreeSet<_> = declared.iter().map(|member| member.organization.clone()).collect();
@@ -78,7 +79,7 @@ struct Applying<'a> {
 }
 
 impl Applying<'_> {
-    /// An address that the file has not changed stays as the API has set it.
+    /// If the file has not changed an email address, the address that the API has set stays.
     async fn declare(&mut self, new: NewMember, before: Option<Declaration>) -> Result<(), StoreError> {
         let mut change = Change::default();
         let declaration = stored::encode_declaration(&Declaration::of(&new));
@@ -87,7 +88,7 @@ impl Applying<'_> {
         self.set(change, new, MemberUpdate { email, ..MemberUpdate::default() }).await
     }
 
-    /// A member who is removed from a file is removed with all tokens.
+    /// Removes a member who is no longer in the file, with all their tokens.
     async fn retract(&mut self, organization: &Identifier, name: &Identifier) -> Result<(), StoreError> {
         let mut change = Change::default();
         change.batch.delete(stored::declaration_key(organization, name));
@@ -99,8 +100,8 @@ impl Applying<'_> {
         .await
     }
 
-    /// Changes of a file and of the API can together leave an organization without an admin. Then the file's admins become
-    /// admins again.
+    /// Changes of a file and of the API together can leave an organization without an admin. Then the file's admins
+    /// become admins again.
     async fn restore_admins(&mut self, organization: &Identifier, declared: &[NewMember]) -> Result<(), StoreError> {
         if self.accounts.first_admin(organization).is_some() {
             return Ok(());
@@ -114,7 +115,7 @@ impl Applying<'_> {
         Ok(())
     }
 
-    /// Gives an existing member the declared role and what else is in `update`.
+    /// Gives an existing member the declared role and the other changes in `update`.
     async fn set(&mut self, mut change: Change, new: NewMember, update: MemberUpdate) -> Result<(), StoreError> {
         let (accounts, cause) = (self.accounts, self.cause);
         self.decide(|committer| {
@@ -122,7 +123,8 @@ impl Applying<'_> {
             match accounts.member_named(&new.organization, new.name.as_str()) {
                 None => change.add_member(&Arc::new(Member::new(new, cause.at)), cause),
                 Some(before) => {
-                    // Whom a file declares is a person, also where jobs had the name before: what jobs had is not theirs.
+                    // A declared member is a person, even if jobs used the name before: the person does not get the
+                    // credentials of those jobs.
                     if before.for_jobs {
                         ended = accounts.tokens_where(|token| token.user == before.id && token.is_exchanged());
                     }
@@ -138,8 +140,8 @@ impl Applying<'_> {
         .await
     }
 
-    /// Decides on the newest members, which the API may change meanwhile. Waits for the disk now and then, to bound what is not
-    /// yet durable.
+    /// Decides on the newest members, which the API may change meanwhile. Waits for the disk regularly, to bound the
+    /// unflushed writes.
     async fn decide(
         &mut self,
         decide: impl FnOnce(&mut Committer<'_>) -> Result<(), StoreError>,

@@ -1,6 +1,6 @@
-//! How often an identity token of a CI has been exchanged, and the stored forms of that and of the tokens of jobs.
-//! Whoever gets hold of an identity token, from a log perhaps, can do the same with it as its job until it ends: so its
-//! uses are counted, through restarts too.
+//! How often an identity token of a CI has been exchanged, and the stored forms of that count and of the tokens of
+//! jobs. Anyone who gets an identity token, perhaps from a log, can use it like its job until it ends. So its uses are
+//! counted, through restarts too.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -96,7 +96,7 @@ pub fn decode_identity(key: &[u8], bytes: &[u8]) -> Result<(IdentityKey, Identit
     Ok((key, IdentityUse { count, subject, until: Timestamp::from_millis(until) }))
 }
 
-/// The hash may have a slash in it.
+/// The hash may contain a slash.
 fn parse_identity_key(key: &[u8]) -> Option<IdentityKey> {
     let rest = key.strip_prefix(IDENTITY_USES)?;
     let (organization, hash) = rest.split_last_chunk::<32>()?;
@@ -104,9 +104,9 @@ fn parse_identity_key(key: &[u8]) -> Option<IdentityKey> {
     Some(IdentityKey { organization: Identifier::parse(organization).ok()?, hash: *hash })
 }
 
-/// Of one identity token. A job has one per program that it runs, and renews it now and then.
+/// Per identity token. A job exchanges it once per program that it runs, and renews it from time to time.
 pub const EXCHANGES_MAX: u32 = 20;
-/// Tokens of jobs that an organization has at a time, and identity tokens that are counted: more jobs than run in an hour,
+/// Tokens of jobs that an organization has at a time, and also counted identity tokens: more jobs than run in an hour,
 /// few enough to keep in memory.
 pub const EXCHANGED_MAX: usize = 20_000;
 
@@ -114,16 +114,16 @@ pub const EXCHANGED_MAX: usize = 20_000;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdentityKey {
     pub organization: Identifier,
-    /// SHA-256 of what is signed of it.
+    /// SHA-256 of the signed part of the token.
     pub hash: [u8; 32],
 }
 
-/// SHA-256 of a job's subject, in the words of its CI.
+/// SHA-256 of a job's subject, as its CI writes it.
 pub type SubjectHash = [u8; 32];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdentityUse {
-    /// How often it was exchanged.
+    /// How often the token was exchanged.
     pub count: u32,
     /// Of the subject that it names.
     pub subject: SubjectHash,

@@ -1,5 +1,5 @@
-//! Tokens for jobs of a CI, in exchange for identity tokens that have been checked. A job acts as a member that the
-//! rule of the organization names: made by the first exchange, without a password, with the role of the rule.
+//! Exchanges checked identity tokens for tokens of CI jobs. A job acts as a member that the organization's rule names:
+//! the first exchange creates it, without a password, with the role of the rule.
 
 use std::sync::Arc;
 
@@ -16,32 +16,32 @@ use domain::{Identifier, MemberShare, Role, Timestamp};
 use events::Cause;
 use store::StoreError;
 
-/// One member may have as many tokens as so many subjects that take all they can: three quarters of all. Most organizations
-/// have a single rule, and its jobs must find more than half.
+/// One member may have as many tokens as this many subjects at their limit: three quarters of all. Most organizations
+/// have a single rule, and its jobs must get more than half.
 const SUBJECTS_OF_MEMBER: usize = 3;
 
-/// A job that an issuer vouches for, and what the organization's rule makes of it.
+/// A job that an issuer vouches for, and what the organization's rule assigns to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedJob {
     pub organization: Identifier,
-    /// The member that it acts as.
+    /// The member as whom it acts.
     pub name: Identifier,
     pub role: Role,
     pub issuer: String,
-    /// The job, in the words of its CI.
+    /// The job, as its CI names it.
     pub subject: String,
-    /// Of what is signed of its identity token.
+    /// The hash of the signed part of its identity token.
     pub hash: [u8; 32],
     /// When its identity token ends.
     pub until: Timestamp,
-    /// How long its token works.
+    /// The lifetime of its token.
     pub token_seconds: i64,
-    /// The rule, as the file has it.
+    /// The rule in the organization file.
     pub source: SourceId,
 }
 
 impl Accounts {
-    /// The member, the count of exchanges, the token and its event are one batch.
+    /// The member, the count of exchanges, the token and its event are in one batch.
     pub async fn exchange(
         &self,
         job: TrustedJob,
@@ -67,8 +67,8 @@ impl Accounts {
         made.await.map(|token| OpenToken { token, text })
     }
 
-    /// Bounded per organization, per subject and per member: one job in a loop leaves places to all others, whatever member they
-    /// share, and one rule's jobs to those of other rules, however many subjects they have.
+    /// Bounded per organization, per subject and per member: a job in a loop leaves room for other jobs of the same
+    /// member, and the jobs of one rule leave room for those of other rules, however many subjects they have.
     fn next_use(&self, key: &IdentityKey, job: &TrustedJob) -> Result<IdentityUse, AccountsError> {
         let share = |used| MemberShare { total: EXCHANGED_MAX, used, is_admin: job.role == Role::Admin };
         let organization = key.organization.clone();
@@ -122,7 +122,7 @@ impl Accounts {
         Ok(after)
     }
 
-    /// Drops tokens of jobs that have expired, and counts of identity tokens that have ended. Returns how many.
+    /// Drops expired tokens of jobs and counts of ended identity tokens. Returns how many.
     pub async fn sweep_exchanged(&self, now: Timestamp) -> Result<usize, StoreError> {
         let ended = self.tokens_where(|token| token.is_exchanged() && token.has_ended(now, self.limits));
         self.drop_tokens(&ended).await?;

@@ -22,8 +22,8 @@ pub struct OpenInvitation {
 }
 
 impl Accounts {
-    /// Invites a member to choose a password, with what `beside` adds to the batch. An earlier invitation stops working; the
-    /// password stays until this one is used. It ends with what it was made from, like a token.
+    /// Invites a member to choose a password; `beside` adds to the batch. An earlier invitation stops working; the
+    /// password stays until this invitation is used. Like a token, the invitation ends with its root.
     pub async fn invite<Held>(
         &self,
         organization: &Identifier,
@@ -58,8 +58,8 @@ impl Accounts {
         Ok(OpenInvitation { text, expires_at })
     }
 
-    /// An invitation becomes a password, which does not end with what it was made from. So jobs invite nobody, and only a token
-    /// that the operator has given, or that ends with nothing else, invites its own member.
+    /// An invitation becomes a password, which outlives the root of the invitation. So jobs cannot invite anybody, and
+    /// a token can invite its own member only if the operator created it or it has no root.
     fn check_may_invite(&self, user: UserId, cause: Cause<'_>) -> Result<(), AccountsError> {
         let Some((initiator, via)) = cause.by.and_then(|initiator| Some((initiator, initiator.via.as_ref()?))) else {
             return Ok(());
@@ -79,8 +79,8 @@ impl Accounts {
         self.changes.read(|()| self.find_invitation(hash, now)).await.ok_or(AccountsError::InvitationNotFound)
     }
 
-    /// Sets the password and signs in, in one step, and ends all other sign-ins with the tokens that were made in them. Of two at
-    /// once, one finds no invitation.
+    /// Sets the password and signs in, in one step, and ends all other sign-ins with the tokens that were created in
+    /// them. Of two concurrent calls, the second finds no invitation.
     pub async fn accept_invitation(
         &self,
         text: &str,
@@ -116,9 +116,9 @@ impl Accounts {
         self.credentials_of(user).password.is_some()
     }
 
-    /// Gives the caller another password. They prove that they know the one they have; all other sign-ins end, the tokens and
-    /// invitations that were made in any, and the invitation of the caller. A first password comes from an invitation alone: a token that is leaked, or ends soon, must not become
-    /// a password.
+    /// Changes the caller's password, after a check of the present one. All other sign-ins end, with the tokens and
+    /// invitations that were created in any sign-in, and the caller's own invitation. A first password needs an
+    /// invitation: a token that leaks or ends soon must not become a password.
     pub async fn change_password(
         &self,
         caller: &Caller,
@@ -181,7 +181,7 @@ impl Accounts {
                 let mut change = Change::default();
                 for user in part {
                     let (member, credentials) = (self.members.read().get(user).cloned(), self.credentials_of(*user));
-                    // Another one may have taken its place.
+                    // A new invitation may have replaced it.
                     if let Some(member) = member.filter(|_| is_over(&credentials)) {
                         change.set_credentials(&member, Credentials { invitation: None, ..(*credentials).clone() });
                     }

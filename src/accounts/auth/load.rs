@@ -1,4 +1,4 @@
-//! Reads members, who they are at providers, their credentials, declarations and tokens from the store at a start.
+//! Loads members, their provider links, their credentials, declarations and tokens from the store at a start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use store::{Store, StoreError, end_of_prefix};
 /// The last declarations of files, by organization and name.
 pub type Declarations = BTreeMap<(Identifier, Identifier), Declaration>;
 
-/// The members of the organizations that are declared.
+/// The members of the declared organizations.
 pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<MembersById, StoreError> {
     let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
     let mut links = links(store)?;
@@ -48,7 +48,8 @@ pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> 
     Ok(declarations)
 }
 
-/// With the sign-ins and the tokens of jobs, of all organizations. Tokens of an undeclared one authenticate nobody, since it has no members in memory.
+/// All tokens, sign-ins and job tokens of all organizations. Those of an undeclared organization authenticate nobody,
+/// since it has no members in memory.
 pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
     let read = |kind: &[u8], decode: fn(&[u8]) -> Result<Token, RecordError>| {
         let records = store.scan(kind, &end_of_prefix(kind), usize::MAX)?;
@@ -61,8 +62,7 @@ pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
     Ok(tokens)
 }
 
-/// Visits everybody whose retries are told from others' (`Caller::retry_scope`), of all organizations: tokens, and members
-/// in whose name jobs act.
+/// Visits every scope of retries (`Caller::retry_scope`) of all organizations: tokens, and members as whom jobs act.
 pub fn retry_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
     tokens(store)?.into_iter().for_each(|token| visit(token.id.0, token.organization));
     for (key, record) in store.scan(keys::MEMBERS, &end_of_prefix(keys::MEMBERS), usize::MAX)? {
@@ -81,7 +81,7 @@ pub fn identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>
     records.iter().map(decode).collect()
 }
 
-/// Of the members in memory.
+/// The credentials of the members in memory.
 pub fn credentials(store: &dyn Store, members: &MembersById) -> Result<HashMap<UserId, Arc<Credentials>>, StoreError> {
     let by_name: HashMap<_, _> = members.values().map(|m| ((&m.organization, &m.name), m.id)).collect();
     let mut found = HashMap::new();

@@ -1,5 +1,5 @@
-//! A member of an organization, and the permissions of each role. Rules that depend on more than the role (whose
-//! session it is, what the environment allows) are the domain's.
+//! A member of an organization, and the permissions of each role. Rules that depend on more than the role (the owner of
+//! a session, the settings of an environment) are in the domain.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use ambient::entropy;
 use domain::{Email, Identifier, Role, Timestamp, UserId};
 
-/// Far beyond the organizations we know, few enough to keep in memory and to list.
+/// Well above the organizations we know, few enough to keep in memory and to list.
 pub const MEMBERS_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,11 +22,11 @@ pub struct Member {
     pub role: Role,
     pub created_at: Timestamp,
     pub email: Option<Email>,
-    /// Kept with everything that is theirs, and refused.
+    /// A disabled member keeps everything they own, but is refused.
     pub disabled: bool,
-    /// Of a member who has signed in with a provider.
+    /// Set if the member has signed in with a provider.
     pub link: Option<ProviderLink>,
-    /// Jobs of a CI act as this member: made by the first exchange of an identity token. No person.
+    /// Jobs of a CI act as this member, which is not a person. The first exchange of an identity token creates it.
     pub for_jobs: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct ProviderLink {
     pub subject: String,
 }
 
-/// A member with what is known of their tokens and sign-ins.
+/// A member, with facts about their tokens and sign-ins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberEntry {
     pub member: Arc<Member>,
@@ -61,7 +61,7 @@ pub struct NewMember {
     pub email: Option<Email>,
 }
 
-/// What a file says of a member.
+/// A member's entry in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declaration {
     pub role: Role,
@@ -74,11 +74,11 @@ impl Declaration {
     }
 }
 
-/// What is to change of a member; `None` stays as it is.
+/// The changes of a member; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemberUpdate {
     pub role: Option<Role>,
-    /// The inner `None` takes the address away.
+    /// `Some(None)` removes the address.
     pub email: Option<Option<Email>>,
     pub disabled: Option<bool>,
 }
@@ -105,7 +105,8 @@ impl Member {
         Self { organization, id, name, role, created_at: now, email, disabled: false, link: None, for_jobs: false }
     }
 
-    /// Whether they can administer the organization. Jobs come and go with their CI, and do not count.
+    /// Whether the member can administer the organization. Members for jobs come and go with their CI, and do not
+    /// count.
     pub fn is_acting_admin(&self) -> bool {
         self.role == Role::Admin && !self.disabled && !self.for_jobs
     }
@@ -134,7 +135,7 @@ pub enum Permission {
     VerifyEvents,
     /// To see the machines that share the work.
     SeeCluster,
-    /// To read everything that there is, as a backup.
+    /// To read everything, as a backup does.
     Backup,
 }
 

@@ -1,6 +1,5 @@
-//! Adding, listing, changing and removing members. Those who sign in with a provider of single sign-on are found by the
-//! provider's id of the person, and made at their first sign-in; the provider's groups decide the role, again at each
-//! sign-in.
+//! Adding, listing, changing and removing members. Members who use single sign-on are found by the provider's id of the
+//! person, and created at their first sign-in; at every sign-in, the provider's groups decide the role.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use events::Cause;
 use store::{Batch, Committer, StoreError};
 
 impl Accounts {
-    /// The organization's members, oldest first, once what is shown is durable.
+    /// The organization's members, oldest first, once the state it shows is durable.
     pub async fn members(&self, organization: &Identifier) -> Vec<MemberEntry> {
         let entries = self
             .changes
@@ -25,7 +24,7 @@ impl Accounts {
         entries
     }
 
-    /// Adds a member, with what `beside` adds to the batch; what that returns is held until it is durable or refused.
+    /// Adds a member; `beside` adds to the batch, and its result is held until the batch is durable or refused.
     pub async fn add_member<Held>(
         &self,
         new: NewMember,
@@ -50,7 +49,7 @@ impl Accounts {
         added.await.map(|(member, _held)| member)
     }
 
-    /// Takes effect at once, also for requests of the member that wait or are half sent.
+    /// Takes effect immediately, also for requests of the member that wait or are half sent.
     pub async fn change_member(
         &self,
         organization: &Identifier,
@@ -83,7 +82,8 @@ impl Accounts {
         changed.await
     }
 
-    /// With all their tokens, which stop working before this answers. Their sessions keep their locks until released.
+    /// Removes a member with all their tokens, which stop working before this returns. Their sessions keep their locks
+    /// until released.
     pub async fn remove_member(
         &self,
         organization: &Identifier,
@@ -111,8 +111,8 @@ impl Accounts {
         self.members.read().values().filter(|member| member.organization == *organization).cloned().collect()
     }
 
-    /// In one batch with `change`, with all tokens of the member. The tokens that they made for others stay: whoever removes a
-    /// person does not take back their work. Their open invitations end.
+    /// Removes the member and all their tokens, in one batch with `change`. Tokens that they created for others stay:
+    /// removing a person does not undo their work. Open invitations that they made end.
     pub(super) fn hand_in_removal(
         &self,
         committer: &mut Committer<'_>,
@@ -136,30 +136,30 @@ impl Accounts {
     }
 }
 
-/// Of people with the same name at a provider: `ana`, `ana-2` and so on. Beyond, names would tell nobody who is who.
+/// Limits namesakes at a provider: `ana`, `ana-2` and so on. With more of them, people could not tell the names apart.
 const SAME_NAME_MAX: usize = 9;
 /// The longest name of a member.
 const NAME_LENGTH_MAX: usize = 63;
 
-/// Somebody whom a provider of the organization vouches for.
+/// A person whom a provider of the organization vouches for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvidedPerson {
     pub organization: Identifier,
     pub link: ProviderLink,
-    /// The name of a new member.
+    /// The name for a new member.
     pub name: Identifier,
     pub email: Option<Email>,
-    /// Whether the provider has made sure that the address is theirs.
+    /// Whether the provider has verified that the address is theirs.
     pub email_verified: bool,
     pub role: Role,
-    /// How the provider assigned roles when it gave this one.
+    /// How the provider assigned roles when it gave this role.
     pub assignment: Vec<String>,
-    /// The provider, as the file has it.
+    /// The provider in the organization file.
     pub source: SourceId,
 }
 
 impl Accounts {
-    /// The member that this person is, with the role that their groups give them now. The last admin keeps theirs.
+    /// The member of this person, with the role that their groups give them now. The last admin stays admin.
     pub async fn member_of_provider(
         &self,
         person: ProvidedPerson,
@@ -167,14 +167,14 @@ impl Accounts {
     ) -> Result<Arc<Member>, AccountsError> {
         let found = self.changes.change(|(), committer| {
             let grants = self.check_trusted(&person.organization, person.source)?;
-            // The file may have changed since the provider was asked.
+            // The file may have changed since the request to the provider.
             if grants.assignment != person.assignment {
                 return Err(AccountsError::NoLongerTrusted);
             }
             let members = self.members_of(&person.organization);
             let mut change = Change::default();
             let member = match find(&members, &person)? {
-                Found::Member(before) => {
+                PersonMatch::Member(before) => {
                     let after = Arc::new(self.as_provided(&before, &person));
                     check_reach(&before, &after, &person, grants.role_max)?;
                     if after != before {
@@ -182,7 +182,7 @@ impl Accounts {
                     }
                     after
                 }
-                Found::NewName(name) => {
+                PersonMatch::NewName(name) => {
                     let ProvidedPerson { organization, link, email, role, .. } = person;
                     let new = Member::new(NewMember { organization, name, role, email }, cause.at);
                     let member = Arc::new(Member { link: Some(link), ..new });
@@ -209,22 +209,22 @@ impl Accounts {
     }
 }
 
-/// A provider connects itself with members up to the role that it may give, and signs in nobody who has a higher one: otherwise
-/// whoever runs it would be that member.
+/// A provider may link itself to members up to its highest role, and cannot sign in a member with a higher one:
+/// otherwise the provider's operator could act as that member.
 fn check_reach(before: &Member, after: &Member, person: &ProvidedPerson, role_max: Role) -> Result<(), AccountsError> {
     let is_new = before.link.as_ref() != Some(&person.link);
     let is_above = after.role > role_max || (is_new && before.role > role_max);
     if is_above { Err(AccountsError::AboveProvider) } else { Ok(()) }
 }
 
-enum Found {
+enum PersonMatch {
     Member(Arc<Member>),
     NewName(Identifier),
 }
 
-/// By the link; otherwise a member without one whose address the provider has verified: an admin has entered it, and so said
-/// who that is. A name proves nothing, since people choose theirs.
-fn find(members: &[Arc<Member>], person: &ProvidedPerson) -> Result<Found, AccountsError> {
+/// By the link; otherwise by a verified address, among members without a link: an admin entered that address for the
+/// member. A name proves nothing, since people choose their own.
+fn find(members: &[Arc<Member>], person: &ProvidedPerson) -> Result<PersonMatch, AccountsError> {
     let linked = members.iter().find(|member| member.link.as_ref() == Some(&person.link));
     let verified = person.email.as_ref().filter(|_| person.email_verified);
     let has_address = |member: &&Arc<Member>| {
@@ -232,18 +232,18 @@ fn find(members: &[Arc<Member>], person: &ProvidedPerson) -> Result<Found, Accou
         email.zip(verified).is_some_and(|(one, other)| one.as_str().eq_ignore_ascii_case(other.as_str()))
     };
     let mut addressed = members.iter().filter(has_address);
-    // Of two with one address, nobody can say which.
+    // If two members have the same address, the person is ambiguous.
     let only = addressed.next().filter(|_| addressed.next().is_none());
     match linked.or(only) {
         Some(member) if member.disabled => Err(AccountsError::MemberDisabled),
-        Some(member) => Ok(Found::Member(member.clone())),
+        Some(member) => Ok(PersonMatch::Member(member.clone())),
         None if members.len() >= MEMBERS_MAX => Err(AccountsError::TooManyMembers),
-        None => new_name(members, &person.name).map(Found::NewName),
+        None => new_name(members, &person.name).map(PersonMatch::NewName),
     }
 }
 
-/// A name that no member has. One of a member who does not sign in with a provider is probably theirs, and is refused: it
-/// takes an admin to say so.
+/// A name that is still free. If a member who does not use a provider has it, it is probably the same person; it is
+/// refused until an admin confirms that.
 fn new_name(members: &[Arc<Member>], wanted: &Identifier) -> Result<Identifier, AccountsError> {
     let taken = |name: &str| members.iter().find(|member| member.name.as_str().eq_ignore_ascii_case(name));
     match taken(wanted.as_str()) {

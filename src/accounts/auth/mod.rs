@@ -1,4 +1,4 @@
-//! Members with their roles, what they sign in with, and the tokens that authenticate them. Knows nothing of HTTP.
+//! Members with their roles, their credentials, and the tokens that authenticate them. Knows nothing of HTTP.
 //!
 //! Changes are ordered by [`Ordered`](store::Ordered). Unlike pipelines, accounts have one copy in memory, which
 //! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the

@@ -1,6 +1,6 @@
-//! Passwords: which are allowed, how they are stored, and the credentials of a member that they are part of. They are
-//! hashed on threads of their own, few at a time: each hash takes a processor and 19 MiB for a while, and strangers can
-//! ask for as many as they like.
+//! Passwords: which are allowed, how they are stored, and the member's credentials that they are part of. They are
+//! hashed on separate threads, few at a time: each hash occupies a processor and 19 MiB, and strangers can request any
+//! number.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use zeroize::Zeroizing;
 use super::token::Made;
 use super::token_text::TokenHash;
 use domain::{Identifier, Malformed, Timestamp, UserId};
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 
-/// Shorter ones are guessed.
+/// Shorter passwords can be guessed.
 const LENGTH_MIN: usize = 10;
-/// Room for a sentence, and no way to make the server hash megabytes.
+/// Room for a sentence, but too little to make the server hash megabytes.
 const LENGTH_MAX: usize = 200;
 /// The OWASP recommendation for argon2id: 19 MiB, two passes, one lane. A hash takes some hundredths of a second.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 
-/// The most common passwords that are long enough to be accepted otherwise, in lower case.
+/// The most common passwords that are long enough, in lower case.
 const COMMON: [&str; 44] = [
     "0123456789",
     "0987654321",
@@ -70,11 +70,11 @@ const COMMON: [&str; 44] = [
     "zaq12wsxcde3",
 ];
 
-/// A password that may be set. Wiped when it is dropped; its `Debug` does not show it.
+/// A new password, after validation. Wiped when it is dropped; its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Zeroizing<String>);
 
-/// What is stored of a password: with its own salt and the cost it was made with, so that a later version can raise that.
+/// The stored form of a password: its own salt and the cost of its hash, so that a later version can raise the cost.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash {
     pub memory_kib: u32,
@@ -99,13 +99,13 @@ impl Password {
         Ok(Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// Whether it is nothing but the name of the member, however often.
+    /// Whether it only repeats the name of the member.
     pub fn is_made_of(&self, name: &str) -> bool {
         let (password, name) = (self.0.to_lowercase(), name.to_lowercase());
         !name.is_empty() && password.replace(&name, "").is_empty()
     }
 
-    /// For the first start, in groups that are easy to type: without letters and digits that look alike.
+    /// For the first start, in groups that are easy to type, without letters and digits that look alike.
     pub fn generate() -> Self {
         const ALPHABET: &[u8] = b"23456789abcdefghjkmnpqrstuvwxyz";
         const GROUPS: usize = 3;
@@ -127,11 +127,11 @@ impl Password {
 }
 
 impl PasswordHash {
-    /// Nobody's: to spend as much time on an unknown member as on a known one.
+    /// Belongs to nobody: makes an unknown member take as long as a known one.
     pub const NOBODY: Self =
         Self { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt: [0; 16], hash: [0; 32] };
 
-    /// Takes long on purpose: not on a thread that serves requests.
+    /// Slow on purpose: do not call it on a thread that serves requests.
     pub fn of(password: &Password) -> Self {
         let mut salt = [0; 16];
         rand::rng().fill(&mut salt);
@@ -140,9 +140,9 @@ impl PasswordHash {
         Self { hash, ..blank }
     }
 
-    /// Takes as long.
+    /// As slow as `of`.
     pub fn matches(&self, text: &str) -> bool {
-        // Comparing the hashes in constant time would hide nothing: who does not know the salt cannot choose a hash.
+        // Comparing the hashes in constant time would hide nothing: without the salt, nobody can choose a hash.
         self.hashed(text.as_bytes()) == Some(self.hash)
     }
 
@@ -181,28 +181,28 @@ pub struct Credentials {
 pub struct Invitation {
     pub hash: TokenHash,
     pub expires_at: Timestamp,
-    /// What it was made from, and ends with.
+    /// The credential that created it, and whose end ends it.
     pub made: Made,
     /// Who made it; `None`: the operator.
     pub maker: Option<UserId>,
 }
 
-/// Hashes at once. Sign-ins are rare; the rest of the processors is for claims.
+/// Concurrent hashes. Sign-ins are rare; the rest of the processors is for claims.
 const AT_ONCE: usize = 2;
-/// Those that wait: a few seconds' worth.
+/// Waiting hashes: a few seconds' worth.
 const WAITING_MAX: usize = 64;
 
-pub struct Hashing(Places);
+pub struct Hashing(Permits);
 
 /// Too many passwords are being checked.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Crowded;
 
 impl Hashing {
-    /// Shared by so many organizations.
+    /// For this many organizations, which share the capacity.
     pub fn among(organizations: usize) -> Self {
         let [running, waiting] = [AT_ONCE, WAITING_MAX].map(|total| Capacity::turns(total).among(organizations));
-        Self(Places::new("password_hashes", running, waiting))
+        Self(Permits::new("password_hashes", running, waiting))
     }
 
     pub async fn hash(&self, organization: &Identifier, password: Password) -> Result<PasswordHash, Crowded> {
@@ -213,7 +213,7 @@ impl Hashing {
         self.run(organization, move || hash.matches(&text)).await
     }
 
-    /// A hash whose caller has gone cannot be stopped, so it keeps its place until its end.
+    /// A hash whose caller has gone cannot be stopped, so it keeps its place until it ends.
     async fn run<T: Send + 'static>(
         &self,
         organization: &Identifier,
@@ -289,7 +289,7 @@ mod tests {
         waiting.retain_mut(|one| one.now_or_never().is_none());
         assert!((WAITING_MAX / 2..WAITING_MAX).contains(&waiting.len()), "{}", waiting.len());
         assert_eq!(pin!(hashing.run(&acme, || ())).now_or_never(), Some(Err(Crowded)));
-        // Before any hash of the first one has ended.
+        // Before any hash of the first organization has ended.
         assert_eq!(hashing.run(&other, || 7).await, Ok(7));
         drop(held);
         for one in waiting {

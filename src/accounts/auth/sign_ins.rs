@@ -1,6 +1,6 @@
-//! Signing in and out with a browser. A cookie tells browsers in which a member has signed in with the password from
-//! strangers, whose failures do not count for them. It lets nobody in, and nothing of it is stored: it is signed with
-//! the stored hash of the password, so it is bound to the account, and a new password ends it.
+//! Signing in and out with a browser. A cookie marks browsers in which a member has signed in with the password;
+//! failures of strangers do not count against them. The cookie grants no access and is not stored: it is signed with
+//! the stored hash of the password, so it is bound to the account, and a new password invalidates it.
 
 use std::sync::Arc;
 
@@ -15,34 +15,34 @@ use super::member::Member;
 use super::password::{Credentials, PasswordHash};
 use super::token::{OpenToken, Root, SIGN_INS_MAX, SignInOrigin, SourceId, Token, earlier};
 use super::token_text::{TextKind, TokenText};
-use domain::{Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId, read_hex};
+use domain::{Hex, Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId, read_hex};
 use events::Cause;
 use store::StoreError;
 
-/// Why somebody may sign in. It must still hold when the sign-in is made.
+/// Why a person may sign in. Must still hold when the sign-in is created.
 pub enum Proof {
     /// The stored hash that the password matched.
     Password(PasswordHash),
     /// The sign-in never outlives it.
     Token(Arc<Token>),
-    /// A provider of the organization vouches for them.
+    /// A provider of the organization vouches for the person.
     SingleSignOn(SourceId),
-    /// Checked where it is used up.
+    /// Checked when it is used up.
     Invitation,
 }
 
 /// A sign-in to be made.
 pub struct NewSignIn {
     pub proof: Proof,
-    /// The browser, for people.
+    /// The browser, in words for people.
     pub client: String,
-    /// The text of the sign-in that the request came with: a new one takes its place.
+    /// The text of the sign-in that the request used: the new one replaces it.
     pub replaces: Option<String>,
     /// The id of the request.
     pub request: Arc<str>,
 }
 
-/// Why a password does not let anybody in.
+/// Why a password is refused.
 #[derive(Debug)]
 pub enum Unproven {
     TooSoon(TooSoon),
@@ -50,7 +50,7 @@ pub enum Unproven {
 }
 
 impl Accounts {
-    /// Checks a password. Takes as long for an unknown member, and tells nobody whether there is one.
+    /// Checks a password. Takes equally long for an unknown member, so it does not reveal whether a member exists.
     pub async fn prove_password(
         &self,
         organization: &str,
@@ -59,7 +59,7 @@ impl Accounts {
         by: Visitor,
     ) -> Result<(Arc<Member>, Proof), Unproven> {
         let parsed = Identifier::parse(organization).ok().zip(Identifier::parse(name).ok());
-        // A name that nobody can have is no account; the address counts.
+        // A name that cannot be valid is not an account; then only the address counts.
         if let Some(account) = &parsed {
             self.attempts.on_account(account, by).map_err(Unproven::TooSoon)?;
         }
@@ -69,7 +69,8 @@ impl Accounts {
         let hash = known.clone().unwrap_or(PasswordHash::NOBODY);
         let organization = parsed.as_ref().map(|(organization, _)| organization);
         let organization = organization.filter(|organization| self.has_members(organization)).cloned();
-        // Organizations that do not exist are one, or strangers would have as many shares as they can think of names.
+        // All nonexistent organizations share one place; otherwise strangers would get a share for every name they
+        // invent.
         let organization = organization.unwrap_or_else(nobodys_organization);
         let matches = self.hashing.matches(&organization, hash, password).await;
         let matches = matches.map_err(|crowded| Unproven::Refused(crowded.into()))?;
@@ -82,7 +83,7 @@ impl Accounts {
         }
     }
 
-    /// A token instead of a password. Those of jobs are no way in: what they could make would outlive the job.
+    /// Signs in with a token instead of a password. Job tokens are refused: their sign-ins would outlive the job.
     pub fn prove_token(&self, text: &str, now: Timestamp) -> Result<(Arc<Member>, Proof), AccountsError> {
         let refused = AccountsError::InvalidCredentials;
         let Ok(caller) = self.authenticate(text, now) else { return Err(refused) };
@@ -95,7 +96,7 @@ impl Accounts {
         Ok((member, Proof::Token(token)))
     }
 
-    /// Signs a member in. Refused if the proof has been taken away meanwhile.
+    /// Signs a member in. Refused if the proof has been revoked meanwhile.
     pub async fn sign_in(&self, member: &Member, new: NewSignIn, now: Timestamp) -> Result<OpenToken, AccountsError> {
         let text = TokenText::generate_for(TextKind::SignIn);
         let sign_in = Arc::new(self.new_sign_in(member, &new, &text, now));
@@ -128,7 +129,7 @@ impl Accounts {
         Ok(OpenToken { token: sign_in, text })
     }
 
-    /// The sign-ins of a member, newest first, once what is shown is durable.
+    /// The sign-ins of a member, newest first, once the state it shows is durable.
     pub async fn sign_ins(&self, user: UserId, now: Timestamp) -> Vec<Arc<Token>> {
         let found = self.changes.read(|()| self.sign_ins_where(user, |sign_in| !sign_in.has_ended(now, self.limits)));
         let mut found = found.await;
@@ -136,8 +137,8 @@ impl Accounts {
         found
     }
 
-    /// Ends the sign-in of the caller before this answers, or all of theirs, with the tokens and invitations that were made in them
-    /// and the invitation of the caller. Returns how many sign-ins ended.
+    /// Ends the sign-in of the caller before this returns, or all of theirs, with the tokens and invitations created in
+    /// them and the invitation of the caller. Returns the number of ended sign-ins.
     pub async fn sign_out(&self, caller: &Caller, everywhere: bool, cause: Cause<'_>) -> Result<usize, AccountsError> {
         self.end_sign_ins(caller, (!everywhere).then_some(caller.token), cause).await
     }
@@ -148,7 +149,7 @@ impl Accounts {
         if ended == 0 { Err(AccountsError::SignInNotFound) } else { Ok(()) }
     }
 
-    /// Drops sign-ins that have ended by themselves. Returns how many.
+    /// Drops expired and idle sign-ins. Returns how many.
     pub async fn sweep_sign_ins(&self, now: Timestamp) -> Result<usize, StoreError> {
         let has_ended = |token: &Token| token.is_sign_in() && token.has_ended(now, self.limits);
         let ended = self.tokens_where(has_ended);
@@ -229,28 +230,28 @@ fn nobodys_organization() -> Identifier {
     Identifier::parse("unknown").expect("lower-case letters are an identifier")
 }
 
-/// Whoever signs in does so by the sign-in that is being made.
+/// The initiator of a sign-in is the sign-in that is being created.
 pub(super) fn initiator_of(member: &Member, sign_in: &Token, request: &Arc<str>) -> Initiator {
     let person = Person { id: member.id, name: member.name.shared() };
     Initiator { person, via: Some(RequestRef { token: sign_in.id, request: request.clone() }) }
 }
 
-/// Longer than a sign-in lasts, so that somebody who comes back after a holiday is known.
+/// Longer than a sign-in lasts, so that a browser is still known after a holiday.
 pub const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 const KIND: &[u8] = b"lockkeeper known browser 1";
 
 impl Accounts {
-    /// What a browser is known by from now on; `None` if the member has no password.
+    /// The cookie by which this browser is known from now on; `None` if the member has no password.
     pub fn know_browser(&self, member: &Member, now: Timestamp) -> Option<String> {
         let password = self.credentials_of(member.id).password.clone()?;
         let mut id = BrowserId::default();
         rand::rng().fill(&mut id);
         let until = now.plus(KNOWN_SECONDS * 1_000);
         let tag = signature(&password, member.id, id, until).finalize().into_bytes();
-        Some(format!("{}.{}.{}", hex(&id), until.as_millis(), hex(&tag)))
+        Some(format!("{}.{}.{}", Hex(&id), until.as_millis(), Hex(&tag)))
     }
 
-    /// The browser with this text, if it is known by this account.
+    /// The browser with this text, if the account knows it.
     pub fn known_browser(&self, account: &Account, text: &str, now: Timestamp) -> Option<BrowserId> {
         let (organization, name) = account;
         let member = self.member_named(organization, name.as_str())?;
@@ -263,13 +264,9 @@ impl Accounts {
     }
 }
 
-/// Tells the cookies of several accounts in one browser apart, without naming them.
+/// Distinguishes the cookies of several accounts in one browser without naming them.
 pub fn known_browser_label(organization: &str, name: &str) -> String {
-    hex(&Sha256::digest(format!("{organization}/{name}"))[..8])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Hex(&Sha256::digest(format!("{organization}/{name}"))[..8]).to_string()
 }
 
 fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {

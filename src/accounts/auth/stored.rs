@@ -27,7 +27,7 @@ records! {
 
 /// Keeps one batch well below the store's limit, also where all names are as long as they may be.
 pub const RECORDS_AT_ONCE: usize = 256;
-/// Tokens revoked in one batch, each with its event: with names as long as they may be, half of what a batch takes.
+/// Tokens revoked in one batch, each with its event: with names of the maximum length, half of what a batch takes.
 pub const REVOKED_AT_ONCE: usize = 1_000;
 
 /// `t/{organization}/{token}`, or `TS/{organization}/{token}` for a sign-in, `TX/…` for a job.
@@ -40,7 +40,7 @@ pub fn token_key(token: &Token) -> Vec<u8> {
     [&in_organization(kind, token.organization.as_str()), token.id.0.0.as_slice()].concat()
 }
 
-/// `TR/{hash}`: a bootstrap token that was revoked, and must not be made again by the next start.
+/// `TR/{hash}`: a revoked bootstrap token, which the next start must not create again.
 pub fn revoked_key(hash: TokenHash) -> Vec<u8> {
     [REVOKED_BOOTSTRAP, &hash.0].concat()
 }
@@ -55,12 +55,12 @@ pub fn credentials_key(organization: &Identifier, name: &Identifier) -> Vec<u8> 
     path(CREDENTIALS, organization, name)
 }
 
-/// `UL/{organization}/{name}`: who a member is at a provider.
+/// `UL/{organization}/{name}`: a member's identity at a provider.
 pub fn link_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
     path(PROVIDER_LINKS, organization, name)
 }
 
-/// `UD/{organization}/{name}`: what a file last declared of a member.
+/// `UD/{organization}/{name}`: the last declaration of a member in a file.
 pub fn declaration_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
     path(DECLARED_MEMBERS, organization, name)
 }
@@ -131,7 +131,7 @@ pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
     encode(&declaration.to_form())
 }
 
-/// Organization and name of a member, and what a file last declared.
+/// Organization and name of a member, and their last declaration in a file.
 pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Declaration), RecordError> {
     let member = parse_path(DECLARED_MEMBERS, key).ok_or_else(record::misplaced::<DeclarationV2<'_>>)?;
     Ok((member, stored::read(bytes)?))
@@ -156,7 +156,7 @@ stored! {
     not stored { kind: TokenKind::Api }
 }
 
-/// The position in the list is stored: it only grows at its end.
+/// The stored form is the position in this list: append only.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum RootV1 {
     None,
@@ -322,7 +322,7 @@ pub fn encode_link(link: &ProviderLink) -> Vec<u8> {
     encode(&ProviderLinkV2 { provider: provider.as_str(), subject, issuer: Some(issuer) })
 }
 
-/// Organization and name of a member, and who they are at a provider.
+/// Organization and name of a member, and their link to a provider.
 pub fn decode_link(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), ProviderLink), RecordError> {
     let member = parse_path(PROVIDER_LINKS, key).ok_or_else(record::misplaced::<ProviderLinkV2<'_>>)?;
     let ProviderLinkV2 { provider, subject, issuer } = record::decode(bytes)?;

@@ -1,7 +1,7 @@
-//! A token as it is stored, without its text, when it was last used, and its root: what it was made from. A sign-in of
-//! a browser is a token too, and so is the token of a job that has shown an identity token, so that permissions,
-//! revocations, rate limits and retries are the same for all. A credential ends with its root, and what is made with it
-//! has a root too, so that nothing short-lived makes something that stays.
+//! A stored token, without its text: when it was last used, and its root, which is what it was created from. A browser
+//! sign-in is a token too, and so is the token of a CI job, so that permissions, revocations, rate limits and retries
+//! are the same for all. A credential ends with its root, and everything created with it has a root too, so that a
+//! short-lived credential cannot create a permanent one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use domain::{Identifier, Role, Timestamp, TokenId, UserId};
 /// More tokens than a fleet needs, few enough to keep in memory and to list.
 pub const TOKENS_MAX: usize = 10_000;
 
-/// Browsers that one member is signed in with at a time; then the oldest sign-in ends.
+/// Concurrent sign-ins of one member; beyond that the oldest ends.
 pub const SIGN_INS_MAX: usize = 20;
 
 pub struct Token {
@@ -25,7 +25,7 @@ pub struct Token {
     pub organization: Identifier,
     pub id: TokenId,
     pub(super) hash: TokenHash,
-    /// Whose permissions it has.
+    /// The member whose permissions it has.
     pub user: UserId,
     pub created_by: UserId,
     pub name: String,
@@ -33,43 +33,43 @@ pub struct Token {
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub(super) bootstrap: bool,
-    /// What it was made from, and ends with.
+    /// It ends when its root ends.
     pub root: Root,
-    /// Made by its creator with a browser: it ends with all their sign-ins, too.
+    /// Created by its creator in a browser: it also ends with all their sign-ins.
     pub(super) made_in_browser: bool,
     pub(super) usage: Usage,
 }
 
-/// What a token is for.
+/// The use of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Made by a member, for programs.
+    /// Created by a member, for programs.
     Api,
     /// The sign-in of a browser. Always expires.
     SignIn(SignInOrigin),
-    /// For a job of a CI, in exchange for its identity token. Always expires. Its name is the job in the words of its CI.
+    /// For a CI job, in exchange for its identity token. Always expires. Its name is the job as its CI names it.
     Exchanged,
 }
 
-/// Where a sign-in came from.
+/// The origin of a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignInOrigin {
-    /// The browser, for people.
+    /// The browser, in words for people.
     pub client: String,
 }
 
 /// How long sign-ins and invitations last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignInLimits {
-    /// Without a request.
+    /// The longest time without a request.
     pub idle: Duration,
-    /// In all.
+    /// The longest time in total.
     pub max: Duration,
     /// How long an invitation works.
     pub invitation: Duration,
 }
 
-/// When a token was last used; stored now and then, not with every request.
+/// When a token was last used; stored from time to time, not with every request.
 pub struct Usage {
     pub last_used_millis: AtomicI64,
     pub stored_millis: AtomicI64,
@@ -88,7 +88,7 @@ pub struct OpenToken {
     pub text: TokenText,
 }
 
-/// Tokens of an organization, oldest first, and the names of its members as they were then.
+/// Tokens of an organization, oldest first, and the names of its members at that time.
 pub struct TokenList {
     pub tokens: Vec<Arc<Token>>,
     pub(super) names: HashMap<UserId, Identifier>,
@@ -196,7 +196,7 @@ impl Token {
 }
 
 impl Default for SignInLimits {
-    /// A week, a month in all, and three days.
+    /// A week idle, a month in total, and three days for invitations.
     fn default() -> Self {
         let hours = |count: u64| Duration::from_secs(count * 3_600);
         Self { idle: hours(168), max: hours(720), invitation: hours(72) }
@@ -221,32 +221,32 @@ impl Usage {
     }
 }
 
-/// What a token or a sign-in was made from, and ends with.
+/// The origin of a token or a sign-in, which ends when its root ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Root {
-    /// It ends by itself alone: made with a token of the operator, or by a version that recorded no roots.
+    /// It ends only on its own: created with a token of the operator, or by a version that recorded no roots.
     None,
     /// The operator, at a start.
     Operator,
     /// The password of the member, or the invitation to choose one.
     Password,
-    /// A token, directly or by way of a sign-in with it.
+    /// A token, directly or through a sign-in with it.
     Token(TokenId),
     /// An entry of the organization's file.
     Source(SourceId),
 }
 
-/// An entry of an organization's file that says who somebody is: a provider of single sign-on, or a rule for jobs.
+/// An entry of an organization file that identifies people or jobs: a provider of single sign-on, or a rule for jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SourceId(pub [u8; 32]);
 
 impl SourceId {
-    /// A provider is another one with another issuer.
+    /// A provider with another issuer is another source.
     pub fn of_provider(id: &Identifier, issuer: &str) -> Self {
         Self::of(["provider", id.as_str(), issuer])
     }
 
-    /// By what makes the rule this one and no other.
+    /// Identified by the fields that distinguish the rule.
     pub fn of_rule(marks: &[String]) -> Self {
         Self::of(["rule"].into_iter().chain(marks.iter().map(String::as_str)))
     }
@@ -261,12 +261,12 @@ impl SourceId {
     }
 }
 
-/// What the file of an organization trusts.
+/// The entries that an organization file trusts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     /// The issuers of the providers of single sign-on, by the id of the provider.
     pub providers: HashMap<Identifier, String>,
-    /// The members for jobs that rules name, with the role that they give.
+    /// The members for jobs that rules name, with their roles.
     pub jobs: HashMap<Identifier, Role>,
     /// All providers and rules, with what each grants.
     pub sources: HashMap<SourceId, Grants>,
@@ -275,14 +275,14 @@ pub struct Trust {
 /// The roles that an entry of an organization's file gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grants {
-    /// The role of a rule, or the highest that a provider may give to anybody.
+    /// The role of a rule, or the highest role of a provider.
     pub role_max: Role,
     /// How a provider assigns roles; empty for a rule.
     pub assignment: Vec<String>,
 }
 
 impl Trust {
-    /// Whether the source is a provider of single sign-on, and no rule for jobs.
+    /// Whether the source is a provider of single sign-on, not a rule for jobs.
     pub fn is_provider(&self, source: SourceId) -> bool {
         self.providers.iter().any(|(id, issuer)| SourceId::of_provider(id, issuer) == source)
     }
@@ -296,11 +296,11 @@ pub fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Times
     [one, other].into_iter().flatten().min()
 }
 
-/// What is recorded of a token that is made with another one.
+/// The recorded origin of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Made {
     pub root: Root,
-    /// With a browser: it ends with all sign-ins of its creator, too.
+    /// Created in a browser: it also ends with all sign-ins of its creator.
     pub in_browser: bool,
 }
 
@@ -308,7 +308,7 @@ impl Made {
     /// Without a root.
     pub const FREELY: Self = Self { root: Root::None, in_browser: false };
 
-    /// With a token of the operator, an admin sets up an organization: what they make outlives that token.
+    /// An admin with an operator's token sets up an organization: what they create outlives that token.
     pub fn with(maker: &Token) -> Self {
         match (&maker.kind, maker.root) {
             (TokenKind::SignIn(_), root) => Self { root, in_browser: true },
@@ -317,7 +317,7 @@ impl Made {
         }
     }
 
-    /// The token that bounds what is made: its root, as far as it can expire by itself.
+    /// The token that bounds the lifetime of what is created: the root, if it is a token that can expire.
     pub fn bounded_by(self) -> Option<TokenId> {
         match self.root {
             Root::Token(id) => Some(id),

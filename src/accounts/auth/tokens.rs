@@ -1,5 +1,5 @@
 //! Creating, listing and revoking tokens, storing when they were last used, and ending them together with everything
-//! that was made from them.
+//! created from them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use store::{Batch, Committer, StoreError};
 const LISTED_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 impl Accounts {
-    /// The organization's tokens, oldest first, once what is shown is durable.
+    /// The organization's tokens, oldest first, once the state it shows is durable.
     pub async fn tokens(&self, organization: &Identifier) -> TokenList {
         let list = self.changes.read(|()| {
             let names = self.members_of(organization).iter().map(|member| (member.id, member.name.clone())).collect();
@@ -33,9 +33,9 @@ impl Accounts {
         list
     }
 
-    /// Creates a token, with what `beside` adds to its batch; what that returns is held until it is durable or refused. The
-    /// token is in the map before it is durable, but its text is unknown until this answers. Its creator is the caller, or
-    /// its user if there is none. It never outlives what it is made with, and ends with that.
+    /// Creates a token; `beside` adds to its batch, and its result is held until the batch is durable or refused. The
+    /// token is in the map before it is durable, but its text is unknown until this returns. Its creator is the caller,
+    /// or else its user. It ends with its root and never outlives it.
     pub async fn create_token<Held>(
         &self,
         new: NewToken,
@@ -61,7 +61,7 @@ impl Accounts {
         Ok(OpenToken { token, text })
     }
 
-    /// With the root of what it is made with, and an end that is not later than that of its root.
+    /// Sets the root, and an end that is not later than that of the root.
     fn new_token(
         &self,
         text: &TokenText,
@@ -74,8 +74,9 @@ impl Accounts {
         Ok(Token { root, made_in_browser: in_browser, ..Token::new(text, creator, new, cause.at) })
     }
 
-    /// Makes `text` a token of the organization's first admin, even if it was another member's. The bootstrap token of an
-    /// earlier start stops working. One that was revoked by a request stays revoked: then this returns when that was.
+    /// Makes `text` a token of the organization's first admin, even if it was another member's. The bootstrap token of
+    /// an earlier start stops working. One that was revoked by a request stays revoked; then this returns the time of
+    /// the revocation.
     pub async fn bootstrap(
         &self,
         organization: &Identifier,
@@ -94,8 +95,8 @@ impl Accounts {
         Ok(None)
     }
 
-    /// The token stops working before this answers, with everything that was made from it. "Does not exist" waits as well: it may be due to a revocation that is
-    /// not durable yet. With `only_of`, tokens of others do not exist.
+    /// The token stops working before this returns, with everything created from it. "Does not exist" waits as well:
+    /// its cause may be a revocation that is not durable yet. With `only_of`, other members' tokens do not exist.
     pub async fn revoke(
         &self,
         organization: &Identifier,
@@ -121,8 +122,8 @@ impl Accounts {
         revoked.await
     }
 
-    /// Drops tokens that have expired. Those that were made with another credential go immediately, since whoever makes many
-    /// would fill the organization's share with them; others stay listed for a day. Returns how many.
+    /// Drops expired tokens. Those with a root go immediately, since a client that creates many would fill the
+    /// organization's share with them; others stay listed for a day. Returns how many.
     pub async fn sweep_tokens(&self, now: Timestamp) -> Result<usize, StoreError> {
         let is_over = |token: &Token| {
             let listed = match token.root {
@@ -145,7 +146,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Replaces all bootstrap tokens, and any token with the same text, unless this one is there already.
+    /// Replaces all bootstrap tokens, and any token with the same text, unless this one exists already.
     fn supersede(&self, committer: &mut Committer<'_>, token: &Arc<Token>, cause: Cause<'_>) -> Result<(), StoreError> {
         let is_same = |other: &Token| {
             other.bootstrap
@@ -162,8 +163,8 @@ impl Accounts {
         self.hand_in(committer, change)
     }
 
-    /// Leaves out tokens that have been revoked since: a record put after its delete would be a token again at the next
-    /// start.
+    /// Leaves out tokens that have been revoked since: a record written after its deletion would be a token again at
+    /// the next start.
     fn hand_in_usage(&self, committer: &mut Committer<'_>, tokens: &[Arc<Token>]) -> Result<(), StoreError> {
         let is_kept = |token: &Arc<Token>| self.tokens.get(&token.hash).is_some_and(|kept| Arc::ptr_eq(&kept, token));
         let kept: Vec<_> = tokens.iter().filter(|token| is_kept(token)).collect();
@@ -184,7 +185,7 @@ impl Accounts {
     }
 }
 
-/// Everybody manages their own tokens, admins those of all.
+/// Members manage their own tokens, admins those of all.
 fn permission_for(cause: Cause<'_>, user: UserId) -> Permission {
     let own = cause.by.is_some_and(|initiator| initiator.person.id == user);
     if own { Permission::Read } else { Permission::ManageTokens }
@@ -203,9 +204,9 @@ impl Accounts {
         self.hand_in(committer, change)
     }
 
-    /// Adds to `change` the end of tokens and sign-ins, with the tokens, sign-ins and invitations that were made from them. Those that do not fit into its
-    /// batch end in batches before it, beginning with what was made last: a crash in between leaves no token without its root.
-    /// Without a reason, `ended` is what a request revokes.
+    /// Adds to `change` the end of tokens and sign-ins, with the tokens, sign-ins and invitations created from them.
+    /// Those that do not fit into its batch end in batches before it, newest first: a crash in between leaves no token
+    /// without its root. Without a reason, `ended` is what a request revokes.
     pub(super) fn ending(
         &self,
         committer: &mut Committer<'_>,
@@ -242,7 +243,7 @@ impl Accounts {
         Ok(change)
     }
 
-    /// With the tokens and sign-ins that were made from them, from those, and so on; each after its root.
+    /// With the tokens and sign-ins created from them, transitively; each after its root.
     fn with_made_from(&self, ended: Vec<Arc<Token>>) -> Vec<Arc<Token>> {
         if ended.is_empty() {
             return ended;
@@ -264,7 +265,7 @@ impl Accounts {
         all
     }
 
-    /// Drops tokens without an event: they have expired.
+    /// Drops expired tokens, without an event.
     pub(super) async fn drop_tokens(&self, tokens: &[Arc<Token>]) -> Result<(), StoreError> {
         for part in tokens.chunks(stored::RECORDS_AT_ONCE) {
             let dropping = self.changes.change(|(), committer| {
@@ -277,7 +278,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Adds to `change` the end of invitations, each given with the member whom it is for.
+    /// Adds to `change` the end of invitations, each given with the invited member.
     pub(super) fn drop_invitations(&self, change: &mut Change, is_over: impl Fn(UserId, &Invitation) -> bool) {
         let known = self.credentials.read();
         let over: Vec<_> = known
@@ -295,15 +296,16 @@ impl Accounts {
         }
     }
 
-    /// The invitation of a member, and those that they made with a browser: whoever was signed in as them may know the links.
+    /// The invitation of a member, and those that they made with a browser: anyone who was signed in as them may know
+    /// the links.
     pub(super) fn drop_invitations_of(&self, change: &mut Change, user: UserId) {
         self.drop_invitations(change, |of, invitation| {
             of == user || (invitation.made.in_browser && invitation.maker == Some(user))
         });
     }
 
-    /// Gives the surviving tokens that were made with `ended` ones the roots of those, so that they still end with what all of
-    /// them came from.
+    /// Gives the surviving tokens that were created with `ended` ones the roots of those, so that they still end with
+    /// the original root.
     pub(super) fn hand_roots_down(
         &self,
         committer: &mut Committer<'_>,
@@ -314,7 +316,7 @@ impl Accounts {
             loop {
                 match roots.get(&id)? {
                     Root::Token(next) if roots.contains_key(next) => id = *next,
-                    // What the operator's token makes outlives it.
+                    // Tokens created with the operator's token outlive it.
                     Root::None | Root::Operator => return Some(Root::None),
                     root @ (Root::Token(_) | Root::Password | Root::Source(_)) => return Some(*root),
                 }
@@ -338,7 +340,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// The sign-ins of a member but the one that is kept, and the tokens that they have made with a browser, for whomever.
+    /// The sign-ins of a member except `kept`, and all tokens that they created with a browser, for any member.
     pub(super) fn made_by_sign_ins(&self, user: UserId, kept: Option<TokenId>) -> Vec<Arc<Token>> {
         let mut found = self.sign_ins_where(user, |sign_in| Some(sign_in.id) != kept);
         found.extend(self.tokens_where(|token| token.made_in_browser && token.created_by == user));

@@ -1,5 +1,5 @@
-//! All tokens in memory, found by hash and by id, and counted for the bounds on making them. Who is at a bound asks again and
-//! again: a refusal must not cost a look at all tokens.
+//! All tokens in memory, indexed by hash and by id, and counted for the limits on creating them. A client at a limit
+//! keeps asking, so a refusal must not scan all tokens.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -25,7 +25,7 @@ struct Index {
     counts: HashMap<Counted, usize, RandomState>,
 }
 
-/// What a bound is for.
+/// A group of tokens that a limit applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Counted {
     Api(Identifier),
@@ -54,7 +54,7 @@ impl TokensByHash {
         self.index.read().counts.get(of).copied().unwrap_or_default()
     }
 
-    /// In place of one with the same hash.
+    /// Replaces a token with the same hash.
     pub fn insert(&self, token: Arc<Token>) {
         let mut index = self.index.write();
         if let Some(before) = self.map.insert(token.hash, token.clone()) {

@@ -14,9 +14,9 @@ use events::Cause;
 use store::{Committer, StoreError};
 
 impl Accounts {
-    /// Applies the files as they are now. Organizations that are not among them stay as they are.
+    /// Applies the current files. Organizations without a file stay as they are.
     pub async fn apply_trust(&self, trusted: Trusted, now: Timestamp) -> Result<(), StoreError> {
-        // First: what is under way is refused from here on, and found below if it was in time.
+        // First: from here on, requests in progress are refused; those that got through before are found below.
         *self.trusted.write() = trusted;
         let cause = Cause::system(now);
         let concerned: Vec<_> =
@@ -27,14 +27,14 @@ impl Accounts {
         self.changes.change(|(), committer| self.end_untrusted(committer, cause)).await
     }
 
-    /// What the entry grants, if the organization's file still has it.
+    /// What the entry grants, if it is still in the organization's file.
     pub(super) fn check_trusted(&self, organization: &Identifier, source: SourceId) -> Result<Grants, AccountsError> {
         let trusted = self.trusted.read();
         let grants = trusted.get(organization).and_then(|trust| trust.sources.get(&source));
         grants.cloned().ok_or(AccountsError::NoLongerTrusted)
     }
 
-    /// Whether the token is that of a job, or was made from one.
+    /// Whether the token is that of a job, or was created from one.
     pub(super) fn comes_from_job(&self, token: &Token) -> bool {
         let known: HashMap<TokenId, (bool, Root)> =
             self.tokens.iter().map(|token| (token.id, (token.is_exchanged(), token.root))).collect();
@@ -45,7 +45,7 @@ impl Accounts {
             }
             next = match root {
                 Root::Token(id) => known.get(&id).copied(),
-                // Handed down by a token of a job that is gone, unless it is a provider.
+                // Inherited from a job's token that has ended, unless the source is a provider.
                 Root::Source(source) => {
                     let trusted = self.trusted.read();
                     return !trusted.get(&token.organization).is_some_and(|trust| trust.is_provider(source));

@@ -1,9 +1,10 @@
-//! CI without secrets: a job shows the identity token that its CI gave it, and this room says whether an organization
-//! trusts it, and as whom. Knows neither members nor tokens of ours; it only reads what the issuer publishes.
+//! CI without secrets: a job shows the identity token that its CI gave it, and this module decides whether an
+//! organization trusts it, and as which member. Knows neither our members nor our tokens; it only reads what the issuer
+//! publishes.
 //!
 //! [`Identities::check`] finds the trusted issuer that the token names, checks the token with the issuer's keys, and
-//! takes the first rule whose claims match. Keys are kept for a while, shared by all organizations that trust the same
-//! issuer, and read again when a token names an unknown one.
+//! takes the first rule whose claims match. Keys are cached, shared by all organizations that trust the same issuer,
+//! and fetched again when a token names an unknown one.
 //!
 //! Each file uses only those before it: trusted, token.
 
@@ -37,24 +38,24 @@ pub struct Identities {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobIdentity {
     pub organization: Identifier,
-    /// The member that it acts as.
+    /// The member as whom it acts.
     pub name: Identifier,
     pub role: Role,
     pub issuer: String,
-    /// The job, in the words of its CI.
+    /// The job, as its CI names it.
     pub subject: String,
-    /// SHA-256 of what is signed of the identity token: a signature can be written in several ways.
+    /// SHA-256 of the signed part of the identity token, without the signature, which has several encodings.
     pub hash: [u8; 32],
-    /// When the identity token ends, with what clocks may be apart.
+    /// When the identity token ends, plus the allowed clock skew.
     pub until: Timestamp,
-    /// How long the token of ours works.
+    /// The lifetime of our token.
     pub token_seconds: i64,
-    /// What makes the rule this one and no other.
+    /// The fields that distinguish the rule from others.
     pub rule: Vec<String>,
 }
 
 impl Identities {
-    /// Organizations that trust the same issuer share its keys, where those are at the same address.
+    /// Organizations that trust the same issuer share its keys if they use the same key URL.
     pub fn new(declared: impl IntoIterator<Item = (Identifier, Vec<TrustedIssuer>)>) -> Self {
         let mut sources: HashMap<(String, Option<String>), Arc<KeySource>> = HashMap::new();
         let mut with_source = |trusted: TrustedIssuer| {

@@ -44,7 +44,7 @@ impl Signer {
         serde_json::from_value(json!({ "keys": [key] })).unwrap()
     }
 
-    /// With the usual claims, and these in their place or beside them; null leaves one out.
+    /// With the usual claims, changed or extended by `claims`; null removes one.
     fn sign(&self, claims: Value) -> String {
         let mut all = json!({ "iss": ISSUER, "aud": "lockkeeper", "sub": "job", "iat": NOW - 10, "exp": NOW + 300 });
         for (name, value) in claims.as_object().unwrap() {
@@ -54,7 +54,7 @@ impl Signer {
         self.sign_parts(br#"{"alg":"EdDSA","kid":"1","typ":"JWT"}"#, all.to_string().as_bytes())
     }
 
-    /// Whatever header and claims are.
+    /// Signs any header and claims.
     fn sign_parts(&self, header: &[u8], claims: &[u8]) -> String {
         let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let signed = format!("{}.{}", part(header), part(claims));
@@ -63,7 +63,7 @@ impl Signer {
     }
 }
 
-/// None if it was accepted, or why not.
+/// Why the token is refused; None if it is accepted.
 fn refusal(signer: &Signer, text: &str, now_millis: i64) -> Option<String> {
     let checked = check(signer, text, now_millis);
     checked.err().map(|unverified| match unverified {
@@ -182,7 +182,7 @@ fn fuzzed_identity_tokens_are_refused_or_checked() {
     });
 }
 
-/// Behind the signature: an issuer that is trusted may write what it likes, and is taken at its word only if all is right.
+/// With a valid signature: even a trusted issuer's token is accepted only if all claims are right.
 #[test]
 fn fuzzed_headers_and_claims_that_are_signed_are_refused_or_right() {
     let signer = Signer::new();
@@ -243,7 +243,7 @@ fn fuzzed_key_sets_are_understood_or_refused_and_verify_nothing_by_another_key()
     });
 }
 
-/// As the documentation says it: each `*` is any run of characters, all else is exact.
+/// As documented: each `*` is any run of characters, everything else is exact.
 fn matches_slowly(pattern: &[char], text: &[char]) -> bool {
     let mut reached = vec![true];
     reached.resize(text.len() + 1, false);

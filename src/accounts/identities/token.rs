@@ -1,4 +1,4 @@
-//! An identity token: whom it claims to be from, the keys of its issuer, all checks of it, and why it is refused.
+//! An identity token: its claimed issuer, the issuer's keys, all checks of it, and the reasons to refuse it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use crate::sso::{
 };
 use domain::Timestamp;
 
-/// Those of CIs have one to three KiB.
+/// CIs' tokens have one to three KiB.
 pub const IDENTITY_TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// How far the clocks of a CI and of this server may be apart.
 pub const SKEW: Duration = Duration::from_secs(60);
-/// Longer than those of CIs; it is stored in events.
+/// Longer than the subjects of CIs; the subject is stored in events.
 const SUBJECT_BYTES_MAX: usize = 1024;
 
-/// A token whose parts can be read. Nothing in it has been checked.
+/// A token that has been parsed. Nothing in it has been checked.
 pub struct Unchecked(SignedToken);
 
-/// A token that its issuer has signed, for us, and that is valid now.
+/// A valid token that its issuer has signed, for us.
 pub struct Checked {
     pub subject: String,
     pub claims: Claims,
-    /// From then on, it is refused.
+    /// When the token expires, with the allowed skew.
     pub until: Timestamp,
 }
 
 /// Why a token is not accepted.
 pub enum Unverified {
-    /// The issuer may have a new one.
+    /// The issuer may have published a new key.
     UnknownKey,
     Refused(Refusal),
 }
@@ -69,8 +69,8 @@ impl Unchecked {
     }
 }
 
-/// The texts are for the operator's log: whoever sent the token learns only that it was refused, and never whether there is
-/// such an organization. None has a token in it.
+/// The texts are for the operator's log: the sender of the token only learns that it was refused, and never whether the
+/// organization exists. No text contains a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("it is not a signed token (JWT) with a subject, an issuer, an audience, a time of issue and an end")]
@@ -85,21 +85,22 @@ pub enum Refusal {
     Invalid(String),
     #[error("no rule of the organization matches its claims; its subject is {0}")]
     NoRule(String),
-    /// Not the token's fault: worth a retry.
+    /// A retry may succeed: the token is not at fault.
     #[error("the keys of the issuer cannot be read: {0}")]
     KeysUnavailable(Failure),
     #[error("too many tokens of this issuer are being checked")]
     Crowded,
 }
 
-/// Jobs must go on while their CI's issuer is out for a while; its keys change seldom.
+/// Jobs must continue during an outage of their CI's issuer; its keys change seldom.
 const KEEPING: Keeping = Keeping {
     fresh_for: Duration::from_secs(600),
     stale_for: Duration::from_secs(24 * 3600),
     asked_again_after: Duration::from_secs(30),
     failed_for: Duration::from_secs(3),
 };
-/// Tokens of one issuer that are checked at the same time, each perhaps waiting for the issuer. Anybody can ask for one.
+/// Tokens of one issuer that are checked at the same time, each perhaps waiting for the issuer. Anybody can request a
+/// check.
 const CHECKED_AT_ONCE: usize = 64;
 
 pub type Keys = KeySet;
@@ -111,8 +112,8 @@ pub struct KeySource {
     pub places: Semaphore,
 }
 
-/// What an issuer says about itself, as far as it matters here. Issuers for jobs have no endpoint for people, which the
-/// standard requires.
+/// The fields that we use of an issuer's description. Issuers for jobs have no endpoint for people, which the standard
+/// requires.
 #[derive(Deserialize)]
 struct Description {
     issuer: String,
@@ -128,7 +129,7 @@ impl KeySource {
         self.kept.get(async || self.ask(client).await).await
     }
 
-    /// Newer than `known`, in which a key was missing. None if the issuer was asked for that just now.
+    /// Keys newer than `known`, which lacked a key. None if they were already requested from the issuer just now.
     pub async fn newer_than(&self, known: &Arc<Keys>, client: &ProviderClient) -> Result<Option<Arc<Keys>>, Failure> {
         self.kept.newer_than(known, async || self.ask(client).await).await
     }

@@ -1,5 +1,5 @@
 //! The issuers that an organization file trusts, and its rules from claims to a role. In the pattern of a claim, each
-//! `*` matches any run of characters, also none.
+//! `*` matches any run of characters, including an empty one.
 
 use serde_json::Value;
 
@@ -8,28 +8,28 @@ use domain::{Identifier, Malformed, Role};
 
 /// A company has one or two CIs, and some clusters.
 pub const ISSUERS_MAX: usize = 20;
-/// A rule for each of many repositories.
+/// One rule for each of many repositories.
 pub const RULES_MAX: usize = 1_000;
 /// CIs have about 30 claims.
 pub const CLAIMS_MAX: usize = 30;
-/// Most jobs are over within an hour; a client renews it.
+/// Most jobs end within an hour; a client renews its token.
 pub const TOKEN_SECONDS_DEFAULT: i64 = 3_600;
-/// A shorter one would have to be renewed all the time.
+/// A shorter one would need constant renewal.
 pub const TOKEN_SECONDS_MIN: i64 = 60;
-/// Half a day: it cannot be taken back by the CI.
+/// Half a day: the CI cannot revoke it.
 pub const TOKEN_SECONDS_MAX: i64 = 43_200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedIssuer {
     /// Exactly as in its tokens.
     pub issuer: String,
-    /// For whom its tokens must be made.
+    /// The audience that its tokens must name.
     pub audience: String,
-    /// Where its keys are; otherwise it says so itself.
+    /// Where its keys are; without it, the issuer's description says so.
     pub jwks_url: Option<String>,
-    /// How long a token of ours works that one of its tokens is exchanged for.
+    /// The lifetime of our token in exchange for one of its tokens.
     pub token_seconds: i64,
-    /// The first that matches counts.
+    /// The first rule that matches applies.
     pub rules: Vec<Rule>,
 }
 
@@ -38,7 +38,7 @@ pub struct Rule {
     /// All of them must match.
     pub claims: Vec<(String, Pattern)>,
     pub role: Role,
-    /// The member that the jobs act as.
+    /// The member as whom the jobs act.
     pub name: Identifier,
 }
 
@@ -47,8 +47,8 @@ impl TrustedIssuer {
         self.rules.iter().find(|rule| rule.is_for(claims))
     }
 
-    /// What makes a rule this one and no other: whose tokens it is for, what their claims must be, and who the jobs are then. With
-    /// another role, it is the same rule.
+    /// The fields that distinguish a rule: its issuer and audience, the claims it requires, and the member for the
+    /// jobs. A rule with another role is still the same rule.
     pub fn marks_of(&self, rule: &Rule) -> Vec<String> {
         let mut claims: Vec<_> = rule.claims.iter().map(|(name, pattern)| (name.as_str(), pattern.as_str())).collect();
         claims.sort_unstable();
@@ -68,7 +68,7 @@ impl Rule {
     }
 }
 
-/// Of a list, one member must match.
+/// Of a list, one element must match.
 fn is_it(pattern: &Pattern, value: &Value) -> bool {
     match value {
         Value::Array(values) => values.iter().any(|value| is_scalar(pattern, value)),
@@ -84,7 +84,7 @@ fn is_scalar(pattern: &Pattern, value: &Value) -> bool {
     }
 }
 
-/// As long as the longest claims of the CIs we know, with room.
+/// As long as the longest claims of the CIs we know, with a margin.
 const LENGTH_MAX: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Pattern {
         Ok(Self(text.to_owned()))
     }
 
-    /// Whether it says anything: `*` alone is true of everybody.
+    /// Whether it matches everything: `*` alone.
     pub fn is_of_anything(&self) -> bool {
         self.0.bytes().all(|byte| byte == b'*')
     }
@@ -115,7 +115,7 @@ impl Pattern {
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
         for part in parts {
-            // The first place leaves the most for those that follow.
+            // The first match leaves the most text for the parts that follow.
             let Some(at) = rest.find(part) else { return false };
             rest = &rest[at + part.len()..];
         }

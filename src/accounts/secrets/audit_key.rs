@@ -1,5 +1,5 @@
-//! The audit key, under which events are sealed: random, made by the first start that needs it, and stored sealed under the
-//! master key. So a new master key leaves the seals as they are, and the disk alone cannot make one.
+//! The audit key, under which events are sealed: random, created by the first start that needs it, and stored encrypted
+//! under the master key. So a new master key leaves the seals unchanged, and a copy of the disk alone cannot forge one.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl AssociatedData for AuditKeyIdentity {
 #[derive(Debug)]
 pub enum FoundAuditKey {
     Key(AuditKey),
-    /// No server that makes one has run on this data directory yet.
+    /// No server that creates one has run on this data directory yet.
     NotMade,
     /// Neither `LOCKKEEPER_MASTER_KEY` nor a key file.
     NoMasterKey,
@@ -32,8 +32,8 @@ pub enum FoundAuditKey {
     DoesNotOpen,
 }
 
-/// The audit key of a data directory, made if there is none. One that does not open is never replaced by another one: with it
-/// the seals of all earlier events would be lost for good.
+/// The audit key of a data directory, created if it has none. A key that does not open is never replaced: the seals of
+/// all earlier events would be permanently lost with it.
 pub async fn audit_key(store: &dyn Store, master: &MasterKey) -> Result<AuditKey, OpenError> {
     if let Some(sealed) = store.get(AUDIT_KEY)? {
         return open(&sealed, master).ok_or_else(|| master.foreign_seals());
@@ -62,12 +62,12 @@ pub fn find_audit_key(
     Ok(key.map_or(FoundAuditKey::DoesNotOpen, FoundAuditKey::Key))
 }
 
-/// Whether there is one, which only the master key opens.
+/// Whether there is an audit key, which only the master key opens.
 pub(super) fn exists(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.get(AUDIT_KEY)?.is_some())
 }
 
-/// Adds to the batch that there is none any more.
+/// Adds the deletion of the audit key to the batch.
 pub(super) fn forget(batch: &mut Batch) {
     batch.delete(AUDIT_KEY);
 }
@@ -76,7 +76,7 @@ pub(super) fn opens(store: &dyn Store, master: &MasterKey) -> Result<bool, Store
     Ok(store.get(AUDIT_KEY)?.is_some_and(|record| open(&record, master).is_some()))
 }
 
-/// Seals it under a new master key, unless that has been done.
+/// Seals the key under a new master key, unless that has been done.
 pub(super) async fn rewrap(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<(), StoreError> {
     let Some(record) = store.get(AUDIT_KEY)? else { return Ok(()) };
     match (open(&record, new), open(&record, old)) {

@@ -1,5 +1,5 @@
-//! What other parts of the server must know and nobody may read, such as what webhooks are signed with: sealed like
-//! secrets, under names of those parts' own choice, in no list and no answer.
+//! Secrets of other parts of the server, such as the signing keys of webhooks: sealed like users' secrets, under names
+//! that those parts choose, and in no list or answer.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub(super) fn prefix(organization: &Identifier) -> Vec<u8> {
 }
 
 impl Vault {
-    /// Adds the value, sealed, to the batch. The organization has been prepared.
+    /// Adds the sealed value to the batch. The organization must have been prepared.
     pub fn keep(
         &self,
         batch: &mut Batch,
@@ -59,12 +59,12 @@ impl Vault {
     }
 }
 
-/// Adds to the batch that nothing is kept under the name any more.
+/// Adds the deletion of this name to the batch.
 pub fn forget(batch: &mut Batch, organization: &Identifier, name: &str) {
     batch.delete(key(organization, name));
 }
 
-/// The same record under the newest data key; none if it is that already.
+/// The same record under the newest data key; None if it already is.
 pub(super) fn sealed_anew(
     ring: &Ring,
     organization: &Identifier,

@@ -1,4 +1,5 @@
-//! The key that wraps all others: from the environment, or from a file in the data directory that only its owner may read.
+//! The key that wraps all others: from the environment, or from a file in the data directory that only its owner may
+//! read.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, File, OpenOptions};
@@ -14,20 +15,20 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::sealing::{KEY_BYTES, Key};
-use domain::{Identifier, Malformed, VariableName, read_hex};
+use domain::{Hex, Identifier, Malformed, VariableName, read_hex};
 use store::{StoreError, sync_dir};
 
 const FILE: &str = "master.key";
-/// The new key during a rotation. It replaces the other when nothing needs that any more.
+/// The new key during a rotation. It replaces the other key when nothing needs that key any more.
 const NEXT_FILE: &str = "master.key.new";
 /// A key file gets its final name only when it is complete and durable.
 const BEING_WRITTEN: &str = "master.key.tmp";
-/// The fingerprint of the key that the data was last opened with: it tells a missing or a wrong key from the right one.
+/// The fingerprint of the key that last opened the data: used to recognise a wrong or missing key.
 const FINGERPRINT_FILE: &str = "master.key.id";
 const FINGERPRINT_DIGITS: usize = 16;
 const ONLY_OWNER: u32 = 0o600;
 const GROUP_AND_OTHERS: u32 = 0o077;
-/// A key with its line end and some spaces; a larger file is something else.
+/// A key with its line end and some spaces; a larger file is not a key file.
 const FILE_BYTES_MAX: u64 = 4_096;
 
 /// Its `Debug` does not show it.
@@ -44,7 +45,7 @@ pub enum Source {
     File(PathBuf),
 }
 
-/// Why the secrets cannot be used: each message says what happened and what to do.
+/// Why the secrets cannot be used. Each message says what happened and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -118,7 +119,7 @@ impl MasterKey {
         Ok(Self { key, source: Source::Variable })
     }
 
-    /// Tells keys apart and says nothing of them: a hash of 256 random bits.
+    /// Identifies the key without revealing it: a hash of 256 random bits.
     pub fn fingerprint(&self) -> String {
         format!("{:016x}", self.short_hash())
     }
@@ -128,7 +129,7 @@ impl MasterKey {
         hash.finalize().iter().take(8).fold(0, |short, byte| short << 8 | u64::from(*byte))
     }
 
-    /// A key for one other purpose, from which nobody can tell this one.
+    /// A key for one other purpose, from which the master key cannot be derived.
     pub fn derived(&self, purpose: &str) -> Zeroizing<[u8; KEY_BYTES]> {
         let hash =
             Sha256::new_with_prefix(b"lockkeeper key for ").chain_update(purpose).chain_update(self.key.reveal());
@@ -147,7 +148,7 @@ impl MasterKey {
     }
 }
 
-/// The fingerprint of the master key of a data directory, if it is there; `given` comes from the environment.
+/// The fingerprint of the master key of a data directory, if it has one; `given` comes from the environment.
 pub fn fingerprint(data_dir: &Path, given: Option<&MasterKey>) -> Result<Option<String>, OpenError> {
     match given {
         Some(key) => Ok(Some(key.fingerprint())),
@@ -163,7 +164,7 @@ pub fn known_fingerprint(data_dir: &Path) -> Option<String> {
     is_one.then(|| digits.to_owned())
 }
 
-/// Notes it. Nothing depends on it but what is said of a key that is missing or wrong, so a failure is only logged.
+/// Stores the fingerprint. Only error messages depend on it, so a failure is only logged.
 pub fn note_fingerprint(data_dir: &Path, fingerprint: &str) {
     if known_fingerprint(data_dir).as_deref() == Some(fingerprint) {
         return;
@@ -175,7 +176,7 @@ pub fn note_fingerprint(data_dir: &Path, fingerprint: &str) {
     }
 }
 
-/// The key files of a data directory; the store has locked it for this process.
+/// The key files of a data directory, which the store has locked for this process.
 pub struct KeyFiles<'a>(pub &'a Path);
 
 impl KeyFiles<'_> {
@@ -202,7 +203,7 @@ impl KeyFiles<'_> {
         renamed.map_err(io_error("replace", &path))
     }
 
-    /// `has_next`: there is the key of an interrupted rotation, which opens a part at most.
+    /// `has_next`: the key of an interrupted rotation exists, which opens at most a part.
     pub fn missing(&self, has_next: bool) -> OpenError {
         OpenError::Missing { path: self.path(FILE), known: known_fingerprint(self.0), has_next }
     }
@@ -242,7 +243,7 @@ fn read(path: PathBuf) -> Result<Option<MasterKey>, OpenError> {
     if mode & GROUP_AND_OTHERS != 0 {
         return Err(OpenError::WideRights { path, mode });
     }
-    // With its full capacity from the start: growing it would leave a copy of the key behind.
+    // With the full capacity from the start: growing the buffer would leave a copy of the key behind.
     let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize));
     file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(io_error("read", &path))?;
     match std::str::from_utf8(&text).ok().and_then(|text| parse_hex(text.trim_end())) {
@@ -258,10 +259,7 @@ fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenE
 
 fn hex_line(key: &Key) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES + 1));
-    for byte in key.reveal() {
-        write!(text, "{byte:02x}").expect("a string takes any text");
-    }
-    text.push('\n');
+    writeln!(text, "{}", Hex(key.reveal())).expect("a string takes any text");
     text
 }
 

@@ -2,11 +2,11 @@
 //! the master key. Knows nothing of HTTP or of permissions.
 //!
 //! A value leaves only through [`Vault::open_for`] and similar functions, and through [`Vault::kept`] to the part that
-//! put it there. The store's bytes without the master key give names and descriptions, but no value.
+//! stored it. Without the master key, the store's bytes reveal names and descriptions, but no value.
 //!
-//! Writers decide in memory through [`Ordered`](store::Ordered). Readers take the store, which has only what is
-//! durable: values are not kept in memory, so there is no published copy. Each file uses only those before it: sealing,
-//! secret, master_key, audit_key, vault, kept, rotation.
+//! Writers decide in memory through [`Ordered`](store::Ordered). Readers use the store, which has only durable state:
+//! values are not kept in memory, so there is no published copy. Each file uses only those before it: sealing, secret,
+//! master_key, audit_key, vault, kept, rotation.
 
 mod audit_key;
 mod kept;

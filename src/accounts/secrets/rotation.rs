@@ -1,5 +1,5 @@
-//! Finding the master key of a data directory, rotating it, and going on without one that is lost for good. A rotation
-//! can be interrupted at any moment: a new key is durable before it wraps anything, an old one is removed when nothing
+//! Finding the master key of a data directory, rotating it, and continuing after it is permanently lost. A rotation may
+//! be interrupted at any moment: a new key is durable before it wraps anything, an old one is removed when nothing
 //! needs it, and in between both exist. The next start or rotation continues from there.
 
 use std::ops::ControlFlow;
@@ -22,12 +22,12 @@ const SECRETS_PER_BATCH: usize = 16;
 pub struct Rotated {
     /// Organizations with new data keys.
     pub organizations: usize,
-    /// Secrets sealed again, including those that other parts keep in the vault.
+    /// Secrets sealed again, including those of other parts of the server.
     pub secrets: usize,
 }
 
-/// The master key of a data directory: from the environment, or from its file, which the first start creates. Finishes an
-/// interrupted rotation.
+/// The master key of a data directory: from the environment, or from its file, which the first start creates. Finishes
+/// an interrupted rotation.
 pub async fn unlock(
     store: &dyn Store,
     data_dir: &Path,
@@ -52,8 +52,8 @@ pub async fn unlock(
     Ok(master)
 }
 
-/// Gives a data directory a new master key, and every organization a new data key under which all its secrets are sealed
-/// again. `variables` has the old and the new key if they come from the environment; otherwise both are files.
+/// Gives a data directory a new master key, and every organization a new data key under which all its secrets are
+/// sealed again. `variables` has the old and the new key if they come from the environment; otherwise both are files.
 pub async fn rotate(
     store: &dyn Store,
     data_dir: &Path,
@@ -78,7 +78,7 @@ pub async fn rotate(
     Ok(rotated)
 }
 
-/// The same between two keys that the caller has, for a store without a data directory.
+/// The same between two keys of the caller, for a store without a data directory.
 pub async fn rotate_between(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<Rotated, OpenError> {
     check_opens(store, &[new, old])?;
     replace(store, old, new, || Ok(())).await
@@ -95,8 +95,8 @@ async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenEr
     files.current()?.ok_or_else(|| files.missing(false))
 }
 
-/// Creates a missing key, unless stored keys need it. Where a rotation was cut off and the old file was lost, the new one takes
-/// its place if everything is under it already.
+/// Creates a missing key, unless stored keys need it. If a rotation was interrupted and the old file was lost, the new
+/// key replaces it, provided that everything is under the new key already.
 fn current(store: &dyn Store, files: &KeyFiles<'_>) -> Result<MasterKey, OpenError> {
     if let Some(current) = files.current()? {
         return Ok(current);
@@ -128,14 +128,14 @@ fn is_unused(store: &dyn Store) -> Result<bool, StoreError> {
         && !audit_key::exists(store)?)
 }
 
-/// `settle` makes `new` the only master key. It is called when no data key is wrapped under `old` any more.
+/// `settle` makes `new` the only master key. It is called when `old` no longer wraps any data key.
 async fn replace(
     store: &dyn Store,
     old: &MasterKey,
     new: &MasterKey,
     settle: impl FnOnce() -> Result<(), OpenError>,
 ) -> Result<Rotated, OpenError> {
-    // With neither key, the new one must not take the place of the old one.
+    // If neither key opens it, the new one must not replace the old one.
     check_audit_key_opens(store, &[new, old])?;
     // Finish an earlier rotation first, so that no organization ever has more than two keys.
     let left_undone = seal_anew(store, &[new, old]).await?;
@@ -146,7 +146,7 @@ async fn replace(
     Ok(Rotated { organizations, secrets })
 }
 
-/// Gives every organization another data key and wraps all its keys under `new`, unless that has been done.
+/// Gives every organization a new data key and wraps all its keys under `new`, unless that has been done.
 async fn wrap_anew(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<usize, OpenError> {
     let mut changed = Vec::new();
     for wrapped in rings(store)? {
@@ -186,7 +186,7 @@ async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, O
     Ok(secrets)
 }
 
-/// A record under the newest data key; none if it is under it already.
+/// The record sealed under the newest data key; None if it already is.
 fn sealed_anew(ring: &Ring, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
     let mut record = Record::decode(key, bytes)?;
     if record.sealed.key == ring.current_id() {
@@ -222,8 +222,8 @@ async fn put_anew(
     }
 }
 
-/// Fails if anything in the vault, or the audit key, does not open with one of these keys. A rotation checks it before it changes
-/// anything: it could not seal such a record again.
+/// Fails if anything in the vault, or the audit key, opens with none of these keys. A rotation checks this before it
+/// changes anything, since it could not seal such a record again.
 pub fn check_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
     check_audit_key_opens(store, masters)?;
     for wrapped in rings(store)? {
@@ -268,8 +268,8 @@ fn open(ring: &Ring, record: &Record) -> Result<SecretValue, OpenError> {
 /// Keys are short: a tenth of the store's largest batch.
 const DELETED_AT_ONCE: usize = 1_000;
 
-/// Deletes everything that only a lost master key opens: secrets, what other parts keep sealed, data keys and the audit key.
-/// What one of the keys that are there opens stays; that of an interrupted rotation is one of them.
+/// Deletes everything that only a lost master key opens: secrets, sealed values of other parts, data keys and the audit
+/// key. What an available key opens stays; the key of an interrupted rotation is available too.
 pub async fn forget_sealed(
     store: &dyn Store,
     data_dir: &Path,
@@ -293,7 +293,7 @@ pub async fn forget_sealed(
     } else {
         forget_lost(store, &lost, audit_is_lost).await?;
     }
-    // Otherwise a start would find no key, or make one that opens nothing of what is left.
+    // Otherwise the next start would find no key, or create one that opens none of the remaining records.
     let is_needed = !kept.is_empty() || (audit_key::exists(store)? && !audit_is_lost);
     if is_needed && from_environment.is_none() && current.is_none() && next.is_some() {
         files.promote_next()?;
@@ -306,7 +306,7 @@ async fn forget_lost(store: &dyn Store, lost: &[WrappedRing], audit_is_lost: boo
     for WrappedRing { organization, .. } in lost {
         let of_organization = delete_all(store, &secret::organization_prefix(organization)).await?;
         let kept = delete_all(store, &kept::prefix(organization)).await?;
-        // Last, so that an interrupted start still finds that the key is missing.
+        // Last, so that after an interruption the next start still finds the key missing.
         let mut batch = Batch::default();
         batch.delete(secret::ring_key(organization));
         commit_durably(store, batch).await?;

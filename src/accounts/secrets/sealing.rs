@@ -1,5 +1,5 @@
 //! The value of a secret while it is in memory, and its encryption: XChaCha20-Poly1305 with a random nonce. The
-//! associated data says what the bytes belong to, so that they cannot be opened as anything else.
+//! associated data names the owner of the bytes, so that they cannot be opened as anything else.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl Key {
     /// The nonce, the encrypted bytes, the tag. Random nonces are safe: there are 2^192 of them.
     pub fn seal(&self, identity: &impl AssociatedData, plain: &[u8]) -> Vec<u8> {
         let nonce = XNonce::generate();
-        // With its full capacity from the start: growing it would leave a copy of the plain text behind.
+        // With the full capacity from the start: growing the buffer would leave a copy of the plain text behind.
         let mut sealed = Vec::with_capacity(NONCE_BYTES + plain.len() + TAG_BYTES);
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(plain);
@@ -45,7 +45,7 @@ impl Key {
         sealed
     }
 
-    /// None if they were sealed under another key or for another owner, or have changed since.
+    /// None if the bytes were sealed under another key or for another owner, or have changed since.
     pub fn open(&self, identity: &impl AssociatedData, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (nonce, body) = sealed.split_at_checked(NONCE_BYTES)?;
         let (body, tag) = body.split_at_checked(body.len().checked_sub(TAG_BYTES)?)?;
@@ -66,9 +66,9 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What sealed bytes belong to: the associated data.
+/// The owner of sealed bytes, as associated data.
 pub trait AssociatedData: Serialize {
-    /// Keeps the kinds apart.
+    /// Distinguishes the kinds.
     const KIND: &'static str;
 }
 
@@ -116,10 +116,11 @@ impl AssociatedData for DataKeyIdentity<'_> {
     const KIND: &'static str = "lockkeeper data key 1";
 }
 
-/// The data keys of one organization: the one that seals, and during a rotation the one before it.
+/// The data keys of one organization: the one that seals, and during a rotation the previous one.
 #[derive(Clone)]
 pub struct Ring {
-    /// The highest version of any deleted secret. New secrets begin above it, so that no version of a name is used twice.
+    /// The highest version of any deleted secret. New secrets begin above it, so that no version of a name is used
+    /// twice.
     pub floor: u64,
     /// At least one, the newest last.
     keys: Vec<DataKey>,

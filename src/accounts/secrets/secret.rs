@@ -72,12 +72,12 @@ pub fn secret_key(organization: &Identifier, pipeline: Option<&Identifier>, name
     [&scope_prefix(organization, pipeline), name.as_str().as_bytes()].concat()
 }
 
-/// What all secrets of an organization begin with, those of its pipelines too.
+/// The prefix of all secrets of an organization, including those of its pipelines.
 pub fn organization_prefix(organization: &Identifier) -> Vec<u8> {
     in_organization(SECRETS, organization.as_str())
 }
 
-/// What all secrets of a pipeline begin with, or those of the organization itself.
+/// The prefix of the secrets of a pipeline, or of the organization's own.
 pub fn scope_prefix(organization: &Identifier, pipeline: Option<&Identifier>) -> Vec<u8> {
     let scope = pipeline.map_or("", Identifier::as_str);
     [&organization_prefix(organization), scope.as_bytes(), b"/"].concat()
@@ -181,7 +181,7 @@ impl WrappedRing {
         Ok(Self { organization: organization.ok_or_else(record::misplaced::<RingV1<'_>>)?, floor: form.floor, keys })
     }
 
-    /// None where this is not the master key they are wrapped under.
+    /// None if the keys are wrapped under another master key.
     pub fn unwrap(&self, master: &Key) -> Option<Ring> {
         Ring::unwrap(&self.organization, self.floor, &self.keys, master)
     }
@@ -197,7 +197,7 @@ mod tests {
     use testkit::format_4::format_4;
     use testkit::fuzz::{fuzz, fuzz_record};
 
-    /// Sealing takes a random nonce, so values cannot be written again to the same bytes.
+    /// Sealing uses a random nonce, so a test cannot reproduce the stored bytes.
     #[test]
     fn secrets_of_format_4_open() {
         let organization = Identifier::parse("acme").unwrap();

@@ -1,5 +1,5 @@
-//! The secrets of every organization: their newest state in memory for writers, the store for readers. Also the secrets
-//! of one pipeline as they were at one moment, and the data keys of every organization.
+//! The secrets of every organization: the newest state in memory for writers, the store for readers. Also a snapshot of
+//! the secrets of one pipeline, and the data keys of every organization.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ type Slot = (Option<Identifier>, VariableName);
 
 struct Entry {
     secret: Secret,
-    /// Once the log is durable up to here, the store has the secret as it is here.
+    /// Once the log is durable up to this sequence, the store has this version of the secret.
     changed: Sequence,
 }
 
@@ -63,7 +63,7 @@ impl Vault {
         Ok(Self { master, organizations: Ordered::new(store, organizations) })
     }
 
-    /// The secrets of a pipeline, or all of the organization and its pipelines; by pipeline and name.
+    /// The secrets of a pipeline, or all of the organization and its pipelines, ordered by pipeline and name.
     pub fn list(&self, organization: &Identifier, pipeline: Option<&Identifier>) -> Result<Vec<Secret>, SecretError> {
         let prefix = match pipeline {
             Some(_) => secret::scope_prefix(organization, pipeline),
@@ -84,7 +84,7 @@ impl Vault {
         Ok(self.record(organization, pipeline, name)?.map(|record| record.secret))
     }
 
-    /// What `beside` adds goes into the same batch; what it returns is held until that is durable or refused.
+    /// `beside` adds to the same batch; its result is held until the batch is durable or refused.
     pub async fn create<Held>(
         &self,
         organization: &Identifier,
@@ -98,7 +98,7 @@ impl Vault {
         created.await.map(|(secret, _held)| secret)
     }
 
-    /// `expected`: the versions of which it must have one.
+    /// `expected`: the secret must have one of these versions.
     pub async fn update(
         &self,
         organization: &Identifier,
@@ -141,7 +141,7 @@ impl Vault {
         deleted.await
     }
 
-    /// Deletes the secrets of a deleted pipeline: a new one of the same name must not get them.
+    /// Deletes the secrets of a deleted pipeline: a new pipeline of the same name must not get them.
     pub async fn delete_pipeline(&self, pipeline: &PipelineKey, cause: Cause<'_>) -> Result<(), SecretError> {
         let deleted = self.organizations.change(|organizations, committer| {
             let secrets = organizations.get(&pipeline.organization).map(|organization| organization.secrets.keys());
@@ -188,13 +188,13 @@ impl Vault {
         ring.map(|ring| open(&ring, &record)).transpose()
     }
 
-    /// The secrets of a pipeline with their versions, to be opened when they are needed.
+    /// The secrets of a pipeline with their versions, to be opened when needed.
     pub fn secrets_for(&self, pipeline: &PipelineKey) -> Result<PipelineSecrets, SecretError> {
         let mut records = Vec::new();
         for scope in [None, Some(&pipeline.pipeline)] {
             visit(self.store(), &secret::scope_prefix(&pipeline.organization, scope), |record| records.push(record))?;
         }
-        // Read after the records: memory is ahead of the store, so it has every key that they need.
+        // Read after the records: memory is ahead of the store, so it has every key they need.
         let ring = self.ring(&pipeline.organization);
         Ok(PipelineSecrets { organization: pipeline.organization.clone(), records, ring })
     }
@@ -274,7 +274,7 @@ impl Vault {
         if ring.floor != known.ring.floor {
             self.put_ring(&mut batch, organization, &ring);
         }
-        // A removal, although the ring is written.
+        // Marked as a removal, although the ring is written.
         batch.mark_as_end();
         committer.commit(batch)?;
         known.ring = ring;
@@ -290,7 +290,7 @@ impl Vault {
 }
 
 impl Update<'_> {
-    /// `kept` is the record whose value stays. None if it is no longer the newest: then it has to be read again.
+    /// `kept` is the record whose value stays. None if it is no longer the newest and must be read again.
     fn hand_in(
         &self,
         organizations: &mut Organizations,
@@ -394,14 +394,14 @@ impl PipelineSecrets {
         SecretVersions { organization: self.organization.clone(), versions: self.records.iter().map(version).collect() }
     }
 
-    /// What steps get, by name.
+    /// The secrets that steps get, by name.
     pub fn by_name(&self) -> Result<Vec<(VariableName, SecretValue)>, SecretError> {
         let Some(ring) = &self.ring else { return Ok(Vec::new()) };
         let by_name: BTreeMap<_, _> = self.records.iter().map(|record| (&record.secret.name, record)).collect();
         by_name.into_iter().map(|(name, record)| Ok((name.clone(), open(ring, record)?))).collect()
     }
 
-    /// What is masked: also values of the organization that the pipeline overrides.
+    /// The values to mask, including those of the organization that the pipeline overrides.
     pub fn values(&self) -> Result<Vec<SecretValue>, SecretError> {
         let Some(ring) = &self.ring else { return Ok(Vec::new()) };
         self.records.iter().map(|record| open(ring, record)).collect()

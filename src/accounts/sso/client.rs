@@ -1,7 +1,6 @@
-//! The HTTP client for providers, why asking one fails, and what is kept of answers. The operator's file names
-//! providers, so they may have private addresses; but they are other programs all the same: no redirects, and answers
-//! bounded in size and time. One request is enough for all who wait, and a provider that fails is not asked again by
-//! each of them.
+//! The HTTP client for providers, its failures, and the cache of answers. The operator's file names the providers, so
+//! they may have private addresses; but since they are other programs, redirects are refused, and answers are bounded
+//! in size and time. Concurrent callers share one request, and a failing provider is not asked again by each of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +13,9 @@ use tokio::time::Instant;
 use ambient::backoff::{Backoff, Retries};
 use outbound::{LazyClient, error_chain, read_body};
 
-/// For the whole answer. A person waits for it.
+/// For the whole answer. A person is waiting for it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Key sets and tokens of large providers have a few ten kilobytes.
+/// Key sets and tokens of large providers have some ten kilobytes.
 const ANSWER_BYTES_MAX: usize = 512 * 1024;
 
 #[derive(Default)]
@@ -38,7 +37,7 @@ impl ProviderClient {
 
     async fn exchange(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, String> {
         let request = reqwest::Request::try_from(request).map_err(|error| error_chain(&error))?;
-        // Without the address: a code or a token may stand in it.
+        // Without the address, which may contain a code or a token.
         let why = |error: reqwest::Error| error_chain(&error.without_url());
         let mut answer = self.0.get()?.execute(request).await.map_err(why)?;
         let body = read_body(&mut answer, ANSWER_BYTES_MAX).await.map_err(why)?;
@@ -50,20 +49,20 @@ impl ProviderClient {
     }
 }
 
-/// The texts are for the operator's log: they may name addresses, and never have a token or a code.
+/// The texts are for the operator's log: they may name addresses, but never contain a token or a code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     #[error("the organization has no such provider")]
     UnknownProvider,
-    /// It took too long, began in another browser, or has been finished already.
+    /// It took too long, was started in another browser, or is already finished.
     #[error("there is no such sign-in under way in this browser")]
     NotUnderWay,
-    /// The provider has refused, or the person has.
+    /// The provider refused, or the person did.
     #[error("the provider refused: {0}")]
     Denied(String),
     #[error("the provider cannot be reached: {0}")]
     Unavailable(String),
-    /// What the provider has sent is not to be trusted.
+    /// The provider's answer cannot be trusted.
     #[error("the answer of the provider is invalid: {0}")]
     Invalid(String),
     #[error("no group of the person has a role")]
@@ -80,36 +79,36 @@ impl Failure {
     }
 }
 
-/// The longest pause before a provider that fails is asked again, as many times the first one.
+/// The longest pause before a failing provider is asked again, as a multiple of the first pause.
 const LONGEST: u32 = 10;
 
-/// How long it is kept.
+/// How long answers are cached.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeping {
-    /// A provider may withdraw a key: it works here for so long at most while the provider answers.
+    /// A provider may withdraw a key: while the provider answers, the key works here for at most this time.
     pub fresh_for: Duration,
-    /// Counted from when it was read: an older one is still used for so long, if the provider does not answer.
+    /// The maximum age of a copy that is used while the provider does not answer.
     pub stale_for: Duration,
-    /// Tokens with unknown keys cannot make the server ask more often than this. The first pause before a provider that has
-    /// failed is asked again, while there is an old copy.
+    /// Tokens with unknown keys cannot make the server ask more often than this. Also the first pause after a failure,
+    /// if there is an old copy.
     pub asked_again_after: Duration,
-    /// The same without any copy.
+    /// The first pause after a failure, without any copy.
     pub failed_for: Duration,
 }
 
 pub struct Kept<T> {
     keeping: Keeping,
-    /// Held while the provider is asked.
-    found: Mutex<Found<T>>,
+    /// Locked during a request to the provider.
+    found: Mutex<LookupState<T>>,
 }
 
-struct Found<T> {
+struct LookupState<T> {
     last: Option<(Instant, Arc<T>)>,
-    /// Since the last answer, and when the provider is asked again.
+    /// The failure since the last answer, and the time of the next request.
     failed: Option<(Instant, Failure)>,
     /// With an old copy, and without.
     retries: [Retries; 2],
-    /// When a key was missing, and the provider was asked for that.
+    /// The last request because of a missing key.
     asked_for_key: Option<Instant>,
 }
 
@@ -117,7 +116,7 @@ impl<T> Kept<T> {
     pub fn new(keeping: Keeping) -> Self {
         let retries = [keeping.asked_again_after, keeping.failed_for];
         let retries = retries.map(|first| Retries::new(Backoff::new(first, first.saturating_mul(LONGEST))));
-        Self { keeping, found: Mutex::new(Found { last: None, failed: None, retries, asked_for_key: None }) }
+        Self { keeping, found: Mutex::new(LookupState { last: None, failed: None, retries, asked_for_key: None }) }
     }
 
     pub async fn get(&self, ask: impl AsyncFnOnce() -> Result<T, Failure>) -> Result<Arc<T>, Failure> {
@@ -145,7 +144,7 @@ impl<T> Kept<T> {
         stale.ok_or(failure)
     }
 
-    /// Newer than `known`, in which a key was missing. None if the provider was asked for that just now.
+    /// A copy newer than `known`, which lacked a key. None if the provider was already asked for that just now.
     pub async fn newer_than(
         &self,
         known: &Arc<T>,
@@ -166,7 +165,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T> Found<T> {
+impl<T> LookupState<T> {
     fn younger_than(&self, age: Duration) -> Option<Arc<T>> {
         self.last.as_ref().filter(|(at, _)| at.elapsed() < age).map(|(_, last)| last.clone())
     }
@@ -195,7 +194,7 @@ mod tests {
         failed_for: Duration::from_secs(3),
     };
 
-    /// Answers with the number of the request, as long as it is there.
+    /// Answers with the number of the request while it is up.
     #[derive(Default)]
     struct Provider {
         asked: Cell<u32>,

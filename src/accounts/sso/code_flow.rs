@@ -1,5 +1,5 @@
-//! The authorization code flow: the address at the provider where a sign-in begins, with the random values that bind
-//! the answer to it, the exchange of the code that the browser brings, and all checks of the ID token.
+//! The authorization code flow: the provider's URL where a sign-in begins, with the random values that bind the answer
+//! to it, the exchange of the code from the browser, and all checks of the ID token.
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
@@ -19,7 +19,7 @@ use super::provider::Provider;
 use domain::Timestamp;
 
 const JSON: &str = "application/json";
-/// Of a text of a provider in our log.
+/// Of a provider's text in our log.
 const SAID_LENGTH_MAX: usize = 200;
 
 /// The answer to a code. Has no `Debug`, since it contains secrets.
@@ -48,7 +48,7 @@ pub async fn exchange(
     understood(&http.send(token_request(provider, metadata, code, pending)?).await?)
 }
 
-/// The secret is in a header, as the standard recommends, unless the provider takes it in the body alone.
+/// The secret is in a header, as the standard recommends, unless the provider accepts it only in the body.
 fn token_request(
     provider: &Provider,
     metadata: &Metadata,
@@ -102,7 +102,7 @@ fn understood(answer: &Response<Vec<u8>>) -> Result<TokenResponse, Failure> {
         return Err(Failure::Invalid(said(&format!("the token response has the content type {given:?}"))));
     }
     let response: TokenResponse = serde_json::from_slice(answer.body()).map_err(|_| unclear())?;
-    // A client must not use a token of a type that it does not know (RFC 6749, 7.1).
+    // A client must not use a token of an unknown type (RFC 6749, 7.1).
     if !response.token_type.eq_ignore_ascii_case("bearer") {
         let why = format!("the access token is of the type {}, not Bearer", response.token_type);
         return Err(Failure::Invalid(said(&why)));
@@ -118,12 +118,13 @@ impl ErrorResponse {
     }
 }
 
-/// A text of a provider as it can stand in one line of a log.
+/// A provider's text, shortened and escaped for one line of a log.
 pub fn said(text: &str) -> String {
     text.chars().take(SAID_LENGTH_MAX).collect::<String>().escape_debug().to_string()
 }
 
-/// The subject and the claims of the ID token, if it is from this provider, for this client and this sign-in, and valid now.
+/// The subject and the claims of the ID token, if it is from this provider, for this client and this sign-in, and
+/// valid.
 pub fn verified(
     provider: &Provider,
     metadata: &Metadata,
@@ -139,7 +140,7 @@ pub fn verified(
     Ok((token.subject().to_owned(), token.claims().clone()))
 }
 
-/// Many providers keep ID tokens small, and have the groups only here. The subject must be the same.
+/// Many providers keep ID tokens small and return groups only here. The subject must be the same.
 pub async fn user_info(
     metadata: &Metadata,
     access_token: &str,

@@ -1,5 +1,5 @@
-//! What a provider says about itself: its addresses and the keys it signs with. Kept for a while, and read again when a
-//! token names a key that is not among them, since providers replace their keys.
+//! A provider's description: its endpoints and signing keys. It is cached, and fetched again when a token names an
+//! unknown key, since providers rotate their keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Discovery {
         self.found.get(async || ask(&self.provider, client).await).await
     }
 
-    /// Newer than `known`, in which a key was missing. None if the provider was asked for that just now.
+    /// Metadata newer than `known`, which lacked a key. None if the provider was already asked for that just now.
     pub async fn newer_than(
         &self,
         known: &Arc<Metadata>,
@@ -91,7 +91,7 @@ async fn ask(provider: &Provider, client: &ProviderClient) -> Result<Metadata, F
     })
 }
 
-/// The address of an issuer's description of itself.
+/// The URL of an issuer's description.
 pub fn description_url(issuer: &str) -> String {
     format!("{}{WELL_KNOWN}", issuer.trim_end_matches('/'))
 }

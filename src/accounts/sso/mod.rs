@@ -1,13 +1,13 @@
-//! Single sign-on: OpenID Connect with the authorization code flow, PKCE, state and nonce. Says who somebody is
-//! according to a provider that an organization file names, and which role their groups have; it knows neither members
+//! Single sign-on: OpenID Connect with the authorization code flow, PKCE, state and nonce. Determines a person's
+//! identity from a provider that an organization file names, and their role from their groups. Knows neither members
 //! nor HTTP handlers.
 //!
-//! A sign-in has two halves. [`SingleSignOn::begin`] makes the address at the provider, and a sealed text for a cookie
-//! of the same browser, which has all that the second half needs: so the server keeps nothing for browsers that never
+//! A sign-in has two halves. [`SingleSignOn::begin`] creates the provider's URL, and a sealed text for a cookie of the
+//! same browser, which contains all that the second half needs: so the server stores nothing for browsers that never
 //! come back. [`SingleSignOn::finish`] opens it, exchanges the code, and checks the ID token.
 //!
-//! Each file uses only those before it: client, pending, jwt, provider, discovery, code_flow. `identities` uses the
-//! client, what is kept of providers, claims and signed tokens (`jwt`) too.
+//! Each file uses only those before it: client, pending, jwt, provider, discovery, code_flow. `identities` also uses
+//! the client, the cache, claims and signed tokens (`jwt`).
 
 mod client;
 mod code_flow;
@@ -38,10 +38,10 @@ pub use provider::{
     ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, PROVIDERS_MAX, Provider, SignedIn, check_issuer,
 };
 
-/// Sign-ins that are finished at the same time, each with one to three requests to its provider. Anybody can ask for one.
+/// Concurrently finished sign-ins, each with one to three requests to its provider. Anybody can start one.
 const FINISHING_MAX: usize = 32;
 
-/// Between the organization and the random text of a state. In a cluster, it says which node has begun the sign-in.
+/// Separates the organization from the random text in a state. In a cluster, it tells which node began the sign-in.
 const OF_STATE: char = '~';
 
 /// The organization of a sign-in that comes back with this state, if it is one of ours.
@@ -60,13 +60,13 @@ pub struct SingleSignOn {
 
 /// The first half of a sign-in.
 pub struct Begun {
-    /// Where the browser goes.
+    /// The URL to which the browser is redirected.
     pub location: String,
     /// For a cookie of the browser.
     pub sealed: String,
 }
 
-/// What a browser brings back from a provider.
+/// The parameters with which a browser returns from a provider.
 #[derive(Default)]
 pub struct Callback<'a> {
     pub provider: &'a str,
@@ -75,11 +75,11 @@ pub struct Callback<'a> {
     pub state: &'a str,
     pub code: Option<&'a str>,
     pub error: Option<&'a str>,
-    /// Who has answered (RFC 9207), where a provider says it.
+    /// The issuer of the answer (RFC 9207), if the provider names it.
     pub issuer: Option<&'a str>,
 }
 
-/// The second half, of a sign-in that this browser has begun.
+/// The second half of a sign-in that this browser began.
 pub struct Finished {
     pub organization: Identifier,
     pub return_path: ReturnPath,
@@ -133,10 +133,10 @@ impl SingleSignOn {
         Ok(Begun { location: location.into(), sealed: pending.seal(&self.key) })
     }
 
-    /// `Err` if this browser has not begun such a sign-in: then nobody can say for which organization.
+    /// `Err` if this browser has not begun such a sign-in: then the organization is unknown.
     pub async fn finish(&self, callback: Callback<'_>, now: Timestamp) -> Result<Finished, Failure> {
         let pending = Pending::open(&self.key, callback.sealed, (callback.provider, callback.state), now)?;
-        // Before the code is exchanged: of two at once, one goes on.
+        // Before the code is exchanged: of two concurrent calls, one continues.
         if !self.finished.lock().enter(&pending.state) {
             return Err(Failure::NotUnderWay);
         }
@@ -157,7 +157,7 @@ impl SingleSignOn {
         now: Timestamp,
     ) -> Result<SignedIn, Failure> {
         let provider = &discovery.provider;
-        // Before anything is sent: a code of one provider must not be given to another.
+        // Before anything is sent: the code of one provider must not be given to another.
         if callback.issuer.is_some_and(|issuer| issuer != provider.issuer) {
             return Err(Failure::invalid("the answer is of another issuer"));
         }

@@ -1,6 +1,6 @@
-//! A sign-in that has begun and not yet come back: sealed into a cookie of the browser that began it, so that nobody
-//! else can finish it and the server has nothing to keep. After a restart, which changes the key, people have to begin
-//! again. It ends at a path of our own, and nothing that a browser could take for another site.
+//! A sign-in that has begun and not yet returned, sealed into a cookie of its browser, so that nobody else can finish
+//! it and the server stores nothing. After a restart, which changes the key, people have to begin again. It returns to
+//! a path of ours, never to a text that a browser could read as another site.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -15,9 +15,9 @@ use domain::{Malformed, Timestamp};
 
 /// Long enough to find a second factor.
 pub const PENDING_SECONDS: i64 = 600;
-/// States that are remembered as finished. Beyond, the oldest is forgotten: then the provider alone refuses its code.
+/// States remembered as finished. Beyond that the oldest is forgotten; then only the provider refuses its code.
 const FINISHED_MAX: usize = 10_000;
-/// Ours have about 700 bytes, beside the return path.
+/// Ours have about 700 bytes plus the return path.
 const SEALED_LENGTH_MAX: usize = 4096;
 
 /// Has no `Debug`: state, nonce and verifier are secrets.
@@ -25,11 +25,11 @@ const SEALED_LENGTH_MAX: usize = 4096;
 pub struct Pending {
     pub state: String,
     pub nonce: String,
-    /// Of PKCE: proves to the provider that the code comes from who asked for it.
+    /// The PKCE verifier: proves to the provider that the code comes from the client that requested it.
     pub verifier: String,
     pub organization: String,
     pub provider: String,
-    /// The provider compares it with the one that it was called with.
+    /// The provider compares it with that of the first request.
     pub redirect_uri: String,
     pub return_path: String,
     pub expires_at_millis: i64,
@@ -48,7 +48,7 @@ impl Pending {
         BASE64_URL_SAFE_NO_PAD.encode(key.seal(&PendingSignIn, &plain))
     }
 
-    /// The one that this browser began, if it is the one that comes back now, in time and at the same provider.
+    /// Opens the sign-in, if this browser began it and it returns in time and from the same provider.
     pub fn open(
         key: &SealingKey,
         sealed: Option<&str>,
@@ -59,14 +59,14 @@ impl Pending {
         let sealed = BASE64_URL_SAFE_NO_PAD.decode(sealed).map_err(|_| Failure::NotUnderWay)?;
         let plain = key.open(&PendingSignIn, &sealed).ok_or(Failure::NotUnderWay)?;
         let pending: Self = postcard::from_bytes(&plain).map_err(|_| Failure::NotUnderWay)?;
-        // In a time that does not tell how much of it is right.
+        // In constant time, so that it does not reveal how much is right.
         let is_same = pending.state.as_bytes().ct_eq(state.as_bytes()).into();
         let is_it = is_same && pending.provider == provider;
         if is_it && now.as_millis() < pending.expires_at_millis { Ok(pending) } else { Err(Failure::NotUnderWay) }
     }
 }
 
-/// The states that have come back: each works once.
+/// The states that have returned: each works once.
 #[derive(Default)]
 pub struct FinishedStates {
     known: HashSet<String>,
@@ -74,7 +74,7 @@ pub struct FinishedStates {
 }
 
 impl FinishedStates {
-    /// Whether it comes back for the first time.
+    /// Whether the state returns for the first time.
     pub fn enter(&mut self, state: &str) -> bool {
         if !self.known.insert(state.to_owned()) {
             return false;
@@ -89,7 +89,7 @@ impl FinishedStates {
     }
 }
 
-/// Longer than any address of the dashboard with its filters, short enough for a cookie.
+/// Longer than any URL of the dashboard with its filters, short enough for a cookie.
 const LENGTH_MAX: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl ReturnPath {
         let rest = text.strip_prefix('/').ok_or(RULE)?;
         let is_own = !rest.starts_with('/') && !rest.contains('\\');
         let is_sane = text.len() <= LENGTH_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
-        // The way in must not lead into itself.
+        // Signing in must not return to the sign-in.
         let is_page = !rest.starts_with("auth/") && rest != "auth";
         if is_own && is_sane && is_page { Ok(Self(text.to_owned())) } else { Err(RULE) }
     }

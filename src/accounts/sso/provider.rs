@@ -13,7 +13,7 @@ use domain::{Identifier, Malformed, Role};
 
 /// The sign-in page has a button for each.
 pub const PROVIDERS_MAX: usize = 10;
-/// Where most providers have the groups of a person, once they are told to include them.
+/// The claim in which most providers put the groups of a person, once configured to include them.
 pub const GROUPS_CLAIM: &str = "groups";
 /// The short name of a person; a standard claim of the scope `profile`.
 pub const NAME_CLAIM: &str = "preferred_username";
@@ -28,14 +28,14 @@ pub struct Provider {
     /// Exactly as the provider writes it.
     pub issuer: String,
     pub client_id: String,
-    /// None for a client that the provider calls public: then PKCE alone protects the code.
+    /// None for a public client: then PKCE alone protects the code.
     pub client_secret: Option<ClientSecret>,
-    /// Beside `openid`.
+    /// In addition to `openid`.
     pub scopes: Vec<String>,
     pub groups_claim: String,
     pub name_claim: String,
     pub roles: Vec<GroupRole>,
-    /// Of those without a group that has a role; None: they cannot sign in.
+    /// The role of a person without a mapped group; None: they cannot sign in.
     pub default_role: Option<Role>,
 }
 
@@ -46,12 +46,12 @@ pub struct GroupRole {
 }
 
 impl Provider {
-    /// The highest role that it may give to anybody.
+    /// The highest role that it may give.
     pub fn role_max(&self) -> Option<Role> {
         self.roles.iter().map(|entry| entry.role).chain(self.default_role).max()
     }
 
-    /// How it assigns roles, for a comparison: the roles of the groups, and that of everybody else.
+    /// How it assigns roles, for comparison: the roles of the groups, and the default role.
     pub fn assignment(&self) -> Vec<String> {
         let of_groups = self.roles.iter().map(|entry| format!("{} {}", entry.role, entry.group));
         let otherwise = self.default_role.map(|role| role.to_string());
@@ -80,8 +80,8 @@ impl fmt::Debug for ClientSecret {
     }
 }
 
-/// An issuer is reached over TLS: whoever could answer in its place could be anybody. On the same machine there is nobody in
-/// between.
+/// An issuer is reached over TLS: anyone who could answer in its place could sign in as anybody. On the same machine,
+/// nobody is in between.
 pub fn check_issuer(text: &str) -> Result<(), Malformed> {
     const RULE: Malformed = Malformed("must be an https URL without query and fragment, or http on a loopback address");
     if text.len() > ISSUER_LENGTH_MAX {
@@ -92,7 +92,7 @@ pub fn check_issuer(text: &str) -> Result<(), Malformed> {
     if is_plain && url.password().is_none() && is_protected(&url) { Ok(()) } else { Err(RULE) }
 }
 
-/// Whether nobody on the way can read or change what is sent there.
+/// Whether requests to it cannot be read or changed on the way.
 pub fn is_protected(url: &Url) -> bool {
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -110,19 +110,19 @@ const NAME_LENGTH_MAX: usize = 63;
 const EMAIL: &str = "email";
 const EMAIL_VERIFIED: &str = "email_verified";
 
-/// Who has signed in at a provider, after all checks.
+/// A person who has signed in at a provider, after all checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedIn {
     pub provider: Identifier,
     /// The provider's id of the person: never reused, never changed.
     pub subject: String,
-    /// The name of a new member.
+    /// The name for a new member.
     pub name: Identifier,
     pub email: Option<String>,
-    /// Whether the provider has made sure that the address is theirs.
+    /// Whether the provider has verified that the address is theirs.
     pub email_verified: bool,
     pub role: Role,
-    /// How the provider assigned roles then.
+    /// How the provider assigned roles at that time.
     pub assignment: Vec<String>,
     pub issuer: String,
 }
@@ -154,8 +154,8 @@ fn role(provider: &Provider, groups: &[&str]) -> Option<Role> {
     mapped.max().or(provider.default_role)
 }
 
-/// A name of a member from a name at the provider: of `Ana.López@acme.example` it is `ana.l-pez`. In small letters, so that
-/// two members do not differ in nothing else.
+/// A member's name from a name at the provider: `ana.l-pez` from `Ana.López@acme.example`. In lower case, so that two
+/// members do not differ only in case.
 fn name(text: &str) -> Option<Identifier> {
     let local = text.split_once('@').map_or(text, |(local, _)| local);
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c.to_ascii_lowercase() } else { '-' };

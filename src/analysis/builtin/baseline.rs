@@ -1,5 +1,5 @@
-//! The logs of the last successes: a line that was also in them is hardly the reason of this failure. It weighs less, unless
-//! it repeats itself, comes last, or the program gives up on it.
+//! The logs of recent successes: a line that was also in them is unlikely to be the reason of this failure. It weighs
+//! less, unless it repeats, is at the end, or the program gives up because of it.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,13 +7,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::text::{cleaned, fingerprint};
 use crate::CaseLine;
 
-/// A line counts fully if it occurs more than `TIMES` as often now, and more than `MORE` times more.
+/// A line has full weight if it occurs more than `TIMES` as often now, and more than `MORE` times more.
 const TIMES: usize = 3;
 const MORE: usize = 5;
-/// The weight of a line that all successes had, and of one that only looks like one of theirs.
+/// The weight of a line that all successes had, and of one that only resembles one of theirs.
 const SAME: f64 = 0.3;
 const ALIKE: f64 = 0.75;
-/// The same for a line with which the log ends.
+/// The same for a line at the end of the log.
 const AT_THE_END: f64 = 0.8;
 
 /// The lines of successes, by their fingerprint and by their template.
@@ -26,16 +26,16 @@ pub(super) struct Baseline {
 
 #[derive(Default)]
 struct Occurrences {
-    /// Occurrences in the success that has most.
+    /// Occurrences in the success that has the most.
     most: usize,
-    /// In the success that is being read.
+    /// Occurrences in the success being read.
     here: usize,
-    /// Successes that have it.
+    /// The number of successes with the line.
     successes: usize,
 }
 
 impl Baseline {
-    /// Lines of another success follow, the last one first.
+    /// Begins another success; the newest comes first.
     pub fn begin(&mut self) {
         self.successes += 1;
         self.counts.values_mut().for_each(|counted| counted.here = 0);
@@ -62,7 +62,7 @@ impl Baseline {
         counts
     }
 
-    /// From 0 to 1: how much the line counts, of which the log may end.
+    /// The weight of a line, from 0 to 1. `ends`: the step ends with the line, or gives up right after it.
     pub fn weight(&self, line: &CaseLine, counted_now: &HashMap<u64, usize>, ends: bool) -> f64 {
         if self.successes == 0 {
             return 1.0;
@@ -82,7 +82,7 @@ impl Baseline {
         if ends { usual.max(AT_THE_END) } else { usual }
     }
 
-    /// Whether there is a success and none had such a line.
+    /// Whether there are successes, but none had such a line.
     pub fn is_new(&self, line: &CaseLine) -> bool {
         self.successes > 0 && !self.counts.contains_key(&fingerprint(&cleaned(&line.text)))
     }
@@ -90,16 +90,16 @@ impl Baseline {
 
 /// The share of words that must agree.
 const AGREEING: f64 = 0.7;
-/// Templates of one first word and length, and of all. What comes later is not learnt.
+/// The maximum number of templates with one first word and length, and in total. Further ones are not learnt.
 const OF_BRANCH_MAX: usize = 24;
 const TEMPLATES_MAX: usize = 20_000;
-/// Words of a line that count.
+/// The words of a line that are compared.
 const WORDS_MAX: usize = 40;
-/// What stands for a number, a path, a hash: something that differs from run to run.
+/// Marks a position that differs between runs: a number, a path, a hash.
 const GAP: u64 = 0;
 
-/// Templates of lines, learnt by Drain: lines with as many words and the same first word belong together if most of their
-/// words agree; where they differ, the template has a gap. Bounded, whatever it is taught.
+/// Templates of lines, learnt by Drain: lines with as many words and the same first word belong together if most of
+/// their words agree; the template has a gap where they differ. Its size is bounded for any input.
 ///
 /// After He, Zhu, Zheng and Lyu, "Drain: An Online Log Parsing Approach with Fixed Depth Tree" (ICWS 2017).
 #[derive(Default)]
@@ -110,7 +110,7 @@ struct Templates {
 }
 
 impl Templates {
-    /// The template that a line belongs to, which it may widen; none if there is no room for another.
+    /// The template of a line, which may be generalized by it; None if there is no room for a new one.
     fn learn(&mut self, line: &str) -> Option<usize> {
         let words = words(line);
         if let Some(known) = self.closest(&words) {
@@ -130,7 +130,7 @@ impl Templates {
         Some(self.templates.len() - 1)
     }
 
-    /// The template that a line belongs to.
+    /// The template of a line.
     fn find(&self, line: &str) -> Option<usize> {
         self.closest(&words(line))
     }
@@ -155,7 +155,7 @@ fn words(line: &str) -> Vec<u64> {
     line.split_whitespace().take(WORDS_MAX).map(word).collect()
 }
 
-/// Zero is not a number like others: `0 failed` and `3 failed` are not the same.
+/// Zero is different from other numbers: `0 failed` and `3 failed` do not mean the same.
 fn word(word: &str) -> u64 {
     let varies = word.contains('/') || word.bytes().any(|byte| byte.is_ascii_digit());
     let is_zero = word.trim_matches(|c: char| c.is_ascii_punctuation()) == "0";

@@ -1,4 +1,4 @@
-//! The engine's view of a case: the failed step, its end, the lines to examine, and the parts of the engine that do.
+//! The engine's view of a case: the failed step, its end, the lines to examine, and the enabled parts of the engine.
 
 use crate::{Case, CaseLine, CaseStage, CaseStep};
 use domain::{StageStatus, StepStatus};
@@ -8,15 +8,15 @@ const LINES_MAX: usize = 100_000;
 /// The prefix of the server's own lines in a log.
 const REMARK_PREFIX: &str = "lockkeeper: ";
 
-/// Which parts of the engine work. All do in the server; the scoring program turns them off one by one, to see what each
-/// is worth.
+/// The enabled parts of the engine. The server uses all; the scoring program disables them individually to measure the
+/// effect of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
-    /// Lines are taken apart and joined, and translated.
+    /// Lines are split, joined and translated.
     pub segments: bool,
-    /// Signatures of a tool count in its lines only.
+    /// Signatures of a tool apply only to its lines.
     pub scoping: bool,
-    /// Lines of successes weigh less; without, they are left out.
+    /// Lines of successes weigh less; otherwise they are excluded.
     pub weighing: bool,
     /// Failures explain others.
     pub causes: bool,
@@ -48,7 +48,7 @@ impl<'a> CaseView<'a> {
         Self { case, lines: last(&case.lines), stage, step }
     }
 
-    /// The lines of the last successes, the newest first.
+    /// The lines of recent successes, newest first.
     pub fn successes(&self, parts: Parts) -> impl Iterator<Item = &'a [CaseLine]> {
         let success = self.case.last_success.as_ref();
         let newest = success.map(|success| last(&success.lines));
@@ -109,7 +109,7 @@ fn last(lines: &[CaseLine]) -> &[CaseLine] {
     &lines[lines.len().saturating_sub(LINES_MAX)..]
 }
 
-/// Whether the line only says how the step ended, which is known anyway.
+/// Whether the line only says how the step ended, which is already known.
 pub(super) fn is_end_remark(line: &CaseLine) -> bool {
     let said = line.text.strip_prefix(REMARK_PREFIX).and_then(|text| text.strip_prefix("the step "));
     said.is_some_and(|said| said.starts_with("exited with code ") || said.starts_with("was killed by signal "))

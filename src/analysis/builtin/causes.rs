@@ -1,6 +1,6 @@
-//! Weighs the lines that match a signature, groups those that tell of one failure, and chooses the cause: the failure that
-//! no other explains, found from the most telling one backwards. The catalogue says what a line means by itself; here its
-//! position, the lines around it, the end of the step and the logs of successes count.
+//! Weighs the lines that match a signature, groups those that belong to one failure, and chooses the cause: the failure
+//! that no other explains, searched backwards from the most significant one. The catalogue contains the meaning of a
+//! line alone; here its position, its context, the end of the step and the logs of successes count.
 
 use super::baseline::Baseline;
 use super::case_view::{CaseView, Parts, is_end_remark, is_remark};
@@ -10,16 +10,16 @@ use super::text::cleaned;
 use super::{noise, tools};
 use crate::Category;
 
-/// No cause is named below this score: the hint is most likely wrong.
+/// Below this score no cause is named: the hint is most likely wrong.
 const SCORE_MIN: f64 = 30.0;
-/// For lines of another step: its failures were survived.
+/// For lines of another step, whose failures did not end the deployment.
 const ELSEWHERE: f64 = 0.3;
-/// For lines that the last success had, where these are excluded.
+/// For lines of the last success, where these are excluded.
 const EXCLUDED: f64 = 0.1;
 /// For an error after which a later line reports recovery.
 const RECOVERED: f64 = 0.3;
 const RECOVERED_WITHIN: usize = 40;
-/// For an error after which the step went on with another command.
+/// For an error after which the step continued with another command.
 const SURVIVED: f64 = 0.75;
 /// The last command is searched for in this many last lines.
 const COMMAND_WITHIN: usize = 300;
@@ -27,18 +27,18 @@ const COMMAND_WITHIN: usize = 300;
 const BEFORE_TESTS: f64 = 0.4;
 /// For lines of a response's body, which describe the other server.
 const RESPONSE_BODY: f64 = 0.6;
-/// For an exit code that means the same category, or another one.
+/// For an exit code that means the same category, or a different one.
 const EXIT_AGREES: f64 = 1.12;
 const EXIT_DISAGREES: f64 = 0.9;
 /// Full score up to this many lines from the end; then it decreases gradually by up to a third.
 const NEAR_LINES: usize = 30;
 const FAR_LINES: usize = 300;
 const FAR: f64 = 0.67;
-/// Lines of a category that are further apart belong to different moments.
+/// Lines of a category that are further apart belong to different failures.
 const CLUSTER_GAP: usize = 80;
-/// The log ends with this many lines; and a program that gives up says so within as many.
+/// The number of lines that count as the end of a log, and within which a program reports that it gives up.
 const END_LINES: usize = 4;
-/// Failures that are compared: beyond it, those with the lowest scores are left out.
+/// The maximum number of compared failures: those with the lowest scores are left out.
 const GROUPS_MAX: usize = 48;
 
 /// A line that may be the cause.
@@ -46,27 +46,27 @@ const GROUPS_MAX: usize = 48;
 pub(super) struct Candidate {
     pub hit: Hit,
     pub score: f64,
-    /// From 0 to 1: whether the line means what it says.
+    /// From 0 to 1: how literally the line can be taken.
     pub credibility: f64,
     pub in_focus: bool,
 }
 
-/// The lines of one category that tell of one failure.
+/// The lines of one category that belong to one failure.
 #[derive(Clone)]
 pub(super) struct Group {
     pub category: Category,
-    /// The most telling line, the first of several.
+    /// The most significant line, the first of equals.
     pub cause: Candidate,
-    /// The others, the most telling first.
+    /// The others, most significant first.
     pub others: Vec<Candidate>,
-    /// From 0 to 1: how near the end it is.
+    /// From 0 to 1: how close it is to the end.
     pub nearness: f64,
     pub score: f64,
     /// Whether no success had such a line.
     pub is_new: bool,
 }
 
-/// The failures that the log tells of, in its order.
+/// The failures in the log, in its order.
 pub(super) fn groups(
     view: &CaseView<'_>,
     scan: &Scan,
@@ -120,7 +120,7 @@ fn ends(view: &CaseView<'_>, at: usize, end: usize) -> bool {
     at + END_LINES > end || after.into_iter().any(|line| noise::gives_up(&line.text))
 }
 
-/// The line that announces the last command of the step which has an output of its own, cleanups aside.
+/// The line of the step's last command with output, not counting cleanups.
 pub(super) fn last_command(view: &CaseView<'_>) -> Option<usize> {
     let mut has_output = false;
     for at in view.focus().rev().take(COMMAND_WITHIN) {
@@ -201,18 +201,19 @@ fn nearness(distance: usize) -> f64 {
     1.0 - (1.0 - FAR) * beyond / FAR_LINES as f64
 }
 
-/// A failure with this share of the best score that comes shortly before the best one is taken as its trigger.
+/// If a failure with at least this share of the best score comes shortly before the best one, it is considered its
+/// trigger.
 const RIVALS_WITHIN: f64 = 0.92;
-/// Shortly: at most this many lines before. An error that was survived for longer triggered nothing by itself.
+/// The maximum distance in lines for that. An error that the program survived for longer is not a trigger.
 const CASCADE_LINES: usize = 40;
-/// Further back, only a failure that makes others late.
+/// At a larger distance, up to this, only effects that may follow at any time count.
 const SOON_LINES: usize = 120;
-/// What is reported before its reason is shown: the reason follows within this many lines.
+/// If a failure is reported before its reason, the reason follows within this many lines.
 const AFTER_LINES: usize = 60;
-/// An explanation is at least this credible, and has at least this share of the score of what it explains.
+/// An explanation has at least this credibility, and at least this share of the score of the failure it explains.
 const CREDIBLE: f64 = 0.6;
 const SCORE_SHARE: f64 = 0.6;
-/// The same for what was to be fetched over a network: retries are no good sign there.
+/// The same for a failed download over a network: a retry does not make it less credible.
 const CREDIBLE_RETRY: f64 = 0.33;
 /// The longest chain of explanations.
 const CHAIN_MAX: usize = 6;
@@ -271,7 +272,7 @@ pub(super) fn choose(groups: &[Group], with_causes: bool) -> Option<Choice> {
 
 fn explains(cause: &Group, effect: &Group) -> bool {
     let Some(reach) = reach(cause.category, effect.category) else { return false };
-    // What was retried and never fetched is not there: here a retry counts.
+    // After retries without success the download is missing, so a retry counts here.
     let is_unfetched = meaning(cause.category).network && effect.cause.hit.signature.fetching;
     let (credible, share) = if is_unfetched { (CREDIBLE_RETRY, SCORE_SHARE / 2.0) } else { (CREDIBLE, SCORE_SHARE) };
     let is_serious = cause.cause.in_focus

@@ -1,6 +1,6 @@
-//! A guess at the category of a failure that no signature matches, by the words of its text: logistic regression over
-//! hashed words and pairs of words. Its table of weights is trained from `tests/analysis_training` by
-//! `cargo run --release --example train-analysis`, which also prints how often it is right on texts it has not seen.
+//! Guesses the category of a failure that no signature matches, from the words of its text: logistic regression over
+//! hashed words and pairs of words. Its table of weights is trained from `tests/analysis_training` by `cargo run
+//! --release --example train-analysis`, which also prints how often it is right on unseen texts.
 //!
 //! Pure, and bounded: it reads the last 8 KiB of a text.
 
@@ -25,8 +25,8 @@ static MODEL: LazyLock<Option<(Model, Vec<Option<Category>>)>> = LazyLock::new(|
     Some((model, categories))
 });
 
-/// The categories that the text may mean, the most probable one first. The probabilities sum to 1, and have been fitted
-/// to what was right for tools that the training did not know. Empty if the text has no known word.
+/// The possible categories of the text, most probable first. The probabilities sum to 1, and have been calibrated on
+/// tools that the training did not contain. Empty if the text has no known word.
 pub(super) fn guess(block: &str, tool: Option<&str>, exit_code: Option<i32>) -> Vec<(Category, f64)> {
     let Some((model, categories)) = &*MODEL else { return Vec::new() };
     let features = features::features(block, tool, exit_code);
@@ -72,7 +72,7 @@ mod tests {
         assert!(data.examples.len() >= 600, "{}", data.examples.len());
     }
 
-    /// They are public, so they name no machine, no registry of packages and no address of a person.
+    /// They are public, so they contain no machine names, no package registries and no personal addresses.
     #[test]
     fn the_examples_are_neutral() {
         for (name, content) in files() {

@@ -1,5 +1,5 @@
-//! What a category means in general (`catalogue/categories.toml`), which failures follow from which
-//! (`catalogue/consequences.toml`), and what the end of a step means: its exit code or the signal that killed it
+//! The general meaning of a category (`catalogue/categories.toml`), which failures follow from which
+//! (`catalogue/consequences.toml`), and the meaning of a step's end: its exit code or the signal that killed it
 //! (`catalogue/exits.toml`), its time limit, a decision of a person.
 
 use std::collections::HashMap;
@@ -16,23 +16,23 @@ use domain::StageStatus;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Meaning {
-    /// What went wrong, for a failure that no signature describes.
+    /// The cause, for a failure that no signature describes.
     pub cause: String,
-    /// What to look at.
+    /// The advice for it.
     pub fix: String,
     /// Whether such errors may disappear after a while.
     #[serde(default)]
     pub passing: bool,
-    /// Whether it keeps tests from running, and is not the output of code under test.
+    /// Whether it keeps tests from running, and is not output of code under test.
     #[serde(default)]
     pub prevents_tests: bool,
-    /// Whether something could not be reached.
+    /// Whether a network service could not be reached.
     #[serde(default)]
     pub network: bool,
-    /// Whether those who wait for something else see it.
+    /// Whether it is only visible to programs that wait for something else.
     #[serde(default)]
     pub symptom: bool,
-    /// Whether it is reported first, before its reason is looked up.
+    /// Whether it is reported before its reason.
     #[serde(default)]
     pub report: bool,
 }
@@ -44,7 +44,7 @@ pub(super) fn meaning(category: Category) -> &'static Meaning {
     &MEANINGS[&category]
 }
 
-/// How far before a failure the one that it follows from may be.
+/// The maximum distance between a cause and its consequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     Soon,
@@ -82,7 +82,7 @@ pub(super) fn reach(cause: Category, effect: Category) -> Option<Reach> {
     REACHES.get(&(cause, effect)).copied()
 }
 
-/// An end other than a plain failure: nothing in the log can say more about the category.
+/// An end other than a plain failure, whose category the log cannot refine.
 pub(super) enum Verdict {
     Interrupted,
     Rejected,
@@ -119,7 +119,7 @@ pub(super) struct ExitMeaning {
     #[serde(default)]
     with_memory_limit: bool,
     pub weight: u8,
-    /// The first one applies if no line says more.
+    /// The first one applies if no line is more specific.
     pub categories: Vec<Category>,
     pub cause: String,
     pub fix: String,
@@ -146,7 +146,7 @@ pub(super) fn exit_meaning(view: &CaseView<'_>) -> Option<&'static ExitMeaning> 
     })
 }
 
-/// The exit codes by which shells report a signal.
+/// The exit codes with which shells report a signal.
 const SIGNALLED: std::ops::RangeInclusive<i32> = 129..=159;
 /// curl, the last command of many scripts, is searched for in this many last lines.
 const CURL_WITHIN: usize = 12;

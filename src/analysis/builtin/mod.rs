@@ -1,9 +1,9 @@
-//! The engine that needs nothing but the case: a catalogue of failure signatures, and rules that choose the cause among
-//! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
+//! The engine that needs only the case: a catalogue of failure signatures, and rules that choose the cause among the
+//! ones found. Pure, offline, deterministic, in time linear in the size of the log.
 //!
 //! From top to bottom: `report` → `causes` → `meaning`, `baseline`, `scan` → `case_view`, `noise`, `translation`,
-//! `signatures` → `text`, `tools`; and by itself `learnt`, a guess where no signature matches. What these know of failures
-//! is in the files of `catalogue`.
+//! `signatures` → `text`, `tools`; and separately `learnt`, a guess where no signature matches. Their knowledge of
+//! failures is in the files of `catalogue`.
 
 mod baseline;
 mod case_view;
@@ -29,7 +29,7 @@ pub use case_view::Parts;
 use report::Classifier;
 use scan::Scan;
 
-/// Lines examined before other tasks get a turn: milliseconds, even for lines made to be slow.
+/// Lines examined before other tasks run: milliseconds, even for lines crafted to be slow.
 const LINES_PER_TURN: usize = 32;
 
 const CLASSIFIER: Classifier = learnt::guess;
@@ -39,12 +39,12 @@ const CLASSIFIER: Classifier = learnt::guess;
 pub struct Builtin;
 
 impl Builtin {
-    /// Analyses the case without a pause, for a thread that may be busy; [`Engine::analyse`] yields to other tasks.
+    /// Analyses the case without yielding, for a thread that may block; [`Engine::analyse`] yields to other tasks.
     pub fn find(&self, case: &Case) -> Finding {
         self.find_with(case, Parts::ALL)
     }
 
-    /// The same with some parts of the engine only.
+    /// The same with only some parts of the engine.
     pub fn find_with(&self, case: &Case, parts: Parts) -> Finding {
         let view = CaseView::of(case);
         let (mut scan, mut baseline) = (Scan::new(parts, view.action()), Baseline::default());

@@ -33,7 +33,7 @@ struct Noise {
     gives_up: Pattern,
     afterwards: Pattern,
     routine: RegexSet,
-    /// One pattern for each share, then those of lines that mean what they say.
+    /// One pattern per share, then those of lines to be taken literally.
     credibility: RegexSet,
     shares: Vec<f64>,
 }
@@ -56,12 +56,12 @@ static NOISE: LazyLock<Noise> = LazyLock::new(|| {
     }
 });
 
-/// Texts which say that something works again.
+/// Texts that report a recovery.
 pub(super) fn recoveries() -> &'static [String] {
     &NOISE.recoveries
 }
 
-/// From 0 (meaningless) to 1 (the line means what it says).
+/// From 0 (meaningless) to 1 (to be taken literally).
 pub(super) fn credibility(line: &str) -> f64 {
     let found = NOISE.credibility.matches(line.as_bytes());
     if found.iter().any(|index| index >= NOISE.shares.len()) {
@@ -75,12 +75,12 @@ pub(super) fn gives_up(line: &str) -> bool {
     NOISE.gives_up.is_match(line)
 }
 
-/// Whether a command belongs to the time after a failure.
+/// Whether a command is usually run after a failure.
 pub(super) fn comes_after_a_failure(command: &str) -> bool {
     NOISE.afterwards.is_match(command)
 }
 
-/// Whether a CI or a wrapper writes the line around any step, or it is a complaint without effect.
+/// Whether the line is written by a CI or a wrapper around any step, or is a complaint without effect.
 pub(super) fn is_routine(line: &str) -> bool {
     NOISE.routine.is_match(line.as_bytes())
 }

@@ -14,7 +14,7 @@ use crate::{
     Finding, SUMMARY_CHARACTERS_MAX, SuggestedFix, clipped,
 };
 
-/// For a cause that follows from the end of the step alone.
+/// For a cause that follows only from the end of the step.
 const CERTAIN: f64 = 0.95;
 const CONFIDENCE_MAX: f64 = 0.97;
 const CONFIDENCE_MIN: f64 = 0.05;
@@ -24,21 +24,22 @@ const UNKNOWN: f64 = 0.1;
 const ERROR_WITHIN: usize = 60;
 /// For a cause found in another step, or only in the deployment's error.
 const INDIRECT_MAX: f64 = 0.45;
-/// Below it the summary names the second best cause too.
+/// Below this the summary also names the second most likely cause.
 const UNSURE_BELOW: f64 = 0.5;
-/// The confidence in an alternative, as a share of what it would be as the cause.
+/// The confidence in an alternative, as a share of its confidence as the cause.
 const ALTERNATIVE: f64 = 0.5;
 const ALTERNATIVE_EVIDENCE_MAX: usize = 2;
-/// A signature that matches with a lower score (in a warning, say) is worth no more than a generic phrase.
+/// A signature that matches with a lower score (for example in a warning) counts like a generic phrase.
 const WEAK_BELOW: f64 = 50.0;
-/// A guess counts from this probability on, with this share of it as its confidence: a classifier is sure too easily.
+/// The minimum probability of a guess, and the share of it that becomes the confidence: the classifier is
+/// overconfident.
 const GUESS_MIN: f64 = 0.25;
 const GUESS: f64 = 0.8;
 const GUESS_MAX: f64 = 0.7;
-/// The block of lines that a guess is made from, among this many last ones.
+/// The number of lines for a guess, taken from this many last ones.
 const GUESS_LINES: usize = 40;
 const GUESS_WITHIN: usize = 120;
-/// Evidence of a guess: lines whose own words give its category this probability.
+/// Evidence of a guess: lines whose words alone give its category this probability.
 const TELLING_MIN: f64 = 0.1;
 const TELLING_MAX: usize = 3;
 const GUESS_BYTES_MAX: usize = 8 * 1024;
@@ -48,8 +49,8 @@ const FOLLOWING: usize = 2;
 /// Characters shown before a match in a long line.
 const BEFORE_MATCH: usize = 80;
 
-/// Guesses the category of a failure that no signature describes: from a block of lines, the tool that wrote it and the
-/// exit code to categories with their probabilities, the most likely first.
+/// Guesses the category of a failure without a signature: takes a block of lines, the tool that wrote it and the exit
+/// code, and returns categories with their probabilities, most likely first.
 pub(super) type Classifier = fn(&str, Option<&str>, Option<i32>) -> Vec<(Category, f64)>;
 
 pub(super) fn finding(
@@ -113,7 +114,7 @@ fn sentences_of(view: &CaseView<'_>, hit: Hit) -> (String, String) {
     sentences(hit.signature, &hit.text(view.lines))
 }
 
-/// High only for a specific signature in the failed step, near its end, that fits the exit code.
+/// High only for a specific signature in the failed step, near its end, that agrees with the exit code.
 fn confidence(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>) -> f64 {
     let specific: f64 = match group.cause.hit.signature.weight {
         90.. => 0.9,
@@ -139,7 +140,7 @@ fn confidence(view: &CaseView<'_>, group: &Group, exit: Option<&ExitMeaning>) ->
     if group.cause.in_focus { confidence } else { confidence.min(INDIRECT_MAX) }
 }
 
-/// The most telling line first.
+/// The most significant line first.
 fn evidence_of(view: &CaseView<'_>, group: &Group) -> Vec<Evidence> {
     let hits = std::iter::once(group.cause.hit).chain(group.others.iter().map(|other| other.hit));
     let mut evidence: Vec<Evidence> = Vec::new();
@@ -165,26 +166,26 @@ fn evidence_of(view: &CaseView<'_>, group: &Group) -> Vec<Evidence> {
     evidence
 }
 
-/// The next lines of the same step: a message may go on there.
+/// The next lines of the same step, where a message may continue.
 fn following<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
     let next = (at + 1..view.lines.len()).take(AROUND_LINES);
     next.filter(move |other| is_of_step(view, at, *other) && !view.lines[*other].text.trim().is_empty()).take(FOLLOWING)
 }
 
-/// The nearest lines of the same step that have a word of failure and mean it: they often say more of the same.
+/// The nearest lines of the same step that seriously contain an error word: they often give more details.
 fn errors_around<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
     let mut near: Vec<usize> = (at.saturating_sub(AROUND_LINES)..view.lines.len().min(at + AROUND_LINES + 1)).collect();
     near.sort_by_key(|other| other.abs_diff(at));
     near.into_iter().filter(move |other| is_of_step(view, at, *other) && has_error_word(&view.lines[*other].text))
 }
 
-/// Whether the step that wrote one line also wrote the other.
+/// Whether the same step wrote both lines.
 fn is_of_step(view: &CaseView<'_>, at: usize, other: usize) -> bool {
     let (one, other) = (&view.lines[at], &view.lines[other]);
     (&one.stage, &one.step) == (&other.stage, &other.step) && !is_remark(other)
 }
 
-/// The part of a line around its match, if the beginning of the line does not show it.
+/// The part of a line around its match, if the beginning of the line does not contain it.
 fn shown_match(line: &CaseLine, hit: Hit) -> Option<String> {
     let piece = hit.piece_of(&line.text)?;
     let begins: String = last_shown(&line.text).chars().take(EVIDENCE_CHARACTERS_MAX).collect();
@@ -227,7 +228,7 @@ fn by_guess(view: &CaseView<'_>, scan: &Scan, classifier: Classifier, choice: Op
     Some(finding_of(view, category, cause, Some(fix.clone()), evidence, confidence, alternatives))
 }
 
-/// The lines that a guess is made from, in their order.
+/// The lines for a guess, in their order.
 fn guessed_from(view: &CaseView<'_>) -> Vec<usize> {
     let says = |at: &usize| !is_remark(&view.lines[*at]) && !noise::is_routine(&cleaned(&view.lines[*at].text));
     let mut lines: Vec<usize> = view.focus().rev().take(GUESS_WITHIN).filter(says).take(GUESS_LINES).collect();
@@ -235,7 +236,7 @@ fn guessed_from(view: &CaseView<'_>) -> Vec<usize> {
     lines
 }
 
-/// The lines that speak for a guess by themselves, the most telling first.
+/// The lines that support a guess on their own, most significant first.
 fn telling_lines(view: &CaseView<'_>, classifier: Classifier, category: Category) -> Vec<usize> {
     let share = |at: usize| {
         let text = clipped(&cleaned(&view.lines[at].text), EVIDENCE_CHARACTERS_MAX);
@@ -269,7 +270,7 @@ fn by_exit(view: &CaseView<'_>, exit: &ExitMeaning, choice: Option<&Choice>) -> 
     finding_of(view, category, &exit.cause, Some(exit.fix.clone()), evidence, confidence, alternatives)
 }
 
-/// A reason that prevented the step from starting is in no log.
+/// If the step could not be started, the reason is not in the log.
 fn by_error(view: &CaseView<'_>) -> Option<Finding> {
     let error = cleaned(view.error());
     let signature = scan::hit_of(&error)?.signature;
@@ -323,12 +324,12 @@ fn unknown(view: &CaseView<'_>) -> Finding {
     finding_of(view, Category::Unknown, cause, None, evidence, UNKNOWN, Vec::new())
 }
 
-/// The last line that has a word of failure and means it.
+/// The last line that seriously contains an error word.
 fn last_error(view: &CaseView<'_>) -> Option<usize> {
     view.focus().rev().take(ERROR_WITHIN).find(|at| has_error_word(&view.lines[*at].text))
 }
 
-/// Whether a line has a word of failure and means it.
+/// Whether a line seriously contains an error word.
 fn has_error_word(text: &str) -> bool {
     let text = cleaned(text).to_ascii_lowercase();
     let is_word = |word: &str| ["error", "fatal", "failed", "failure", "cannot", "exception", "abort"].contains(&word);
@@ -337,7 +338,7 @@ fn has_error_word(text: &str) -> bool {
         && !noise::is_routine(&text)
 }
 
-/// The last meaningful lines of the step, the last one first.
+/// The last meaningful lines of the step, from the end.
 fn last_lines<'a>(view: &CaseView<'a>) -> impl Iterator<Item = usize> + use<'a> {
     let is_meaningful = |line: &CaseLine| !is_remark(line) && !line.text.trim().is_empty();
     let says = |line: &CaseLine| is_meaningful(line) && !noise::is_routine(&cleaned(&line.text));
@@ -350,7 +351,7 @@ fn last_lines<'a>(view: &CaseView<'a>) -> impl Iterator<Item = usize> + use<'a> 
     indexes.into_iter()
 }
 
-/// Different lines, as evidence.
+/// Distinct lines, as evidence.
 fn lines_of(view: &CaseView<'_>, indexes: impl Iterator<Item = usize>) -> Vec<Evidence> {
     let mut evidence: Vec<Evidence> = Vec::new();
     for line in indexes.map(|at| Evidence::from(&view.lines[at])) {
@@ -388,7 +389,7 @@ fn finding_of(
     }
 }
 
-/// The location, and what has changed since the last success.
+/// The location, and the differences from the last success.
 fn circumstances(view: &CaseView<'_>) -> String {
     let mut text = String::new();
     if let (Some(stage), Some(step)) = (view.stage, view.step) {

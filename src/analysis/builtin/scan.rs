@@ -1,4 +1,4 @@
-//! Finds the signatures of the catalogue in lines, with one pass over each line, and the tool that wrote each.
+//! Finds the signatures of the catalogue in lines, in one pass over each line, and determines the tool that wrote it.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, VecDeque};
@@ -15,24 +15,24 @@ use super::tools::{self, Mark, Tools};
 use super::translation::{MESSAGES, translated};
 use crate::CaseLine;
 
-/// The number of matching lines that are kept, half of them the first, half the last. A log with more repeats itself.
+/// The number of matching lines that are kept: half of them the first, half the last. Logs with more are repetitive.
 const HITS_MAX: usize = 4096;
-/// For a signature of one tool in a line of which the tool is not known.
+/// For a signature of one tool in a line of an unknown tool.
 const OF_AN_UNKNOWN_TOOL: f64 = 0.88;
-/// Lines of these lengths may be one half of a wrapped one.
+/// The lengths at which a line may be half of a wrapped one.
 const WRAPPED_BYTES_MIN: usize = 72;
 const WRAPPED_BYTES_MAX: usize = 1000;
-/// Messages in another language that a line may have.
+/// The maximum number of foreign messages in a line.
 const MESSAGES_MAX: usize = 8;
 
 /// All texts of the catalogue, found in one pass.
 struct Matcher {
     texts: AhoCorasick,
-    /// What each text is searched for.
+    /// The uses of each text.
     uses: Vec<Uses>,
 }
 
-/// What a text in a line means.
+/// The meaning of a text in a line.
 #[derive(Default)]
 struct Uses {
     recovers: bool,
@@ -73,24 +73,24 @@ static MATCHER: LazyLock<Matcher> = LazyLock::new(|| {
     Matcher { texts: texts.expect("a test builds it of the same texts"), uses }
 });
 
-/// A line that matches a signature; if several match, the most telling one.
+/// A line that matches a signature; if several match, the most significant one.
 #[derive(Clone, Copy)]
 pub(super) struct Hit {
     /// The index of the line.
     pub at: usize,
     pub signature: &'static Signature,
     within: Within,
-    /// From 0 to 1: less if the tool that wrote the line is not known.
+    /// From 0 to 1: lower if the tool that wrote the line is unknown.
     pub fits: f64,
 }
 
-/// Where in its line a signature matches.
+/// The position of a signature's match in its line.
 #[derive(Clone, Copy)]
 enum Within {
     Whole,
     /// In one of its pieces.
     Piece(usize),
-    /// In the line and the following one together.
+    /// Across the line and the following one.
     Joined,
 }
 
@@ -114,7 +114,7 @@ impl Hit {
         TextMatches::of(&text).in_english(&text).unwrap_or(text)
     }
 
-    /// The piece of its line that matches, if it is one piece of several or of a long line.
+    /// The matching piece of its line, if the line has several or is long.
     pub fn piece_of(&self, line: &str) -> Option<String> {
         match self.within {
             Within::Piece(index) => Some(piece(line, index)),
@@ -122,7 +122,7 @@ impl Hit {
         }
     }
 
-    /// The lines that it consists of.
+    /// The indexes of its lines.
     pub fn lines(&self) -> impl Iterator<Item = usize> + use<> {
         let last = if matches!(self.within, Within::Joined) { self.at + 1 } else { self.at };
         self.at..=last
@@ -148,12 +148,12 @@ pub(super) struct Scan {
     wrapped: Option<PreviousLine>,
 }
 
-/// The tools that the lines being read are from.
+/// The tools that the current lines are from.
 #[derive(Default, Clone, Copy)]
 struct Block {
-    /// Of the last command.
+    /// The tools of the last command.
     called: Tools,
-    /// Of the last banner since.
+    /// The tools of the last banner since.
     began: Tools,
 }
 
@@ -170,12 +170,12 @@ impl Block {
 struct PreviousLine {
     text: String,
     tools: Tools,
-    /// Of the signature that the line matches by itself.
+    /// The weight of the signature that the line alone matches.
     weight: u8,
 }
 
 impl Scan {
-    /// Before the first line, whose tools are those of the step's action.
+    /// Starts before the first line, with the tools of the step's action.
     pub fn new(parts: Parts, action: &str) -> Self {
         Self {
             parts,
@@ -200,7 +200,7 @@ impl Scan {
         self.first.iter().chain(&self.last).copied()
     }
 
-    /// The tool of the last block, as its name.
+    /// The name of the last block's tool.
     pub fn last_tool(&self) -> Option<&'static str> {
         self.block.tools().first_name()
     }
@@ -237,7 +237,7 @@ impl Scan {
         if recovers && self.recoveries.len() < HITS_MAX {
             self.recoveries.push(at);
         }
-        // Only a line of one piece is half of a wrapped one.
+        // Only a line of one piece can be half of a wrapped one.
         let first = first.filter(|_| index == 1);
         let weight = best.map_or(0, |hit| hit.signature.weight);
         let before = self.wrapped.take();
@@ -252,7 +252,7 @@ impl Scan {
         }
     }
 
-    /// The match of the line before together with this one, if it says more than either.
+    /// The match of the previous line joined with this one, if it is more significant than either.
     fn joined(&self, at: usize, before: &PreviousLine, text: &str, weight: u8) -> Option<Hit> {
         if !continues(&before.text, text) {
             return None;
@@ -263,7 +263,7 @@ impl Scan {
         says_more.then_some(Hit { at: at - 1, signature, within: Within::Joined, fits })
     }
 
-    /// The tools that wrote a text; from here on, the block that begins with it.
+    /// The tools that wrote a text, which may begin a new block.
     fn follow(&mut self, text: &str, seen: &TextMatches) -> Tools {
         if let Some(command) = tools::announced(text) {
             self.block = Block::of_command(command);
@@ -286,7 +286,7 @@ impl Scan {
     }
 }
 
-/// What one pass finds in a text.
+/// The results of one pass over a text.
 #[derive(Default)]
 struct TextMatches {
     candidates: Vec<usize>,
@@ -317,12 +317,12 @@ impl TextMatches {
         seen
     }
 
-    /// None if nothing of the text is in another language.
+    /// None if the text contains no foreign message.
     fn in_english(&self, text: &str) -> Option<String> {
         (!self.messages.is_empty()).then(|| translated(text, &self.messages))
     }
 
-    /// The most telling signature that the text matches, written by one of these tools if any is known.
+    /// The most significant signature that matches the text, from one of these tools if they are known.
     fn best(&self, text: &str, tools: Tools, scoping: bool) -> Option<(&'static Signature, f64)> {
         let mut candidates = self.candidates.clone();
         candidates.sort_unstable();
@@ -330,7 +330,7 @@ impl TextMatches {
         let mut best: Option<(&'static Signature, f64, f64)> = None;
         for signature in candidates.into_iter().map(|index| &signatures::all()[index]) {
             let weight = f64::from(signature.weight);
-            // By descending weight: no later one can be better.
+            // By descending weight, so no later one can be better.
             if best.is_some_and(|(_, _, best)| best >= weight) {
                 break;
             }
@@ -344,7 +344,7 @@ impl TextMatches {
     }
 }
 
-/// Whether a signature of these tools counts in a line of those, and how much.
+/// The factor of a signature of these tools in a line of those; None if it does not apply.
 fn fitting(of: Tools, tools: Tools) -> Option<f64> {
     match (of.is_empty(), tools.is_empty()) {
         (true, _) => Some(1.0),

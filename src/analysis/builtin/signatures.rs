@@ -1,6 +1,6 @@
-//! Signatures of failures: what a line means by itself, and the sentences about a match: the cause and the fix, with what the
-//! line names. How to read and write a signature is said in `catalogue/signatures/README.md`. The fix never asks to edit what
-//! lies outside of the commit (`catalogue/paths.toml`).
+//! Signatures of failures: the meaning of a line alone, and the sentences for a match, which contain names from the
+//! line: the cause and the fix. `catalogue/signatures/README.md` explains how to read and write a signature. The fix
+//! never recommends editing files outside the commit (`catalogue/paths.toml`).
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use crate::{Category, clipped};
 
 /// Signatures below this weight are words that also occur in file names, so file names are ignored for them.
 const VAGUE_BELOW: u8 = 65;
-/// Signatures from this weight on name a cause; below, a failure that may have another one.
+/// Signatures from this weight on name a cause; below it, a failure that may have another cause.
 const CAUSE_FROM: u8 = 78;
 const BEYOND_DOUBT_FROM: u8 = 94;
 
@@ -22,10 +22,10 @@ const BEYOND_DOUBT_FROM: u8 = 94;
 pub(super) struct Signature {
     pub category: Category,
     pub weight: u8,
-    /// The tools whose lines it counts in; all if there are none.
+    /// The tools whose lines it applies to; all if empty.
     #[serde(default)]
     pub of: Tools,
-    /// Whether it says that something cannot be fetched, and not that it does not fit.
+    /// Whether it reports that something cannot be fetched, rather than that it does not fit.
     #[serde(default)]
     pub fetching: bool,
     /// Every line that matches the pattern contains one of them.
@@ -33,7 +33,7 @@ pub(super) struct Signature {
     pub pattern: Pattern,
     pub cause: String,
     pub fix: String,
-    /// Lines that match.
+    /// Matching lines.
     #[cfg(test)]
     pub like: Vec<String>,
     #[cfg(not(test))]
@@ -64,18 +64,18 @@ impl Signature {
         self.weight >= CAUSE_FROM
     }
 
-    /// Whether no failure shortly before it is likelier to be the cause.
+    /// Whether it is certain enough that no failure shortly before it is preferred as the cause.
     pub fn is_beyond_doubt(&self) -> bool {
         self.weight >= BEYOND_DOUBT_FROM
     }
 
-    /// Whether it is a generic phrase: a feature, and no verdict.
+    /// Whether it is a generic phrase, which is only a hint.
     pub fn is_vague(&self) -> bool {
         self.weight < VAGUE_BELOW
     }
 }
 
-/// The part of a captured text that is shown.
+/// The maximum length of a captured text in a sentence.
 const CAPTURE_CHARACTERS_MAX: usize = 120;
 
 /// The cause and the fix.
@@ -96,7 +96,7 @@ struct Paths {
 
 static LOCATIONS: LazyLock<Paths> = LazyLock::new(|| PATHS.read());
 
-/// The advice for a path outside of the commit.
+/// The advice for a path outside the commit.
 fn elsewhere(category: Category, path: &str) -> Option<String> {
     use Category::{Compile, Crashed, Lint, MissingFile, PermissionDenied, Syntax, TestFailure};
     if matches!(category, PermissionDenied | MissingFile) {
@@ -111,7 +111,7 @@ fn elsewhere(category: Category, path: &str) -> Option<String> {
     })
 }
 
-/// The first path outside of the commit that the fix names.
+/// The first path outside the commit that the fix names.
 fn outside(signature: &Signature, captures: Option<&Captures<'_>>) -> Option<String> {
     let captures = captures?;
     let names = signature.fix.split('{').skip(1).filter_map(|rest| rest.split(['}', '|']).next());
@@ -130,7 +130,7 @@ fn is_outside(path: &str) -> bool {
     packages.iter().any(has) || (is_of_the_system && !work.iter().any(has))
 }
 
-/// A sentence with the captures in it.
+/// Inserts the captures into a sentence.
 fn filled(template: &str, captures: Option<&Captures<'_>>) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
@@ -147,7 +147,7 @@ fn filled(template: &str, captures: Option<&Captures<'_>>) -> String {
     text
 }
 
-/// Text from a log within one of our sentences: short, on one line, and without characters that would end its quotes.
+/// Text from a log for use in our sentences: short, on one line, and without characters that would end its quotes.
 fn presentable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! The catalogue against itself; what it makes of whole logs is in `tests/deployments/analysis_catalogue.rs`.
+//! The catalogue against itself; its results on whole logs are in `tests/deployments/analysis_catalogue.rs`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Lines for comparison: what each of their pieces says, without the prefixes of tools (`catalogue/lines.toml`), and without
-//! parts that vary.
+//! Prepares lines for comparison: splits them into pieces, and removes the prefixes of tools (`catalogue/lines.toml`)
+//! and the parts that vary.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,9 +12,9 @@ use crate::plain::{last_shown, plain};
 
 /// A longer line is examined in windows of this size.
 const WINDOW_BYTES: usize = 4096;
-/// What two windows have in common, so that no message is cut: longer than nearly all of them.
+/// The overlap of two windows, so that no message is cut: longer than nearly all messages.
 const OVERLAP_BYTES: usize = 512;
-/// A line with `\n` spelled out is taken apart if it is at least this long, or has a quoted text.
+/// A line with a literal `\n` is split if it is at least this long, or contains quoted text.
 const SPELLED_FROM: usize = 200;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct Table {
 
 struct Lines {
     prefixes: Pattern,
-    /// With the quotes and the colon of JSON.
+    /// Including the quotes and the colon of JSON.
     fields: Vec<String>,
 }
 
@@ -46,8 +46,8 @@ pub(super) fn cleaned(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Calls `examine` with each piece of a line that says something by itself: what a carriage return separates, what `\n`
-/// separates in a quoted text, the texts of a structured log, and windows of what is still long.
+/// Calls `examine` with each meaningful piece of a line: parts separated by carriage returns, or by `\n` in quoted
+/// text, the texts of a structured log, and windows of pieces that are still long.
 pub(super) fn each_piece(line: &str, examine: &mut dyn FnMut(&str)) {
     for part in line.trim_end().split('\r') {
         let part = plain(part);
@@ -66,7 +66,7 @@ pub(super) fn each_piece(line: &str, examine: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The piece with that index.
+/// The piece with this index.
 pub(super) fn piece(line: &str, index: usize) -> String {
     let (mut at, mut found) = (0, String::new());
     each_piece(line, &mut |piece| {
@@ -88,7 +88,7 @@ fn windows(text: &str, examine: &mut dyn FnMut(&str)) {
     examine(&text[from..]);
 }
 
-/// What is between `\n` in a quoted text, with its quotes as they were.
+/// The parts between `\n` in quoted text, with quotes unchanged.
 fn spelled_lines(text: &str, examine: &mut dyn FnMut(&str)) {
     for line in text.split("\\n") {
         let line = line.trim_end_matches("\\r").trim_end_matches('\\');
@@ -99,7 +99,7 @@ fn spelled_lines(text: &str, examine: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The text up to the quote that ends it.
+/// The text up to its closing quote.
 fn quoted(text: &str) -> &str {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -110,16 +110,16 @@ fn quoted(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Without the prefixes of tools.
+/// Removes the prefixes of tools.
 pub(super) fn without_prefixes(text: &str) -> &str {
-    // The prefixes are ASCII but for a byte order mark, so the rest begins at a character boundary.
+    // The prefixes are ASCII except for a byte order mark, so the rest begins at a character boundary.
     let rest = LINES.prefixes.regex().find(text.as_bytes()).and_then(|prefix| text.get(prefix.end()..)).unwrap_or(text);
     // `#9 ERROR: …` of an image build.
     let numbered = rest.strip_prefix('#').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     numbered.and_then(|rest| rest.strip_prefix(' ')).filter(|rest| rest.starts_with("ERROR")).unwrap_or(rest)
 }
 
-/// Whether the second line seems to continue the first, which a terminal or a library wrapped at a usual width.
+/// Whether the second line seems to continue the first, wrapped by a terminal or a library at a usual width.
 pub(super) fn continues(first: &str, second: &str) -> bool {
     let length = first.chars().count();
     if !(72..=200).contains(&length) || first.ends_with(['.', ':', ';', '!', '?', ')', '}']) {
@@ -135,17 +135,17 @@ pub(super) fn continues(first: &str, second: &str) -> bool {
     WIDTHS.iter().any(|width| length <= *width && length + 1 + word > *width)
 }
 
-/// The widths that terminals and libraries wrap at.
+/// The widths at which terminals and libraries wrap.
 const WIDTHS: &[usize] = &[78, 79, 80, 100, 119, 120, 132, 160];
 
-/// The two lines as one.
+/// Joins the two lines.
 pub(super) fn joined(first: &str, second: &str) -> String {
     let start = second.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '│' | '|' | '┃'));
     format!("{} {start}", first.trim_end())
 }
 
-/// Equal for lines that differ only in numbers, times, hashes and blanks. Zero differs from other numbers: `0 failed` and
-/// `3 failed` are not the same.
+/// Equal for lines that differ only in numbers, times, hashes and whitespace. Zero is different from other numbers: `0
+/// failed` and `3 failed` do not mean the same.
 pub(super) fn fingerprint(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut last = Token::Blank;
@@ -195,14 +195,14 @@ fn word_at(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_alphanumeric).count()
 }
 
-/// The length of the number at the beginning of the text, or 0; and whether it consists of zeros only.
+/// The length of the number at the beginning of the text, or 0; and whether it consists only of zeros.
 fn number_at(text: &str) -> (usize, bool) {
     let mut end = 0;
     let mut zero = true;
     loop {
         let word = &text[end..end + word_at(&text[end..])];
         if !word.bytes().any(|byte| byte.is_ascii_digit()) {
-            // The last separator belongs to the following token.
+            // The last separator belongs to the next token.
             return (end.saturating_sub(1), zero);
         }
         zero &= word.bytes().all(|byte| byte == b'0');

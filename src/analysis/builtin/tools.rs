@@ -1,5 +1,5 @@
-//! Which tool wrote a line: found by the commands that shells and CIs print, by banners, and by the prefixes of messages
-//! (`catalogue/tools.toml`). A block of lines belongs to the last command or banner before it.
+//! The tool that wrote a line: determined by the commands that shells and CIs print, by banners, and by the prefixes of
+//! messages (`catalogue/tools.toml`). A block of lines belongs to the last command or banner before it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ struct Table {
     tool: Vec<Tool>,
 }
 
-/// Programs whose messages are worded alike.
+/// Programs with similar messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tool {
@@ -40,7 +40,7 @@ static BY_COMMAND: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
     commands.map(|(name, at)| (name.as_str(), at)).collect()
 });
 
-/// A set of tools, as one bit for each.
+/// A set of tools, with one bit for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tools(u32);
 
@@ -82,18 +82,18 @@ impl<'de> Deserialize<'de> for Tools {
     }
 }
 
-/// A text that tells the tool.
+/// A text that identifies the tool.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     pub text: &'static str,
     pub tool: Tools,
     /// Whether it counts only at the beginning of a line.
     pub at_start: bool,
-    /// Whether a block of the tool begins there, or only this line is its.
+    /// Whether a block of the tool begins there, or only this line belongs to it.
     pub begins: bool,
 }
 
-/// All texts that tell a tool.
+/// All texts that identify a tool.
 pub(super) fn marks() -> impl Iterator<Item = Mark> {
     TABLE.tool.iter().enumerate().flat_map(|(at, tool)| {
         let mark = move |(at_start, begins)| {
@@ -115,7 +115,7 @@ pub(super) fn of_command(command: &str) -> Tools {
     tools
 }
 
-/// Commands of one line that are looked at, and words of one command.
+/// The maximum number of examined commands in a line, and of words in a command.
 const COMMANDS_MAX: usize = 32;
 const WORDS_MAX: usize = 12;
 
@@ -138,14 +138,15 @@ fn of_simple_command(command: &str) -> Tools {
     found
 }
 
-/// The index of the tool that a program belongs to.
+/// The index of a program's tool.
 fn tool_of(program: &str) -> Option<usize> {
     let unversioned = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let named = |name: &str| BY_COMMAND.get(name).copied();
     named(program).or_else(|| named(unversioned).filter(|_| unversioned.len() >= 3))
 }
 
-/// The command that a line announces: printed by a shell (`+ `, `$ `), a package manager (`> `), a CI or an image build.
+/// The command that a line announces: printed by a shell (`+ `, `$ `), a package manager (`> `), a CI or an image
+/// build.
 pub(super) fn announced(line: &str) -> Option<&str> {
     let line = line.trim_start();
     match line.as_bytes().first()? {

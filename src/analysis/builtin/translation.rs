@@ -1,17 +1,17 @@
-//! Messages in other languages as the English ones that the catalogue knows. `catalogues.txt` is made from the translation
-//! catalogues of programs (`collect`), `others.txt` has what those lack. In both, an English message stands above those of other
-//! languages, and `{1}` is what varies.
+//! Translates messages from other languages into the English ones that the catalogue knows. `catalogues.txt` is
+//! generated from the translation catalogues of programs (`collect`); `others.txt` has further messages. In both, an
+//! English message precedes those of other languages, and `{1}` stands for the variable part.
 
 use std::sync::LazyLock;
 
 use crate::catalogue::TRANSLATIONS;
 
-/// One message in another language: its literal parts, between which it names something.
+/// One message in another language: its literal parts, which variable texts separate.
 pub(super) struct ForeignMessage {
-    /// Found in every line with this message.
+    /// Contained in every line with this message.
     pub trigger: &'static str,
     parts: Vec<String>,
-    /// The numbers of what is named between the parts.
+    /// The numbers of the variable texts between the parts.
     named: Vec<usize>,
     english: &'static str,
 }
@@ -28,7 +28,7 @@ pub(super) static MESSAGES: LazyLock<Vec<ForeignMessage>> = LazyLock::new(|| {
     messages
 });
 
-/// Longer than what messages name.
+/// The maximum length of a variable text.
 const NAMED_BYTES_MAX: usize = 300;
 
 impl ForeignMessage {
@@ -43,7 +43,7 @@ impl ForeignMessage {
         }
         literal.push(rest);
         parts.extend(literal.iter().map(|part| usual(part)));
-        // Without the characters that are written in several ways.
+        // Without the characters that have several spellings.
         let words = literal.iter().flat_map(|part| part.split(['\u{a0}', '\u{202f}', '’']));
         let trimmed = words.clone().map(|part| part.trim_matches([' ', ':'])).max_by_key(|part| part.len())?;
         // `erro` would be found in every error.
@@ -51,14 +51,14 @@ impl ForeignMessage {
         Some(Self { trigger, parts, named, english })
     }
 
-    /// The line with the English message in place of this one; none if the line does not have it.
+    /// The line with this message replaced by the English one; None if the line does not contain it.
     fn translated(&self, line: &str) -> Option<String> {
         let first = self.parts.iter().position(|part| !part.is_empty())?;
         let start = line.find(&self.parts[first])?;
         let mut end = start + self.parts[first].len();
         let mut named: Vec<(usize, &str)> = Vec::new();
         for (index, part) in self.parts.iter().enumerate().skip(first + 1) {
-            // What the message ends with stays in the line.
+            // A variable text at the end stays in the line.
             if part.is_empty() {
                 break;
             }
@@ -75,7 +75,7 @@ impl ForeignMessage {
     }
 }
 
-/// The line with every message of those indexes in English.
+/// The line with all messages of these indexes in English.
 pub(super) fn translated(line: &str, messages: &[usize]) -> String {
     let mut line = usual(line);
     // A longer message may contain a shorter one.
@@ -87,7 +87,7 @@ pub(super) fn translated(line: &str, messages: &[usize]) -> String {
     line
 }
 
-/// With usual blanks and apostrophes.
+/// With plain spaces and apostrophes.
 fn usual(text: &str) -> String {
     text.replace(['\u{a0}', '\u{202f}'], " ").replace('’', "'")
 }

@@ -1,18 +1,18 @@
-//! What the analysis knows of failures, as data: the files of this folder, embedded in the program and parsed on first use. A
-//! fault in one of them fails the tests of this module, with its file and line.
+//! The analysis's knowledge of failures, as data: the files of this folder, embedded in the program and parsed on first
+//! use. A fault in one of them fails the tests of this module, with its file and line.
 //!
-//! | file | says |
+//! | file | content |
 //! |---|---|
 //! | `signatures/` | how a line names a failure, one file per theme |
 //! | `tools.toml` | which tool wrote a line |
-//! | `noise.toml` | which lines mention failures without being one |
+//! | `noise.toml` | lines that mention failures without being one |
 //! | `lines.toml` | the prefixes that CIs and tools add to lines |
-//! | `exits.toml` | what an exit code or a signal means by itself |
-//! | `categories.toml` | what a category means in general |
+//! | `exits.toml` | the meaning of an exit code or a signal alone |
+//! | `categories.toml` | the general meaning of a category |
 //! | `consequences.toml` | which failures follow from which |
-//! | `paths.toml` | what lies outside of the commit |
-//! | `python-packages.toml` | the package of a module of Python |
-//! | `credentials.toml` | what looks like a credential, for the engine that asks a model |
+//! | `paths.toml` | paths outside the commit |
+//! | `python-packages.toml` | the packages of Python modules |
+//! | `credentials.toml` | patterns of credentials, for the engine that asks a model |
 //! | `translations/` | messages in other languages |
 
 use std::sync::OnceLock;
@@ -43,9 +43,9 @@ pub(super) const CONSEQUENCES: File = file!("consequences.toml");
 pub(super) const PATHS: File = file!("paths.toml");
 pub(super) const PYTHON_PACKAGES: File = file!("python-packages.toml");
 pub(super) const CREDENTIALS: File = file!("credentials.toml");
-/// Of two translations that match, the one of the first file is used.
+/// If several translations match, the one from the first file is used.
 pub(super) const TRANSLATIONS: [File; 2] = [file!("translations/others.txt"), file!("translations/catalogues.txt")];
-/// Of two signatures with equal weight that match, the earlier one is used.
+/// If several signatures of equal weight match, the earlier one is used.
 pub(super) const SIGNATURES: [File; 23] = [
     file!("signatures/ci.toml"),
     file!("signatures/interruptions.toml"),
@@ -73,7 +73,7 @@ pub(super) const SIGNATURES: [File; 23] = [
 ];
 
 impl File {
-    /// The content of the file. Panics at a fault, which the tests exclude.
+    /// Parses the content of the file. Panics at a fault, which the tests exclude.
     pub fn read<T: DeserializeOwned>(self) -> T {
         self.parse().unwrap_or_else(|fault| panic!("{fault}"))
     }
@@ -85,7 +85,7 @@ impl File {
         })
     }
 
-    /// The file and the line of a byte.
+    /// The file and the line at a byte offset.
     pub fn place(self, at: usize) -> String {
         let line = self.text[..at].matches('\n').count() + 1;
         format!("src/analysis/catalogue/{}:{line}", self.name)
@@ -123,7 +123,7 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
-/// The text of a pattern. Tests compile it where it is read, so that their error has its place.
+/// The text of a pattern. Tests compile it when it is read, so that their error names its location.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct PatternText(pub String);
@@ -139,7 +139,7 @@ impl TryFrom<String> for PatternText {
     }
 }
 
-/// Patterns in a list, of which any may match.
+/// A list of patterns, any of which may match.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(super) struct AnyOf(Vec<PatternText>);

@@ -45,7 +45,7 @@ fn failure(log: &str, decisive: &str) -> (Case, Finding) {
     (case, finding)
 }
 
-/// The file after the only edit that the log calls for, and its summary.
+/// The file after the only edit that the log suggests, and its summary.
 fn edited(log: &str, decisive: &str, files: &[(&str, &str)]) -> Option<(String, String)> {
     let (case, finding) = failure(log, decisive);
     let edits = called_for(&case, &finding);

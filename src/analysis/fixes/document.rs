@@ -1,5 +1,5 @@
-//! An analysis as a document for people, and as a commit message. Text from a log or a model is fenced and cannot leave its
-//! fence: Markdown, HTML, mentions and closing keywords in it have no effect.
+//! An analysis as a document for people, and as a commit message. Text from a log or a model is fenced and cannot
+//! escape from its fence: Markdown, HTML, mentions and closing keywords in it have no effect.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::service::Analysis;
 
 pub struct Document<'a> {
     pub analysis: &'a Analysis,
-    /// Masks secrets. Logs are masked when written; everything that leaves the server is masked once more.
+    /// Masks secrets. Logs are masked when written; everything that leaves the server is masked again.
     pub mask: &'a (dyn Fn(&str) -> String + Send + Sync),
 }
 
@@ -23,7 +23,7 @@ pub fn message(analysis: &Analysis, title: &str) -> String {
 }
 
 impl Document<'_> {
-    /// `not_applied` is the reason why the attached patch is not applied.
+    /// `not_applied`: why the attached patch is not applied.
     pub fn text(&self, not_applied: Option<&str>) -> String {
         let analysis = self.analysis;
         let mut text = format!("# Why {} failed\n\n", analysis.deployment);
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// The lines that stand outside of every fence.
+    /// The lines outside every fence.
     fn outside(text: &str) -> Vec<&str> {
         let (mut open, mut outside) = (None, Vec::new());
         for line in text.lines() {

@@ -49,8 +49,8 @@ pub struct Pull {
 pub enum GitHubError {
     #[error("the credential cannot be sent: it contains characters that are not allowed in a header")]
     Credential,
-    /// One text for whatever lies behind it: a caller chooses the address, and must not learn what else is in the server's
-    /// network. The reason is for the operator's log alone.
+    /// One text for all causes: a caller chooses the address, and must not learn what else is in the server's network.
+    /// The reason is only in the operator's log.
     #[error(
         "the API cannot be reached, or did not answer within {} s; check the repository's URL; private addresses need an \
          operator's outbound.allow; the server's log has the reason", TIMEOUT.as_secs()
@@ -77,7 +77,7 @@ pub enum GitHubError {
 pub struct GitHub(GuardedClient);
 
 impl GitHub {
-    /// `policy`: where its requests may go.
+    /// `policy`: the permitted destinations of its requests.
     pub fn new(policy: Policy) -> Self {
         Self(GuardedClient::new(policy))
     }
@@ -187,7 +187,7 @@ struct PullForm {
 }
 
 impl PullForm {
-    /// The URL is shown to people as a link.
+    /// Checks the URL, which people see as a link.
     fn checked(self) -> Result<Pull, GitHubError> {
         let Self { html_url: url, number } = self;
         let is_web = url.starts_with("https://") || url.starts_with("http://");

@@ -1,8 +1,8 @@
-//! Fixes as branches and pull requests: puts the suggestion of an analysis on a branch of the pipeline's repository, never
-//! the default one, and proposes it there.
+//! Fixes as branches and pull requests: pushes the suggestion of an analysis to a branch of the pipeline's repository,
+//! never the default one, and opens a pull request there.
 //!
-//! The work may be interrupted at any point. What is about to be pushed is durable before the push, so a retry recognises
-//! its own branch and continues from there; an existing pull request is found.
+//! The work may be interrupted at any point. The intended push is durable before it begins, so a retry recognises its
+//! own branch and continues from there; it also finds an existing pull request.
 //!
 //! From top to bottom: `proposal` → `document`, `repositories` → `error` → `github`.
 

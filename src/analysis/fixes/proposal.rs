@@ -16,16 +16,17 @@ use domain::{
 };
 use events::{Cause, NewEvent};
 use outbound::Policy;
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 use store::Batch;
 
-/// Fixes in progress or waiting: each takes several calls of git. More would wait longer than their callers do.
+/// Fixes in progress or waiting: each runs git several times. Callers would not wait longer.
 const IN_PROGRESS_MAX: usize = 32;
 
 /// Name and e-mail address of the commits' author.
 const AUTHOR: (&str, &str) = ("Lockkeeper", "lockkeeper@localhost");
-/// Files that build servers run as soon as they are pushed. A patch that changes one is attached for review, not applied:
-/// the engines that suggest patches read logs, and whoever writes to a log must not choose what a build server runs.
+/// Files that build servers run as soon as they are pushed. A patch that changes one is attached for review, not
+/// applied: the engines that suggest patches read logs, and a writer of a log must not be able to control a build
+/// server.
 const RUN_BY_BUILD_SERVERS: [&str; 13] = [
     ".github/",
     ".gitlab/",
@@ -45,7 +46,7 @@ const RUN_BY_BUILD_SERVERS: [&str; 13] = [
 /// The parts of the server that fixes need.
 pub struct FixDependencies {
     pub repositories: Repositories,
-    /// Where requests to the API of a repository may go.
+    /// The permitted destinations of requests to a repository's API.
     pub policy: Policy,
     pub analyses: Analyses,
     pub masks: Masks,
@@ -61,7 +62,7 @@ pub struct Fixes {
 struct Inner {
     server: FixDependencies,
     github: GitHub,
-    admitted: Places,
+    admitted: Permits,
     /// One fix at a time per analysis, so that two simultaneous callers get one pull request.
     gates: Mutex<HashMap<AnalysisId, Weak<tokio::sync::Mutex<()>>>>,
 }
@@ -75,12 +76,12 @@ pub struct Proposed {
     pub is_new: bool,
 }
 
-/// The choices of a caller who asks for a fix.
+/// The options of a request for a fix.
 #[derive(Debug, Clone, Default)]
 pub struct FixRequest {
     pub branch: Option<RefName>,
     pub title: Option<Title>,
-    /// Ignored where the provider has no drafts.
+    /// Ignored if the provider has no drafts.
     pub draft: bool,
 }
 
@@ -94,7 +95,7 @@ impl Title {
         CharClass::NO_CONTROL,
         "must be 1 to 200 characters, without control characters and not only spaces",
     );
-    /// In place of the rule's own: not only spaces.
+    /// Replaces the pattern of the general rule, so as to require more than spaces.
     pub const PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]*[!-~][^\u0000-\u001f\u007f-\u009f]*$";
 
     pub fn parse(text: &str) -> Result<Self, Malformed> {
@@ -109,19 +110,20 @@ fn branch_name(id: AnalysisId) -> String {
 }
 
 impl Fixes {
-    /// For a server with so many organizations.
+    /// For a server with this many organizations.
     pub fn new(server: FixDependencies, organizations: usize) -> Self {
         let inner = Inner {
             github: GitHub::new(server.policy.clone()),
             server,
-            admitted: Places::without_queue("fixes", Capacity::turns(IN_PROGRESS_MAX).among(organizations)),
+            admitted: Permits::without_queue("fixes", Capacity::turns(IN_PROGRESS_MAX).among(organizations)),
             gates: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// The pull request of an analysis: the existing one, or a new one. `keep` adds to the batch that records a new one;
-    /// its result is held until that is durable. Call this in its own task, which continues if the caller goes away.
+    /// The pull request of an analysis: the existing one, or a new one. `keep` adds to the batch that records a new
+    /// one; its result is held until that is durable. Call this in a separate task, which continues if the caller goes
+    /// away.
     pub async fn propose<Held>(
         &self,
         organization: &Identifier,
@@ -197,7 +199,7 @@ impl Fixes {
         open_secrets(move || masks(&key)).await
     }
 
-    /// Pushes the branch, or finds that an earlier attempt did.
+    /// Pushes the branch, or finds that an earlier attempt already did.
     async fn push_branch(
         &self,
         analysis: Analysis,
@@ -237,7 +239,7 @@ impl Fixes {
     }
 }
 
-/// Commits the patch if there is one and it applies; otherwise the analysis as a document, with the patch next to it.
+/// Commits the patch, if there is one and it applies; otherwise the analysis as a document, with the patch as a file.
 async fn commit(
     tree: &WorkTree,
     analysis: &Analysis,
@@ -277,7 +279,7 @@ async fn apply(tree: &WorkTree, patch: &str, document: &Document<'_>) -> Result<
         Err(GitError::Patch(why)) => return Ok(Some(format!("it does not apply: {why}"))),
         Err(error) => return Err(error.into()),
     };
-    // Checks the changed files, not the names in the patch: git drops the first directory of a name, whatever it is.
+    // Checks the changed files, not the names in the patch, from which git drops the first directory.
     let Some(path) = changed.iter().find(|path| is_run_by_build_servers(path)) else { return Ok(None) };
     tree.undo().await?;
     Ok(Some(format!("it changes {path}, which build servers run automatically: review it first")))

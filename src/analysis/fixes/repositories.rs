@@ -1,5 +1,5 @@
-//! The repositories of pipelines: where a pipeline's code is, with its credential, which patches apply to it, and what follows
-//! from its URL: the web page of a branch, and the address of a GitHub server's API.
+//! The repositories of pipelines: a pipeline's remote with its credential, which patches apply to it, and what its URL
+//! implies: the web page of a branch, and the address of a GitHub server's API.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use domain::{CommitId, Malformed, PipelineKey};
 use locks::pipelines::{Pipelines, Provider, Repository};
 use outbound::percent_encoded;
 
-/// Files of one name that are read for an edit.
+/// The maximum number of files with one name that are read for an edit.
 const EDITED_FILES_MAX: usize = 8;
-/// Of a file that people write.
+/// The limit for a source file.
 const EDITED_BYTES_MAX: usize = 256 * 1024;
 
 /// Cheap to clone.
@@ -36,7 +36,7 @@ pub(super) struct Target {
     pub provision: Provision,
 }
 
-/// What is created besides the branch.
+/// What to create in addition to the branch.
 pub(super) enum Provision {
     /// Nothing.
     BranchOnly,
@@ -67,7 +67,7 @@ impl Patches for Repositories {
 }
 
 impl Repositories {
-    /// Also fine if the pipeline has no repository to apply it to.
+    /// Returns Ok if the pipeline has no repository to apply it to.
     async fn check_patch(&self, key: &PipelineKey, commit: &CommitId, patch: &str) -> Result<(), FixError> {
         if let Some(tree) = self.tree(key, commit).await? {
             tree.apply(patch).await?;
@@ -75,7 +75,7 @@ impl Repositories {
         Ok(())
     }
 
-    /// An edit that fits several files fits none: which of them is meant is not known.
+    /// An edit that fits several files is not applied, since it is ambiguous.
     async fn write_patch(
         &self,
         key: &PipelineKey,
@@ -107,7 +107,7 @@ impl Repositories {
         Ok(None)
     }
 
-    /// The files of the commit, or of the default branch if the repository does not give that commit out; `None` without a
+    /// The files of the commit, or of the default branch if the repository does not serve that commit; `None` without a
     /// repository.
     async fn tree(&self, key: &PipelineKey, commit: &CommitId) -> Result<Option<WorkTree>, FixError> {
         let target = match self.target(key).await {
@@ -117,7 +117,7 @@ impl Repositories {
         let git = self.git.on_behalf_of(&key.organization);
         if let Ok(commit) = Commit::parse(commit.as_str()) {
             match git.work_at(&target.remote, &target.base, &commit).await {
-                // Servers may refuse to send what no branch names.
+                // Servers may refuse to send a commit that no branch names.
                 Err(GitError::NotFound(_) | GitError::Failed(_) | GitError::Rejected(_)) => {}
                 tree => return Ok(Some(tree?)),
             }
@@ -167,7 +167,7 @@ pub(super) fn unusable(malformed: Malformed) -> FixError {
 
 const GITHUB_API: &str = "https://api.github.com";
 
-/// The page that compares a branch with its base, for known hosts; otherwise the remote with the branch's name.
+/// The page that compares a branch with its base, for known hosts; otherwise the remote and the branch's name.
 pub(super) fn compare(url: &str, base: &str, branch: &str) -> String {
     let [base_name, name] = [base, branch].map(|branch| percent_encoded(branch).replace("%2F", "/"));
     let Some((host, path)) = host_and_path(url).filter(|(host, path)| !host.is_empty() && !path.is_empty()) else {
@@ -185,7 +185,7 @@ pub(super) fn compare(url: &str, base: &str, branch: &str) -> String {
     }
 }
 
-/// A GitHub repository by its URL: the last two segments are owner and name.
+/// Derives a GitHub repository from its URL: the last two segments are owner and name.
 fn github(url: &str, api_url: Option<&str>) -> Option<GitHubRepository> {
     let (host, path) = host_and_path(url)?;
     let mut segments = path.rsplit('/');

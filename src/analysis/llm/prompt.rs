@@ -1,5 +1,5 @@
 //! The prompt for a model: the case within its size limits, without secrets. Everything that looks like a credential
-//! (`catalogue/credentials.toml`) is masked, even if nobody declared it a secret.
+//! (`catalogue/credentials.toml`) is masked, even if it was not declared as a secret.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -18,13 +18,13 @@ pub(super) type Mask = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 /// The part of a line that is sent.
 const LINE_CHARACTERS_MAX: usize = 1000;
-/// With a small limit for the log, a line has at most this share of it, so that the last line always fits.
+/// If the limit for the log is small, a line has at most this share of it, so that the last line always fits.
 const LINE_SHARE: usize = 8;
 /// The part of an action or an error that is sent.
 const TEXT_CHARACTERS_MAX: usize = 2000;
-/// The size of stages, steps and their actions, as sent: a pipeline may have a thousand steps.
+/// The limit for stages, steps and their actions, in their encoded size: a pipeline may have a thousand steps.
 const STAGES_BYTES_MAX: usize = 32 * 1024;
-/// The steps that are named as changed if all of them are too many.
+/// The number of changed steps that are named if there are too many.
 const CHANGED_STEPS_MAX: usize = 32;
 /// The share of the limit for the beginning of the failed step's output; the rest is for its end.
 const HEAD_QUARTERS: usize = 1;
@@ -37,7 +37,7 @@ pub(super) struct Prompt<'a> {
     pub sent: Vec<SentLine<'a>>,
 }
 
-/// A line with its stage and step as sent, which is masked.
+/// A line with its stage and step as sent, that is, masked.
 pub(super) struct SentLine<'a> {
     pub stage: String,
     pub step: String,
@@ -100,7 +100,7 @@ pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> P
     let mut sent: Vec<SentLine<'a>> = Vec::new();
     for (at, text) in chosen(case, max_log_bytes, &clean, text_of) {
         let line = &case.lines[at];
-        // Names are masked once per run of lines, not for each of thousands.
+        // Names are masked once per run of lines, not once per line.
         let (stage, step) =
             match sent.last().filter(|last| (&last.line.stage, &last.line.step) == (&line.stage, &line.step)) {
                 Some(last) => (last.stage.clone(), last.step.clone()),
@@ -131,14 +131,14 @@ pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> P
     Prompt { system: instructions(), user: json!(case_for_model).to_string(), sent }
 }
 
-/// Without secrets, escape sequences and everything that looks like a credential.
+/// Without secrets, escape sequences and anything that looks like a credential.
 fn cleaned(text: &str, mask: &Mask) -> String {
     let mut keys = KeyBlocks::default();
     let masked = mask(text);
     let lines = masked.split('\n').map(|line| match plain(line) {
         _ if keys.hides(line) => HIDDEN.to_owned(),
         Cow::Borrowed(line) => line.to_owned(),
-        // Escape sequences may have stood within a secret.
+        // The secret may have contained escape sequences.
         Cow::Owned(line) => mask(&line),
     });
     scrubbed(&lines.collect::<Vec<_>>().join("\n"))
@@ -166,7 +166,7 @@ impl PromptCase {
     }
 }
 
-/// The size within the body of a request, where the prompt, which is JSON, is a string of JSON.
+/// The size within the body of a request, in which the prompt, itself JSON, is a JSON string.
 fn bytes_as_sent(part: &impl Serialize) -> usize {
     const QUOTES: usize = 2;
     Value::String(json!(part).to_string()).to_string().len() - QUOTES
@@ -187,8 +187,8 @@ fn prompt_stage(stage: &CaseStage, short: &impl Fn(&str) -> String) -> PromptSta
     }
 }
 
-/// The lines to send, by their place, with their texts: the end and the beginning of the failed step's output, then the end
-/// of the rest. They take at most `max_bytes` as sent.
+/// The indexes and texts of the lines to send: the end and the beginning of the failed step's output, then the end of
+/// the rest. Their encoded size is at most `max_bytes`.
 fn chosen(
     case: &Case,
     max_bytes: usize,
@@ -224,12 +224,12 @@ fn chosen(
     chosen
 }
 
-/// With the comma after it.
+/// Including the following comma.
 fn line_bytes(number: u32, text: &str) -> usize {
     bytes_as_sent(&(number, text)) + ",".len()
 }
 
-/// Of the section that a line begins, without lines; with the comma after it.
+/// The size of the section that a line begins, without lines; including the following comma.
 fn section_bytes(line: &CaseLine, clean: &impl Fn(&str) -> String) -> usize {
     let (stage, step) = (clean(line.stage.as_str()), clean(line.step.as_str()));
     bytes_as_sent(&PromptSection { stage, step, lines: Vec::new() }) + ",".len()
@@ -260,7 +260,7 @@ struct Table {
     rule: Vec<Rule>,
 }
 
-/// What looks like a credential, and what is left of it.
+/// A pattern of credentials, and its replacement.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {

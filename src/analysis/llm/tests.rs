@@ -1,4 +1,4 @@
-//! Against a real server on a real socket, which answers as it is told and remembers what it was asked.
+//! Against a real server on a real socket, with configured answers and a record of its requests.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ impl Model {
             let (mut stream, _) = listener.accept().await.unwrap();
             let request = read_request(&mut stream).await;
             if answer.is_empty() {
-                // Hangs until the client has gone.
+                // Hangs until the client is gone.
                 stream.read_exact(&mut [0; 16]).await.ok();
                 return request;
             }

@@ -1,5 +1,5 @@
-//! Gathers the input of an engine: the records of a failed deployment, its log, and the last successful deployments of the
-//! same environment.
+//! Gathers the input of an engine: the records of a failed deployment, its log, and the last successful deployments of
+//! the same environment.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,18 +13,18 @@ use store::StoreError;
 
 /// Bytes read from the end of a log, where failures are.
 const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The same for the successful deployment, which is only compared with.
+/// The same for the last success, which is only used for comparison.
 const SUCCESS_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Lines kept of a log: a log of empty lines has as many bytes as lines.
+/// The maximum lines of a log: a log of empty lines has as many lines as bytes.
 const LINES_MAX: usize = 100_000;
-/// The successful deployments that are compared with, and the bytes read of those before the last.
+/// The number of successful deployments for comparison, and the bytes read of the older ones.
 const SUCCESSES_MAX: usize = 3;
 const EARLIER_BYTES_MAX: usize = 1024 * 1024;
-/// A longer line is cut in its middle: what a program says last is often at the end of a line that it never ended.
+/// A longer line is cut in the middle: the last output of a program is often at the end of an unfinished line.
 const LINE_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Characters of a step's action, as text.
+/// The length of a step's action, as text.
 const ACTION_CHARACTERS_MAX: usize = 4_096;
-/// How many earlier deployments of the organization are searched for a successful one of the environment.
+/// How many earlier deployments of the organization are searched for a success of the same environment.
 const SUCCESS_SOUGHT_AMONG: usize = 10_000;
 
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub(super) enum CaseError {
     Log(#[from] io::Error),
 }
 
-/// Reads from the disk: for a blocking thread.
+/// Reads from the disk: call it on a blocking thread.
 pub(super) fn gather(
     environments: &Environments,
     logs: &Logs,
@@ -108,7 +108,7 @@ fn last_success(
     stages: &[StageRun],
 ) -> Result<Option<Success>, CaseError> {
     let organization = &environment.pipeline.organization;
-    // Stages that the failed deployment never reached do not help.
+    // Stages that the failed deployment did not reach are useless.
     let reached =
         |name: &Identifier| stages.iter().any(|stage| stage.name == *name && stage.status != StageStatus::Skipped);
     let lines_of = |found: &DeploymentFound, bytes_max: usize| -> Result<_, CaseError> {
@@ -129,7 +129,7 @@ fn last_success(
     }))
 }
 
-/// `stage/step` of each step that is new or has another action.
+/// `stage/step` of each new step, or step with a different action.
 fn differing(now: Option<&Blueprint>, before: Option<&Blueprint>) -> Vec<String> {
     let (Some(now), Some(before)) = (now, before) else { return Vec::new() };
     let mut differing = Vec::new();
@@ -145,14 +145,14 @@ fn differing(now: Option<&Blueprint>, before: Option<&Blueprint>) -> Vec<String>
     differing
 }
 
-/// With the parts that are here.
+/// With the parts that are on this node.
 fn log_of(environments: &Environments, organization: &Identifier, id: DeploymentId) -> Result<LogId, StoreError> {
     let parts = environments.log_parts(organization, id)?;
     Ok(LogId::of(organization, id, parts.iter().map(|part| part.number)))
 }
 
-/// The last lines of these attempts of stages. A line's number counts from the beginning of its step's log, earlier
-/// attempts included.
+/// The last lines of these attempts of stages. A line's number counts from the beginning of its step's log, including
+/// earlier attempts.
 fn lines(
     logs: &Logs,
     log: &LogId,
@@ -178,7 +178,7 @@ fn lines(
     Ok(kept.lines.into())
 }
 
-/// The output of one step, as far as it has been read.
+/// The output of one step read so far.
 #[derive(Default)]
 struct Step {
     ended: u32,
@@ -189,7 +189,7 @@ struct Step {
 impl Step {
     fn take(&mut self, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
-        // Cut when there is much to cut: each byte is moved a few times at most.
+        // Cut only when much is too long, so that each byte is moved only a few times.
         if self.partial.len() > 2 * LINE_BYTES_MAX {
             self.cut();
         }

@@ -1,9 +1,9 @@
 //! The analyses of every organization: requested, run a few at a time in the background, and stored.
 //!
-//! An analysis is durable before its request is answered; one that a crash interrupted is run again after the next start.
-//! Writers decide in memory through [`Ordered`], on an index of which analyses exist and run; readers take the store, which
-//! has only what is durable. An analysis has one writer at a time: first the task that runs it, then the request that
-//! proposes its fix.
+//! An analysis is durable before its request is answered; one that a crash interrupted is run again after the next
+//! start. Writers decide in memory through [`Ordered`], on an index of existing and running analyses; readers use the
+//! store, which has only durable state. An analysis has one writer at a time: first the task that runs it, then the
+//! request that proposes its fix.
 
 mod case;
 mod worker;
@@ -29,16 +29,16 @@ use domain::{
     PipelineKey, Timestamp, UserId,
 };
 use locks::Environments;
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 use store::{Batch, Ordered, Store, StoreError, for_each};
 
-/// Kept per organization; beyond it the oldest are dropped. Few enough to scan within milliseconds.
+/// Stored per organization; beyond it the oldest are removed. Few enough to scan within milliseconds.
 pub const KEPT_MAX: usize = 1_000;
-/// Kept per deployment, so that repeated requests for one do not push out the others.
+/// Stored per deployment, so that repeated requests for one do not push out the others.
 pub const KEPT_OF_DEPLOYMENT_MAX: usize = 20;
-/// Concurrent analyses: the builtin engine needs a processor, and a model takes few requests at a time.
+/// Concurrent analyses: the builtin engine needs a processor, and a model serves few requests at a time.
 const RUNNING_MAX: usize = 4;
-/// Unfinished analyses, including those that wait to run. An organization may have as many as are still free.
+/// Unfinished analyses, including waiting ones. An organization may have as many as are still free.
 const UNDER_WAY_MAX: usize = 128;
 /// The same per organization, even if it is the only one.
 const UNDER_WAY_OF_ORGANIZATION_MAX: usize = 32;
@@ -46,7 +46,7 @@ const UNDER_WAY_OF_ORGANIZATION_MAX: usize = 32;
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// Masks secrets in a text.
 pub type Mask = Arc<dyn Fn(&str) -> String + Send + Sync>;
-/// The mask of a pipeline's secrets, or why there is none.
+/// Returns the mask of a pipeline's secrets, or why it has none.
 pub type Masks = Arc<dyn Fn(&PipelineKey) -> Result<Mask, String> + Send + Sync>;
 
 /// The repositories of pipelines. The errors say why there is no patch.
@@ -68,24 +68,24 @@ pub trait Patches: Send + Sync {
     ) -> BoxFuture<'a, Result<Option<SuggestedFix>, String>>;
 }
 
-/// What analyses need from the rest of the server.
+/// The parts of the server that analyses need.
 pub struct Sources {
     pub store: Arc<dyn Store>,
     pub environments: Environments,
     pub logs: Logs,
-    /// For parts of logs that other nodes wrote.
+    /// For log parts that other nodes wrote.
     pub archive: Archive,
     pub masks: Masks,
     pub patches: Arc<dyn Patches>,
     pub clock: Clock,
-    /// The number of organizations that share the places to run.
+    /// The number of organizations that share the places.
     pub organizations: usize,
 }
 
 /// The configured engines.
 #[derive(Debug, Clone)]
 pub struct Engines {
-    /// Used if a request names none; without a default nothing is analysed.
+    /// Used if a request names none; without a default, deployments are not analysed.
     pub default: Option<EngineName>,
     pub llm: Option<LlmSettings>,
 }
@@ -100,15 +100,15 @@ struct Inner {
     sources: Sources,
     engines: Engines,
     index: Ordered<Index>,
-    /// Analyses run here, whichever thread requests them.
+    /// The runtime for analyses, whichever thread requests them.
     runtime: Handle,
-    places: Places,
-    /// Wakes all waiting requests; both they and changes are few.
+    places: Permits,
+    /// Wakes all waiting requests; both these and changes are rare.
     changed: watch::Sender<()>,
     closed: watch::Sender<bool>,
 }
 
-/// Which analyses exist and which of them run, durable or not.
+/// The existing and running analyses, durable or not.
 #[derive(Default)]
 struct Index {
     organizations: HashMap<Identifier, BTreeMap<AnalysisId, Entry>>,
@@ -127,7 +127,7 @@ pub struct NewAnalysis {
     pub deployment: DeploymentId,
     pub engine: EngineName,
     pub requested_by: Initiator,
-    /// The member, for its share of what the organization may have under way.
+    /// The member, for their share of the organization's unfinished analyses.
     pub holder: Holder,
 }
 
@@ -139,7 +139,7 @@ pub struct AnalysisFilter {
     pub status: Option<Status>,
 }
 
-/// A page of analyses, newest first, and the number of all that match.
+/// A page of analyses, newest first, and the total number that match.
 #[derive(Debug, Default)]
 pub struct AnalysisPage {
     pub analyses: Vec<Analysis>,
@@ -170,8 +170,8 @@ impl Analyses {
             sources,
             engines,
             runtime: Handle::current(),
-            // Those that wait are bounded by `UNDER_WAY_MAX`.
-            places: Places::new("analyses", places, Capacity::turns(usize::MAX).among(1)),
+            // Waiting ones are limited by `UNDER_WAY_MAX`.
+            places: Permits::new("analyses", places, Capacity::turns(usize::MAX).among(1)),
             changed: watch::Sender::new(()),
             closed: watch::Sender::new(false),
         };
@@ -182,7 +182,7 @@ impl Analyses {
         &self.inner.engines
     }
 
-    /// What `beside` adds goes into the same batch; what it returns is held until that is durable or refused.
+    /// `beside` adds to the same batch; its result is held until the batch is durable or refused.
     pub async fn start<Held>(
         &self,
         new: NewAnalysis,
@@ -229,7 +229,7 @@ impl Analyses {
         record.map(|record| read(&record)).transpose()
     }
 
-    /// `limit` of those that match, after the `offset` newest. Scans all of the organization.
+    /// `limit` matching ones, after the `offset` newest. Scans all of the organization.
     pub fn list(
         &self,
         organization: &Identifier,
@@ -321,7 +321,7 @@ impl Index {
         }
     }
 
-    /// The analyses to drop for another one of this deployment; none if there is no room for it.
+    /// The analyses to remove for a new one of this deployment; None if there is no room for it.
     fn surplus(
         &self,
         organization: &Identifier,

@@ -1,4 +1,4 @@
-//! Runs analyses: each in its own task, which waits for a place, asks the engine and stores the outcome.
+//! Runs analyses: each in a separate task, which waits for a place, asks the engine and stores the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Analyses {
         let sources = &self.inner.sources;
         let (organization, id) = (&analysis.environment.pipeline.organization, analysis.deployment);
         let parts = sources.environments.log_parts(organization, id).map_err(|error| error.to_string())?;
-        // Without a log there is still the record of the deployment.
+        // Without a log, the record of the deployment is still available.
         if let Err(error) = sources.archive.bring(organization, id, &parts).await {
             tracing::warn!(analysis = %analysis.id, deployment = %id, %error, "a log is not complete for an analysis");
         }
@@ -111,7 +111,7 @@ impl Analyses {
         found.map(|finding| Some(report(finding, &case))).map_err(|error| error.to_string())
     }
 
-    /// With a patch only if it applies: it is shown as a change that works.
+    /// Keeps a patch only if it applies, since it is shown as a working change.
     async fn find_with(&self, engine: &dyn Engine, of: &Analysis, case: &Case) -> Result<Finding, EngineError> {
         let mut finding = engine.analyse(case).await?;
         let not_shown = |why: String| tracing::info!(analysis = %of.id, why, "a suggested patch is not shown");
@@ -133,7 +133,7 @@ impl Analyses {
         Ok(finding)
     }
 
-    /// The change that the log calls for, if the repository has a file that it fits.
+    /// The change that the log suggests, if the repository has a file that it fits.
     async fn written_fix(&self, of: &Analysis, case: &Case, finding: &Finding) -> Result<Option<SuggestedFix>, String> {
         let (sources, pipeline) = (&self.inner.sources, &of.environment.pipeline);
         let edits = edits::called_for(case, finding);
@@ -141,7 +141,7 @@ impl Analyses {
             return Ok(None);
         }
         let Some(fix) = sources.patches.write(pipeline, &case.commit, &edits).await? else { return Ok(None) };
-        // Readers of an analysis need not be readers of the repository.
+        // Readers of an analysis may not have access to the repository.
         let mask = (sources.masks)(pipeline)?;
         match &fix.patch {
             Some(patch) if mask(patch) != *patch => Err("it would show a secret".to_owned()),
@@ -181,7 +181,7 @@ fn report(finding: Finding, case: &Case) -> Report {
     }
 }
 
-/// Records the event that it has ended.
+/// Records the event that the analysis has ended.
 fn record(analysis: &Analysis, batch: &mut Batch) {
     let Some(at) = analysis.completed_at() else { return };
     let data = EventData::default()

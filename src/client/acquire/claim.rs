@@ -1,5 +1,5 @@
-//! The claim itself: asks for the lock, waits in the queue, shows progress on stderr, since stdout is the command's, and
-//! confirms that it has the lock.
+//! The claim itself: requests the lock, waits in the queue, shows progress on stderr, since stdout is the command's,
+//! and confirms that it holds the lock.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -19,13 +19,13 @@ use crate::signals::Signals;
 use crate::steady::Moment;
 use crate::{holders, retry};
 
-/// A third of the time within which the server wants to be polled.
+/// A third of the time within which the server expects a poll.
 const POLL_SECONDS: u64 = 20;
-/// An answer takes this much longer than what it waited for.
+/// The time for an answer, in addition to the requested wait.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Short: the holder's name is only for display.
+/// Short: the holder's name is only displayed.
 const HOLDER_WITHIN: Duration = Duration::from_secs(5);
-/// Somebody who gives up does not want to wait. If giving back fails, the lease does it.
+/// A user who gives up does not want to wait. If giving back fails, the lease ends the claim.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// The claim of one environment, or of any with certain labels.
@@ -35,10 +35,10 @@ pub struct Request {
     pub target: Target,
     pub commit: Option<String>,
     pub context: Option<String>,
-    /// None: the environment's own.
+    /// None for the environment's own TTL.
     pub ttl_seconds: Option<u64>,
     pub priority: Option<i8>,
-    /// How long to wait in the queue. Zero: it is not waited for at all.
+    /// How long to wait in the queue. Zero: not at all.
     pub wait: Duration,
 }
 
@@ -49,7 +49,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// As a person would say it.
+    /// In words for people.
     pub fn words(&self) -> String {
         match self {
             Target::Environment(name) => harmless(name),
@@ -91,7 +91,7 @@ impl Request {
     }
 }
 
-/// Gets the lock, or fails and leaves nothing behind. A signal ends the waiting.
+/// Gets the lock, or fails and leaves nothing behind. A signal ends the wait.
 pub async fn acquire(api: &Api, request: &Request, signals: &mut Signals) -> Result<Acquired, Failure> {
     let progress = Progress::new(request.target.words());
     let mut claim = Claim { api, request, deadline: Moment::now().plus(request.wait), key: None, session: None };
@@ -111,16 +111,16 @@ struct Claim<'a> {
     api: &'a Api,
     request: &'a Request,
     deadline: Moment,
-    /// Of a request that may have been executed.
+    /// The idempotency key of a request that may have been executed.
     key: Option<String>,
     session: Option<Session>,
 }
 
-/// How a step of the claim ended.
+/// The outcome of a step of the claim.
 enum Turn {
-    /// It has the lock.
+    /// The session holds the lock.
     Mine,
-    /// The session ended meanwhile: in words, why. It must be claimed again.
+    /// The session ended meanwhile, for this reason in words. It must be claimed again.
     Ended(String),
 }
 
@@ -173,7 +173,7 @@ impl Claim<'_> {
         self.session.insert(session).clone()
     }
 
-    /// Keeps the place in the queue until it is its turn.
+    /// Holds the place in the queue until the session gets the lock.
     async fn wait(&mut self, session: &mut Session, progress: &Progress) -> Result<Turn, Failure> {
         let target = self.request.target.words();
         let (mut etag, mut attempt, mut trouble) = (None, 0, None);
@@ -204,7 +204,7 @@ impl Claim<'_> {
             match self.poll(session, etag.take(), left).await {
                 Ok(answer) => {
                     (attempt, trouble) = (0, None);
-                    // An answer that nothing has changed says nothing about the place: the next request asks at once.
+                    // A 304 says nothing about the position, so the next request asks without waiting.
                     if answer.status != 304 {
                         etag = answer.etag;
                         *session = self.remember(answer.data);
@@ -235,7 +235,7 @@ impl Claim<'_> {
         self.api.send(Call { headers, patience: Duration::ZERO, timeout, ..call }).await
     }
 
-    /// The end of a sentence; empty if it cannot be known.
+    /// The end of a sentence; empty if the holder is unknown.
     async fn holder(&self) -> String {
         let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.request.pipeline);
         let path = match &self.request.target {
@@ -257,8 +257,8 @@ impl Claim<'_> {
         }
     }
 
-    /// An answer to a claim can be an old one, repeated. Only a heartbeat proves that the session has the lock now, and says
-    /// how long it lasts.
+    /// The answer to a claim may be a repeated, older one. Only a heartbeat proves that the session holds the lock now,
+    /// and how long it lasts.
     async fn confirm(&mut self, session: &mut Session) -> Result<Result<Acquired, String>, Failure> {
         let began = Moment::now();
         for attempt in 0.. {
@@ -280,7 +280,8 @@ impl Claim<'_> {
         unreachable!("attempts end by an answer, or by patience")
     }
 
-    /// Leaves the queue, or releases the lock. A request without an answer is repeated once more, to learn what it made.
+    /// Leaves the queue, or releases the lock. A request without an answer is sent once more, to learn which session it
+    /// created.
     async fn give_back(&mut self, progress: &Progress) {
         if self.session.is_none()
             && let Some(key) = self.key.take()
@@ -302,7 +303,8 @@ impl Claim<'_> {
     }
 }
 
-/// Then there is nothing to give back: had an earlier attempt been executed, the server would have repeated its answer.
+/// If so, nothing needs to be given back: had an earlier attempt been executed, the server would have repeated its
+/// answer.
 fn is_certainly_refused(error: &CallError) -> bool {
     match error {
         CallError::Problem(problem) => {
@@ -311,7 +313,7 @@ fn is_certainly_refused(error: &CallError) -> bool {
             problem.is_ours() && decided
         }
         CallError::NoAnswer(no_answer) => no_answer.is_untrusted,
-        // Nothing was sent: see `Api::send`.
+        // No request was sent: see `Api::send`.
         CallError::Failure(_) => true,
     }
 }
@@ -321,7 +323,7 @@ fn lost(session: &Session) -> String {
     words.unwrap_or_else(|| "the session has ended".to_owned())
 }
 
-/// Of one environment, or of the one among several that was taken first.
+/// The holder of one environment, or of the one among several that was locked first.
 fn holder_in(data: &Value, now: Timestamp) -> Option<String> {
     let Some(listed) = data.as_array() else {
         return holders::holder_in_words(data.get("lock")?, now);
@@ -333,18 +335,18 @@ fn holder_in(data: &Value, now: Timestamp) -> Option<String> {
 }
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
-/// Smooth, and next to no work.
+/// Smooth, at almost no cost.
 const FRAME_TIME: Duration = Duration::from_millis(120);
-/// Logs of CI jobs are kept and read: often enough to see that the job is alive.
+/// Logs of CI jobs are kept and read: often enough to show that the job is alive.
 const LINE_TIME: Duration = Duration::from_secs(30);
 
-/// The display while waiting for a lock: a line that moves on a terminal, elsewhere a line every half minute.
+/// The display while waiting for a lock: an animated line on a terminal, elsewhere a line every half minute.
 #[derive(Debug)]
 struct Progress {
     since: Moment,
     /// Whether stderr is a terminal that can move its cursor.
     terminal: bool,
-    /// For which environment, and the rest of the sentence. Empty: there is nothing to wait for yet.
+    /// The environment, and the rest of the sentence, which is empty before anything is waited for.
     target: String,
     words: RefCell<String>,
     drawn: Cell<bool>,
@@ -361,7 +363,7 @@ impl Progress {
         }
     }
 
-    /// Its place, and who has the lock.
+    /// The position, and the holder of the lock.
     fn show(&self, words: String) {
         *self.words.borrow_mut() = words;
     }
@@ -370,7 +372,7 @@ impl Progress {
         !self.words.borrow().is_empty()
     }
 
-    /// How long comes first: the end is cut off in a narrow terminal.
+    /// The duration comes first, since a narrow terminal cuts off the end.
     fn line(&self) -> String {
         format!("waiting for {} for {}: {}", self.target, times::span(self.waited()), self.words.borrow())
     }
@@ -379,13 +381,13 @@ impl Progress {
         Moment::now().since(self.since)
     }
 
-    /// One line that stays.
+    /// Prints a permanent line.
     fn say(&self, words: &str) {
         self.clear();
         note(&format!("lockkeeper: {words}"));
     }
 
-    /// Shows what it waits for until it is dropped.
+    /// Shows the progress until it is dropped.
     async fn animate(&self) -> Infallible {
         let mut frames = FRAMES.iter().cycle();
         loop {
@@ -404,7 +406,7 @@ impl Progress {
         self.drawn.set(true);
     }
 
-    /// Takes the moving line away.
+    /// Removes the animated line.
     fn clear(&self) {
         if self.drawn.take() {
             wipe_line();

@@ -1,9 +1,9 @@
-//! Why a job wants an environment, from the variables of its CI: for others who find it taken.
+//! The reason for a claim, from the variables of the CI: shown to others while the environment is taken.
 
-/// As long as the server allows.
+/// The server's limit.
 const CONTEXT_MAX: usize = 1_024;
 
-/// `PR 412 by ana: https://…`, as far as the CI says so; none outside of a CI.
+/// `PR 412 by ana: https://…`, as far as the CI provides it; None outside a CI.
 pub fn of_ci(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let get = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let job = github(&get).or_else(|| gitlab(&get)).or_else(|| jenkins(&get));

@@ -1,5 +1,5 @@
-//! Getting a lock, whatever happens on the way: in the queue if it is taken, through faults of the network and restarts of
-//! the server, and never two. Whoever gives up gives back what may have been granted.
+//! Getting a lock reliably: waits in the queue if it is taken, survives network faults and restarts of the server, and
+//! never takes two. A claim that is given up releases any lock it may have been granted.
 //!
 //! From top to bottom: `claim` → `session`; `context`.
 

@@ -1,5 +1,5 @@
-//! A session as the client knows it, the heartbeat that proves that it has the lock, and what a failed request says about
-//! whether it still exists.
+//! A session as the client knows it, the heartbeat that proves that it holds the lock, and whether it still exists
+//! after a failed request.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::steady::Moment;
 #[derive(Debug, Clone)]
 pub struct Session {
     pub pipeline: String,
-    /// As the server last described it.
+    /// The session in the server's last answer.
     pub data: Value,
 }
 
-/// A session that has the lock, as a heartbeat has just confirmed.
+/// A session that holds the lock, as a heartbeat has just confirmed.
 #[derive(Debug, Clone)]
 pub struct Acquired {
     pub session: Session,
@@ -34,7 +34,7 @@ pub struct Acquired {
 pub struct Beat {
     /// Before the request: the lease lasts at least its TTL from here.
     pub sent: Moment,
-    /// The time left of the lease by the server's clock, to the second.
+    /// The remaining time of the lease by the server's clock, to the second.
     pub left: Option<Duration>,
 }
 
@@ -59,7 +59,7 @@ impl Session {
         self.data["fencingToken"].as_u64()
     }
 
-    /// Below the organization. Without an environment it is found below the pipeline.
+    /// The path below the organization. Without an environment, the session is found below the pipeline.
     pub fn path(&self) -> String {
         let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.pipeline);
         match self.environment() {
@@ -77,8 +77,8 @@ impl Session {
     }
 }
 
-/// Renews the lease, once. Without an idempotency key: a repeated answer would renew nothing. It names the fencing token, so
-/// that a session which was restored from somewhere else is not taken for this one.
+/// Renews the lease, once. Without an idempotency key, since a repeated answer would renew nothing. Sends the fencing
+/// token, so that a session restored from a backup is not mistaken for this one.
 pub async fn heartbeat(api: &Api, session: &mut Session, timeout: Duration) -> Result<Beat, CallError> {
     let path = format!("{}/heartbeat", session.path());
     let body = json!({ "fencingToken": session.fencing_token() });
@@ -98,11 +98,11 @@ fn left(answer: &Answer) -> Option<Duration> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It has ended: in words, why.
+    /// It has ended, for this reason in words.
     Lost(String),
-    /// Nothing is known: the server is out of reach, or refuses for now.
+    /// Unknown: the server is unreachable, or refuses temporarily.
     Unclear(String),
-    /// The server refuses for good. That says nothing about the session.
+    /// The server refuses permanently, which says nothing about the session.
     Refused(Failure),
 }
 

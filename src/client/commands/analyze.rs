@@ -15,7 +15,7 @@ use crate::steady::Moment;
 
 /// How long the server waits for the end of an analysis before it answers without it.
 const WAIT_SECONDS: u64 = 50;
-/// A model may take minutes, and a push too; more than this is worth a look at the server's log.
+/// A model may take minutes, and so may a push; beyond this, check the server's log.
 const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 #[derive(clap::Args)]
 pub struct Args {
@@ -52,7 +52,7 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
     if args.fix {
         let wish = json!({ "branch": args.branch, "title": args.title, "draft": args.draft });
         ask(api, Method::POST, &format!("{path}/fix-pull-request"), Some(wish)).await?;
-        // A push may go on after the answer. Nothing has failed, but many may wait for one forge.
+        // A push may continue after the answer. Nothing has failed, but many may wait for one forge.
         for attempt in 1.. {
             analysis = ask(api, Method::GET, &path, None).await?;
             if !analysis["pullRequest"].is_null() {
@@ -65,7 +65,7 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
     out.record(&analysis, |analysis| lines(analysis, out))
 }
 
-/// The analysis when it has ended.
+/// The analysis, once it has ended.
 async fn ended(api: &Api, path: &str, began: Moment) -> Result<Value, Failure> {
     let mut etag: Option<String> = None;
     loop {
@@ -82,7 +82,7 @@ async fn ended(api: &Api, path: &str, began: Moment) -> Result<Value, Failure> {
     }
 }
 
-/// A request that the server may take its time for.
+/// A request with a longer timeout for its answer.
 async fn ask(api: &Api, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
     let mut call = api.call(method, path);
     call.timeout = ANSWER_WITHIN + Duration::from_secs(WAIT_SECONDS);
@@ -141,7 +141,7 @@ fn lines(analysis: &Value, out: &Out) -> Vec<String> {
     lines
 }
 
-/// A unified diff in its colours.
+/// A unified diff with colours.
 fn patch(text: &str, out: &Out) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `lockkeeper approvals`, `approve` and `reject`: stages that wait for somebody's consent.
+//! `lockkeeper approvals`, `approve` and `reject`: stages that wait for an approval.
 
 use std::str::FromStr;
 
@@ -69,11 +69,11 @@ fn decided(approval: &Value) -> String {
     [by.as_deref(), comment].into_iter().flatten().collect::<Vec<_>>().join(": ")
 }
 
-/// An approval, as somebody typed it.
+/// An approval as typed by the user.
 #[derive(Debug, Clone)]
 pub enum ApprovalName {
     Id(String),
-    /// The one that a deployment waits for.
+    /// The approval that a deployment waits for.
     PendingFor(DeploymentName),
 }
 

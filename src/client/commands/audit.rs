@@ -1,5 +1,5 @@
-//! `lockkeeper audit verify` against a running server, and the words for what an audit found: those of a stopped server's data
-//! directory are the same.
+//! `lockkeeper audit verify` against a running server, and the words for the result of an audit, which are the same for
+//! a stopped server's data directory.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output::text_of;
 
 /// The chain is broken.
 pub const EXIT_BROKEN: u8 = 1;
-/// The verification was not possible, or not in full.
+/// The verification was impossible, or incomplete.
 pub const EXIT_CANNOT: u8 = 2;
 
 #[derive(clap::Subcommand)]
@@ -60,12 +60,12 @@ pub fn in_json(reports: &[Value]) -> Value {
     json!({ "intact": intact, "organizations": reports })
 }
 
-/// Asks the server to verify the events of the organization. Its answer says what it found.
+/// Asks the server to verify the events of the organization. Its answer is the report.
 pub async fn verify(api: &Api, expected: &[String]) -> Result<Value, Failure> {
     Ok(api.get(&format!("/audit{}", query(expected)?)).await?.data)
 }
 
-/// `?expect=1233:9f86…`, for each.
+/// `?expect=1233:9f86…`, for each head.
 pub fn query(expected: &[String]) -> Result<String, Failure> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     if let Some(wrong) = expected.iter().find(|text| text.is_empty() || !text.chars().all(is_known)) {
@@ -76,7 +76,7 @@ pub fn query(expected: &[String]) -> Result<String, Failure> {
     Ok(if given.is_empty() { String::new() } else { format!("?{}", given.join("&")) })
 }
 
-/// Of the reports of some organizations.
+/// The exit code for some organizations' reports.
 pub fn code(reports: &[Value]) -> u8 {
     let is_intact = |report: &Value| report["intact"].as_bool() == Some(true);
     let unverified = |report: &Value| {

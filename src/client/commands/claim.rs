@@ -15,7 +15,7 @@ use crate::output::text::harmless;
 use crate::output::{Out, text_of};
 use crate::signals::Signals;
 
-/// For the answer to a force-claim that is given up, and again for its release.
+/// For the answer to an interrupted force-claim, and again for its release.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// The wishes of every claim, forced or not.
@@ -30,8 +30,8 @@ pub struct Wishes {
     /// The session expires this long after its last activity [default: the environment's]
     #[arg(long, value_name = "DURATION", value_parser = ttl)]
     ttl: Option<u64>,
-    /// Print lines for `eval` in a shell, which set LOCKKEEPER_SESSION, LOCKKEEPER_ENVIRONMENT and the rest; `false` if the
-    /// claim fails
+    /// Print lines for `eval` in a shell, which set LOCKKEEPER_SESSION, LOCKKEEPER_ENVIRONMENT and the rest; `false` if
+    /// the claim fails
     #[arg(long, conflicts_with = "json")]
     shell: bool,
 }
@@ -98,7 +98,7 @@ pub async fn force_claim(args: ForceClaimArgs, api: &Api, out: &Out) -> Result<(
     print(&session, api.pipeline_of(&environment).await?, &wishes, api, out)
 }
 
-/// A signal while the request is under way gives back what it takes: nobody would know the session.
+/// A signal during the request gives back the claimed lock, since its session would remain unknown.
 async fn take_over(api: &Api, path: &str, body: &Value, out: &Out) -> Result<Value, Failure> {
     let mut signals =
         Signals::ending().map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
@@ -150,7 +150,7 @@ fn print(session: &Value, pipeline: &str, wishes: &Wishes, api: &Api, out: &Out)
     Ok(())
 }
 
-/// Names and numbers only: nothing in them needs quotes, or could be a command.
+/// Names and numbers only, so that nothing needs quotes or could be a command.
 fn shell_lines(session: &Value, pipeline: &str, api: &Api) -> Result<Vec<String>, Failure> {
     let checked = |name: &str, text: &str| {
         let text = identifier(text).map_err(|rule| Failure::Failed(format!("{name} of the answer {rule}")))?;

@@ -1,4 +1,4 @@
-//! The arguments of every command that talks to the server: its own, and the options of the connection.
+//! The arguments of every command that talks to the server: its own, and the connection options.
 
 use std::process::ExitCode;
 

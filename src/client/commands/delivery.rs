@@ -1,4 +1,4 @@
-//! The commands around deployments: pipelines, logs, approvals, events, the board, and why something failed.
+//! The commands around deployments: pipelines, logs, approvals, events, the board, and analyses of failures.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `lockkeeper deploy`: deploy a commit in a session that has the lock, and wait for the end if asked to.
+//! `lockkeeper deploy`: deploys a commit in a session that holds the lock, and waits for the end if requested.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
     }
 }
 
-/// Polls a deployment until it has ended, and tells of each stage on stderr.
+/// Polls a deployment until it has ended, and reports each stage on stderr.
 pub async fn wait_for_end(started: &Value, wait: Duration, api: &Api, out: &Out) -> Result<Value, Failure> {
     let id = identifier(text_of(started, "deploymentId"))
         .map_err(|_| Failure::Failed("the answer names no deployment".to_owned()))?;
@@ -67,7 +67,7 @@ pub async fn wait_for_end(started: &Value, wait: Duration, api: &Api, out: &Out)
     let mut etag: Option<String> = None;
     loop {
         let left = deadline.since(Moment::now());
-        // Without a tag the server would wait for a change that may have been the last.
+        // Without an ETag the server would wait for a change after the last one.
         let seconds = if etag.is_some() { left.as_secs().min(POLL_SECONDS) } else { 0 };
         let call = api.call(Method::GET, &format!("/deployments/{id}?waitSeconds={seconds}"));
         let headers = etag.clone().map(|etag| vec![("If-None-Match", etag)]).unwrap_or_default();

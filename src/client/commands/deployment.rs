@@ -1,4 +1,4 @@
-//! The deployment that a command is about: by its id, or as the newest one of an environment.
+//! The deployment that a command refers to: by its id, or as the newest of an environment.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use crate::connection::options::variable;
 use crate::failure::Failure;
 use crate::output::text_of;
 
-/// A deployment, as somebody typed it.
+/// A deployment as typed by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeploymentName {
     Id(String),
@@ -27,7 +27,7 @@ impl FromStr for DeploymentName {
 }
 
 impl DeploymentName {
-    /// The one that was given, or else that of the environment in which a command runs.
+    /// The given one, or else that of the environment in which a command runs.
     pub fn given(name: Option<Self>) -> Result<Self, Failure> {
         if let Some(name) = name {
             return Ok(name);
@@ -38,7 +38,7 @@ impl DeploymentName {
         environment.parse().map_err(|rule| Failure::Usage(format!("LOCKKEEPER_ENVIRONMENT {rule}")))
     }
 
-    /// Its id: of an environment, that of the deployment that runs, or else of the last one.
+    /// Its id. For an environment, that of the running deployment, or else of the last one.
     pub async fn id(&self, api: &Api) -> Result<String, Failure> {
         let environment = match self {
             Self::Id(id) => return Ok(id.clone()),

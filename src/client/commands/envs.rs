@@ -66,7 +66,7 @@ fn row(environment: &Value, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
-/// The one that runs, else the last one: `c0ffee1 succeeded`.
+/// The running deployment, or else the last one: `c0ffee1 succeeded`.
 pub fn deployment(environment: &Value) -> Cell {
     let current = &environment["currentDeployment"];
     let (shown, stage) = if current.is_null() {

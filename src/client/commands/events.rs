@@ -1,4 +1,4 @@
-//! `lockkeeper events`: what happened, and what happens.
+//! `lockkeeper events`: past events and, with `--follow`, new ones.
 
 use std::collections::HashSet;
 
@@ -94,7 +94,7 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
     if out.json {
         return out.json(&events);
     }
-    // People read downwards.
+    // Newest last, since people read downwards.
     let rows: Vec<Vec<Cell>> = events.as_array().into_iter().flatten().rev().map(row).collect();
     if rows.is_empty() {
         out.note("no events");
@@ -117,7 +117,8 @@ fn row(event: &Value) -> Vec<Cell> {
 async fn follow(api: &Api, out: &Out, query: &[(&str, String)], limit: usize) -> Result<(), Failure> {
     let mut text = form_urlencoded::Serializer::new(String::new());
     text.extend_pairs(query);
-    // First the stream, then the list: so nothing falls between them, and what is in both is told by its id.
+    // First the stream, then the list, so that no event is lost between them; events in both are recognised by their
+    // ids.
     let mut feed = Feed::open(api, format!("/events/stream?{}", text.finish())).await?;
     let past = list_first(api, "/events", query, limit).await?;
     let past: Vec<&Value> = past.as_array().into_iter().flatten().rev().collect();
@@ -128,7 +129,7 @@ async fn follow(api: &Api, out: &Out, query: &[(&str, String)], limit: usize) ->
     let mut is_cut = false;
     loop {
         match feed.next().await? {
-            // After the first connection the stream itself repeats nothing.
+            // After the first connection, the stream does not repeat events.
             News::Event(event) if shown.remove(text_of(&event, "eventId")) => {}
             News::Event(event) => print(out, &event)?,
             News::Gap => out.note("some events are missing here: they are no longer kept"),

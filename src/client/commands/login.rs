@@ -1,4 +1,5 @@
-//! `lockkeeper login`, `logout` and `whoami`: profiles, which keep address and token of a server, and whose token it is.
+//! `lockkeeper login`, `logout` and `whoami`: profiles, which store the URL and token of a server, and the owner of a
+//! token.
 
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -82,7 +83,7 @@ pub async fn login(arguments: Login) -> Result<(), Failure> {
     Ok(())
 }
 
-/// They would win over the profile, and nobody would know why.
+/// These variables would override the profile, which would be hard to notice.
 fn warn_of_variables(out: &Out) {
     for name in ["LOCKKEEPER_TOKEN", "LOCKKEEPER_TOKEN_FILE"] {
         if variable(name).is_some() {
@@ -114,7 +115,7 @@ fn asked_token(options: &Options, token_stdin: bool, url: &str) -> Result<Secret
     Ok(token)
 }
 
-/// Forgets a profile.
+/// Removes a profile.
 pub async fn logout(arguments: Logout) -> Result<(), Failure> {
     let Logout { revoke, options } = arguments;
     let path = profile_path()?;
@@ -130,7 +131,7 @@ pub async fn logout(arguments: Logout) -> Result<(), Failure> {
         revoke_token(&removed, options.retry).await?;
     }
     if profiles.default.as_ref() == Some(&name) {
-        // Not another one by chance: commands would go to another server.
+        // No other profile becomes the default: commands would go to another server.
         profiles.default = None;
     }
     profiles.save(&path)?;
@@ -165,7 +166,7 @@ pub async fn whoami(_: Whoami, api: &Api, out: &Out) -> Result<(), Failure> {
     out.record(&caller, |caller| caller_lines(caller, api.url()))
 }
 
-/// `login` shows them too.
+/// Also shown by `login`.
 fn caller_lines(caller: &Value, url: &str) -> Vec<String> {
     let (organization, user, token) = (&caller["organization"], &caller["user"], &caller["token"]);
     let expires = match token["expiresAt"].as_str() {

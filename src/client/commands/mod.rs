@@ -1,6 +1,6 @@
 //! The commands of the client, one file per command or family: its arguments, and `run`.
 //!
-//! From top to bottom: `mod` → the commands → `session` (which session is meant) → `connected`.
+//! From top to bottom: `mod` → the commands → `session` (finds the session) → `connected`.
 
 pub mod audit;
 pub mod claim;
@@ -17,7 +17,7 @@ pub mod session;
 pub mod status;
 pub mod tokens;
 
-// The family of `delivery`, with `deployment` (which one is meant) below.
+// The commands of `delivery`, with `deployment` (which finds the deployment) below.
 mod analyze;
 mod approvals;
 mod delivery;
@@ -94,7 +94,7 @@ pub enum Command {
     Tokens(Connected<tokens::Args>),
     #[command(flatten)]
     Delivery(delivery::Command),
-    // The whole program has more commands of these two names, so each program puts them together itself.
+    // The whole program extends these two commands, so each program defines them separately.
     #[command(skip)]
     Secrets(secrets::Command),
     #[command(skip)]

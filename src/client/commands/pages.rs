@@ -1,4 +1,5 @@
-//! `lockkeeper completions` and `man`: made from the description of the commands, so that they cannot differ from it.
+//! `lockkeeper completions` and `man`: generated from the description of the commands, so that they cannot differ from
+//! it.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! `lockkeeper extend` and `release`: begin the TTL of a session from now, or end a session: the caller's, or, for
-//! maintainers, anybody's.
+//! `lockkeeper extend` and `release`: restart the TTL of a session, or end a session: the caller's, or, for
+//! maintainers, any member's.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub struct ExtendArgs {
     target: Target,
 }
 
-/// By a heartbeat.
+/// Sends a heartbeat.
 pub async fn extend(args: ExtendArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     let found = args.target.find(api).await?;
     let session = api.post(&format!("{}/heartbeat", found.path()), &json!({})).await?.data;
@@ -39,7 +39,7 @@ pub async fn release(args: ReleaseArgs, api: &Api, out: &Out) -> Result<(), Fail
     };
     let ended = api.delete(&path).await?.data;
     out.record(&ended, |session| session::lines(session, out))?;
-    // Work done after that was done without the lock.
+    // Work done after the session ended was done without the lock.
     if taken_away(&ended)
         && let Some(lost) = without_lock(&ended)
     {

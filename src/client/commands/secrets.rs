@@ -1,5 +1,5 @@
-//! `lockkeeper secrets`: those of the organization or of one pipeline. A value goes in by stdin or a file, never as an
-//! argument, and never comes out.
+//! `lockkeeper secrets`: secrets of the organization or of one pipeline. A value comes from stdin or a file, never from
+//! an argument, and is never printed.
 
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::output::table::{Cell, Column};
 use crate::output::text::{Style, harmless};
 use crate::output::{Out, text_of, times};
 
-/// The server takes no more.
+/// The server's limit.
 const VALUE_BYTES_MAX: u64 = 16 * 1024;
 
 const COLUMNS: [Column; 5] = [
@@ -71,12 +71,12 @@ pub async fn run(command: Command) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Whose secret it is: of this pipeline, or of the organization.
+/// The owner of a secret: this pipeline, or the organization.
 #[derive(Debug, Clone, Default)]
 struct Scope(Option<String>);
 
 impl Scope {
-    /// By the flag alone: a variable or a profile that somebody has forgotten must not decide which secret is replaced.
+    /// From the flag only: a forgotten variable or profile must not decide which secret is replaced.
     fn of(options: &Options) -> Result<Self, Failure> {
         let checked = |name: &String| identifier(name).map_err(|rule| Failure::Usage(format!("--pipeline {rule}")));
         Ok(Self(options.pipeline.as_ref().map(checked).transpose()?))
@@ -145,7 +145,7 @@ async fn set(args: SetArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     let mut new = change.clone();
     new["name"] = json!(args.name);
     new["pipelineId"] = json!(args.scope.0);
-    // Most are changed more often than made; somebody else may make or delete it in between.
+    // Secrets are changed more often than created; another caller may create or delete it in between.
     let path = path_of(&args.name, &args.scope);
     let secret = match api.put(&path, &change).await {
         Err(Failure::NotFound(_)) => match create(api, &new).await? {
@@ -160,7 +160,7 @@ async fn set(args: SetArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     })
 }
 
-/// `None` if it is there by now.
+/// `None` if it exists by now.
 async fn create(api: &Api, new: &Value) -> Result<Option<Value>, Failure> {
     let mut call = api.call(reqwest::Method::POST, "/secrets");
     call.key = Some(new_key());
@@ -193,7 +193,7 @@ fn path_of(name: &str, scope: &Scope) -> String {
     format!("/secrets/{name}{}", scope.query())
 }
 
-/// So that it can be part of a path; the server knows the whole rule.
+/// Safe to use in a path; the server checks the complete rule.
 fn variable_name(text: &str) -> Result<String, String> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let begins = text.as_bytes().first().is_some_and(|byte| !byte.is_ascii_digit());
@@ -212,7 +212,7 @@ fn value_of_file(file: &Path) -> Result<Zeroizing<String>, Failure> {
     read(opened, &shown)
 }
 
-/// Without the line break at its end, which `echo` writes and nobody means.
+/// Without the final line break, which `echo` writes unintentionally.
 fn value_of_stdin(name: &str) -> Result<Zeroizing<String>, Failure> {
     if std::io::stdin().is_terminal() {
         let typed = read_hidden(&format!("Value of {name}"))?;
@@ -229,7 +229,7 @@ fn value_of_stdin(name: &str) -> Result<Zeroizing<String>, Failure> {
 }
 
 fn read(source: impl Read, from: &str) -> Result<Zeroizing<String>, Failure> {
-    // At its full size from the beginning: a buffer that grows leaves copies behind.
+    // With its full capacity from the start: growing the buffer would leave copies behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(VALUE_BYTES_MAX as usize + 1));
     let read = source.take(VALUE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| Failure::Usage(format!("cannot read {from}: {error}")))?;

@@ -1,5 +1,5 @@
-//! A session in words, and which session a command means: the given one, that of `lockkeeper run`, or the caller's own in an
-//! environment.
+//! A session in words, and the session that a command refers to: the given one, that of `lockkeeper run`, or the
+//! caller's own in an environment.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -27,19 +27,19 @@ pub struct Target {
 }
 
 /// A session with its path below the organization.
-pub struct Found {
+pub struct FoundSession {
     pub session: String,
     /// `/pipelines/web/ephemeral-environments/review-1`.
     pub environment_path: String,
 }
 
-impl Found {
+impl FoundSession {
     pub fn path(&self) -> String {
         format!("{}/sessions/{}", self.environment_path, self.session)
     }
 }
 
-/// The environment that is given, or that of `lockkeeper run`.
+/// The given environment, or that of `lockkeeper run`.
 pub fn environment(given: Option<EnvironmentName>) -> Result<EnvironmentName, Failure> {
     if let Some(given) = given {
         return Ok(given);
@@ -51,8 +51,8 @@ pub fn environment(given: Option<EnvironmentName>) -> Result<EnvironmentName, Fa
 }
 
 impl Target {
-    pub async fn find(self, api: &Api) -> Result<Found, Failure> {
-        // The variable belongs to the environment that was claimed with it, and to no other.
+    pub async fn find(self, api: &Api) -> Result<FoundSession, Failure> {
+        // The variable refers only to the environment that was claimed with it.
         let of_run = variable("LOCKKEEPER_ENVIRONMENT");
         let is_of_run = match &self.environment {
             None => true,
@@ -65,11 +65,11 @@ impl Target {
             Some(session) => identifier(&session).map_err(|rule| Failure::Usage(format!("the session {rule}")))?,
             None => own_session(api, &environment, &environment_path).await?,
         };
-        Ok(Found { session, environment_path })
+        Ok(FoundSession { session, environment_path })
     }
 }
 
-/// The caller's session that has the environment, or else waits for it.
+/// The caller's session that holds the environment, or else waits for it.
 async fn own_session(api: &Api, environment: &EnvironmentName, path: &str) -> Result<String, Failure> {
     let pipeline = api.pipeline_of(environment).await?;
     let query = format!("/sessions?mine=true&pipelineId={pipeline}&envName={}&limit=100", environment.name);
@@ -79,7 +79,7 @@ async fn own_session(api: &Api, environment: &EnvironmentName, path: &str) -> Re
     if let Some(session) = active.or(sessions.first()) {
         return Ok(text_of(session, "sessionId").to_owned());
     }
-    // That also tells an environment that does not exist from one that is somebody else's.
+    // The request also distinguishes an environment that does not exist from one held by somebody else.
     let environment_now = api.get(path).await?.data;
     let holder = holder_in_words(&environment_now["lock"], Timestamp::now());
     let holder = holder.unwrap_or_else(|| "nobody has it".to_owned());
@@ -147,7 +147,7 @@ pub fn deployment_line(deployment: &Value, now: Timestamp) -> String {
     format!("{} {}{ago}{error} ({})", harmless(commit), harmless(status), harmless(id))
 }
 
-/// The failure that a session without the lock means: it was taken away, or has not come yet.
+/// The failure for a session without the lock: it was taken away, or has not been granted yet.
 pub fn without_lock(session: &Value) -> Option<Failure> {
     let lost = || {
         let words = session.as_object().and_then(|session: &Map<String, Value>| lost_in_words(session));

@@ -1,4 +1,4 @@
-//! `lockkeeper status`: one session, or all that the caller has.
+//! `lockkeeper status`: one session, or all of the caller's.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -122,7 +122,7 @@ async fn create(
     }
     let created = api.post("/tokens", &body).await?.data;
     let Some(text) = created["token"].as_str() else {
-        // The first answer was lost on its way, and the server keeps no token.
+        // The first answer was lost, and the server stores no token text.
         let id = harmless(text_of(&created, "tokenId"));
         return Err(Failure::Failed(format!(
             "the token {id} was created, but its text was lost with the connection; revoke it, and create another one"

@@ -1,5 +1,5 @@
-//! The identity token of this job: given in a variable or a file, or requested from its CI. A job on GitHub Actions with
-//! the permission `id-token: write` gets a new one for each request.
+//! The identity token of this job: given in a variable or a file, or requested from its CI. A job on GitHub Actions
+//! with the permission `id-token: write` gets a new one for each request.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 pub enum IdentitySource {
     /// `LOCKKEEPER_IDENTITY_TOKEN`
     Given(Secret),
-    /// `LOCKKEEPER_IDENTITY_TOKEN_FILE`, read each time: whoever wrote it renews it.
+    /// `LOCKKEEPER_IDENTITY_TOKEN_FILE`, read each time, since its writer renews it.
     File(PathBuf),
     GitHub(GitHub),
 }
@@ -52,20 +52,20 @@ pub struct GitHub {
     pub url: String,
     /// From `ACTIONS_ID_TOKEN_REQUEST_TOKEN`.
     pub token: Secret,
-    /// For whom the identity token is made.
+    /// The audience of the identity token.
     pub audience: String,
 }
 
 impl GitHub {
-    /// By a client of its own: a certificate authority that was given is the server's, and not GitHub's.
+    /// With a separate client: a given certificate authority is for the server, not for GitHub.
     pub async fn identity_token(&self) -> Result<Secret, Failure> {
-        // Fails only if one is installed already, which is as good.
+        // Fails only if one is installed already, which is fine.
         rustls::crypto::ring::default_provider().install_default().ok();
         let client = Client::builder().redirect(redirect::Policy::none()).timeout(ANSWER_WITHIN).build();
         let client = client.map_err(|_| unreachable("no connection can be prepared"))?;
         let url = with_audience(&self.url, &self.audience)?;
         let sent = client.get(url).bearer_auth(self.token.reveal()).send().await;
-        // Without the error's own words, which have the address and its query.
+        // Without the error's own text, which contains the address and its query.
         let answer =
             sent.map_err(|error| unreachable(if error.is_timeout() { "no answer in time" } else { "no connection" }))?;
         let status = answer.status().as_u16();
@@ -78,7 +78,7 @@ impl GitHub {
     }
 }
 
-/// The address has a query already.
+/// The address already has a query.
 fn with_audience(url: &str, audience: &str) -> Result<reqwest::Url, Failure> {
     let url = reqwest::Url::parse(url);
     let mut url = url.map_err(|_| Failure::Usage("ACTIONS_ID_TOKEN_REQUEST_URL is not an address".to_owned()))?;

@@ -1,4 +1,4 @@
-//! HTTP to one server: sends one request once, and tells what came of it. Nothing here knows tokens or repeats anything.
+//! HTTP to one server: sends a request once, and reports the result. Knows no tokens and repeats nothing.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use reqwest::{Certificate, Client, Method, Response, Url, redirect};
 use super::options::Settings;
 use crate::failure::Failure;
 
-/// A server that has not accepted by then is busy or gone.
+/// A server that has not accepted by then is overloaded or down.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// A connection that has been idle for longer is not reused: proxies close them without a word after a minute or so.
+/// A connection that has been idle for longer is not reused: proxies close them silently after about a minute.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 /// Answers are pages of at most a hundred records; a whole log is read as a stream.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -29,18 +29,18 @@ pub struct NoAnswer {
     pub words: String,
     /// Whether the request may have reached the server.
     pub maybe_sent: bool,
-    /// The server's certificate is not accepted. It will not be in a second either.
+    /// The server's certificate is not accepted, so a retry would fail too.
     pub is_untrusted: bool,
 }
 
 impl NoAnswer {
-    /// One that may be executed.
+    /// For a request that may have been executed.
     pub fn lost(words: String) -> Self {
         Self { words, maybe_sent: true, is_untrusted: false }
     }
 }
 
-/// An answer as it came.
+/// An unparsed answer.
 #[derive(Debug)]
 pub struct RawAnswer {
     pub status: u16,
@@ -80,18 +80,18 @@ impl Link {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(Failure::Usage("the address must not contain a user or a password".to_owned()));
         }
-        // Fails only if one is installed already, which is as good.
+        // Fails only if one is installed already, which is fine.
         rustls::crypto::ring::default_provider().install_default().ok();
         let mut builder = Client::builder()
             .user_agent(concat!("lockkeeper/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_WITHIN)
             .pool_idle_timeout(IDLE_MAX)
-            // A redirect would turn a claim into a GET, and carry the token to another server.
+            // A redirect would turn a claim into a GET, and send the token to another server.
             .redirect(redirect::Policy::none());
         if let Some(file) = &settings.ca_file {
             builder = builder.tls_certs_only(certificates(file)?);
         } else if url.scheme() == "http" {
-            // Images without certificates of authorities exist, and could not build a client otherwise.
+            // Some images contain no CA certificates, and could not build a client otherwise.
             builder = builder.tls_certs_only([]);
         }
         let http = builder
@@ -100,7 +100,7 @@ impl Link {
         Ok(Self { http, base: settings.url.clone() })
     }
 
-    /// The server's address, without a slash at its end.
+    /// The server's address, without a final slash.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -124,7 +124,7 @@ impl Link {
         Ok(RawAnswer { status, headers, body })
     }
 
-    /// Sends it; the body is read by the caller, piece by piece.
+    /// Sends it; the caller reads the body in pieces.
     pub async fn open(&self, request: reqwest::RequestBuilder) -> Result<Response, NoAnswer> {
         request.send().await.map_err(|error| self.no_answer(&error))
     }
@@ -143,7 +143,8 @@ impl Link {
     }
 }
 
-/// What is wrong with the server's certificate, and what to do, by what rustls says. `None` if it is not about a certificate.
+/// The problem with the server's certificate and its fix, from the text of rustls. `None` if it is not about a
+/// certificate.
 fn certificate_advice(why: &str) -> Option<&'static str> {
     let why = &why[why.find("invalid peer certificate")?..];
     let is = |words: &[&str]| words.iter().any(|word| why.contains(word));
@@ -174,7 +175,7 @@ fn certificates(file: &Path) -> Result<Vec<Certificate>, Failure> {
     Ok(certificates)
 }
 
-/// The error and its sources without the URL, whose query may tell more than an error message should.
+/// The error and its sources without the URL, whose query may contain more than an error message should show.
 fn error_chain(error: &reqwest::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut source = std::error::Error::source(error);

@@ -1,5 +1,5 @@
-//! Where the server is and who we are: flags, variables, the profile file and the identity of a CI job, put together; and
-//! the connection itself.
+//! The server's address and the caller's credentials, from flags, variables, the profile file and the identity of a CI
+//! job; and the connection itself.
 //!
 //! From top to bottom: `tokens` → `link` → `options` → `identity`, `profile` → `secret`.
 

@@ -1,4 +1,4 @@
-//! The flags of every client command, and the order in which flags, variables and the profile count.
+//! The flags of every client command, and the precedence of flags, variables and the profile.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::arguments::seconds;
 use crate::failure::Failure;
 use crate::output::{Colour, Out};
 
-/// Where a server on this machine serves by default.
+/// The default address of a server on this machine.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 /// Longer than a restart of the server takes.
 const RETRY_SECONDS: &str = "30";
@@ -52,7 +52,7 @@ pub struct Options {
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub url: String,
-    /// None: an identity of the CI may do instead.
+    /// None: an identity of the CI may be used instead.
     pub token: Option<Secret>,
     pub organization: Option<String>,
     pub pipeline: Option<String>,
@@ -84,7 +84,7 @@ impl Options {
         let profile = chosen_profile(profiles, named, url.as_deref())?;
         let url = url.or_else(|| Some(trimmed(&profile?.url))).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let token = self.given_token(variable)?;
-        // An identity that was chosen for this job wins over the profile of whoever has set up the machine.
+        // An identity chosen for this job takes precedence over the profile of the machine's user.
         let has_identity = IdentitySource::chosen(variable).is_some();
         Ok(Settings {
             url,
@@ -111,13 +111,13 @@ impl Options {
     }
 }
 
-/// A variable that is set and not empty: CIs set variables of theirs to nothing.
+/// A variable that is set and not empty: CIs set some of theirs to an empty value.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The profile that is named, or else the default one. A token goes only to the server that it was made for: the default
-/// profile does not count with another address, and naming both is refused.
+/// The named profile, or else the default one. A token is only sent to its own server: the default profile is ignored
+/// with another address, and naming both is refused.
 fn chosen_profile<'a>(
     profiles: &'a Profiles,
     named: Option<String>,
@@ -149,7 +149,7 @@ fn trimmed(url: &str) -> String {
     url.trim().trim_end_matches('/').to_owned()
 }
 
-/// Its first line.
+/// The token is its first line.
 pub fn read_token(file: &Path) -> Result<Secret, Failure> {
     read_line(file, "token file")
 }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct FlagLine {
         #[command(flatten)]
         options: Options,
     }
@@ -181,7 +181,7 @@ mod tests {
         let profiles = Profiles { default: Some("main".to_owned()), profiles };
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let line = Line::parse_from(std::iter::once(&"lockkeeper").chain(flags));
+        let line = FlagLine::parse_from(std::iter::once(&"lockkeeper").chain(flags));
         line.options.resolve_with(&profiles, &variable)
     }
 

@@ -1,5 +1,5 @@
-//! The profile file: servers that this user has logged in to. It holds tokens, so it is the owner's alone, and refused if
-//! somebody else could have read it.
+//! The profile file: servers that this user has logged in to. It contains tokens, so only its owner may read it; it is
+//! refused if others could.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::secret::Secret;
 use crate::failure::Failure;
 
-/// The name that `login` gives if it is told none.
+/// The default name for `login`.
 pub const DEFAULT_NAME: &str = "default";
 /// Far more profiles than anybody has.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profiles {
-    /// The one that is used if none is named.
+    /// The profile that is used if none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     #[serde(default)]
@@ -61,7 +61,7 @@ impl Profiles {
         check_rights(&file, path)?;
         let mut text = String::new();
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| unreadable(&error))?;
-        // Not the parser's own message, which quotes lines of the file, and a token may be in one.
+        // Not the parser's own message, which quotes lines of the file, which may contain a token.
         toml::from_str(&text).map_err(|error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
             let line = line.map(|line| format!(" in line {line}")).unwrap_or_default();
@@ -69,7 +69,8 @@ impl Profiles {
         })
     }
 
-    /// Written beside and renamed: nobody reads half of it, and an interruption leaves the old one.
+    /// Written to a temporary file and renamed: nobody reads an incomplete file, and an interruption leaves the old
+    /// one.
     pub fn save(&self, path: &Path) -> Result<(), Failure> {
         self.try_save(path).map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
     }
@@ -79,7 +80,7 @@ impl Profiles {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let text = toml::to_string(self).map_err(io::Error::other)?;
         let beside = folder.join(format!(".profiles.{}", std::process::id()));
-        // Left by a process of the same number that was killed.
+        // Left by a killed process with the same id.
         fs::remove_file(&beside).ok();
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());

@@ -1,5 +1,5 @@
-//! A secret in memory: not shown by accident, and wiped afterwards. It is read from a file, or typed at a terminal that does
-//! not show it.
+//! A secret in memory: not shown by accident, and wiped afterwards. It is read from a file, or typed at a terminal
+//! without echo.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -12,9 +12,9 @@ use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
-/// A file that is larger has no token.
+/// A larger file cannot be a token.
 const FILE_BYTES_MAX: u64 = 32 * 1024;
-/// Longer than any token or password; a paste by mistake ends there.
+/// Longer than any token or password; an accidental paste is cut off.
 const LENGTH_MAX: usize = 64 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The first line of a file. `what` it is, for people.
+/// The first line of a file. `what` names the file in errors.
 pub fn read_line(file: &Path, what: &str) -> Result<Secret, Failure> {
     let unreadable = |error: &dyn fmt::Display| Failure::Usage(format!("{what} {}: {error}", file.display()));
     let mut text = Zeroizing::new(String::new());
@@ -53,7 +53,7 @@ pub fn read_line(file: &Path, what: &str) -> Result<Secret, Failure> {
     if token.reveal().is_empty() { Err(unreadable(&"it is empty")) } else { Ok(token) }
 }
 
-/// The line that was typed, without showing it. Not from stdin, which may be a file: from the terminal itself.
+/// Reads a typed line without showing it. Not from stdin, which may be a file, but from the terminal itself.
 pub fn read_hidden(prompt: &str) -> Result<Secret, Failure> {
     let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty");
     let Ok(mut terminal) = terminal else {
@@ -61,7 +61,7 @@ pub fn read_hidden(prompt: &str) -> Result<Secret, Failure> {
     };
     let failed = |error: &dyn fmt::Display| Failure::Failed(format!("cannot ask on the terminal: {error}"));
     let silenced = Silenced::new(&terminal).map_err(|error| failed(&error))?;
-    // Afterwards: who answers at once must not be shown either.
+    // After the echo is off: a user who types immediately must not be shown either.
     let asked = write!(&terminal, "{prompt}: ").map_err(|error| failed(&error));
     let typed = asked.and_then(|()| read_typed(&terminal));
     drop(silenced);
@@ -69,7 +69,7 @@ pub fn read_hidden(prompt: &str) -> Result<Secret, Failure> {
     typed
 }
 
-/// A terminal that shows nothing and sends no signals, so that it is put back whatever is typed.
+/// A terminal without echo and signals, so that its settings are restored whatever is typed.
 struct Silenced<'a> {
     terminal: &'a File,
     before: Termios,

@@ -1,5 +1,5 @@
-//! The token of each request: a fixed one, or one that the server issues in exchange for the identity token of this job,
-//! renewed before it expires.
+//! The token of each request: a fixed one, or one that the server issues in exchange for the identity token of this
+//! job, renewed before it expires.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::steady::Moment;
 pub enum TokenSource {
     /// From a variable, a file or a profile.
     Fixed(Secret),
-    /// For the identity token of this job.
+    /// In exchange for the identity token of this job.
     Exchanged(Box<Exchange>),
 }
 
 impl TokenSource {
-    /// `retrying` says why it takes so long.
+    /// `retrying` shows the reason for a delay.
     pub async fn token(&self, retrying: &Retrying) -> Result<Secret, Failure> {
         match self {
             TokenSource::Fixed(token) => Ok(token.clone()),
@@ -33,7 +33,7 @@ impl TokenSource {
         }
     }
 
-    /// Called after the server has refused the token; whether another attempt makes sense.
+    /// Called after the server has refused the token. Returns whether another attempt makes sense.
     pub async fn renew(&self, refused: &Secret, retrying: &Retrying) -> Result<bool, Failure> {
         match self {
             TokenSource::Fixed(_) => Ok(false),
@@ -46,7 +46,7 @@ const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 /// A server that waits for the issuer's keys answers within ten seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
-/// After a renewal that failed while the token still works: requests must not wait for one each time.
+/// The delay after a failed renewal while the token still works, so that not every request waits for another attempt.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -54,9 +54,9 @@ pub struct Exchange {
     source: IdentitySource,
     organization: String,
     link: Link,
-    /// How long it is tried while there is no token that works.
+    /// How long a renewal is attempted without a working token.
     patience: Duration,
-    /// Held while a token is being renewed, so that one exchange is enough for all.
+    /// Locked during a renewal, so that one exchange is enough for all.
     current: Mutex<Option<Current>>,
 }
 
@@ -70,7 +70,7 @@ struct Current {
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Fresh,
-    /// It works, and is to be renewed.
+    /// It still works, but should be renewed.
     Aging,
     Expired,
 }
@@ -87,7 +87,7 @@ impl Current {
     }
 }
 
-/// Why an attempt failed, and whether another one may not.
+/// Why an attempt failed, and whether to try again.
 struct Failed {
     failure: Failure,
     is_worth_a_retry: bool,
@@ -120,7 +120,7 @@ impl Exchange {
         Ok(current.insert(new).token.clone())
     }
 
-    /// Another token in the place of one that the server has refused. Somebody may have got it already.
+    /// Replaces a token that the server has refused, unless another task already has.
     pub async fn renew(&self, refused: &Secret, retrying: &Retrying) -> Result<(), Failure> {
         let mut current = self.current.lock().await;
         if current.as_ref().is_none_or(|known| known.token == *refused) {
@@ -130,7 +130,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Tries until it works or patience is over.
+    /// Tries until it succeeds or patience is over.
     async fn insist(&self, retrying: &Retrying) -> Result<Current, Failure> {
         let began = Moment::now();
         for attempt in 0.. {
@@ -150,11 +150,11 @@ impl Exchange {
 
     async fn attempt(&self) -> Result<Current, Failed> {
         let identity = self.source.identity_token().await.map_err(|failure| {
-            // A file that cannot be read will not be there in a second; a CI may.
+            // An unreadable file will stay unreadable; a CI may answer later.
             let is_worth_a_retry = matches!(failure, Failure::Unreachable(_));
             Failed { failure, is_worth_a_retry, retry_after: None }
         })?;
-        // Before the request: the token may be as old as that when the answer arrives.
+        // Before the request: the token may be that old when the answer arrives.
         let asked_at = Moment::now();
         let form = [("grant_type", GRANT_TYPE), ("subject_token_type", ID_TOKEN), ("subject_token", identity.reveal())];
         let path = format!("/api/v1/organizations/{}/tokens/exchange", self.organization);
@@ -170,13 +170,13 @@ impl Exchange {
     }
 }
 
-/// As a form of a page: the query of an address has the same encoding.
+/// Form-encoded, like the query of a URL.
 fn encoded(form: &[(&str, &str)]) -> String {
     let url = Url::parse_with_params("http://form/", form);
     url.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Renewed after three quarters of its time: then there is time to try again.
+/// Renewed after three quarters of its lifetime, which leaves time to try again.
 fn granted(body: &[u8], asked_at: Moment) -> Option<Current> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let token = Secret::new(answer["access_token"].as_str()?);
@@ -193,7 +193,7 @@ fn refused(raw: &RawAnswer) -> Failed {
     let retry_after = link::retry_after(&raw.headers);
     let problem = Problem::read(raw.status, link::content_type(&raw.headers), retry_after, &raw.body);
     let trouble = Trouble::Refused { status: problem.status, code: &problem.code };
-    // Each exchange makes a token; one more does no harm.
+    // Each exchange creates a token; one more is harmless.
     let is_worth_a_retry = retry::is_retried(trouble, true);
     let failure = match problem.code.as_str() {
         "invalid_grant" => {

@@ -1,5 +1,5 @@
-//! The output of commands: tables and lines for people, the server's own `data` for scripts (`--json`). Colours only on a
-//! terminal, nothing of others' text that a terminal would obey, and no panic when the reader has gone.
+//! The output of commands: tables and lines for people, the server's own `data` for scripts (`--json`). Colours only on
+//! a terminal, no control characters from other people's text, and no panic when the reader has gone.
 //!
 //! From top to bottom: `mod` → `table` → `text`; `times` → `text`.
 
@@ -20,7 +20,7 @@ use self::table::{Cell, Column};
 use self::text::{Style, paint};
 use super::failure::Failure;
 
-/// A terminal that does not say how wide it is.
+/// For a terminal that does not report its width.
 const USUAL_WIDTH: usize = 80;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -34,7 +34,7 @@ pub enum Colour {
     Never,
 }
 
-/// Where a command prints to.
+/// The destination of a command's output.
 #[derive(Debug, Clone, Copy)]
 pub struct Out {
     pub json: bool,
@@ -49,7 +49,7 @@ impl Out {
         Self { json, colour: is_coloured(colour, terminal), terminal }
     }
 
-    /// Of the terminal now, since it can be resized; none when piped.
+    /// The current width, since a terminal can be resized; none when piped.
     pub fn width(&self) -> Option<usize> {
         if !self.terminal {
             return None;
@@ -58,7 +58,7 @@ impl Out {
         Some(if told == 0 { USUAL_WIDTH } else { told })
     }
 
-    /// One record: the server's data as it is, or lines for people.
+    /// One record: the server's data unchanged, or lines for people.
     pub fn record(&self, data: &Value, lines: impl FnOnce(&Value) -> Vec<String>) -> Result<(), Failure> {
         if self.json {
             return self.json(data);
@@ -66,7 +66,7 @@ impl Out {
         self.lines(&lines(data))
     }
 
-    /// A list: the server's data as it is, or a table with a row for each.
+    /// A list: the server's data unchanged, or a table with a row for each item.
     pub fn list(
         &self,
         data: &Value,
@@ -117,7 +117,7 @@ impl Out {
         })
     }
 
-    /// For people, beside the output: on stderr.
+    /// A message for people, on stderr.
     pub fn note(&self, words: &str) {
         note(words);
     }
@@ -132,11 +132,11 @@ pub fn stderr_is_drawn_on() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|kind| kind != "dumb")
 }
 
-/// A line on stderr that takes the place of the one that was drawn before.
+/// Replaces the line that was last drawn on stderr.
 pub fn draw_line(text: &str) {
     let width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col)).unwrap_or_default();
     let width = if width == 0 { USUAL_WIDTH } else { width };
-    // One write: a line that is first wiped and then drawn flickers. Not the last column, where some terminals wrap.
+    // In one write: wiping and drawing separately would flicker. Without the last column, where some terminals wrap.
     let line = format!("\r{}\u{1b}[K", table::cut(text, width.saturating_sub(1)));
     io::stderr().write_all(line.as_bytes()).ok();
 }
@@ -150,7 +150,7 @@ pub fn note(words: &str) {
     writeln!(io::stderr(), "{words}").ok();
 }
 
-/// Whether what goes to `terminal` or not is coloured. <https://no-color.org>: any value but an empty one counts.
+/// Whether output to `terminal` or not is coloured. <https://no-color.org>: any non-empty value counts.
 pub fn is_coloured(colour: Colour, terminal: bool) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
@@ -166,17 +166,17 @@ pub fn text_of<'a>(data: &'a Value, field: &str) -> &'a str {
     data.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `name: value` lines with aligned values; those without a value are left out.
+/// `name: value` lines with aligned values; fields without a value are left out.
 pub fn fields(fields: &[(&str, String)]) -> Vec<String> {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + 1;
     let given = fields.iter().filter(|(_, value)| !value.is_empty());
     given.map(|(name, value)| format!("{:width$} {value}", format!("{name}:"))).collect()
 }
 
-/// Waits until nobody can read what is written, as behind `| head -1`; for ever if stdout is a file.
+/// Resolves when the reader of the output is gone, as behind `| head -1`; never if stdout is a file.
 pub async fn reader_gone() {
     let (tell, told) = oneshot::channel();
-    // A thread that waits ends with the program, which does not wait for it.
+    // The thread ends with the program, which does not wait for it.
     let waiting = std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
         if is_gone_at_last() {
             tell.send(()).ok();
@@ -189,7 +189,7 @@ pub async fn reader_gone() {
 
 fn is_gone_at_last() -> bool {
     loop {
-        // Errors and hang-ups are reported without being asked for.
+        // Errors and hang-ups are always reported.
         let mut waiting = [PollFd::from_borrowed_fd(stdout(), PollFlags::empty())];
         match poll(&mut waiting, None) {
             Ok(_) => return waiting[0].revents().intersects(PollFlags::ERR | PollFlags::HUP),

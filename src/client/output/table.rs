@@ -1,12 +1,12 @@
-//! Tables: aligned by the width that a terminal shows, cut to the terminal, and never cut when piped.
+//! Tables: aligned by the width of text on a terminal, cut to the terminal, and never cut when piped.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::text::{Style, harmless, paint};
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: usize = 2;
-/// No column is cut below this: less says nothing.
+/// The minimum width of a cut column.
 const CUT_MIN: usize = 10;
 
 #[derive(Debug, Clone, Copy)]
@@ -15,10 +15,10 @@ pub struct Column {
     narrow: Narrow,
 }
 
-/// A column on a terminal that is too narrow for all.
+/// How a column behaves on a terminal that is too narrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Narrow {
-    /// Names and ids: people copy them.
+    /// Names and ids, which people copy.
     Whole,
     Cut,
     /// Left out if cutting is not enough, the rightmost first.
@@ -68,14 +68,14 @@ impl From<String> for Cell {
     }
 }
 
-/// Lines without their ends. `width` is that of the terminal, if there is one.
+/// Lines without line breaks. `width` is that of the terminal, if there is one.
 pub fn render(columns: &[Column], rows: &[Vec<Cell>], width: Option<usize>, colour: bool) -> Vec<String> {
     let widths = widths(columns, rows, width);
     let titles: Vec<Cell> = columns.iter().map(|column| Cell::styled(column.title, Style::Dim)).collect();
     std::iter::once(&titles).chain(rows).map(|row| line(row, &widths, colour)).collect()
 }
 
-/// Of each column; none if it is left out.
+/// The width of each column; none if it is left out.
 fn widths(columns: &[Column], rows: &[Vec<Cell>], width: Option<usize>) -> Vec<Option<usize>> {
     let longest = |place: usize| rows.iter().filter_map(|row| row.get(place)).map(|cell| cell.text.width()).max();
     let mut widths: Vec<Option<usize>> = columns
@@ -96,7 +96,7 @@ fn widths(columns: &[Column], rows: &[Vec<Cell>], width: Option<usize>) -> Vec<O
             widths[place] = None;
         }
     }
-    // From the widest: short ones stay whole as long as possible.
+    // From the widest column, so that short ones stay complete as long as possible.
     for _ in 0..total(&widths).saturating_sub(width) {
         let widest = (0..columns.len()).filter(|place| cuttable(*place)).max_by_key(|place| widths[*place]);
         if let Some(width) = widest.and_then(|place| widths[place].as_mut()).filter(|width| **width > CUT_MIN) {
@@ -124,7 +124,7 @@ fn line(row: &[Cell], widths: &[Option<usize>], colour: bool) -> String {
     line
 }
 
-/// At most as wide, with a sign where something is missing.
+/// At most this wide, with a mark where text is missing.
 pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -1,11 +1,11 @@
-//! Text on a terminal: what others chose is made harmless, and colours carry nothing that the words do not say.
+//! Text on a terminal: makes other people's text harmless, and adds colours, which carry no extra information.
 
-/// The text in one line, without characters that would move the cursor, change colours or reorder what is shown.
+/// The text in one line, without characters that would move the cursor, change colours or reorder text.
 pub fn harmless(text: &str) -> String {
     text.chars().map(|character| if is_harmful(character) { replacement(character) } else { character }).collect()
 }
 
-/// The same for text of several lines, which it keeps.
+/// The same for several lines of text, keeping the lines.
 pub fn harmless_lines(text: &str) -> String {
     let kept = |character: char| character == '\n' || character == '\t' || !is_harmful(character);
     text.chars().map(|character| if kept(character) { character } else { replacement(character) }).collect()
@@ -37,7 +37,8 @@ pub enum Style {
 }
 
 impl Style {
-    /// Of a status of the API: of an environment, a session, a deployment, a stage, an approval or a pipeline.
+    /// The style for a status in the API: of an environment, a session, a deployment, a stage, an approval or a
+    /// pipeline.
     pub fn of_status(status: &str) -> Self {
         match status {
             "unlocked" | "active" | "succeeded" | "approved" | "completed" => Style::Good,
@@ -51,7 +52,7 @@ impl Style {
     }
 }
 
-/// The text in its colour, or as it is.
+/// The text in its colour, or unchanged.
 pub fn paint(text: &str, style: Style, colour: bool) -> String {
     let code = match style {
         Style::Plain => return text.to_owned(),

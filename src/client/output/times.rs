@@ -1,4 +1,4 @@
-//! Times for people: how long ago, how long still.
+//! Durations and times for people.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// How long ago a time of the server was; zero if that is still to come, since clocks differ. None if it is no time.
+/// The time since a time of the server; zero if it is in the future, since clocks differ. None if it is not a time.
 pub fn since(at: &str, now: Timestamp) -> Option<String> {
     let at: Timestamp = at.parse().ok()?;
     Some(span(between(at, now)))
 }
 
-/// How long it still takes; zero if it has passed.
+/// The time left; zero if it has passed.
 pub fn until(at: &str, now: Timestamp) -> Option<String> {
     let at: Timestamp = at.parse().ok()?;
     Some(span(between(now, at)))

@@ -1,4 +1,4 @@
-//! The command `run` itself: claim, deploy, run, release, and the exit code that says what became of it.
+//! The command `run` itself: claim, deploy, run, release, and its exit code.
 
 use std::ffi::OsString;
 use std::io;
@@ -118,7 +118,7 @@ async fn work(
             Err(failure) => return Outcome::NotStarted(failure),
         }
     }
-    // Before the command has the terminal, and after nobody can stop this process by it any more.
+    // Before the command has the terminal, and after the last moment at which this process could be suspended by it.
     terminal::do_not_stop_at_output();
     let started = signals.all().and_then(|()| Guarded::start(&args.command, &variables(held)));
     let (guarded, alarm) = match started.and_then(|guarded| Ok((guarded, Alarm::new()?))) {
@@ -129,7 +129,7 @@ async fn work(
     watch_over(Watched { guarded, alarm, signals, until }, grace, keeper).await
 }
 
-/// What the client listens to while the command runs.
+/// The events that the client handles while the command runs.
 struct Watched {
     guarded: Guarded,
     alarm: Alarm,
@@ -138,13 +138,13 @@ struct Watched {
     until: watch::Receiver<Moment>,
 }
 
-/// Between the keeper of the lease, the guard of the command, and whoever sends signals.
+/// Coordinates the keeper of the lease, the guard of the command, and received signals.
 async fn watch_over(watched: Watched, grace: Duration, mut keeper: Pin<&mut impl Future<Output = String>>) -> Outcome {
     let Watched { mut guarded, alarm, mut signals, mut until } = watched;
     guarded.order(Order::Start { grace, until: *until.borrow_and_update() });
     let (mut ending, mut lost, mut swept) = (None, None, false);
     loop {
-        // The guard has ended the command by then, unless it cannot.
+        // The guard has ended the command by then, unless it is unable to.
         let too_late = until.borrow().minus(MARGIN / 2);
         tokio::select! {
             report = guarded.report() => match report {
@@ -192,7 +192,7 @@ fn left_behind(count: u32) -> String {
     }
 }
 
-/// For the command, so that it and the commands of the client under it need no arguments.
+/// Variables of the command, so that it and client commands in it need no arguments.
 fn variables(held: &Held<'_>) -> Vec<(&'static str, String)> {
     vec![
         ("LOCKKEEPER_SESSION", held.session.id().to_owned()),
@@ -204,11 +204,11 @@ fn variables(held: &Held<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Releases the lock, and says how it all ended. A command that lost its lock never counts as successful.
+/// Releases the lock, and reports the outcome. A command that lost its lock never counts as successful.
 async fn finish(mut held: Held<'_>, outcome: Outcome) -> Result<(), Failure> {
     match outcome {
         Outcome::Lost(words) => {
-            // If the server was only out of reach, it still has the session.
+            // If the server was only unreachable, it still has the session.
             held.release_briefly().await;
             Err(Failure::LockLost(words))
         }
@@ -241,9 +241,9 @@ fn cannot(error: io::Error) -> Failure {
     Failure::Failed(format!("cannot start the command: {error}"))
 }
 
-/// Proxies cut longer waits off.
+/// Proxies cut off longer waits.
 const POLL_SECONDS: u64 = 20;
-/// An answer takes this much longer than what it waited for.
+/// The time for an answer, in addition to the requested wait.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Deploys a commit in a session and waits for the end. Fails unless it succeeds.
@@ -253,7 +253,7 @@ async fn deploy(api: &Api, session: &Session, commit: &str) -> Result<Value, Fai
     wait(api, ordered.data).await
 }
 
-/// Waits for the end of a deployment, and tells its stages on stderr.
+/// Waits for the end of a deployment, and reports its stages on stderr.
 async fn wait(api: &Api, mut deployment: Value) -> Result<Value, Failure> {
     let path = format!("/deployments/{}", text_of(&deployment, "deploymentId"));
     let (mut etag, mut told, mut attempt) = (None::<String>, Vec::new(), 0);

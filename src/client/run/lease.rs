@@ -1,6 +1,6 @@
-//! The lease of the lock: how long this side may rely on it, never longer than the server's; the heartbeats that keep it
-//! while the command runs; and a long poll on the session, so that a lost lock is noticed before the next heartbeat. The
-//! poll works through proxies that buffer answers. Heartbeats notice the loss where it does not work.
+//! The lease of the lock: how long this side may rely on it, never longer than the server's; the heartbeats that renew
+//! it while the command runs; and a long poll on the session, so that a lost lock is noticed before the next heartbeat.
+//! The poll works through proxies that buffer answers. Where it does not work, heartbeats notice the loss.
 
 use std::time::Duration;
 
@@ -14,18 +14,19 @@ use crate::holders;
 use crate::output::note;
 use crate::steady::{Alarm, Moment};
 
-/// The command is gone this long before the lease ends, whatever the scheduler and two clocks do.
+/// The command has ended this long before the lease ends, despite delays of the scheduler and differences between two
+/// clocks.
 pub const MARGIN: Duration = Duration::from_secs(1);
-/// Below, nothing would be left between asking a command to end and the end of the lease.
+/// With a shorter TTL, no time would be left between asking a command to end and the end of the lease.
 pub const TTL_MIN: Duration = Duration::from_secs(5);
-/// Heartbeats come so often that one that is lost does no harm.
+/// So frequent that a single lost heartbeat is harmless.
 const BEATS_PER_TTL: u32 = 4;
-/// A heartbeat that is not answered by then is sent again: it may have been lost.
+/// After this time a heartbeat is sent again, since it may have been lost.
 const ANSWER_WITHIN_MAX: Duration = Duration::from_secs(10);
-/// The pause after a failed heartbeat, at most; and this part of the TTL.
+/// The pause after a failed heartbeat: this part of the TTL, with this maximum.
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(2);
 const AGAINS_PER_TTL: u32 = 20;
-/// The time of an answer is known to the second, so a lease that seems this much shorter than its TTL is not.
+/// The time in an answer has a resolution of seconds, so a smaller difference between lease and TTL is ignored.
 const DATE_TOLERANCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Lease {
         lease
     }
 
-    /// `left`: what the answer says is left of it. Less than the TTL if the environment limits how long it may be held.
+    /// `left`: the remaining time in the answer. Less than the TTL if the environment limits how long it may be held.
     pub fn renewed(&mut self, sent: Moment, left: Option<Duration>) {
         let left = left.filter(|left| *left + DATE_TOLERANCE < self.ttl).map(|left| left.saturating_sub(MARGIN));
         self.until = sent.plus(left.unwrap_or(self.ttl));
@@ -55,7 +56,7 @@ impl Lease {
         self.next_beat = now.plus((self.ttl / AGAINS_PER_TTL).min(AGAIN_AFTER_MAX));
     }
 
-    /// As somebody else has renewed it.
+    /// Another task has renewed it.
     pub fn renewed_until(&mut self, until: Moment) {
         self.until = until;
     }
@@ -72,7 +73,8 @@ impl Lease {
         (self.ttl / BEATS_PER_TTL).min(ANSWER_WITHIN_MAX)
     }
 
-    /// The time between asking the command to end and killing it: not so long that a single late heartbeat ends it.
+    /// The time between asking the command to end and killing it: limited, so that a single late heartbeat does not end
+    /// it.
     pub fn grace(&self, wanted: Duration) -> Duration {
         wanted.min(self.ttl / 4)
     }
@@ -92,7 +94,7 @@ impl<'a> Held<'a> {
         Self { api, session: acquired.session, lease }
     }
 
-    /// Renews the lease until it is lost, and says in words why it is. `until` hears of every renewal.
+    /// Renews the lease until it is lost, and returns the reason in words. `until` receives every renewal.
     pub async fn keep(self, alarm: Alarm, until: watch::Sender<Moment>) -> String {
         let noticed = until_lost(self.api, self.session.clone());
         tokio::select! {
@@ -117,7 +119,7 @@ impl<'a> Held<'a> {
                 Err(error) => match fate(error) {
                     Fate::Lost(words) => return words,
                     Fate::Unclear(words) => self.missed(words, &mut trouble),
-                    // The lock is held until the end of the lease, and there may be another token by then.
+                    // The lock is held until the end of the lease, and another token may be available by then.
                     Fate::Refused(failure) => self.missed(failure.to_string(), &mut trouble),
                 },
             }
@@ -159,7 +161,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// For a lock that is probably lost already: once, and without a word.
+    /// For a lock that is probably already lost: one attempt, without messages.
     pub async fn release_briefly(&self) {
         let call = self.api.call(Method::DELETE, &self.session.path());
         self.api.send(Call { patience: Duration::ZERO, timeout: self.lease.answer_within(), ..call }).await.ok();
@@ -179,19 +181,19 @@ impl<'a> Held<'a> {
 
 /// Proxies wait for at least half a minute for an answer.
 const WAIT_SECONDS: u64 = 25;
-/// An answer takes this much longer than what it waited for.
+/// The time for an answer, in addition to the requested wait.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// An answer that came sooner, and says nothing new, comes from something that does not wait.
+/// An answer that comes sooner without news is from a proxy that does not wait.
 const SOON: Duration = Duration::from_secs(1);
-/// Between two requests that were answered by news, such as our own heartbeats.
+/// The minimum time between two requests answered with news, such as our own heartbeats.
 const BETWEEN: Duration = Duration::from_millis(100);
-/// Pauses after trouble double from the first to the longest. A server that has no place for one more that waits is not asked
-/// more often than it gets heartbeats.
+/// Pauses after failures double from the first to the longest. A server that has no room for another waiting request is
+/// not polled more often than it gets heartbeats.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const DOUBLINGS_MAX: u32 = 6;
 
-/// Says in words why the session has ended. Does not return before.
+/// Returns, in words, why the session has ended. Does not return before.
 async fn until_lost(api: &Api, mut session: Session) -> String {
     let (mut etag, mut troubles) = (None, 0);
     loop {
@@ -203,7 +205,7 @@ async fn until_lost(api: &Api, mut session: Session) -> String {
             }
             Ok(answer) => {
                 let is_it = answer.data["sessionId"] == session.data["sessionId"];
-                // Something between may take the ETag away, or answer from what it keeps.
+                // A proxy may remove the ETag, or answer from its cache.
                 let is_news = is_it && answer.etag.is_some() && answer.etag != etag;
                 troubles = if is_news { 0 } else { troubles + 1 };
                 if is_it {
@@ -228,7 +230,7 @@ async fn until_lost(api: &Api, mut session: Session) -> String {
     }
 }
 
-/// Without an ETag the answer comes at once, with the first one.
+/// Without an ETag the answer comes immediately, with the first one.
 async fn wait_for_news(api: &Api, session: &Session, etag: Option<&String>) -> Result<Answer, Fate> {
     let seconds = if etag.is_some() { WAIT_SECONDS } else { 0 };
     let call = api.call(Method::GET, &format!("{}?waitSeconds={seconds}", session.path()));
@@ -237,7 +239,7 @@ async fn wait_for_news(api: &Api, session: &Session, etag: Option<&String>) -> R
     api.send(Call { headers, patience: Duration::ZERO, timeout, ..call }).await.map_err(fate)
 }
 
-/// With half of it by chance: a thousand of these are not to come back at the same moment.
+/// Half of it is random, so that a thousand clients do not return at the same moment.
 fn pause(troubles: u32, chance: f64) -> Duration {
     match troubles {
         0 => BETWEEN,

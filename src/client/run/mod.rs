@@ -1,7 +1,7 @@
 //! `lockkeeper run`: a command that runs while this client holds a lock, and never longer.
 //!
-//! The client claims, renews the lease and releases; its guard, a process of its own, runs the command and ends it with the
-//! lease, whatever happens to the client. docs/design/run.md has the states and the orders of events.
+//! The client claims, renews the lease and releases; its guard, a separate process, runs the command and ends it with
+//! the lease, whatever happens to the client. docs/design/run.md describes the states and the orders of events.
 //!
 //! From top to bottom: `command` → `guard` → `lease`, `terminal`.
 
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 pub use command::{Args, run};
 
-/// Not commands for users: the processes between the client and a command. None if it is neither.
+/// Internal commands: the processes between the client and a command. None if it is neither.
 pub fn hidden() -> Option<ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match arguments.split_first() {

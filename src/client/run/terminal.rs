@@ -1,5 +1,5 @@
-//! The terminal belongs to one process group at a time: the command's while it runs, so that Ctrl-C reaches it and it can
-//! read from the keyboard.
+//! Controls which process group has the terminal. While the command runs it has the terminal, so that Ctrl-C reaches it
+//! and it can read from the keyboard.
 
 use std::ffi::OsStr;
 use std::io::{IsTerminal, stdin};
@@ -12,7 +12,7 @@ use rustix::termios::{tcgetpgrp, tcsetpgrp};
 pub const GIVEN: &str = "terminal";
 pub const NOT_GIVEN: &str = "no-terminal";
 
-/// Whether this process has the terminal: then the command gets it. A command in the background does not.
+/// Whether this process has the terminal and may give it to the command. A command in the background does not get it.
 pub fn is_ours() -> bool {
     stdin().is_terminal() && tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp())
 }
@@ -21,18 +21,18 @@ pub fn argument(given: bool) -> &'static OsStr {
     OsStr::new(if given { GIVEN } else { NOT_GIVEN })
 }
 
-/// From here on, writing to the terminal from the background does not stop this process, nor taking it back.
+/// From here on, writing to the terminal from the background, or taking it back, does not stop this process.
 pub fn do_not_stop_at_output() {
     SigSet::from(Signal::SIGTTOU).thread_block().ok();
 }
 
-/// For the command, which would inherit the opposite.
+/// For the command, which would inherit the blocked signal.
 pub fn stop_at_output_again() {
     SigSet::from(Signal::SIGTTOU).thread_unblock().ok();
 }
 
-/// Gives the terminal to this process's group. To be called when writing from the background does not stop.
+/// Gives the terminal to this process's group. Call it after [`do_not_stop_at_output`].
 pub fn take() {
-    // Fails if the terminal is gone, and then nobody needs it.
+    // Fails if the terminal is gone; then nobody needs it.
     tcsetpgrp(stdin(), getpgrp()).ok();
 }

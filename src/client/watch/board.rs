@@ -1,4 +1,4 @@
-//! The environments as they were last seen: one row each, by pipeline.
+//! The last known state of the environments: one row each, by pipeline.
 
 use std::collections::{HashMap, HashSet};
 
@@ -75,7 +75,7 @@ pub struct Last {
     pub status: String,
 }
 
-/// A time of the server; one that cannot be read is left out, not refused: a board with a gap is better than none.
+/// A time of the server. An unreadable one becomes `None` instead of an error: a board with a gap is better than none.
 fn moment<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(source)?;
     Ok(text.and_then(|text| text.parse().ok()))
@@ -92,7 +92,7 @@ impl Row {
         self.lock_status == "unlocked"
     }
 
-    /// Who has it, in words.
+    /// The holder, in words.
     pub fn holding(&self) -> String {
         match (&self.lock, self.lock_status.as_str()) {
             (Some(lock), _) => {
@@ -107,7 +107,7 @@ impl Row {
         }
     }
 
-    /// The deployment that runs, or else the last one, in words; empty if there was none.
+    /// The running deployment, or else the last one, in words; empty if there was none.
     pub fn deploying(&self) -> String {
         if let Some(current) = &self.current_deployment {
             let commit = short(&current.commit_id);
@@ -125,8 +125,8 @@ impl Row {
         last.map(|last| format!("{} {}", short(&last.commit_id), last.status)).unwrap_or_default()
     }
 
-    /// The difference to an earlier state of the same environment, in words; `None` if it looks the same. A heartbeat only
-    /// moves the expiry, which is no change to tell.
+    /// The difference from an earlier state of the same environment, in words; `None` if there is no visible one. A
+    /// heartbeat only moves the expiry, which is not reported.
     fn change_since(&self, before: &Row) -> Option<String> {
         let mut changes = Vec::new();
         let holder = |row: &Row| (row.lock.as_ref().map(|lock| lock.session_id.clone()), row.lock_status.clone());
@@ -143,7 +143,7 @@ impl Row {
         (!changes.is_empty()).then(|| changes.join(", "))
     }
 
-    /// The whole state in words, for the first time it is shown.
+    /// The whole state in words, when it is first shown.
     fn summary(&self) -> String {
         let mut parts = vec![self.holding()];
         if self.queue_length > 0 {
@@ -168,7 +168,7 @@ impl Row {
     }
 }
 
-/// An environment that looks different now.
+/// An environment whose visible state has changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// Pipeline and environment.
@@ -185,7 +185,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Takes the newest state over; the differences to the one before. Environments that are new are told with their whole
+    /// Replaces the state by a newer one, and returns the differences. A new environment is reported with its whole
     /// state.
     pub fn take(&mut self, pipelines: Vec<PipelineRows>) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -228,11 +228,11 @@ fn row_changes(before: &[Row], now: &[Row]) -> Vec<Change> {
     changed.chain(gone.map(Row::deleted)).collect()
 }
 
-/// A commit as people write it: hashes are cut, names are not.
+/// A commit in its usual short form: hashes are cut, names are not.
 pub fn short(commit: &str) -> &str {
     /// As many digits as git shows.
     const SHOWN: usize = 7;
-    /// Shorter ones are no full hashes.
+    /// Shorter ones are not full hashes.
     const HASH_MIN: usize = 20;
     let is_hash = commit.len() >= HASH_MIN && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hash { &commit[..SHOWN] } else { commit }

@@ -1,4 +1,4 @@
-//! The board where there is no terminal: a line for every environment, then a line for each change.
+//! The board without a terminal: a line for every environment, then a line for each change.
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::text::harmless;
 use crate::output::{Out, reader_gone};
 
-/// A reader that is slower than this many updates slows the fetching down, and nothing else.
+/// Beyond this many pending updates, a slow reader slows down the source.
 const UPDATES_MAX: usize = 16;
 
 pub async fn run(api: &Api, out: &Out, pipeline: Option<&str>) -> Result<(), Failure> {
@@ -46,7 +46,7 @@ async fn print(out: &Out, mut updates: mpsc::Receiver<Update>) -> Result<(), Fai
             }
         }
     }
-    // The source says why it ended.
+    // The source reports why it ended.
     std::future::pending().await
 }
 

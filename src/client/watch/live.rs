@@ -1,4 +1,5 @@
-//! The board on a terminal: draws when something has changed, at most four times a second, and every second for the times.
+//! The board on a terminal: draws when something has changed, at most four times a second, and every second for the
+//! times.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::Out;
 use crate::output::text::harmless;
 
-/// Between two frames at least: four a second are as many as people can follow.
+/// The minimum time between two frames: people cannot follow more than four a second.
 const FRAME_PAUSE: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_secs(1);
 const UPDATES_MAX: usize = 64;
@@ -27,7 +28,7 @@ pub async fn run(api: &Api, out: &Out, pipeline: Option<&str>) -> Result<(), Fai
     let (tell, mut updates) = mpsc::channel(UPDATES_MAX);
     let following = source::follow(api, pipeline, tell);
     tokio::pin!(following);
-    // What goes wrong at the beginning is said on the usual screen.
+    // Errors at the beginning are shown on the normal screen.
     let first = tokio::select! {
         ended = &mut following => return ended,
         first = updates.recv() => first,
@@ -96,7 +97,7 @@ impl Watching {
         })
     }
 
-    /// Until a key or a signal ends it.
+    /// Runs until a key or a signal ends it.
     async fn run(&mut self, mut updates: mpsc::Receiver<Update>) -> std::io::Result<Result<(), Failure>> {
         let mut signals = Signals::catch()?;
         let mut keys = Keys::open()?;
@@ -194,7 +195,7 @@ impl Watching {
     }
 }
 
-/// As a shell tells that a signal ended a program.
+/// The exit code of shells after a signal.
 fn ended_by(signal: rustix::process::Signal) -> Failure {
     Failure::Exit(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX))
 }

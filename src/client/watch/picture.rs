@@ -1,5 +1,4 @@
-//! The board as lines of text: pure, for any width and height. The table of environments has the columns that the width has
-//! room for.
+//! The board as lines of text: pure, for any width and height. The table of environments has as many columns as fit.
 
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
@@ -9,7 +8,7 @@ use crate::output::table::cut;
 use crate::output::text::{Style, harmless, paint};
 use crate::output::times;
 
-/// Everything that a picture shows.
+/// The content of a picture.
 pub struct View<'a> {
     pub organization: &'a str,
     pub board: &'a Board,
@@ -21,7 +20,7 @@ pub struct View<'a> {
     pub now: Timestamp,
     /// The clock in the corner.
     pub clock: &'a str,
-    /// The first line of the table that is shown.
+    /// The first visible line of the table.
     pub scroll: usize,
 }
 
@@ -40,7 +39,7 @@ pub struct Picture {
 
 /// The heading, the empty line after it, and the line with the keys.
 const LINES_AROUND: usize = 3;
-/// The newest events get at most so many lines, and only where the table leaves them.
+/// The maximum number of lines for the newest events, which only get the space below the table.
 const EVENT_LINES_MAX: usize = 8;
 
 pub fn draw(view: &View, size: Size, colour: bool) -> Picture {
@@ -116,14 +115,14 @@ fn title(pipeline: &PipelineRows, columns: usize, colour: bool) -> String {
 
 struct Column {
     title: &'static str,
-    /// It is never narrower, unless it is left out.
+    /// The minimum width, unless the column is left out.
     min: usize,
-    /// Nor wider: what is left goes to the last column.
+    /// The maximum width: the rest goes to the last column.
     max: usize,
     right: bool,
 }
 
-/// The last one takes what the others leave.
+/// The last column takes the remaining width.
 const COLUMNS: [Column; 8] = [
     Column { title: "ENVIRONMENT", min: 11, max: 32, right: false },
     Column { title: "STATUS", min: 6, max: 9, right: false },
@@ -134,14 +133,14 @@ const COLUMNS: [Column; 8] = [
     Column { title: "DEPLOYMENT", min: 10, max: 36, right: false },
     Column { title: "CONTEXT", min: 8, max: usize::MAX, right: false },
 ];
-/// The places of columns that give way to others.
+/// The indices of columns that may shrink or be left out.
 const ENVIRONMENT: usize = 0;
 const HOLDER: usize = 2;
 const FOR: usize = 3;
 const LEFT: usize = 4;
 const DEPLOYMENT: usize = 6;
 const CONTEXT: usize = 7;
-/// Between two columns.
+/// The space between two columns.
 const GAP: usize = 2;
 
 struct Cell {

@@ -1,4 +1,4 @@
-//! The terminal while a board is on it: the alternate screen, keys without Enter, and everything as it was afterwards.
+//! The terminal while a board is shown: the alternate screen, keys without Enter, and all settings restored afterwards.
 
 use std::io;
 
@@ -12,19 +12,19 @@ use tokio::sync::mpsc;
 
 use super::picture::Size;
 
-/// The alternate screen, without a cursor, and without breaking lines that are too long.
+/// The alternate screen, without cursor and line wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Between these a terminal shows nothing new; one that does not know them ignores them.
+/// A terminal that supports these shows nothing new between them; others ignore them.
 const BEGIN_FRAME: &str = "\x1b[?2026h";
 const END_FRAME: &str = "\x1b[?2026l";
 const CLEAR: &str = "\x1b[2J";
-/// For a terminal that does not tell its size.
+/// For a terminal that does not report its size.
 const SIZE_UNKNOWN: Size = Size { columns: 80, rows: 24 };
 
-/// The terminal is put back in order when this is dropped.
+/// The terminal is restored when this is dropped.
 pub struct Screen {
-    /// The settings before, if keys are read from the terminal.
+    /// The previous settings, if keys are read from the terminal.
     settings: Option<Termios>,
     /// The lines that the terminal shows; empty if that is not known.
     shown: Vec<String>,
@@ -38,12 +38,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Takes the terminal, at the beginning and after the program was stopped and continued.
+    /// Takes the terminal, at the beginning and after the program was suspended and continued.
     pub fn take(&mut self) -> io::Result<()> {
         if let Some(settings) = &self.settings {
             let mut own = settings.clone();
             own.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-            // A read gives what there is, and never blocks.
+            // A read returns the available bytes, and never blocks.
             own.special_codes[SpecialCodeIndex::VMIN] = 0;
             own.special_codes[SpecialCodeIndex::VTIME] = 0;
             tcsetattr(stdin(), OptionalActions::Now, &own)?;
@@ -52,7 +52,7 @@ impl Screen {
         write_all(ENTER.as_bytes())
     }
 
-    /// Gives it back. What cannot be written or set is not reported: there is nobody left to read it.
+    /// Gives it back. Errors are ignored: nobody could read them.
     pub fn give_back(&self) {
         write_all(LEAVE.as_bytes()).ok();
         if let Some(settings) = &self.settings {
@@ -76,7 +76,7 @@ impl Screen {
         if frame.is_empty() { Ok(()) } else { write_all(frame.as_bytes()) }
     }
 
-    /// The size has changed, and a terminal may have moved what it showed.
+    /// Called when the size has changed: a terminal may have moved the shown lines.
     pub fn forget(&mut self) {
         self.shown.clear();
     }
@@ -88,7 +88,7 @@ impl Drop for Screen {
     }
 }
 
-/// What changes one picture into another; empty if they are the same.
+/// The output that turns one picture into another; empty if they are the same.
 fn frame(shown: &[String], lines: &[String]) -> String {
     let all = shown.len() != lines.len();
     if !all && shown == lines {
@@ -99,13 +99,14 @@ fn frame(shown: &[String], lines: &[String]) -> String {
         frame += CLEAR;
     }
     for (place, line) in lines.iter().enumerate().filter(|(place, line)| all || shown[*place] != **line) {
-        // The rest of the line is erased first: after a line as wide as the window, its last character would be.
+        // The rest of the line is erased first: erasing after a line as wide as the window would remove its last
+        // character.
         frame += &format!("\x1b[{};1H\x1b[K{line}\x1b[0m", place + 1);
     }
     frame + END_FRAME
 }
 
-/// Not through the buffer of stdout, which would cut a frame into lines.
+/// Bypasses the buffer of stdout, which would split a frame into lines.
 fn write_all(mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(stdout(), bytes) {
@@ -128,10 +129,10 @@ pub enum Key {
     Top,
 }
 
-/// The keys that are pressed; none if stdin is no terminal.
+/// The pressed keys; none if stdin is not a terminal.
 pub struct Keys {
     pressed: mpsc::Receiver<Key>,
-    /// Keeps the channel open where nobody reads keys.
+    /// Keeps the channel open if no thread reads keys.
     _unused: mpsc::Sender<Key>,
 }
 
@@ -143,13 +144,13 @@ impl Keys {
         let (press, pressed) = mpsc::channel(KEYS_MAX);
         let _unused = press.clone();
         if isatty(stdin()) {
-            // A thread that waits for a key ends with the program, which does not wait for it.
+            // The thread ends with the program, which does not wait for it.
             std::thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&press))?;
         }
         Ok(Self { pressed, _unused })
     }
 
-    /// Waits for ever without a terminal, and after it is gone: a signal tells that.
+    /// Never resolves without a terminal, or after the terminal is gone, which a signal reports.
     pub async fn next(&mut self) -> Key {
         match self.pressed.recv().await {
             Some(key) => key,
@@ -158,7 +159,7 @@ impl Keys {
     }
 }
 
-/// Until the terminal is gone, or nobody wants keys any more.
+/// Runs until the terminal is gone, or the receiver is.
 fn read_keys(press: &mpsc::Sender<Key>) {
     let mut bytes = [0; 256];
     loop {
@@ -202,7 +203,7 @@ fn keys(bytes: &[u8]) -> Vec<Key> {
             continue;
         }
         match first {
-            // Ctrl-C and Ctrl-D: as bytes only where the terminal does not make signals of them.
+            // Ctrl-C and Ctrl-D arrive as bytes only if the terminal does not turn them into signals.
             b'q' | b'Q' | 3 | 4 => keys.push(Key::Quit),
             b'k' => keys.push(Key::Up),
             b'j' => keys.push(Key::Down),

@@ -1,5 +1,4 @@
-//! Where the board comes from: the lists of environments, fetched again when the event stream says that something has
-//! changed.
+//! The source of the board: the lists of environments, fetched again when the event stream reports a change.
 
 use std::time::Duration;
 
@@ -15,18 +14,18 @@ use crate::failure::Failure;
 use crate::feed::{EventWords, Feed, News};
 use crate::output::text_of;
 
-/// Between two fetches at least; and so many times as long as the last one took, so that a large board does not keep its
-/// server busy.
+/// The minimum pause between two fetches, and its minimum as a multiple of the duration of the last fetch, so that a
+/// large board does not keep its server busy.
 const FETCH_PAUSE: Duration = Duration::from_millis(250);
 const FETCH_SHARE: u32 = 4;
-/// Heartbeats extend locks without an event, so the board is fetched again after this in any case.
+/// Heartbeats extend locks without an event, so the board is fetched at least this often.
 const REFRESH: Duration = Duration::from_secs(5);
-/// More pipelines than anybody watches at once.
+/// More pipelines than anybody watches.
 const PIPELINES_MAX: usize = 100;
 
-/// Something new for the board.
+/// An update of the board.
 pub enum Update {
-    /// The newest state, and how much the server's clock is ahead of ours.
+    /// The newest state, and how far the server's clock is ahead of ours.
     Board {
         pipelines: Vec<PipelineRows>,
         ahead: SignedDuration,
@@ -37,11 +36,11 @@ pub enum Update {
     Live,
 }
 
-/// Sends updates until the server refuses for good, or nobody listens any more. `pipeline` is the only one to watch, if one
-/// was given.
+/// Sends updates until the server refuses permanently, or the receiver is gone. `pipeline` limits the board to one
+/// pipeline.
 pub async fn follow(api: &Api, pipeline: Option<&str>, updates: mpsc::Sender<Update>) -> Result<(), Failure> {
     let filter = pipeline.map(|pipeline| format!("?pipelineId={pipeline}")).unwrap_or_default();
-    // First the stream, then the state: every later change is told.
+    // First the stream, then the state: every later change is reported.
     let mut feed = Feed::open(api, format!("/events/stream{filter}")).await?;
     let (first, ahead) = fetch(api, pipeline).await?;
     if updates.send(Update::Board { pipelines: first, ahead }).await.is_err() {
@@ -71,7 +70,7 @@ pub async fn follow(api: &Api, pipeline: Option<&str>, updates: mpsc::Sender<Upd
                     continue;
                 }
             },
-            // While the stream is cut, the feed finds out when the server is back.
+            // While the stream is disconnected, the feed notices when the server is back.
             () = tokio::time::sleep_until(next_fetch), if !is_cut => {
                 let began = Instant::now();
                 let got = fetch(api, pipeline).await;
@@ -99,7 +98,7 @@ pub async fn follow(api: &Api, pipeline: Option<&str>, updates: mpsc::Sender<Upd
     }
 }
 
-/// All environments, and how much the server's clock is ahead.
+/// All environments, and how far the server's clock is ahead.
 async fn fetch(api: &Api, only: Option<&str>) -> Result<(Vec<PipelineRows>, SignedDuration), CallError> {
     let (listed, date) = match only {
         Some(pipeline) => {
@@ -126,7 +125,7 @@ async fn fetch(api: &Api, only: Option<&str>) -> Result<(Vec<PipelineRows>, Sign
     Ok((pipelines, ahead(date.as_deref(), Timestamp::now())))
 }
 
-/// Once: what fails is tried again soon, and the board says meanwhile that it does not know.
+/// A single attempt: a failed one is soon repeated, and the board shows meanwhile that it may be out of date.
 async fn get(api: &Api, path: &str) -> Result<(Value, Option<String>), CallError> {
     let mut call = api.call(Method::GET, path);
     call.patience = Duration::ZERO;
@@ -144,7 +143,7 @@ fn stopped(pipeline: &Value) -> Option<String> {
     Some(format!("stopped{by}{reason}"))
 }
 
-/// A difference below this is that of the seconds in a `Date` and of the way to here, and not of clocks.
+/// A smaller difference comes from the resolution of `Date` and from network delay, not from the clocks.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(2);
 
 fn ahead(date: Option<&str>, now: Timestamp) -> SignedDuration {

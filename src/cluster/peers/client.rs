@@ -1,7 +1,7 @@
-//! Sends a request on to another node.
+//! Forwards a request to another node.
 //!
-//! Its URL stays as it is. Not by reqwest, whose URLs encode characters such as `'` and resolve `..`: the owner is to
-//! see what the client sent, and the signature covers that.
+//! Its URL is sent unchanged, hence not with reqwest, whose URLs encode characters such as `'` and resolve `..`: the
+//! owner must see the client's URL, and the signature covers it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,10 +27,10 @@ use super::gate::{Clock, Gate, REFUSED, Refusal};
 use super::via::{BodyHash, HeadersHash, Signed, Stamp, VIA, Via, ViaKey};
 use outbound::error_chain;
 
-/// Headers that concern one connection alone.
+/// Headers that belong to a single connection.
 const OF_A_CONNECTION: [&str; 9] =
     ["connection", "content-length", "date", "expect", "host", "keep-alive", "te", "transfer-encoding", "upgrade"];
-/// Clocks that are further apart are worth a line in the log.
+/// A larger difference of clocks is logged.
 const APART_MILLIS: i64 = 5_000;
 
 /// Keeps connections to the other nodes.
@@ -41,11 +41,11 @@ pub struct PeerClient {
     key: ViaKey,
     gate: Gate,
     clock: Clock,
-    /// How far the clocks of other nodes are ahead of this one's, as far as they have said it.
+    /// How far the clocks of other nodes are ahead of this one's, as far as known.
     ahead_millis: Arc<Mutex<HashMap<String, i64>>>,
 }
 
-/// A request that another node should answer.
+/// A request for another node.
 pub struct Forward<'a> {
     pub method: &'a str,
     /// Its path and query.
@@ -57,7 +57,7 @@ pub struct Forward<'a> {
     pub encrypted: bool,
 }
 
-/// The head of another node's answer, and its body as it comes.
+/// The head of another node's answer, and its body as a stream.
 pub struct Forwarded {
     pub status: u16,
     response: Response<Incoming>,
@@ -66,26 +66,26 @@ pub struct Forwarded {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NotForwarded {
-    /// The other node has not got the request.
+    /// The other node has not received the request.
     #[error("cannot connect to {node}: {why}")]
     Unreached { node: String, why: String },
     /// It may have executed it.
     #[error("{node} did not answer: {why}")]
     Lost { node: String, why: String },
-    /// It has not executed it, and would not if it were asked again.
+    /// It has not executed it, and would not if asked again.
     #[error("{node} refused the request of this node: {why}")]
     Refused { node: String, why: String },
 }
 
 impl PeerClient {
-    /// With the authorities of the nodes' certificates, in PEM; without them those of the system are asked.
+    /// With the CA certificates for the nodes, in PEM; without them those of the system are used.
     pub fn new(node: &str, key: ViaKey, authorities: Option<&[u8]>) -> Result<PeerClient, String> {
         let (connections, clock) = (connections(authorities)?, Clock::start());
         let gate = Gate::new(node, key.clone(), clock);
         Ok(PeerClient { connections, node: node.to_owned(), key, gate, clock, ahead_millis: Arc::default() })
     }
 
-    /// The way of a request that has come here with this header.
+    /// The origin of a request that arrived with this header.
     pub fn admit(
         &self,
         header: &str,
@@ -102,7 +102,7 @@ impl PeerClient {
         let Some(Refusal::Time(vouched)) = answer.refusal() else { return answer.taken(node) };
         let Some(millis) = self.key.vouched(&vouched, nonce) else { return answer.taken(node) };
         self.learn_time(node, millis);
-        // Once: a node takes what is signed by the time that it has just said.
+        // One retry is enough: a node accepts a signature with the time it has just reported.
         self.send_signed(to, &forward).await?.0.taken(node)
     }
 
@@ -148,7 +148,7 @@ impl PeerClient {
     }
 }
 
-/// Those of the client, without the ones of its connection.
+/// The client's headers, without those of its connection.
 fn headers(given: &[(&[u8], &[u8])], request_id: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
@@ -175,18 +175,18 @@ impl Forwarded {
         self.text(REFUSED).map(Refusal::read)
     }
 
-    /// Itself, unless the node did not take the request.
+    /// The answer itself, unless the node refused the request.
     fn taken(self, node: &str) -> Result<Self, NotForwarded> {
         let node = node.to_owned();
         match self.refusal() {
             None => Ok(self),
-            // Something between the nodes has repeated it; the answer went elsewhere.
+            // A proxy between the nodes has repeated the request; the answer went elsewhere.
             Some(refusal @ Refusal::Seen) => Err(NotForwarded::Lost { node, why: refusal.why().to_owned() }),
             Some(refusal) => Err(NotForwarded::Refused { node, why: refusal.why().to_owned() }),
         }
     }
 
-    /// Those that concern the answer and not its connection.
+    /// The headers of the answer, without those of its connection.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let headers = self.response.headers().iter().filter(|(name, _)| !is_of_a_connection(name));
         headers.map(|(name, value)| (name.as_str(), value.as_bytes()))
@@ -196,12 +196,12 @@ impl Forwarded {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// The bytes of its body; `None` if it comes in chunks.
+    /// The length of its body; `None` if it is chunked.
     pub fn length(&self) -> Option<u64> {
         self.text("content-length")?.parse().ok()
     }
 
-    /// Whether its status says that there is no body.
+    /// Whether its status implies an empty body.
     pub fn is_empty(&self) -> bool {
         matches!(self.status, 204 | 304)
     }
@@ -211,21 +211,21 @@ impl Forwarded {
         Ok(collected.map_err(|error| error_chain(&error))?.to_bytes())
     }
 
-    /// Ends the other node's work when it is dropped.
+    /// Dropping it ends the other node's work.
     pub fn pieces(self) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
         self.response.into_body().into_data_stream().map_err(|error| std::io::Error::other(error_chain(&error)))
     }
 }
 
-/// Nodes are near each other. A node that is gone should not cost more than this.
+/// Nodes are close to each other. A node that is down should not cost more than this.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
-/// Connections to each node that are kept for the next request.
+/// Idle connections kept per node.
 const KEPT_PER_NODE: usize = 64;
 const KEPT_FOR: Duration = Duration::from_secs(20);
 
 pub type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// With the authorities of the nodes' certificates, in PEM; without them those of the system are asked.
+/// With the CA certificates for the nodes, in PEM; without them those of the system are used.
 pub fn connections(authorities: Option<&[u8]>) -> Result<Connections, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = HttpsConnectorBuilder::new();
@@ -252,7 +252,7 @@ pub fn connections(authorities: Option<&[u8]>) -> Result<Connections, String> {
     Ok(client.build(connector))
 }
 
-/// The URL of this path and query at the node with this URL; `None` if it cannot be sent as it is.
+/// The URL of this path and query at a node; `None` if it cannot be sent unchanged.
 pub fn uri(node: &str, target: &str) -> Option<Uri> {
     let node: Uri = node.parse().ok()?;
     let uri = Uri::builder().scheme(node.scheme()?.clone()).authority(node.authority()?.clone());

@@ -1,4 +1,4 @@
-//! What a node says to a request that another one has passed on: it takes each signed request once, while it is new.
+//! Admission of requests that another node has forwarded: each signed request is accepted once, while it is new.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use super::via::{Freshness, HeadersHash, NotFresh, Signed, Unsigned, Via, ViaKey};
 
-/// The header of an answer to a request that is not taken, for the node that has sent it.
+/// The response header for the forwarding node if its request is refused.
 pub const REFUSED: &str = "lockkeeper-via-refused";
 
-/// Anybody can send such a request, so not each one has a line in the log.
+/// Anybody can send such a request, so not every one is logged.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
 /// Cheap to clone.
@@ -33,17 +33,17 @@ struct Logged {
     left_out: u64,
 }
 
-/// Why a request of another node is not taken. Nothing of it was executed, unless it was seen before.
+/// Why a request of another node is refused. Nothing of it was executed, unless it was seen before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     Signature,
     Form,
     Seen,
-    /// The time to sign by, as [`ViaKey::vouch`] says it.
+    /// The time to sign with, as [`ViaKey::vouch`] writes it.
     Time(String),
 }
 
-/// The time of day at the start of this process, and what has passed since: it cannot be set.
+/// The time of day at the start of this process, plus the time since: it cannot be set.
 #[derive(Clone, Copy)]
 pub struct Clock {
     began: Instant,
@@ -71,7 +71,7 @@ impl Gate {
         Self(Arc::new(Inner { node: node.to_owned(), key, clock, freshness, logged }))
     }
 
-    /// The way of a request that has come here with this header.
+    /// The origin of a request that arrived with this header.
     pub fn admit(
         &self,
         header: &str,
@@ -87,7 +87,7 @@ impl Gate {
             Ok((via, stamp)) => match freshness.lock().admit(stamp, clock.now()) {
                 Ok(()) => Ok(via),
                 Err(NotFresh::Seen) => Err(Refusal::Seen),
-                // Its node will sign it again, and says so if clocks are far apart.
+                // The node will sign it again, and logs it if the clocks are far apart.
                 Err(NotFresh::Time { acceptable }) => return Err(Refusal::Time(key.vouch(acceptable, stamp.nonce))),
             },
         };
@@ -118,7 +118,7 @@ impl Refusal {
         }
     }
 
-    /// An unknown one, perhaps of a later version, is a signature that is not understood.
+    /// An unknown refusal, perhaps of a later version, counts as a bad signature.
     pub fn read(header: &str) -> Refusal {
         match header.split_once(' ') {
             Some(("time", vouched)) => Refusal::Time(vouched.to_owned()),
@@ -128,7 +128,7 @@ impl Refusal {
         }
     }
 
-    /// With what to do, for the logs of both nodes.
+    /// With advice, for the logs of both nodes.
     pub fn why(&self) -> &'static str {
         match self {
             Refusal::Signature => {

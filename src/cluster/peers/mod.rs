@@ -1,9 +1,9 @@
-//! Requests from one node of a cluster to another. A node passes a request on to the owner of its shard, and says for whom;
-//! the owner believes it, since only nodes have the key that signs it, and takes each request once.
+//! Requests from one node of a cluster to another. A node forwards a request to the owner of its shard, and names the
+//! client; the owner trusts it, since only nodes have the signing key, and accepts each request once.
 //!
-//! - `via`: the header that says who passed a request on, with its signature, and which signed requests are new, pure
-//! - `gate`: what a node says to a request that another one has passed on
-//! - `client`: sends a request on, over connections that leave URLs as they are
+//! - `via`: the header that names the forwarding node, with its signature, and which signed requests are new, pure
+//! - `gate`: admits or refuses requests that another node has forwarded
+//! - `client`: forwards a request, over connections that leave URLs unchanged
 
 mod client;
 mod gate;

@@ -1,10 +1,10 @@
-//! The header of a request that a node has passed on: by which node, for which client, when, and a signature. It covers
-//! the node that is to receive the request, its method, path, query and body, and the headers that say who asks for
-//! what (`COVERED`).
+//! The header of a forwarded request: the forwarding node, the client, the time, and a signature. It covers the
+//! receiving node, the method, path, query and body, and the headers that identify the caller and the request
+//! (`COVERED`).
 //!
-//! Signed requests must be new: not too old, and not seen before. Every nonce that was signed after `floor` is
-//! remembered, so a request from before it may be a repeated one and is refused. Its sender learns the time of this
-//! node by that, and signs it again. So clocks need not agree, and the memory has a bound.
+//! Signed requests must be new: not too old, and not seen before. Every nonce signed after `floor` is remembered, so a
+//! request from before it may be a repetition and is refused. The refusal tells the sender the time of this node, with
+//! which it signs again. So clocks need not agree, and the memory is bounded.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -13,37 +13,38 @@ use ring::digest::{Context, SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign, verify};
 
 use accounts::secrets::MasterKey;
+use domain::{Hex, read_hex};
 
 pub const VIA: &str = "lockkeeper-via";
 
 /// Form 1 signed neither time nor body, form 2 neither headers nor the receiving node.
 const FORM: &str = "3";
-/// A change of any other header changes how an answer is written at most.
+/// Changing any other header affects at most the format of an answer.
 const COVERED: [&str; 7] =
     ["authorization", "cookie", "content-type", "idempotency-key", "if-match", "origin", "sec-fetch-site"];
 const UNKNOWN: &str = "-";
 
-/// A request's way to the owner of its shard.
+/// The route of a request to the owner of its shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Via {
-    /// The node that has passed it on.
+    /// The node that forwarded it.
     pub node: String,
-    /// Unknown if its connection had ended by then.
+    /// Unknown if its connection had already ended.
     pub client: Option<IpAddr>,
     /// Whether the client sent it over TLS.
     pub encrypted: bool,
     pub body: BodyHash,
 }
 
-/// SHA-256, in digits.
+/// SHA-256 in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyHash(String);
 
-/// SHA-256 of the headers that are signed, in digits.
+/// SHA-256 of the signed headers, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadersHash(String);
 
-/// What is signed of a request, beside its way and its body.
+/// The signed parts of a request, besides its route and body.
 #[derive(Debug, Clone, Copy)]
 pub struct Signed<'a> {
     /// The node that receives it.
@@ -54,29 +55,29 @@ pub struct Signed<'a> {
     pub headers: &'a HeadersHash,
 }
 
-/// Why a header is not believed.
+/// Why a header is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsigned {
     OtherForm,
     BadSignature,
 }
 
-/// The same on all nodes, since they have one master key.
+/// The same on all nodes, which share one master key.
 #[derive(Clone)]
 pub struct ViaKey(Key);
 
 impl BodyHash {
     pub fn of(body: &[u8]) -> BodyHash {
-        BodyHash(digits(digest(&SHA256, body).as_ref()))
+        BodyHash(Hex(digest(&SHA256, body).as_ref()).to_string())
     }
 }
 
 impl HeadersHash {
-    /// Of all headers of a request.
+    /// The hash of the covered headers among all headers of a request.
     pub fn of<'a>(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> HeadersHash {
         let place = |name: &[u8]| COVERED.iter().position(|covered| name.eq_ignore_ascii_case(covered.as_bytes()));
         let mut found: Vec<_> = headers.filter_map(|(name, value)| Some((place(name)?, value))).collect();
-        // Those of one name stay in their order.
+        // Headers of one name stay in their order.
         found.sort_by_key(|(place, _)| *place);
         let mut hash = Context::new(&SHA256);
         for (place, value) in found {
@@ -84,7 +85,7 @@ impl HeadersHash {
             hash.update(&(value.len() as u64).to_be_bytes());
             hash.update(value);
         }
-        HeadersHash(digits(hash.finish().as_ref()))
+        HeadersHash(Hex(hash.finish().as_ref()).to_string())
     }
 }
 
@@ -99,7 +100,7 @@ impl ViaKey {
         format!("{text} {}", self.signature(&signed(&text, request)))
     }
 
-    /// An error if no node with this key has written the header, or for another request.
+    /// Fails if the header was written without this key, or for another request.
     pub fn check(&self, header: &str, request: Signed<'_>) -> Result<(Via, Stamp), Unsigned> {
         let (text, signature) = header.rsplit_once(' ').ok_or(Unsigned::OtherForm)?;
         let [node, client, scheme, FORM, millis, nonce, body] = text.split(' ').collect::<Vec<_>>()[..] else {
@@ -115,7 +116,7 @@ impl ViaKey {
         read().ok_or(Unsigned::OtherForm)
     }
 
-    /// The time of this node, for a node whose request with this nonce was signed by another one.
+    /// The time of this node, for a node whose request with this nonce was signed with another time.
     pub fn vouch(&self, millis: u64, nonce: u128) -> String {
         format!("{millis} {}", self.signature(&vouched(millis, nonce)))
     }
@@ -127,7 +128,7 @@ impl ViaKey {
     }
 
     fn signature(&self, text: &str) -> String {
-        digits(sign(&self.0, text.as_bytes()).as_ref())
+        Hex(sign(&self.0, text.as_bytes()).as_ref()).to_string()
     }
 
     fn verify(&self, text: &str, signature: &str) -> Result<(), Unsigned> {
@@ -151,26 +152,23 @@ fn vouched(millis: u64, nonce: u128) -> String {
     format!("time {millis} {nonce:032x}")
 }
 
-fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn read_digits(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    read_hex(text, &mut bytes).then_some(bytes)
 }
 
-fn read_digits(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
-/// A request is refused that was signed so long ago: long enough for a slow connection.
+/// The maximum age of a signature: long enough for a slow connection.
 const OLDEST_MILLIS: u64 = 30_000;
-/// A request is refused that was signed so far in the future: clocks that are kept by NTP differ by less.
+/// The maximum lead of a signature's time: clocks synchronized by NTP differ by less.
 const NEWEST_MILLIS: u64 = 5_000;
-/// Nonces are forgotten by generations, the one before the last after this time: requests of [`OLDEST_MILLIS`] are known then.
+/// After this time a generation ends and the one before it is forgotten, so nonces of the last [`OLDEST_MILLIS`] are
+/// known.
 const GENERATION_MILLIS: u64 = 60_000;
-/// Nonces of a generation: 10 MB for both. More than 10,000 requests in a second make a generation shorter than
-/// [`OLDEST_MILLIS`]; those that took longer than that are signed again then.
+/// Nonces per generation: 10 MB for both. Above about 10,000 requests per second a generation is shorter than
+/// [`OLDEST_MILLIS`]; requests that took longer are then signed again.
 const GENERATION_MAX: usize = 250_000;
 
-/// When a request was signed, and a number that no other one has.
+/// The time of a signature, and a unique number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     pub millis: u64,
@@ -179,7 +177,7 @@ pub struct Stamp {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotFresh {
-    /// Signed by another time than this node has; it takes requests that are signed at this one.
+    /// Signed with a time too far from this node's; it accepts requests signed with this one.
     Time {
         acceptable: u64,
     },
@@ -187,7 +185,7 @@ pub enum NotFresh {
 }
 
 pub struct Freshness {
-    /// The nonces of what was signed up to here are not known.
+    /// Nonces signed up to this time are not known.
     floor: u64,
     current: Generation,
     previous: Generation,
@@ -201,13 +199,13 @@ struct Generation {
 }
 
 impl Freshness {
-    /// What was signed before this process began may have been answered by the one before it.
+    /// A request signed before this process began may have been answered by the previous process.
     pub fn new(now: u64) -> Self {
         let current = Generation { began: now, ..Generation::default() };
         Self { floor: now, current, previous: Generation::default() }
     }
 
-    /// Remembers a request that is new.
+    /// Remembers a new request; refuses others.
     pub fn admit(&mut self, stamp: Stamp, now: u64) -> Result<(), NotFresh> {
         let is_full = self.current.nonces.len() >= GENERATION_MAX;
         if is_full || now.saturating_sub(self.current.began) >= GENERATION_MILLIS {
@@ -318,7 +316,7 @@ mod tests {
         assert_eq!(freshness.admit(stamp(acceptable, 1), BEGAN), Ok(()), "signed again by the time that it named");
     }
 
-    /// However many there are, what is forgotten is refused.
+    /// However many there are, forgotten requests are refused.
     #[test]
     fn a_request_is_never_taken_twice_and_the_memory_is_bounded() {
         for millis_between in [0, 1, 500] {

@@ -1,5 +1,5 @@
-//! Brings the parts of a log to this node: from the node that wrote them while it lives, otherwise from the store. A log only grows, so
-//! each copy is a prefix of the part at its node, and is continued.
+//! Fetches parts of logs to this node: from the node that wrote them while it is up, otherwise from the store. A log
+//! only grows, so each copy is a prefix of the original part, and is continued.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,14 +15,14 @@ use super::uploads::UploadControl;
 use crate::logs::{LogCopy, LogFile, LogId, Logs};
 use cluster::peers::PeerClient;
 use domain::{DeploymentId, DroppedLog, Identifier, LogPart};
-use shares::{Capacity, Places};
+use shares::{Capacity, Permits};
 
-/// Parts that are fetched at once: each holds a piece in memory.
+/// Parts fetched concurrently: each holds a piece in memory.
 const FETCHES_MAX: usize = 8;
-/// Those that wait for it.
+/// Waiting fetches.
 const FETCHES_WAITING_MAX: usize = 256;
 
-/// Where the other nodes are: the URL of one that lives.
+/// Returns the URL of another node, by name, if it is up.
 pub type NodeUrls = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 pub struct ArchiveOptions {
@@ -49,8 +49,8 @@ struct Inner {
     sources: Sources,
     urls: NodeUrls,
     uploads: Option<UploadControl>,
-    fetches: Places,
-    /// Those that are fetched, so that no two requests write the same file.
+    fetches: Permits,
+    /// The parts being fetched, so that no two requests write the same file.
     under_way: Mutex<HashMap<LogFile, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -78,12 +78,12 @@ enum NodeState {
     Unreached(String),
 }
 
-/// Why a part cannot be fetched from the store.
+/// Why a part cannot be read from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreState {
     None,
     Without,
-    /// Why is in the log of the node, and is not for the organizations.
+    /// The reason is only in the log of the node; organizations do not see it.
     Failed,
 }
 
@@ -107,16 +107,16 @@ fn help(why: &StoreState, node: &str) -> String {
 }
 
 impl Archive {
-    /// Without one, as on one machine, everything is here.
+    /// Without options, as on one machine, every log is local.
     pub fn new(options: ArchiveOptions) -> Self {
         let ArchiveOptions { node, logs, store, client, urls, uploads, organizations } = options;
         let capacity = |most| Capacity::turns(most).among(organizations);
-        let fetches = Places::new("log_fetches", capacity(FETCHES_MAX), capacity(FETCHES_WAITING_MAX));
+        let fetches = Permits::new("log_fetches", capacity(FETCHES_MAX), capacity(FETCHES_WAITING_MAX));
         let (sources, under_way) = (Sources::new(store, client), Mutex::default());
         Self(Some(Arc::new(Inner { node, logs, sources, urls, uploads, fetches, under_way })))
     }
 
-    /// Brings all parts of a log here, and says which they are. A part that its node has removed is passed over, as on one
+    /// Fetches all parts of a log to this node, and lists them. A part that its node has removed is skipped, as on one
     /// machine.
     pub async fn bring(
         &self,
@@ -132,7 +132,7 @@ impl Archive {
         Ok(LogId::of(organization, deployment, parts.iter().map(|part| part.number)))
     }
 
-    /// Removes from the store what a deployment has left there. Does nothing without a store.
+    /// Removes the log of a deployment from the store. Does nothing without a store.
     pub async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure> {
         let Some((inner, store)) = self.0.as_ref().and_then(|inner| Some((inner, inner.sources.store()?))) else {
             return Ok(false);
@@ -143,7 +143,7 @@ impl Archive {
         Ok(true)
     }
 
-    /// Uploads everything that is not in the store yet, as far as this much time and the store allow.
+    /// Uploads everything that is not in the store yet, within this time and while the store works.
     pub async fn finish_uploads(&self, patience: Duration) {
         let Some(uploads) = self.0.as_ref().and_then(|inner| inner.uploads.as_ref()) else { return };
         tokio::time::timeout(patience, uploads.finish()).await.ok();
@@ -193,12 +193,12 @@ impl Inner {
         let was_here = self.logs.has(file);
         let (logs, of, whose) = (self.logs.clone(), file.clone(), organization.clone());
         let copy = blocking(move || logs.copy_of(&of, &whose)).await?;
-        // The node first: the store may have the part as it was after an earlier stage.
+        // The node first: the store may have the part in an older state, from after an earlier stage.
         let (copy, pulled) = self.pull_from_node(copy, organization, file, part, is_own).await?;
         let Err(at_node) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
         let (copy, pulled) = self.pull_from_store(copy, file, part).await?;
         let Err(in_store) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
-        // The copy that is here was whole when it was fetched.
+        // The local copy was complete when it was fetched.
         if was_here {
             return Ok(());
         }
@@ -206,7 +206,7 @@ impl Inner {
         match (at_node, in_store) {
             (NodeState::Unreached(unreached), why) => Err(Unavailable::Node { node, unreached, why }),
             (NodeState::Without, StoreState::Failed) => Err(Unavailable::Store { node }),
-            // It was removed.
+            // The part was removed.
             (NodeState::Without, StoreState::None | StoreState::Without) => Ok(()),
         }
     }
@@ -256,7 +256,7 @@ impl Inner {
 
 type Pulled = Result<bool, StoreFailure>;
 
-/// Continues a copy up to the end of what the source has; false if that has nothing.
+/// Continues a copy to the current end at the source; false if the source does not have the part.
 async fn pull<F: Future<Output = Result<Option<Vec<u8>>, StoreFailure>>>(
     mut copy: LogCopy,
     get: impl Fn(u64) -> F,

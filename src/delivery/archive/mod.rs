@@ -1,12 +1,12 @@
-//! The logs of a cluster beyond this node's disk: the store that all nodes share, if there is one, and the other nodes. A part of
-//! a log that is asked for and not here is fetched, and read as a file of this node from then on.
+//! The logs of a cluster beyond this node's disk: in the store that all nodes share, if there is one, and on the other
+//! nodes. A missing part is fetched when it is requested, and then read as a file of this node.
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `object`: where a part lies in the store; what is uploaded of it; why the store could not do it
-//! - `s3`: one kind of store; `store`: one of both kinds
-//! - `uploads`: uploads what stages have written; `sources`: the store and the other nodes, as readers ask them
-//! - `fetch`: [`Archive`], which brings parts here
+//! - `object`: the location of a part in the store, its uploaded bytes, and the errors of the store
+//! - `s3`: one kind of store; `store`: either kind
+//! - `uploads`: uploads the output of stages; `sources`: reads from the store and the other nodes
+//! - `fetch`: [`Archive`], which fetches parts to this node
 
 mod fetch;
 mod object;

@@ -1,21 +1,21 @@
-//! A part of a log in the store: where it lies, what is uploaded of it, and why the store could not do something.
+//! A part of a log in the store: its location, its uploaded bytes, and the errors of the store.
 
 use std::io;
 
 use crate::logs::{LogFile, Logs, SettledLog};
 
-/// What one request of S3 can upload. Readers ignore a frame that is cut off.
+/// The largest upload in one S3 request. Readers ignore a frame that is cut off.
 const BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
-/// How much of a log is in memory at once while it is uploaded.
+/// Bytes of a log in memory at a time during an upload.
 pub const PIECE_BYTES: usize = 256 * 1024;
 
-/// The names of an object below the place of the store; `None` for a log of one machine.
+/// The names of an object relative to the root of the store; `None` for a log of one machine.
 pub fn names(file: &LogFile) -> Option<[String; 3]> {
     let organization = file.organization.as_ref()?;
     Some([organization.to_string(), file.deployment.to_string(), format!("{}.log", file.number)])
 }
 
-/// The bytes of a log from its beginning up to some length. Blocking.
+/// The bytes of a log from its beginning up to a length. Blocking.
 #[derive(Clone)]
 pub struct Uploaded {
     logs: Logs,
@@ -28,7 +28,7 @@ impl Uploaded {
         Self { logs, file, length: settled.length.min(BYTES_MAX) }
     }
 
-    /// The piece that begins there; empty at the end.
+    /// The piece at this offset; empty at the end.
     pub fn piece(&self, from: u64) -> io::Result<Vec<u8>> {
         let left = usize::try_from(self.length.saturating_sub(from)).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         let piece = self.logs.bytes(&self.file, from, left)?.unwrap_or_default();
@@ -39,12 +39,12 @@ impl Uploaded {
     }
 }
 
-/// Without addresses of objects and without secrets: it is logged.
+/// It is logged, so it contains neither URLs of objects nor secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct StoreFailure {
     why: String,
-    /// Whether the same may work a moment later.
+    /// Whether a retry may succeed.
     pub is_passing: bool,
 }
 
@@ -61,7 +61,7 @@ impl StoreFailure {
 impl From<io::Error> for StoreFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // Of one object, and answered at once.
+            // Errors of a single object, returned immediately.
             io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => Self::lasting(error.to_string()),
             _ => Self::passing(error.to_string()),
         }

@@ -1,5 +1,5 @@
-//! A bucket of S3, or of what speaks like it: uploads, reads by range, removal, and whether it is there. Requests are signed
-//! with AWS Signature Version 4, which proves who sends them, and that nobody changed them on their way.
+//! A bucket of S3 or a compatible service: upload, read by range, remove, and check that it exists. Requests are signed
+//! with AWS Signature Version 4, which proves their sender and that nobody changed them in transit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,22 @@ use ring::hmac::{HMAC_SHA256, Key, Tag, sign};
 use zeroize::Zeroizing;
 
 use super::object::{StoreFailure, Uploaded};
+use domain::Hex;
 use outbound::{LazyClient, error_chain, percent_encoded, read_body};
 
-/// For an answer to everything but an upload.
+/// For every response except that of an upload.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// An upload may be of gigabytes.
+/// An upload may have gigabytes.
 const UPLOADED_WITHIN: Duration = Duration::from_secs(900);
-/// The part of an error's body in which its code stands.
+/// The part of an error's body that contains its code.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 const SERVICE: &str = "s3";
 
 pub struct S3Settings {
     pub bucket: String,
-    /// Of all objects; may be empty.
+    /// The prefix of all objects; may be empty.
     pub prefix: String,
-    /// `None`: Amazon's.
+    /// `None` for Amazon's endpoint.
     pub endpoint: Option<String>,
     pub region: String,
     pub credentials: Credentials,
@@ -37,16 +38,16 @@ pub struct S3 {
     /// Without a path.
     base: Url,
     host: String,
-    /// The names before those of an object.
+    /// The path segments before those of an object.
     before: Vec<String>,
-    /// How many of those name the bucket.
+    /// How many of those are the bucket.
     of_bucket: usize,
     region: String,
     credentials: Credentials,
 }
 
 impl S3 {
-    /// Addresses the bucket in the path, which other servers than Amazon's want, and names with dots need for TLS.
+    /// Puts the bucket in the path: servers other than Amazon's require that, and so does TLS for names with dots.
     pub fn new(settings: S3Settings) -> Result<Self, String> {
         let S3Settings { bucket, prefix, endpoint, region, credentials } = settings;
         let in_path = endpoint.is_some() || bucket.contains('.');
@@ -73,14 +74,14 @@ impl S3 {
         if answer.status().is_success() { Ok(()) } else { Err(refused(answer).await) }
     }
 
-    /// At most so many bytes from there on; `None` if there is no such object.
+    /// At most `max` bytes from `from`; `None` if there is no such object.
     pub async fn get(&self, names: &[String; 3], from: u64, max: usize) -> Result<Option<Vec<u8>>, StoreFailure> {
         let range = format!("bytes={from}-{}", from.saturating_add(max as u64).saturating_sub(1));
         let mut answer = self.read(Method::GET, Some(names), Some(&range)).await?;
         match answer.status().as_u16() {
             206 => {}
             404 => return Ok(None),
-            // There is nothing from there on.
+            // The range begins at or beyond the end.
             416 => return Ok(Some(Vec::new())),
             200 => return Err(StoreFailure::lasting("the store does not answer by range")),
             _ => return Err(refused(answer).await),
@@ -98,7 +99,7 @@ impl S3 {
         }
     }
 
-    /// Whether the bucket is there and may be used.
+    /// Whether the bucket exists and is accessible.
     pub async fn check(&self) -> Result<(), StoreFailure> {
         let answer = self.read(Method::HEAD, None, None).await?;
         if answer.status().is_success() { Ok(()) } else { Err(refused(answer).await) }
@@ -113,7 +114,7 @@ impl S3 {
         self.send(method, names, range, (&hash(b""), None), ANSWERED_WITHIN).await
     }
 
-    /// Without names, the bucket itself.
+    /// Without names, a request for the bucket itself.
     async fn send(
         &self,
         method: Method,
@@ -159,7 +160,7 @@ fn too_slow() -> StoreFailure {
     StoreFailure::passing("the store took too long to answer")
 }
 
-/// A piece at a time, when the one before has been sent.
+/// One piece at a time; the next is read when the previous one has been sent.
 fn streamed(body: Uploaded) -> Body {
     let body = Arc::new(body);
     Body::wrap_stream(stream::try_unfold((body, 0), |(body, from)| async move {
@@ -175,14 +176,14 @@ fn hash_of(body: &Uploaded) -> std::io::Result<String> {
     loop {
         let piece = body.piece(from)?;
         if piece.is_empty() {
-            return Ok(digits(hash.finish().as_ref()));
+            return Ok(Hex(hash.finish().as_ref()).to_string());
         }
         hash.update(&piece);
         from += piece.len() as u64;
     }
 }
 
-/// Names the code of the error, and nothing else of the body.
+/// Includes the code of the error, and nothing else from the body.
 async fn refused(mut answer: Response) -> StoreFailure {
     let status = answer.status();
     let body = tokio::time::timeout(ANSWERED_WITHIN, read_body(&mut answer, ERROR_BYTES_MAX)).await;
@@ -216,24 +217,24 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 pub struct Credentials {
     pub key_id: String,
     pub secret: Zeroizing<String>,
-    /// Of credentials that expire.
+    /// Only for temporary credentials.
     pub session_token: Option<Zeroizing<String>>,
 }
 
-/// A request, as far as it is signed.
+/// The signed parts of a request.
 struct Request<'a> {
     pub method: &'a str,
-    /// Encoded, as it is sent.
+    /// Percent-encoded, as sent.
     pub path: &'a str,
-    /// Likewise, with its parameters sorted by name.
+    /// Percent-encoded, as sent, with its parameters sorted by name.
     pub query: &'a str,
-    /// With lower-case names, sorted. `host` must be among them.
+    /// With lower-case names, sorted. Must include `host`.
     pub headers: &'a [(&'a str, &'a str)],
-    /// The digits of the SHA-256 of its body.
+    /// The SHA-256 of its body in hexadecimal.
     pub body_hash: &'a str,
 }
 
-/// For whom and when it is signed.
+/// The credential scope, and the time of the signature.
 struct Scope<'a> {
     pub region: &'a str,
     pub service: &'a str,
@@ -252,20 +253,16 @@ fn authorization(request: &Request<'_>, scope: &Scope<'_>, credentials: &Credent
     for part in [scope.region, scope.service, "aws4_request"] {
         key = hmac(key.as_ref(), part);
     }
-    let signature = digits(hmac(key.as_ref(), &to_sign).as_ref());
+    let signature = Hex(hmac(key.as_ref(), &to_sign).as_ref()).to_string();
     format!("{ALGORITHM} Credential={}/{place},SignedHeaders={names},Signature={signature}", credentials.key_id)
 }
 
-/// The digits of the SHA-256.
+/// The SHA-256 in hexadecimal.
 fn hash(bytes: &[u8]) -> String {
-    digits(digest(&SHA256, bytes).as_ref())
+    Hex(digest(&SHA256, bytes).as_ref()).to_string()
 }
 
-fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A path of these names, encoded.
+/// The percent-encoded path of these names.
 fn encoded_path<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("/{}", percent_encoded(name))).collect()
 }

@@ -1,5 +1,5 @@
-//! The store and the other nodes, as readers ask them for pieces of logs. One that does not answer is not asked again for some
-//! seconds, so that only few readers wait for it.
+//! Reads pieces of logs from the store and the other nodes. After a failure, a source is not asked again for some
+//! seconds, so that few readers wait for it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::logs::LogFile;
 use cluster::peers::{Forward, PeerClient};
 use domain::{DeploymentId, Identifier};
 
-/// The largest piece of a part that one node asks another for, or the store.
+/// The largest piece of a part in one request to another node or to the store.
 pub const PART_BYTES_MAX: usize = 1024 * 1024;
 /// For a piece from another node.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
@@ -23,14 +23,14 @@ pub struct Sources {
     store: Option<LogStore>,
     store_outage: Mutex<Outage>,
     client: PeerClient,
-    /// Of the nodes that failed some seconds ago, by name.
+    /// The nodes that failed some seconds ago, by name.
     node_outages: Mutex<HashMap<String, Outage>>,
 }
 
 /// The bytes of a piece; `None` if the source does not have the part.
 type Piece = Result<Option<Vec<u8>>, StoreFailure>;
 
-/// The request for a part of a log that another node has, from this byte on.
+/// The request for a part of a log on another node, from this byte.
 pub fn part_target(organization: &Identifier, deployment: DeploymentId, number: u32, from: u64) -> String {
     format!("/cluster/logs/{organization}/{deployment}/{number}?from={from}")
 }
@@ -44,7 +44,7 @@ impl Sources {
         self.store.as_ref()
     }
 
-    /// A piece of a part from the store. Logs when that begins to fail, and when it works again.
+    /// A piece of a part from the store. Logs when the store begins to fail, and when it works again.
     pub async fn ask_store(&self, store: &LogStore, file: &LogFile, from: u64) -> Piece {
         let asking = self.store_outage.lock().asking(Instant::now());
         let piece = match asking {
@@ -112,27 +112,27 @@ fn failed_before() -> StoreFailure {
     StoreFailure::passing("it failed a moment ago")
 }
 
-/// How long a source that failed is not asked again.
+/// How long a failed source is not asked again.
 pub const NOT_ASKED_FOR: Duration = Duration::from_secs(10);
-/// How often the log says at most that a source begins to fail: one object alone may be refused again and again.
+/// The minimum interval between log lines about one source: a single object may be refused repeatedly.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// Remembers for some seconds that a source of logs fails: the store, or a node. Pure.
+/// Remembers for some seconds that a source of logs failed: the store, or a node. Pure.
 #[derive(Debug, Default)]
 struct Outage {
     /// `None` while it answers.
     ask_again_at: Option<Instant>,
     logged_at: Option<Instant>,
-    /// Whether the log says that it fails, and not yet that it works again.
+    /// Whether the log says that it fails, but not yet that it works again.
     is_logged: bool,
 }
 
 /// How a source may be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asking {
-    /// With several tries.
+    /// With several attempts.
     Patiently,
-    /// It failed some seconds ago: one reader tries once, for all others.
+    /// It failed some seconds ago: one reader tries once, on behalf of all.
     Once,
     Not,
 }
@@ -149,13 +149,13 @@ impl Outage {
         }
     }
 
-    /// It did not answer. Returns whether to log it.
+    /// There was no answer. Returns whether to log it.
     pub fn failed(&mut self, now: Instant) -> bool {
         self.ask_again_at = Some(now + NOT_ASKED_FOR);
         self.begins(now)
     }
 
-    /// It answered that it does not do this, which costs no time and may concern one object alone: it is asked again. Returns
+    /// It answered with a refusal, which costs no time and may concern a single object, so it is asked again. Returns
     /// whether to log it.
     pub fn refused(&mut self, now: Instant) -> bool {
         self.ask_again_at = None;

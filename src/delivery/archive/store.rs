@@ -12,7 +12,7 @@ use super::s3::S3;
 use crate::logs::LogFile;
 use ambient::backoff::Backoff;
 
-/// How often a read is tried that may work a moment later, and with which pauses.
+/// Attempts of a read after temporary errors, with their pauses.
 const READ_ATTEMPTS: u32 = 4;
 const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(1));
 
@@ -36,7 +36,7 @@ impl LogStore {
         Self(Kind::S3(Arc::new(s3)))
     }
 
-    /// Replaces what is there.
+    /// Replaces an existing object.
     pub(super) async fn put(&self, file: &LogFile, body: Uploaded) -> Result<(), StoreFailure> {
         let names = names_of(file)?;
         match &self.0 {
@@ -48,7 +48,7 @@ impl LogStore {
         }
     }
 
-    /// At most so many bytes from there on; `None` if there is no such log.
+    /// At most `max` bytes from `from`; `None` if there is no such log.
     pub async fn get(&self, file: &LogFile, from: u64, max: usize) -> Result<Option<Vec<u8>>, StoreFailure> {
         let mut attempt = 1;
         loop {
@@ -62,7 +62,7 @@ impl LogStore {
         }
     }
 
-    /// The same without a second try.
+    /// The same with a single attempt.
     pub(super) async fn get_once(
         &self,
         file: &LogFile,
@@ -90,7 +90,7 @@ impl LogStore {
         }
     }
 
-    /// Whether it is there and may be used.
+    /// Whether the store exists and is accessible.
     pub async fn check(&self) -> Result<(), StoreFailure> {
         match &self.0 {
             Kind::Directory(directory) => {
@@ -118,9 +118,9 @@ const FILE_MODE: u32 = 0o600;
 /// A directory that all nodes share, such as one on NFS. Blocking.
 #[derive(Clone)]
 struct Directory {
-    /// Never created: it may be a disk that is not mounted at the moment.
+    /// Never created: its disk may be unmounted at the moment.
     root: PathBuf,
-    /// The name of this node, for files that are being written.
+    /// The name of this node, for temporary files.
     node: String,
 }
 
@@ -129,7 +129,7 @@ impl Directory {
         Self { root: root.to_owned(), node: node.replace('/', "_") }
     }
 
-    /// Readers see all of it or what was there before.
+    /// Readers see the complete new object or the previous one.
     pub fn put(&self, names: &[String; 3], body: &Uploaded) -> io::Result<()> {
         self.check()?;
         let [organization, deployment, name] = names;
@@ -143,13 +143,13 @@ impl Directory {
         }
         let written = dir.join(format!("{}{}", unfinished(name), self.node));
         let put = write(&written, body).and_then(|()| fs::rename(&written, dir.join(name)));
-        // Those of uploads that were killed, and the own one if it failed.
+        // Removes the files of killed uploads, and our own file if the upload failed.
         remove_unfinished(&dir, name);
         put?;
         File::open(dir)?.sync_all()
     }
 
-    /// At most so many bytes from there on; `None` if there is no such object.
+    /// At most `max` bytes from `from`; `None` if there is no such object.
     pub fn get(&self, names: &[String; 3], from: u64, max: usize) -> io::Result<Option<Vec<u8>>> {
         self.check()?;
         let file = match File::open(self.path(names)) {
@@ -172,7 +172,7 @@ impl Directory {
         }
         if let Some(dir) = path.parent() {
             remove_unfinished(dir, &names[2]);
-            // With the last part; the one of the organization may be needed again at once.
+            // Only after the last part. The organization's directory stays: it may soon be needed again.
             fs::remove_dir(dir).ok();
         }
         Ok(())
@@ -189,7 +189,7 @@ impl Directory {
     }
 }
 
-/// The beginning of the names of files in which this object is written; the name of the node follows.
+/// The prefix of an object's temporary files; the name of the node follows.
 fn unfinished(name: &str) -> String {
     format!(".{name}.")
 }
@@ -207,7 +207,8 @@ fn write(path: &Path, body: &Uploaded) -> io::Result<()> {
     }
 }
 
-/// One node writes a part, so no other upload of it is under way. Best effort: the next upload or the removal tries again.
+/// Only one node writes a part, so no other upload of it is in progress. Best effort: the next upload or the removal
+/// tries again.
 fn remove_unfinished(dir: &Path, name: &str) {
     let prefix = unfinished(name);
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! Uploads to a real directory and to a real server of S3, and parts that are fetched from there.
+//! Uploads to a real directory and to a real S3 server, and fetching parts from both.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +33,7 @@ fn acme() -> Identifier {
     Identifier::parse("acme").unwrap()
 }
 
-/// A node: its files, and what uploads them.
+/// A node: its files and its uploads.
 struct TestNode {
     _dir: TempDir,
     logs: Logs,
@@ -42,7 +42,7 @@ struct TestNode {
 }
 
 impl TestNode {
-    /// No other node lives.
+    /// With no other node up.
     fn new(name: &str, store: Option<LogStore>) -> Self {
         Self::among(name, store, |_| None)
     }
@@ -79,7 +79,7 @@ impl TestNode {
         self.logs.file(&acme(), ID, 0)
     }
 
-    /// A stage from its beginning to its end.
+    /// A whole stage.
     fn write(&self, output: &[u8]) {
         self.write_of(ID, output);
     }
@@ -88,7 +88,7 @@ impl TestNode {
         self.begin(deployment, output).finish(AT).sync();
     }
 
-    /// A stage that runs.
+    /// A stage that keeps running.
     fn begin(&self, deployment: DeploymentId, output: &[u8]) -> StepLog {
         let section = Section { stage: "build".into(), step: "one".into(), attempt: 1 };
         let mut log = self.logs.append_part(&acme(), deployment, 0).step(section, PLENTY);
@@ -123,7 +123,7 @@ fn part(node: &str, in_store: bool) -> LogPart {
     LogPart { number: 0, node: Arc::from(node), in_store }
 }
 
-/// Tests that every store of logs passes.
+/// The tests for every kind of store.
 async fn upload_and_fetch(store: LogStore) {
     let (first, second) = (TestNode::new("n1", Some(store.clone())), TestNode::new("n2", Some(store.clone())));
     let parts = [part("n1", true)];
@@ -132,17 +132,17 @@ async fn upload_and_fetch(store: LogStore) {
     first.write(b"one\ntwo\n");
     first.until_uploaded().await;
     assert_eq!(second.text(&parts).await.unwrap(), "one\ntwo\n");
-    // By range: from any byte on, at the end, and beyond it.
+    // By range: from several offsets, at the end, and beyond it.
     let whole = first.logs.bytes(&first.file(), 0, 10_000).unwrap().unwrap();
     for (from, max) in [(0, 10_000), (0, 8), (5, 3), (whole.len(), 10), (whole.len() + 5, 10)] {
         let expected = whole.get(from..(from + max).min(whole.len())).unwrap_or_default();
         assert_eq!(store.get(&first.file(), from as u64, max).await.unwrap().unwrap(), expected, "{from} {max}");
     }
-    // The next stage: what is new is fetched.
+    // After the next stage, only the new bytes are fetched.
     first.write(b"three\n");
     first.until_uploaded().await;
     assert_eq!(second.text(&parts).await.unwrap(), "one\ntwo\nthree\n");
-    // More than one piece, on a node that has nothing yet.
+    // More than one piece, to a node without a copy.
     let long = format!("{}\n", "x".repeat(5_000)).repeat(500);
     first.write(long.as_bytes());
     first.until_uploaded().await;
@@ -150,7 +150,7 @@ async fn upload_and_fetch(store: LogStore) {
     let (a, b) = tokio::join!(third.text(&parts), third.text(&parts));
     assert_eq!(a.unwrap(), format!("one\ntwo\nthree\n{long}"));
     assert_eq!(b.unwrap().len(), long.len() + 14, "two readers at once");
-    // Its own node has lost it, and gets it back.
+    // The writing node has lost it, and fetches it.
     first.logs.sweep(|_| crate::logs::LogOwner::Nobody);
     assert_eq!(first.text(&parts).await.unwrap().len(), long.len() + 14);
     let dropped = DroppedLog { organization: acme(), deployment: ID, parts: parts.to_vec() };
@@ -205,7 +205,7 @@ async fn what_was_not_uploaded_is_found_at_the_next_start() {
     let open = |ended| Logs::open_in_parts(dir.path(), PLENTY, Parts { foreign_bytes_max: PLENTY, ended }).unwrap();
     let (sender, receiver) = mpsc::channel(1);
     let logs = open(Some(sender));
-    // Nobody uploads here, as if the process had died; the last line is torn.
+    // Nothing uploads it here, as if the process had died; the last line is torn.
     logs.append_part(&acme(), ID, 0).remark(AT, "one");
     drop(receiver);
     let (sender, ended) = mpsc::channel(1);
@@ -232,7 +232,7 @@ async fn wrong_credentials_and_a_missing_bucket_are_told_by_their_code() {
     let Some(moto) = Moto::start() else { return };
     let file = TestNode::new("n1", None).file();
     let (key, secret) = moto.demand_credentials();
-    // The server computes the same signature by other means.
+    // The server computes the same signature with other code.
     let right = moto.with_secret("logs", "a", (&key, &secret));
     right.check().await.unwrap();
     let node = TestNode::new("n1", Some(right.clone()));
@@ -266,7 +266,7 @@ async fn a_server_that_is_down_or_overloaded_gets_everything_when_it_is_back() {
     assert!(shown.contains("the store of logs does not work, and n1"), "without its address: {shown}");
     moto.start_again();
     node.until_uploaded().await;
-    // A proxy that answers 503 to the first requests, as S3 does to those that ask too fast.
+    // A proxy that answers 503 to the first requests, as S3 does when requests come too fast.
     let slow_down = moto.behind_503(2).await;
     let other = TestNode::new("n2", Some(slow_down.store("logs", "", "key")));
     assert_eq!(other.text(&[part("n1", true)]).await.unwrap(), "one\n", "reading tries again");

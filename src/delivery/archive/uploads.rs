@@ -1,5 +1,5 @@
-//! Uploads what stages have written, from a queue. It never holds up a stage: a log that finds no room in the queue, or that
-//! could not be uploaded, is found again by its mark, also after a restart.
+//! Uploads the output of stages, from a queue, without ever delaying a stage: a log that does not fit into the queue,
+//! or whose upload failed, is found again by its mark, also after a restart.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::store::LogStore;
 use crate::logs::{LogFile, Logs};
 use ambient::backoff::Backoff;
 
-/// How often marks are looked for.
+/// The interval of the search for marks.
 const LOOKED_EVERY: Duration = Duration::from_secs(60);
 
 pub struct Uploads {
@@ -23,11 +23,11 @@ pub struct Uploads {
     ended: mpsc::Receiver<LogFile>,
     progress: watch::Sender<UploadProgress>,
     finish: watch::Receiver<bool>,
-    line: Line,
+    line: UploadQueue,
     look_at: Instant,
 }
 
-/// Watches the uploads, and asks for their end.
+/// Watches the uploads, and requests their end.
 pub struct UploadControl {
     progress: watch::Receiver<UploadProgress>,
     finish: watch::Sender<bool>,
@@ -38,7 +38,7 @@ pub struct UploadProgress {
     pub waiting: usize,
     pub running: usize,
     pub fails: bool,
-    /// After a request for the end: nothing more is tried.
+    /// Set after a request to finish, when nothing more is tried.
     pub has_finished: bool,
 }
 
@@ -47,14 +47,14 @@ impl UploadControl {
         self.progress.clone()
     }
 
-    /// How many are not in the store yet, as far as they are known.
+    /// The known number of logs that are not in the store yet.
     pub fn left(&self) -> usize {
         let now = self.progress.borrow();
         now.waiting + now.running
     }
 
-    /// Everything that is on this node and not in the store is tried now; returns when each was uploaded or has failed, or when
-    /// the store fails.
+    /// Tries to upload everything on this node that is not in the store. Returns when every upload has succeeded or
+    /// failed, or when the store fails.
     pub async fn finish(&self) {
         self.finish.send_replace(true);
         self.progress().wait_for(|now| now.has_finished).await.ok();
@@ -62,16 +62,16 @@ impl UploadControl {
 }
 
 impl Uploads {
-    /// Uploads what comes through `ended`, and what has a mark.
+    /// Uploads the logs that arrive through `ended`, and those with a mark.
     pub fn new(logs: Logs, store: LogStore, ended: mpsc::Receiver<LogFile>) -> (Self, UploadControl) {
         let (progress, seen) = watch::channel(UploadProgress::default());
         let (asks, finish) = watch::channel(false);
-        let (line, look_at) = (Line::default(), Instant::now());
+        let (line, look_at) = (UploadQueue::default(), Instant::now());
         let control = UploadControl { progress: seen, finish: asks };
         (Self { logs, store, ended, progress, finish, line, look_at }, control)
     }
 
-    /// Until there are no more stages.
+    /// Runs until there are no more stages.
     pub async fn run(self) {
         let store = self.store.clone();
         let check = async {
@@ -113,7 +113,7 @@ impl Uploads {
         found.into_iter().for_each(|file| self.line.add_marked(file));
     }
 
-    /// With those that stages have ended a moment ago.
+    /// Includes the logs of stages that have just ended.
     async fn finish(&mut self) {
         while let Ok(file) = self.ended.try_recv() {
             self.line.add(file);
@@ -148,7 +148,7 @@ impl Uploads {
     }
 }
 
-/// Never, if there is nobody left who could ask.
+/// Never resolves if no caller is left who could ask.
 async fn asked(finish: &mut watch::Receiver<bool>) {
     if finish.wait_for(|asked| *asked).await.is_err() {
         std::future::pending().await
@@ -160,7 +160,7 @@ async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<
     let uploaded = async {
         let settled =
             tokio::task::spawn_blocking(move || settling.settled(&of)).await.map_err(std::io::Error::other)??;
-        // A log that was removed, or in which nothing was ever written, has nothing to upload.
+        // A removed or empty log has nothing to upload.
         if let Some(settled) = settled.filter(|settled| settled.length > 0) {
             store.put(&file, Uploaded::new(logs.clone(), file.clone(), settled)).await?;
         }
@@ -172,27 +172,29 @@ async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<
     (file, outcome)
 }
 
-/// Logs that wait to be uploaded, in memory; the others wait on the disk. As many again may have failed.
+/// Logs in memory that wait for their upload; the others are found on disk by their marks. As many failed ones again
+/// may wait in memory.
 pub const UPLOADS_WAITING_MAX: usize = 1_024;
-/// Uploads at once: each holds a piece of its log in memory, and a connection.
+/// Concurrent uploads: each holds a piece of its log in memory, and a connection.
 const AT_ONCE: usize = 4;
-/// How many of them may have failed before: an upload that fails may take a quarter of an hour to do so.
+/// How many of them may be retries: an upload may take a quarter of an hour to fail.
 const RETRIED_AT_ONCE: usize = 2;
 /// The pauses after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_PAUSE);
 
-/// The logs that wait to be uploaded, pure. A log whose upload failed waits longer after each failure, and goes to the end:
-/// others go first.
+/// The logs that wait for their upload; pure. A failed upload waits longer after each failure, and goes to the end of
+/// the queue.
 #[derive(Debug, Default)]
-struct Line {
-    /// In the order of their turns.
+struct UploadQueue {
+    /// In upload order.
     ready: VecDeque<Waiting>,
-    /// Those whose upload failed, with the time at which they join the others.
+    /// Logs whose upload failed, with the times at which they become ready again.
     delayed: Vec<(Instant, Waiting)>,
-    /// All of both.
+    /// All logs of both lists.
     known: BTreeSet<LogFile>,
-    /// One at a time of each log: an older upload that ends later would undo the newer one. With its failures before.
+    /// The running uploads with their earlier failures. At most one per log: an older upload that ends later would undo
+    /// the newer one.
     running: BTreeMap<LogFile, u32>,
     first_tries: Lane,
     retries: Lane,
@@ -202,35 +204,35 @@ struct Line {
 #[derive(Debug)]
 struct Waiting {
     file: LogFile,
-    /// Of its uploads, in a row.
+    /// The consecutive failures of its upload.
     failures: u32,
 }
 
-/// Pauses of their own for first tries and retries: while the store fails, few of either are tried, and logs that always fail
-/// hold up no others.
+/// Separate pauses for first tries and retries: while the store fails, few of either are tried, and logs that always
+/// fail do not delay others.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Since the last upload that succeeded.
+    /// Failures since the last success.
     failures: u32,
     paused_until: Option<Instant>,
 }
 
-impl Line {
-    /// A stage has written it: it is uploaded, also if it is being uploaded now.
+impl UploadQueue {
+    /// Queues a log that a stage has written, even if it is being uploaded now.
     pub fn add(&mut self, file: LogFile) {
         if self.ready.len() < UPLOADS_WAITING_MAX && self.known.insert(file.clone()) {
             self.ready.push_back(Waiting { file, failures: 0 });
         }
     }
 
-    /// It has a mark, which it keeps until its upload has ended.
+    /// Queues a log with a mark, which stays until its upload has ended.
     pub fn add_marked(&mut self, file: LogFile) {
         if !self.running.contains_key(&file) {
             self.add(file);
         }
     }
 
-    /// The next one to be uploaded, if one may be at this time.
+    /// The next upload, if one may start at this time.
     pub fn next(&mut self, now: Instant) -> Option<LogFile> {
         self.admit_delayed(now);
         if self.running.len() >= AT_ONCE || self.has_given_up() {
@@ -251,14 +253,14 @@ impl Line {
         Some(file)
     }
 
-    /// When [`Line::next`] may find one without anything else happening.
+    /// When [`UploadQueue::next`] may return an upload without any other event.
     pub fn next_at(&self, now: Instant) -> Option<Instant> {
         let delayed = self.delayed.iter().map(|(at, _)| *at);
         let pauses = [&self.first_tries, &self.retries].into_iter().filter_map(|lane| lane.paused_until);
         pauses.chain(delayed).filter(|at| *at > now).min()
     }
 
-    /// Returns whether uploads had begun to fail before.
+    /// Returns whether uploads had been failing.
     pub fn succeeded(&mut self, file: &LogFile) -> bool {
         self.running.remove(file);
         let had_failed = self.first_tries.failures > 0;
@@ -266,7 +268,7 @@ impl Line {
         had_failed
     }
 
-    /// Returns whether uploads begin to fail with this one. One that fails again says nothing about the others.
+    /// Returns whether uploads begin to fail with this one. A retry that fails says nothing about the others.
     pub fn failed(&mut self, file: &LogFile, now: Instant) -> bool {
         let failures = self.running.remove(file).unwrap_or_default();
         let lane = if failures == 0 { &mut self.first_tries } else { &mut self.retries };
@@ -275,7 +277,7 @@ impl Line {
         lane.failures = lane.failures.saturating_add(1);
         self.ready.retain(|waiting| waiting.file != *file);
         self.known.remove(file);
-        // Those for which there is no room are found by their marks.
+        // Those that do not fit are found by their marks.
         if self.delayed.len() < UPLOADS_WAITING_MAX {
             let waiting = Waiting { file: file.clone(), failures: failures.saturating_add(1) };
             self.delayed.push((now + pause(failures), waiting));
@@ -284,7 +286,7 @@ impl Line {
         begins
     }
 
-    /// From now on everything is tried once more, without pauses, those that failed last.
+    /// From now on everything is tried once more, without pauses, failed uploads last.
     pub fn finish(&mut self) {
         self.forget_failures();
         self.delayed.sort_by_key(|(at, _)| *at);
@@ -296,7 +298,8 @@ impl Line {
         self.is_finishing
     }
 
-    /// Whether everything was tried since [`Line::finish`], or so many failed in a row that the store does.
+    /// Whether everything was tried since [`UploadQueue::finish`], or so many uploads failed in a row that the store must be
+    /// down.
     pub fn has_finished(&self) -> bool {
         self.is_finishing && self.running.is_empty() && (self.ready.is_empty() || self.has_given_up())
     }
@@ -342,7 +345,7 @@ impl Lane {
     }
 }
 
-/// After so many failures in a row before this one.
+/// The pause after this many consecutive earlier failures.
 fn pause(failures: u32) -> Duration {
     BACKOFF.pause(failures.saturating_add(1), rand::random())
 }
@@ -358,13 +361,13 @@ mod tests {
         LogFile { deployment: DeploymentId(IdSeed([seed; 12])), number: 0, organization: None }
     }
 
-    fn line(seeds: impl IntoIterator<Item = u8>) -> Line {
-        let mut line = Line::default();
+    fn line(seeds: impl IntoIterator<Item = u8>) -> UploadQueue {
+        let mut line = UploadQueue::default();
         seeds.into_iter().for_each(|seed| line.add(file(seed)));
         line
     }
 
-    fn started(line: &mut Line, now: Instant) -> Vec<LogFile> {
+    fn started(line: &mut UploadQueue, now: Instant) -> Vec<LogFile> {
         std::iter::from_fn(|| line.next(now)).collect()
     }
 
@@ -376,7 +379,7 @@ mod tests {
         }
     }
 
-    /// The oldest four always fail, and are found by their marks each time.
+    /// The oldest four always fail, and their marks are found each time.
     #[test]
     fn four_uploads_that_always_fail_hold_up_no_others() {
         let (mut line, mut now) = (line(0..4), Instant::now());
@@ -481,7 +484,7 @@ mod tests {
         assert!(!line.has_finished());
         line.finish();
         let first = started(&mut line, now);
-        // Which of the two comes first depends on their pauses.
+        // The order of the two depends on their pauses.
         let (again, last) = if first[3] == file(0) { (file(0), file(1)) } else { (file(1), file(0)) };
         assert_eq!(first, [file(2), file(3), file(4), again.clone()]);
         for file in &first[..3] {

@@ -1,10 +1,10 @@
-//! Errors of git, recognised by its messages: git reports the reason nowhere else.
+//! Errors of git, recognised by its messages: git reports the reason only there.
 
 use std::io;
 
 use shares::Refused;
 
-/// The part of a line by git or the remote that is shown.
+/// The maximum length of a quoted line of git or the remote.
 const SHOWN_CHARS_MAX: usize = 300;
 
 /// Each text is the end of a sentence, in git's own words where possible.
@@ -15,8 +15,8 @@ pub enum GitError {
     /// The repository, or the requested part of it.
     #[error("not found: {0}")]
     NotFound(String),
-    /// One text for whatever lies behind it: a caller chooses the address, and must not learn from refusals, time-outs and
-    /// names what else is in the server's network. The reason is for the operator's log alone.
+    /// One text for all causes: a caller chooses the address, and must not learn from refusals, timeouts and names what
+    /// else is in the server's network. The reason is only in the operator's log.
     #[error(
         "the remote cannot be reached, or does not answer as a git server in time; check its URL; private addresses need \
          an operator's outbound.allow; the server's log has the reason"
@@ -34,7 +34,7 @@ pub enum GitError {
     Patch(String),
     #[error("there is nothing to commit")]
     NothingChanged,
-    /// A directory where a file should be, or the other way round.
+    /// A directory where a file should be, or vice versa.
     #[error("{0} cannot be added: the repository has something else at that path")]
     PathTaken(String),
     #[error("git took longer than {seconds} seconds (git.timeout_seconds)")]
@@ -59,8 +59,8 @@ impl From<io::Error> for GitError {
     }
 }
 
-/// The error of a failed process. `said` is its standard error, without credentials. The words in a URL, which a caller
-/// chooses, do not count: they could turn an error that tells nothing into one that does.
+/// The error of a failed process. `said` is its standard error, without credentials. Words in the URL do not count: the
+/// caller chooses it, and could turn an error that reveals nothing into one that does.
 pub(super) fn from_stderr(said: &str, url: &str) -> GitError {
     let reason = reason_line(said);
     let counted = if url.is_empty() { said.to_owned() } else { said.replace(url, "…") };
@@ -114,12 +114,12 @@ pub(super) fn from_stderr(said: &str, url: &str) -> GitError {
     }
 }
 
-/// The disk of the remote may be full, too.
+/// Only this machine's disk: the remote's may be full too.
 fn lacks_space(said: &str) -> bool {
     said.lines().any(|line| !line.starts_with("remote: ") && line.contains("No space left on device"))
 }
 
-/// Lines that git adds after the reason, or as advice.
+/// Lines that git prints after the reason, or as advice.
 const NOT_A_REASON: [&str; 4] = [
     "Could not read from remote repository.",
     "Please make sure you have the correct access rights",

@@ -1,11 +1,12 @@
 //! Runs the installed `git`: looks up and reads remotes, and pushes a branch of changes. Knows nothing of registries or
 //! pipelines.
 //!
-//! A user who may name a remote is not trusted with the machine: a URL has one of a few forms; no option, helper, hook, filter or
-//! submodule of a repository runs; neither the server's environment nor the user's git configuration is visible; and every
-//! process ends within its time limit, with everything it started. A credential appears in no argument and in no error.
-//! A repository is never checked out, since few bytes can unpack to any number of files; the sum of their sizes has a limit, too.
-//! Git connects only through a proxy of ours, under the policy of [`outbound`](outbound).
+//! A user who may name a remote is not trusted with the machine: only a few forms of URL are allowed; no option,
+//! helper, hook, filter or submodule of a repository runs; neither the server's environment nor the user's git
+//! configuration is visible; and every process ends within its time limit, together with everything it started. A
+//! credential appears in no argument and in no error. A repository is never checked out, since few bytes can unpack to
+//! any number of files; the sum of file sizes is limited too. Git connects only through our proxy, under the policy of
+//! [`outbound`](outbound).
 //!
 //! From top to bottom: this file → `work_tree` → `remote` → `process` → `scratch`, `names`, `fault`.
 
@@ -40,14 +41,14 @@ pub struct Git {
     installed: Installation,
 }
 
-/// Git on behalf of one organization, which has a share of its processes.
+/// Git for one organization, which has a share of the processes.
 #[derive(Debug, Clone)]
 pub struct OrganizationGit {
     program: Program,
 }
 
 impl Git {
-    /// For a server with so many organizations.
+    /// For a server with this many organizations.
     pub fn new(settings: GitSettings, organizations: usize) -> io::Result<Self> {
         Ok(Self { installed: Installation::new(settings, organizations)? })
     }
@@ -87,7 +88,7 @@ impl OrganizationGit {
         Ok(Snapshot::new(self.program.clone(), scratch, commit))
     }
 
-    /// The files at a branch of the remote, to be changed and pushed as another branch.
+    /// The files at a branch of the remote, to change them and push them as another branch.
     pub async fn work_on(&self, remote: &Remote, base: &RefName) -> Result<WorkTree, GitError> {
         let found = remote::find(&self.program, remote, base).await?;
         let scratch = Scratch::with_tree(self.scratch())?;
@@ -96,7 +97,7 @@ impl OrganizationGit {
         WorkTree::open(self.program.clone(), scratch, remote.clone(), base.clone(), &commit).await
     }
 
-    /// The same at a commit, if the remote gives it out by its hash.
+    /// The same at a commit, if the remote serves it by its hash.
     pub async fn work_at(&self, remote: &Remote, base: &RefName, commit: &Commit) -> Result<WorkTree, GitError> {
         let scratch = Scratch::with_tree(self.scratch())?;
         self.run(&["init", "--quiet", "."], &scratch).await?;

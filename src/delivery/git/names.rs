@@ -1,5 +1,5 @@
-//! Names that callers may pass to git: remotes, branches and tags, commits, paths in a tree, authors. None of them can be
-//! taken for an option or a helper, or lead out of the repository.
+//! Names that callers may pass to git: remotes, branches and tags, commits, paths in a tree, authors. None of them can
+//! be mistaken for an option or a helper, or lead out of the repository.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ enum Scheme {
 }
 
 impl RemoteUrl {
-    /// Allows what [`Self::parse`] does, and larger numbers for a port.
+    /// Allows everything that [`Self::parse`] does, and larger port numbers.
     pub const BYTES_MAX: usize = 2048;
     pub const PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/[!-~]+\
                                |ssh://([A-Za-z0-9][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/[!-~]+\
                                |[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[!-,.-9;-~][!-~]*|file:///[!-~]+)$";
 
-    /// `https://host/path`, `ssh://user@host/path`, `git@host:path`, and `file:///path` where the operator allows it.
+    /// `https://host/path`, `ssh://user@host/path`, `git@host:path`, and `file:///path` if the operator allows it.
     pub fn parse(text: &str, allow_file: bool) -> Result<Self, Malformed> {
         const FORM: Malformed = Malformed(
             "must be the https or ssh URL of a repository, or git@host:path, of at most 2048 visible ASCII characters",
@@ -73,7 +73,7 @@ impl RemoteUrl {
         } else {
             let with_user = text.split_once('@').filter(|(user, _)| is_user(user));
             let host_and_path = with_user.and_then(|(_, rest)| rest.split_once(':'));
-            // Two colons would name a helper, and a path that begins with '-' would be an option on the other side.
+            // Two colons would name a helper, and a path that begins with '-' would be an option on the remote side.
             let is_valid =
                 |(host, path): (&str, &str)| is_host(host) && !path.is_empty() && !path.starts_with([':', '-']);
             host_and_path.is_some_and(is_valid).then_some(Scheme::Ssh)
@@ -85,7 +85,7 @@ impl RemoteUrl {
         &self.text
     }
 
-    /// Whether git connects to a host for it.
+    /// Whether git connects to a host.
     pub fn is_remote(&self) -> bool {
         match self.scheme {
             Scheme::Https | Scheme::Ssh => true,
@@ -181,7 +181,7 @@ impl Commit {
     }
 }
 
-/// The path of a file in a tree: never outside of it, and never one of git's own files.
+/// The path of a file in a tree: never outside it, and never one of git's own files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TreePath(Arc<str>);
 
@@ -195,7 +195,7 @@ impl TreePath {
     }
 }
 
-/// Including the spellings of case-insensitive file systems and of those with short names.
+/// Including the spellings that case-insensitive file systems and those with short names accept.
 fn is_git_dir(part: &str) -> bool {
     let part = part.trim_end_matches(['.', ' ']).to_ascii_lowercase();
     part == ".git" || part.starts_with("git~")
@@ -237,7 +237,7 @@ impl Credential {
         Zeroizing::new(format!("Authorization: Basic {}", *self.encoded))
     }
 
-    /// The text with the token masked, plain and encoded.
+    /// The text with the token masked, in plain and encoded form.
     pub(super) fn mask(&self, text: &str) -> String {
         let forms = [&*self.encoded, &*self.token].into_iter().filter(|form| !form.is_empty());
         forms.fold(text.to_owned(), |text, form| text.replace(form.as_str(), "***"))

@@ -1,4 +1,4 @@
-//! One process of git: its environment, its limits in time and output, and its end with everything it started.
+//! One git process: its environment, its limits on time and output, and its end with everything it started.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -20,30 +20,30 @@ use super::names::{Author, Remote};
 use super::scratch::{self, RepositoryPaths};
 use domain::Identifier;
 use outbound::{Policy, Proxy, tunnel_command, tunnel_variables};
-use shares::{Capacity, Disk, DiskWriter, Places, stand_back};
+use shares::{Capacity, Disk, DiskWriter, Permits, stand_back};
 
-/// Processes of git at a time: each has a connection and unpacks data, and steps need the machine too. A remote that
-/// answers slowly holds one for as long as the time limit, so an organization gets only some of them: four if no other one
-/// uses git.
+/// Concurrent git processes: each has a connection and unpacks data, and steps need the machine too. A slow remote
+/// occupies one for the whole time limit, so an organization gets only some of them: four if no other uses git.
 const PROCESSES_MAX: usize = 8;
 /// Commands that wait for a process.
 const WAITING_MAX: usize = 1_024;
 /// The output of most commands is a line or two.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
-/// Read from git at once: what a pipe holds.
+/// Read from git at a time: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 * 1024;
-/// The end of git's standard error, which has the reason of a failure.
+/// The end of git's standard error, which contains the reason of a failure.
 const STDERR_BYTES_MAX: usize = 16 * 1024;
-/// Git gives up by itself after this long below one byte per second, even if the server that started it is gone.
+/// Git aborts after this long below one byte per second, even if the server that started it is gone.
 const STALLED_SECONDS: &str = "60";
 
-/// No prompts, no endless waiting for a host that does not answer, and nothing of ours for a host that others chose. What
-/// the ssh configuration of the server's user says about proxies and shared connections does not count.
+/// No prompts, no endless wait for a host that does not answer, and no forwarding to a host that others chose.
+/// Overrides proxies and shared connections in the ssh configuration of the server's user.
 const SSH: &str = "ssh -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=20 -oServerAliveCountMax=3 \
                    -oForwardAgent=no -oClearAllForwardings=yes -oControlPath=none -oProxyUseFdpass=no";
 
 /// The configuration of every process, which overrides that of a repository. Hooks, helpers, filters, signatures and
-/// monitors would run other people's programs; links are written as plain files, so that nothing leads out of a work tree.
+/// monitors would run other people's programs. Links are written as plain files, so that nothing leads out of a work
+/// tree.
 const CONFIGURATION: [(&str, &str); 21] = [
     ("advice.detachedHead", "false"),
     ("commit.gpgSign", "false"),
@@ -70,21 +70,21 @@ const CONFIGURATION: [(&str, &str); 21] = [
 
 #[derive(Debug, Clone)]
 pub struct GitSettings {
-    /// A path, or a name that is looked up in the server's `PATH`.
+    /// A path, or a name to look up in the server's `PATH`.
     pub program: PathBuf,
     /// The limit for each process.
     pub timeout: Duration,
     /// Whether `file://` URLs are allowed. Callers can then read, as the server's user, any repository on this machine.
     pub allow_file: bool,
-    /// A directory for git alone. Leftovers of an earlier run are removed.
+    /// A directory used only by git. Leftovers of an earlier run are removed.
     pub scratch: PathBuf,
     /// Where git may connect to.
     pub policy: Policy,
-    /// This program, as a path: ssh starts it for the connection.
+    /// The path of this program, which ssh starts for the connection.
     pub own_program: PathBuf,
-    /// The disk of `scratch`; `None`: it is not looked after.
+    /// The disk of `scratch`; `None` disables the check for space.
     pub disk: Option<Disk>,
-    /// For a repository: what it takes on the disk, and the sum of its files.
+    /// The limit per repository: for its size on disk, and for the sum of its files.
     pub max_bytes: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct GitSettings {
 pub(super) struct Installation {
     pub settings: Arc<GitSettings>,
     path: Arc<OsString>,
-    places: Places,
+    places: Permits,
 }
 
 /// The installed git, for one organization.
@@ -104,18 +104,18 @@ pub(super) struct Program {
 }
 
 impl Installation {
-    /// On a server with so many organizations.
+    /// On a server with this many organizations.
     pub fn new(settings: GitSettings, organizations: usize) -> io::Result<Self> {
         let settings = GitSettings { scratch: std::path::absolute(&settings.scratch)?, ..settings };
         scratch::prepare(&settings.scratch)?;
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
         let (processes, waiting) = (Capacity::seats(PROCESSES_MAX), Capacity::turns(WAITING_MAX));
-        let places = Places::new("git_processes", processes.among(organizations), waiting.among(organizations));
+        let places = Permits::new("git_processes", processes.among(organizations), waiting.among(organizations));
         Ok(Self { settings: Arc::new(settings), path: Arc::new(path), places })
     }
 
-    /// The program as a path. The standard library forks for a name that is to be looked up in a given `PATH`, and a fork
-    /// copies the page tables of the whole server: milliseconds in which this thread answers nobody.
+    /// The program as a path. The standard library forks to look up a name in a given `PATH`, and a fork copies the
+    /// page tables of the whole server: this thread would be blocked for milliseconds.
     pub fn program(&self) -> Cow<'_, Path> {
         let program = self.settings.program.as_path();
         if program.components().nth(1).is_some() {
@@ -137,7 +137,7 @@ pub(super) struct GitCommand<'a> {
     check: Check<'a>,
 }
 
-/// Sees all of the output so far, again and again; its error ends the command.
+/// Called repeatedly with all output so far; its error ends the command.
 type Check<'a> = Box<dyn FnMut(&[u8]) -> Result<(), GitError> + Send + 'a>;
 
 impl<'a> GitCommand<'a> {
@@ -175,17 +175,17 @@ impl<'a> GitCommand<'a> {
         Self { input, ..self }
     }
 
-    /// The limit of the output; more is an error.
+    /// The limit on output; more is an error.
     pub fn output_max(self, bytes: usize) -> Self {
         Self { output_max: bytes, ..self }
     }
 
-    /// Looks at the output while git writes it, so that a command whose output shows a reason to refuse does no more work.
+    /// Checks the output while git writes it, so that a command stops as soon as its output is a reason to refuse it.
     pub fn check(self, check: impl FnMut(&[u8]) -> Result<(), GitError> + Send + 'a) -> Self {
         Self { check: Box::new(check), ..self }
     }
 
-    /// Runs it and returns its standard output.
+    /// Runs the command and returns its standard output.
     pub async fn run(mut self, git: &Program) -> Result<Vec<u8>, GitError> {
         let (git, organization) = (&git.installed, &git.organization);
         let timeout = git.settings.timeout;
@@ -216,7 +216,7 @@ impl<'a> GitCommand<'a> {
         if status.success() { Ok(stdout) } else { Err(self.told(organization, self.failure(git, &stderr), refused)) }
     }
 
-    /// While something is fetched.
+    /// Limits the space that a fetch may use.
     fn watch_disk(&self, git: &Installation, organization: &Identifier) -> Result<Option<DiskWriter>, GitError> {
         let GitSettings { disk, max_bytes, .. } = &*git.settings;
         let (Some(_), Some(paths), Some(disk)) = (self.remote, &self.paths, disk) else { return Ok(None) };
@@ -227,8 +227,8 @@ impl<'a> GitCommand<'a> {
         Ok(Some(disk.watch(organization, directories, Some(*max_bytes), "git.max_repository_mb")))
     }
 
-    /// A remote that takes too long looks like one that cannot be reached, whose reason only the log has. `refused` is why
-    /// a connection was not made: git itself knows only that.
+    /// A remote that times out looks like one that cannot be reached; the reason is only in the log. `refused` is the
+    /// reason why a connection was refused, which git does not know.
     fn told(&self, organization: &Identifier, error: GitError, refused: Option<String>) -> GitError {
         let error = match error {
             GitError::TimedOut { seconds } if self.remote.is_some() => {
@@ -326,7 +326,7 @@ impl<'a> GitCommand<'a> {
         }
     }
 
-    /// Its status, standard output and the end of its standard error. After an error it may still be running.
+    /// The exit status, standard output and the end of its standard error. After an error it may still be running.
     async fn finish(
         &mut self,
         child: &mut Child,
@@ -335,12 +335,12 @@ impl<'a> GitCommand<'a> {
         let timed_out = |_| GitError::TimedOut { seconds: timeout.as_secs() };
         let exchanged = tokio::time::timeout(timeout, self.exchange(child)).await;
         let (stdout, stderr) = exchanged.map_err(timed_out)??;
-        // This also needs the limit: a process that has closed its outputs may still hang.
+        // The limit applies here too: a process that has closed its outputs may still hang.
         let status = tokio::time::timeout(timeout, child.wait()).await.map_err(timed_out)??;
         Ok((status, stdout, stderr))
     }
 
-    /// Ends at once if there is too much output.
+    /// Fails as soon as there is too much output.
     async fn exchange(&mut self, child: &mut Child) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), GitError> {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(mut stdin), Some(mut stdout), Some(stderr)) = (stdin, stdout, stderr) else {
@@ -348,7 +348,7 @@ impl<'a> GitCommand<'a> {
         };
         let Self { input, output_max, check, .. } = self;
         let writing = async move {
-            // If git does not read it, it gives the reason on its standard error.
+            // If git does not read it, the reason is on its standard error.
             stdin.write_all(input).await.ok();
             drop(stdin);
             Ok(())
@@ -367,7 +367,7 @@ impl<'a> GitCommand<'a> {
                 check(&output)?;
             }
         };
-        // At the same time, or a full pipe would block the process.
+        // Concurrently: a full pipe would block the process.
         let ((), stdout, stderr) = tokio::try_join!(writing, reading, async { Ok(read_end(stderr).await?) })?;
         Ok((stdout, stderr))
     }
@@ -423,7 +423,7 @@ async fn read_end(mut from: impl AsyncRead + Unpin) -> io::Result<Zeroizing<Vec<
     }
 }
 
-/// Set before git starts its helpers, which inherit the limit. A process that has ended already wrote nothing.
+/// Set before git starts its helpers, which inherit the limit. A process that has already ended has written nothing.
 fn limit_file_size(child: &Child, bytes: u64) {
     let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
     if let Some(pid) = pid(child) {
@@ -431,7 +431,7 @@ fn limit_file_size(child: &Child, bytes: u64) {
     }
 }
 
-/// Whether git was stopped by the limit on the size of files: it says nothing of it.
+/// Whether the limit on file size stopped git, which does not report it.
 fn has_pack_of(repository: &Path, bytes: u64) -> bool {
     let packs = std::fs::read_dir(repository.join("objects/pack")).into_iter().flatten().flatten();
     packs.filter_map(|pack| pack.metadata().ok()).any(|pack| pack.len() >= bytes)
@@ -441,8 +441,8 @@ fn pid(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }
 
-/// The process group of a command, killed when dropped unless it has ended: an abandoned request leaves nothing running.
-/// Its leader is reaped only afterwards, so that the id cannot belong to another group by then.
+/// The process group of a command, killed when dropped unless it has ended, so that an abandoned request leaves nothing
+/// running. Its leader is reaped only afterwards: until then its id cannot belong to another group.
 struct Group(Option<Pid>);
 
 impl Group {

@@ -5,11 +5,11 @@ use super::names::{Commit, RefName, Remote, TreePath};
 use super::process::{GitCommand, Program};
 use super::scratch::{RepositoryPaths, Scratch};
 
-/// The fetched commit in a repository of ours.
+/// The ref of the fetched commit in our repository.
 const FETCHED: &str = "refs/lockkeeper/fetched";
 
 /// A branch or a tag by its full name.
-pub(super) struct Found {
+pub(super) struct ResolvedReference {
     pub name: String,
     pub commit: Commit,
 }
@@ -21,14 +21,18 @@ pub(super) async fn default_branch(program: &Program, remote: &Remote) -> Result
     Ok(default_in(&listed))
 }
 
-/// Of `ls-remote --symref`.
+/// Parses the output of `ls-remote --symref`.
 pub(super) fn default_in(listed: &[u8]) -> Option<RefName> {
     let text = String::from_utf8_lossy(listed);
     let target = text.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
     target.and_then(|name| RefName::parse(name).ok())
 }
 
-pub(super) async fn find(program: &Program, remote: &Remote, reference: &RefName) -> Result<Found, GitError> {
+pub(super) async fn find(
+    program: &Program,
+    remote: &Remote,
+    reference: &RefName,
+) -> Result<ResolvedReference, GitError> {
     let [branch, tag, peeled] = full_names(reference);
     let words = ["ls-remote", "--quiet", "--", remote.url.as_str(), &branch, &tag, &peeled];
     let listed = GitCommand::new(&words).with_remote(remote).run(program).await?;
@@ -41,8 +45,8 @@ fn full_names(reference: &RefName) -> [String; 3] {
     [format!("refs/heads/{reference}"), format!("refs/tags/{reference}"), format!("refs/tags/{reference}^{{}}")]
 }
 
-/// Of `ls-remote`. A branch wins over a tag of the same name, as for `git clone --branch`.
-pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<Found> {
+/// Parses the output of `ls-remote`. A branch wins over a tag of the same name, as for `git clone --branch`.
+pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<ResolvedReference> {
     let [branch, tag, peeled] = full_names(reference);
     let text = String::from_utf8_lossy(listed);
     let commit_of = |wanted: &str| {
@@ -53,10 +57,10 @@ pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<Found> {
         text.lines().find_map(of_name)
     };
     if let Some(commit) = commit_of(&branch) {
-        return Some(Found { name: branch, commit });
+        return Some(ResolvedReference { name: branch, commit });
     }
     let commit = commit_of(&peeled).or_else(|| commit_of(&tag))?;
-    Some(Found { name: tag, commit })
+    Some(ResolvedReference { name: tag, commit })
 }
 
 /// Fetches the commit of a full name, without its history.
@@ -109,8 +113,8 @@ impl Snapshot {
         &self.commit
     }
 
-    /// The files directly in a directory, sorted by name; empty if there is no such directory. More than `max` entries are
-    /// an error.
+    /// The files directly in a directory, sorted by name; empty if there is no such directory. More than `max` entries
+    /// are an error.
     pub async fn files(&self, directory: &TreePath, max: usize) -> Result<Vec<File>, GitError> {
         let below = format!("{}/", directory.as_str());
         let words = ["ls-tree", "-z", "--long", "--full-tree", self.commit.as_str(), "--", &below];
@@ -148,17 +152,18 @@ fn entries_in(listed: &[u8]) -> impl Iterator<Item = &[u8]> {
     listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty())
 }
 
-/// Of `ls-tree -z --long`.
+/// Parses the output of `ls-tree -z --long`.
 pub(super) fn files_in(listed: &[u8]) -> Vec<File> {
     entries_in(listed).filter_map(file).collect()
 }
 
-/// Of sizes that a program has printed: they may be any number.
+/// Adds sizes that a program has printed, which may be any number.
 pub(super) fn total_bytes(files: &[File]) -> u64 {
     files.iter().fold(0, |total, file| total.saturating_add(file.bytes))
 }
 
-/// The sizes of all files of `ls-tree -r --long -z`, links included. What is not a size counts as too large.
+/// The sum of the file sizes in the output of `ls-tree -r --long -z`, links included. An unreadable size counts as too
+/// large.
 pub(super) fn tree_bytes(listed: &[u8]) -> u64 {
     let sizes = entries_in(listed).map(|entry| {
         let head = entry.split(|byte| *byte == b'\t').next().unwrap_or_default();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::runtime::Handle;
 
-/// Creates the parent directory, and removes what a killed run of the server left there.
+/// Creates the parent directory, and removes leftovers of a killed run of the server.
 pub(super) fn prepare(scratch: &Path) -> io::Result<()> {
     create(scratch)?;
     for entry in fs::read_dir(scratch)? {

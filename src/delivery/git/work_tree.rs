@@ -1,5 +1,5 @@
-//! The files of a commit, changed by a patch or one by one, committed, and pushed as a branch that is never the default one.
-//! All of that happens in git's index: no file of the repository is ever written to the disk.
+//! The files of a commit, changed by a patch or individually, committed, and pushed as a branch that is never the
+//! default one. All of this happens in git's index: no file of the repository is ever written to disk.
 
 use super::fault::{self, GitError};
 use super::names::{Author, Commit, RefName, Remote, TreePath};
@@ -25,7 +25,7 @@ pub struct WorkTree {
 }
 
 impl WorkTree {
-    /// Of a commit that has been fetched.
+    /// The work tree of a fetched commit.
     pub(super) async fn open(
         program: Program,
         scratch: Scratch,
@@ -40,7 +40,7 @@ impl WorkTree {
         Ok(tree)
     }
 
-    /// A pack of some kilobytes can have any number of files of any size.
+    /// A pack of some kilobytes can contain any number of files of any size.
     async fn check_size(&self, commit: &Commit) -> Result<(), GitError> {
         let words = ["ls-tree", "-r", "-z", "--long", "--full-tree", commit.as_str()];
         let most = self.program.installed.settings.max_bytes;
@@ -105,7 +105,7 @@ impl WorkTree {
         }
     }
 
-    /// Of the entry at exactly this path.
+    /// The mode of the entry at exactly this path.
     async fn mode_of(&self, path: &TreePath) -> Result<Option<String>, GitError> {
         let words = ["--literal-pathspecs", "ls-files", "--stage", "-z", "--", path.as_str()];
         let listed = self.here(&words).output_max(LISTED_BYTES_MAX).run(&self.program).await?;
@@ -114,9 +114,9 @@ impl WorkTree {
         Ok(entry.and_then(|(head, _)| head.split(' ').next()).map(str::to_owned))
     }
 
-    /// Applies all of the patch or nothing. Returns the changed paths, which may differ from those the patch seems to name.
-    /// Git itself refuses paths outside of the tree and its own files; links and submodules are refused here, since their
-    /// targets are not in the patch.
+    /// Applies all of the patch or nothing. Returns the changed paths, which may differ from those the patch appears to
+    /// name. Git itself refuses paths outside the tree and its own files; links and submodules are refused here, since
+    /// their targets are not in the patch.
     pub async fn apply(&self, patch: &str) -> Result<Vec<String>, GitError> {
         if patch.len() > PATCH_BYTES_MAX {
             return Err(GitError::Patch(format!("it has {} bytes, the limit is {PATCH_BYTES_MAX}", patch.len())));
@@ -142,7 +142,7 @@ impl WorkTree {
         String::from_utf8(patch).map_err(|_| GitError::Patch("it is not UTF-8".to_owned()))
     }
 
-    /// Restores the state that the work tree started from.
+    /// Restores the initial state of the work tree.
     pub async fn undo(&self) -> Result<(), GitError> {
         self.here(&["read-tree", "HEAD"]).run(&self.program).await.map(|_| ())
     }
@@ -162,8 +162,8 @@ impl WorkTree {
             .map_err(|_| GitError::Failed("it did not create a commit".to_owned()))
     }
 
-    /// Pushes the commit as a new branch: an existing branch is left alone, even if this would only add to it. The default
-    /// branch is refused: the remote's, and the one that the work tree started from.
+    /// Pushes the commit as a new branch. An existing branch is never changed, even if the push would only add to it.
+    /// Default branches are refused: that of the remote, and the one that the work tree is based on.
     pub async fn push(&self, branch: &RefName) -> Result<(), GitError> {
         let default = remote::default_branch(&self.program, &self.remote).await?;
         if branch.may_equal(&self.base) || default.is_some_and(|default| branch.may_equal(&default)) {
@@ -195,7 +195,7 @@ pub(super) struct Change {
     pub is_file_or_gone: bool,
 }
 
-/// Of `:mode mode hash hash status`, NUL, path, NUL; for each.
+/// Parses the output of `diff --raw -z`: `:mode mode hash hash status`, NUL, path, NUL, for each file.
 pub(super) fn changes_of(raw: &[u8]) -> Vec<Change> {
     let mut fields = raw.split(|byte| *byte == 0);
     let mut changes = Vec::new();

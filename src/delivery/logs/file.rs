@@ -1,5 +1,5 @@
-//! The files of logs: their names, and their format: a header, then frames with length and checksum, so that a tail torn by
-//! a crash is recognised.
+//! The files of logs: their names, and their format: a header, then frames with length and checksum, so that a tail
+//! torn by a crash is recognised.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,23 +9,24 @@ use std::sync::Arc;
 use domain::{DeploymentId, Identifier, Timestamp};
 
 pub(super) const EXTENSION: &str = "log";
-/// Of the empty file beside a log that is not in the store yet.
+/// The extension of the empty file next to a log that is not in the store yet.
 pub(super) const PENDING: &str = "upload";
-/// Of a log that is being fetched from elsewhere.
+/// The extension of a log that is being fetched.
 pub(super) const FETCHED: &str = "fetch";
 
-/// The file of a log, or of a part of one. On one machine a deployment has one file. In a cluster it has one for each part of its
-/// log, and the name tells the organization too: a node also has logs whose records lie on others. Sorts by age.
+/// The file of a log, or of a part of one. On one machine a deployment has one file. In a cluster it has one per part
+/// of its log, and the name includes the organization: a node also has logs whose records are on other nodes. Sorts by
+/// age.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogFile {
     pub deployment: DeploymentId,
-    /// Of the part.
+    /// The number of the part.
     pub number: u32,
     /// `None` on one machine.
     pub organization: Option<Identifier>,
 }
 
-/// The log of a deployment, with the numbers of its parts in the order in which they were written.
+/// The log of a deployment, with the numbers of its parts in the order of writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogId {
     pub organization: Identifier,
@@ -39,7 +40,7 @@ impl LogId {
         Self::of(organization, deployment, [])
     }
 
-    /// Of these parts; if none are known, there is one.
+    /// A log of these parts; if none are recorded, it has one.
     pub fn of(organization: &Identifier, deployment: DeploymentId, parts: impl IntoIterator<Item = u32>) -> Self {
         let mut parts: Vec<_> = parts.into_iter().collect();
         if parts.is_empty() {
@@ -66,7 +67,7 @@ impl LogFile {
         };
         let organization = Some(Identifier::parse(words.next()?).ok()?);
         let file = Self { deployment, number: number.parse().ok()?, organization };
-        // Not another spelling of the same.
+        // Refuses other spellings of the same name.
         (name.file_stem()?.to_str()? == file.to_string()).then_some(file)
     }
 }
@@ -83,9 +84,9 @@ impl fmt::Display for LogFile {
 /// Every log begins with this; another number is another format.
 pub(super) const HEADER: &[u8; 8] = b"lklog 1\n";
 
-/// Longer lines become several frames, so that a reader needs memory for one frame only.
+/// Longer lines become several frames, so that a reader needs memory for only one frame.
 pub(super) const LINE_BYTES_MAX: usize = 8 * 1024;
-/// No frame is longer, so a larger length is damage and not a reason to allocate.
+/// The longest frame; a larger length is damage and not a reason to allocate.
 const PAYLOAD_BYTES_MAX: usize = LINE_BYTES_MAX + 64;
 /// Kind, length and checksum.
 const PREFIX_BYTES: usize = 1 + 4 + 4;
@@ -129,7 +130,7 @@ fn put(kind: u8, payload: &[&[u8]], to: &mut Vec<u8>) {
     payload.iter().for_each(|part| to.extend_from_slice(part));
 }
 
-/// The next frame and its size in bytes; `None` if it is incomplete: not yet written, or torn.
+/// The next frame and its size in bytes; `None` if it is incomplete: not fully written, or torn.
 pub(super) fn read(from: &mut impl Read) -> io::Result<Option<(Frame, u64)>> {
     let mut prefix = [0; PREFIX_BYTES];
     if !fill(from, &mut prefix)? {

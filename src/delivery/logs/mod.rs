@@ -1,5 +1,5 @@
-//! The output of deployments' steps: append-only files, which outlive the server. On one machine there is one per deployment; in a
-//! cluster one for each part that a node wrote before another went on.
+//! The output of deployments' steps: append-only files, which outlive the server. On one machine there is one per
+//! deployment; in a cluster one for each part that a node wrote before another node continued.
 //!
 //! Knows nothing of processes and secrets: output arrives here already masked. Reading and writing block; only
 //! [`Logs::watch`] is for async tasks.
@@ -37,11 +37,11 @@ use store::space::all_bytes;
 /// The folder of the logs in a data directory.
 pub const FOLDER: &str = "logs";
 const ONLY_OWNER: u32 = 0o700;
-/// How much of a log is copied at once.
+/// Bytes of a log copied at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 /// A file takes at least this much of a disk.
 const BLOCK_BYTES: u64 = 4096;
-/// Logs take at most this part of the disk: steps are ended when it is full, and would be for the output of others.
+/// Logs use at most this part of the disk: on a full disk, steps are ended, even those of other organizations.
 const DISK_PART: u64 = 4;
 
 /// The logs of all deployments. Cheap to clone.
@@ -57,17 +57,17 @@ pub struct Logs {
 /// How a node of a cluster keeps logs.
 #[derive(Clone)]
 pub struct Parts {
-    /// The space for logs of shards that are elsewhere.
+    /// The space for logs of shards on other nodes.
     pub foreign_bytes_max: u64,
-    /// Gets the files of stages that have ended, if they are to be uploaded.
+    /// Receives the files of ended stages for upload; None without a store.
     pub ended: Option<mpsc::Sender<LogFile>>,
 }
 
-/// Whose log it is.
+/// The owner of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogOwner {
     Organization(Identifier),
-    /// Another node has its deployment, and may ask for it.
+    /// Its deployment is on another node, which may request it.
     Foreign,
     /// Its deployment cannot be read, and may be needed.
     Unknown,
@@ -76,7 +76,7 @@ pub enum LogOwner {
 }
 
 impl Logs {
-    /// Of one machine.
+    /// The logs of one machine.
     pub fn open(dir: &Path, max_total_bytes: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;
         let quarter = all_bytes(dir)? / DISK_PART;
@@ -90,15 +90,15 @@ impl Logs {
         Ok(Self { dir: Arc::from(dir), space, registry, parts: None })
     }
 
-    /// Of a node of a cluster.
+    /// The logs of a node of a cluster.
     pub fn open_in_parts(dir: &Path, max_total_bytes: u64, parts: Parts) -> io::Result<Self> {
         let logs = Self { parts: Some(parts), ..Self::open(dir, max_total_bytes)? };
         logs.remove_unfinished_copies();
         Ok(logs)
     }
 
-    /// Opens a part of a log for appending, and creates it if necessary. If that fails, the output is lost: a deployment does
-    /// not fail because of its log. Waits while another writer has it open.
+    /// Opens a part of a log for appending, and creates it if necessary. If that fails, the output is lost: a
+    /// deployment does not fail because of its log. Waits while another writer has the part open.
     pub fn append_part(&self, organization: &Identifier, deployment: DeploymentId, number: u32) -> LogWriter {
         let file = self.file(organization, deployment, number);
         let ended = self.parts.as_ref().and_then(|parts| parts.ended.clone());
@@ -112,19 +112,19 @@ impl Logs {
         self.parts.is_none().then(|| self.append_part(organization, deployment, 0))
     }
 
-    /// The lines from number `from_line` on, counted from 0. Parts that are not here are passed over.
+    /// The lines from number `from_line`, counted from 0. Parts that are not on this node are skipped.
     pub fn read(&self, log: &LogId, from_line: u64) -> LogReader {
         let mut reader = LogReader::new(from_line);
         self.extend(&mut reader, log);
         reader
     }
 
-    /// Adds the parts that were begun since the reader was made.
+    /// Adds the parts that were begun since the reader was created.
     pub fn extend(&self, reader: &mut LogReader, log: &LogId) {
         let whole = LogFile { deployment: log.deployment, number: 0, organization: None };
         for number in &log.parts {
             let part = LogFile { number: *number, organization: Some(log.organization.clone()), ..whole.clone() };
-            // It was written on one machine, and copied to this node.
+            // The log was written on one machine, and copied to this node.
             let is_imported = self.parts.is_some() && *number == 0 && !self.has(&part) && self.has(&whole);
             if self.parts.is_some() || self.has(&part) {
                 reader.add(*number, self.path(if is_imported { &whole } else { &part }));
@@ -136,7 +136,7 @@ impl Logs {
         }
     }
 
-    /// Whether a part is here.
+    /// Whether a part is on this node.
     pub fn has(&self, file: &LogFile) -> bool {
         self.path(file).exists()
     }
@@ -169,8 +169,8 @@ impl Logs {
         self.space.too_full().await;
     }
 
-    /// Removes the logs that are nobody's, and of those that other nodes may ask for the oldest beyond their bound, if the store
-    /// has them. If the rest takes too much space, also the oldest logs of the organizations that take most.
+    /// Removes logs without an owner, and the oldest logs of other nodes beyond their limit, if the store has them. If
+    /// the rest takes too much space, also the oldest logs of the organizations that use most.
     pub fn sweep(&self, owner: impl Fn(&LogFile) -> LogOwner) {
         self.registry.remove_unused();
         let mut kept: HashMap<Option<Identifier>, Vec<(LogFile, u64)>> = HashMap::new();
@@ -215,7 +215,7 @@ impl Logs {
         self.remove_first(foreign, bytes_max)
     }
 
-    /// Removes one after the other until the rest is at most this large, and returns how large it is. Those being written stay.
+    /// Removes logs in order until the rest has at most this size, which it returns. Logs being written stay.
     fn remove_first(&self, logs: Vec<(LogFile, u64)>, bytes_max: u64) -> u64 {
         let mut left = size(&logs);
         for (file, bytes) in logs {
@@ -230,8 +230,8 @@ impl Logs {
         left
     }
 
-    /// Visits every log, oldest first: its bytes in pieces, up to the length that it has by then, and at least one piece. One
-    /// that is removed meanwhile is left out. What is appended meanwhile may end in the middle, as after a crash.
+    /// Visits every log, oldest first: its bytes in pieces, up to its length at that time, and at least one piece. A
+    /// log that is removed meanwhile is skipped. Output appended meanwhile may be cut off, as after a crash.
     pub fn copy(&self, mut visit: impl FnMut(DeploymentId, &[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut all = self.all();
         all.sort_unstable();
@@ -262,7 +262,7 @@ impl Logs {
         self.listed(EXTENSION).into_iter().filter_map(with_size).collect()
     }
 
-    /// The files of this folder that have this extension.
+    /// The files in the folder with this extension.
     fn listed(&self, extension: &str) -> Vec<(LogFile, fs::DirEntry)> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,

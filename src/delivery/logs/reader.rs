@@ -11,11 +11,11 @@ use tracing::warn;
 use super::file::{self, Frame, HEADER, Section};
 use domain::Timestamp;
 
-/// One frame of the log, the unit in which pages of a log are counted: a whole line, or a piece of a line that was too long
-/// or written in pieces. All `bytes`, with a line break after those that end a line, are the text.
+/// One frame of the log, the unit in which pages of a log are counted: a whole line, or a piece of a line that was too
+/// long or written in pieces. The text is all `bytes`, with a line break after each frame that ends a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// From 0.
+    /// Counted from 0.
     pub number: u64,
     pub at: Timestamp,
     /// `None` for remarks before the first step.
@@ -24,16 +24,16 @@ pub struct Line {
     pub ends_line: bool,
 }
 
-/// All parts of a log, one after the other. Blocking: use it on a thread that may wait for the disk.
+/// All parts of a log, in order. Blocking: use it on a thread that may wait for the disk.
 pub struct LogReader {
-    /// The part that is read, and those after it, by their numbers.
+    /// The current part and those after it, by their numbers.
     parts: VecDeque<(u32, PathBuf)>,
     newest: Option<u32>,
-    /// `None` until there is a file.
+    /// `None` until the file exists.
     current: Option<PartReader>,
     number: u64,
     section: Option<Arc<Section>>,
-    /// The end of a line that has not come yet, if the last one was only its beginning.
+    /// Set while the last line has only its beginning.
     open_since: Option<Timestamp>,
     from_line: u64,
 }
@@ -44,7 +44,7 @@ impl LogReader {
         Self { parts, newest, current, number: 0, section, open_since, from_line }
     }
 
-    /// Adds a part, unless the reader has it or a newer one.
+    /// Adds a part, unless the reader already has it or a newer one.
     pub(super) fn add(&mut self, number: u32, path: PathBuf) {
         if self.newest.is_none_or(|newest| newest < number) {
             self.newest = Some(number);
@@ -85,7 +85,7 @@ impl LogReader {
             if self.parts.len() < 2 {
                 return Ok(None);
             }
-            // Nothing is added to a part once there is another.
+            // A part does not grow once there is a newer one.
             self.parts.pop_front();
             self.current = None;
             if let Some(at) = self.open_since {
@@ -94,7 +94,7 @@ impl LogReader {
         }
     }
 
-    /// `None` if there is no such file, or not yet.
+    /// `None` if the file does not exist, or not yet.
     fn opened(&mut self) -> io::Result<Option<&mut PartReader>> {
         if self.current.is_none()
             && let Some((_, path)) = self.parts.front()
@@ -112,7 +112,7 @@ impl LogReader {
     }
 }
 
-/// One file.
+/// The reader of one file.
 pub(super) struct PartReader {
     file: BufReader<File>,
     offset: u64,
@@ -123,7 +123,7 @@ impl PartReader {
         Ok(Self { file: BufReader::new(File::open(path)?), offset: 0 })
     }
 
-    /// The length of the undamaged part of the file as far as it has been read.
+    /// The length of the undamaged part of the file, up to the current position.
     pub fn offset(&self) -> u64 {
         self.offset
     }

@@ -16,7 +16,7 @@ use domain::DeploymentId;
 pub(super) struct Registry {
     entries: Mutex<HashMap<DeploymentId, Entry>>,
     writer_left: Condvar,
-    /// Held while a log is synced: one after the other.
+    /// Held while a log is synced: syncs are sequential.
     syncing: Mutex<()>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Registration {
     registry: Arc<Registry>,
     pub file: LogFile,
     dir: PathBuf,
-    /// Told when a stage has ended.
+    /// Notified when a stage has ended.
     ended: Option<mpsc::Sender<LogFile>>,
 }
 
@@ -82,7 +82,7 @@ impl Registration {
         }
     }
 
-    /// Never waits: what finds no room here is found by its mark.
+    /// Never waits: a log that does not fit into the queue is found by its mark.
     pub fn stage_ended(&self) {
         if let Some(ended) = &self.ended {
             ended.try_send(self.file.clone()).ok();

@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 use domain::Identifier;
 use shares::{Capacity, ShareMeter, level, may_grow};
 
-/// Sizes are as of the last sweep, plus what has been written since.
+/// The sizes at the last sweep, plus the bytes written since.
 pub(super) struct Space {
     bytes_max: u64,
     total: AtomicU64,
     organizations: Mutex<HashMap<Identifier, Arc<AtomicU64>>>,
-    /// Wakes the sweep: the logs take more space than they should.
+    /// Wakes the sweep: the logs use too much space.
     too_full: Notify,
     meter: ShareMeter,
 }
@@ -41,12 +41,12 @@ impl Space {
         OwnSpace { space: self.clone(), organization: organization.clone(), used }
     }
 
-    /// How much each may keep of these sizes, if others have taken so much.
+    /// The limit for each of these sizes, if others have taken `taken` bytes.
     pub fn level(&self, taken: u64, sizes: Vec<u64>) -> u64 {
         level(self.bytes_max.saturating_sub(taken), sizes)
     }
 
-    /// Takes over the sizes that a sweep has found and left.
+    /// Replaces the sizes by those that a sweep has found and left.
     pub fn swept(&self, sizes: &HashMap<Identifier, u64>, of_others: u64) {
         let mut organizations = self.organizations.lock();
         organizations.retain(|organization, used| sizes.contains_key(organization) || Arc::strong_count(used) > 1);
@@ -77,7 +77,7 @@ impl OwnSpace {
         may_grow(space.bytes_max, total, self.used.load(Ordering::Relaxed), organizations)
     }
 
-    /// Output has been left out.
+    /// Called when output has been left out.
     pub fn refused(&self) {
         self.space.meter.refused(&self.organization);
     }

@@ -229,7 +229,7 @@ fn what_was_left_out_is_counted_when_there_is_space_again() {
     assert!(lines[1].starts_with("lockkeeper: about ") && lines[2] == "written", "{text}");
 }
 
-/// The same logs with less space for them.
+/// The same logs with a lower limit on their space.
 fn bounded(logs: &Logs, max_total_bytes: u64) -> Logs {
     Logs { space: Arc::new(Space::new(max_total_bytes)), ..logs.clone() }
 }
@@ -271,11 +271,11 @@ fn the_parts_of_a_log_are_read_as_one_log() {
     };
     let line = |number, text: &str, ends| (number, text.to_owned(), ends);
     let whole = [line(0, "a", true), line(1, "half", false), line(2, "", true), line(3, "b", true)];
-    // A part that is not here, and one that was begun and has no file yet.
+    // With a part that is on another node, and one that was begun and has no file yet.
     assert_eq!(texts(&[0, 1, 2, 3], 0), whole);
     assert_eq!(texts(&[0, 2], 3), whole[3..]);
     assert_eq!(texts(&[], 0), []);
-    // A follower learns of parts that are begun meanwhile, once each.
+    // A follower sees parts that are begun meanwhile, once each.
     let mut reader = logs.read(&log(&[0]), 0);
     while reader.next_line().unwrap().is_some() {}
     for _ in 0..2 {
@@ -336,7 +336,7 @@ fn a_copy_is_there_when_it_is_whole_and_continues_what_is_here() {
     assert_eq!(copy.length(), 0);
     copy.write(&bytes[..bytes.len() - 3]).unwrap();
     copy.finish().unwrap();
-    // Continued after the last whole line.
+    // The copy continues after the last whole line.
     let mut copy = logs.copy_of(&copied, &acme()).unwrap();
     let from = usize::try_from(copy.length()).unwrap();
     assert!(from < bytes.len() - 3 && from > file::HEADER.len());

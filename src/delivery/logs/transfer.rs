@@ -1,5 +1,5 @@
-//! Logs that leave this node or come to it: parts that are to be uploaded (each has an empty file beside it, so that it is
-//! found again after a restart), copies of parts that other nodes wrote, and the logs of a backup.
+//! Logs that leave or enter this node: parts to be uploaded (each has an empty file next to it, so that it is found
+//! again after a restart), copies of parts that other nodes wrote, and the logs of a backup.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -21,13 +21,13 @@ const FILE_MODE: u32 = 0o600;
 /// The length of a log at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettledLog {
-    /// Of its undamaged part.
+    /// The length of its undamaged part.
     pub length: u64,
     on_disk: u64,
 }
 
 impl Logs {
-    /// Before the first output. Synced with the directory when the stage ends.
+    /// Called before the first output. Synced with the directory when the stage ends.
     pub(super) fn mark_pending(&self, file: &LogFile) {
         if self.parts.as_ref().is_some_and(|parts| parts.ended.is_some())
             && let Err(error) = File::create(self.mark(file))
@@ -36,7 +36,7 @@ impl Logs {
         }
     }
 
-    /// The logs that nobody writes and the store does not have yet, oldest first.
+    /// The logs that are not being written and not in the store yet, oldest first.
     pub fn pending(&self) -> Vec<LogFile> {
         let all = self.listed(PENDING).into_iter().map(|(file, _)| file);
         let mut all: Vec<_> =
@@ -45,7 +45,7 @@ impl Logs {
         all
     }
 
-    /// Makes what there is of a log durable. `None` if there is none.
+    /// Makes the current content of a log durable. `None` if there is no such log.
     pub fn settled(&self, file: &LogFile) -> io::Result<Option<SettledLog>> {
         let path = self.path(file);
         let opened = match File::open(&path) {
@@ -58,7 +58,7 @@ impl Logs {
         Ok(Some(SettledLog { length: whole_length(&path)?.min(on_disk), on_disk }))
     }
 
-    /// So many bytes from there on, or up to the end; `None` if there is no such file.
+    /// At most `bytes_max` bytes from `from`; `None` if there is no such file.
     pub fn bytes(&self, file: &LogFile, from: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let opened = match File::open(self.path(file)) {
             Ok(opened) => opened,
@@ -71,7 +71,8 @@ impl Logs {
         Ok(Some(bytes))
     }
 
-    /// The store has it, as it was then: it is no longer pending, unless it is being written or has grown.
+    /// Called when the store has the log in the state `then`: unless it is being written or has grown, it is no longer
+    /// pending.
     pub fn uploaded(&self, file: &LogFile, then: Option<SettledLog>) {
         let removed = self.registry.unless_written(file.deployment, || match fs::metadata(self.path(file)) {
             Ok(now) if then.is_none_or(|then| then.on_disk != now.len()) => Ok(()),
@@ -87,7 +88,7 @@ impl Logs {
         }
     }
 
-    /// Continues the copy that is here, or makes a new one. Two of one file at once would disturb each other.
+    /// Continues the local copy, or creates a new one. Concurrent copies of one file would overwrite each other.
     pub fn copy_of(&self, file: &LogFile, organization: &Identifier) -> io::Result<LogCopy> {
         let (path, fetched) = (self.path(file), self.path_while_fetched(file));
         let is_new = !path.exists();
@@ -111,12 +112,12 @@ impl Logs {
     }
 }
 
-/// A copy that is being made or continued. What is dropped before [`LogCopy::finish`] is not there, if it was new.
+/// A copy being created or continued. A new copy that is dropped before [`LogCopy::finish`] is discarded.
 pub struct LogCopy {
     file: File,
     length: u64,
     space: OwnSpace,
-    /// From where to where it is renamed at the end.
+    /// The temporary and the final path, if the file is renamed at the end.
     renamed: Option<(PathBuf, PathBuf)>,
 }
 
@@ -137,7 +138,7 @@ impl LogCopy {
         Ok(true)
     }
 
-    /// A file under its final name is taken for whole, also after a power cut.
+    /// A file with its final name must be complete, even after a power cut.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         match self.renamed.take() {
@@ -160,7 +161,7 @@ pub struct RestoredLogs {
     dir: PathBuf,
     extension: &'static str,
     current: Option<(DeploymentId, File)>,
-    /// How many there are.
+    /// The number of files.
     pub files: u64,
 }
 
@@ -170,7 +171,7 @@ impl RestoredLogs {
         Ok(Self { dir: dir.to_owned(), extension, current: None, files: 0 })
     }
 
-    /// The next piece of a log; all pieces of one come in a row.
+    /// The next piece of a log; the pieces of one log must be consecutive.
     pub fn append(&mut self, deployment: DeploymentId, piece: &[u8]) -> io::Result<()> {
         if self.current.as_ref().is_none_or(|(current, _)| *current != deployment) {
             self.end_file()?;
@@ -182,7 +183,7 @@ impl RestoredLogs {
         self.current.as_mut().map_or(Ok(()), |(_, file)| file.write_all(piece))
     }
 
-    /// Everything is durable.
+    /// When this returns, everything is durable.
     pub fn finish(mut self) -> io::Result<u64> {
         self.end_file()?;
         File::open(&self.dir)?.sync_all()?;

@@ -1,5 +1,6 @@
-//! Writes a log. Neither a failing disk nor a lack of space stops the step: output that cannot be written is counted, and a
-//! remark says so as soon as writing works again. Of too much output, the beginning and the end are kept.
+//! Writes a log. Neither a failing disk nor a lack of space stops the step: output that cannot be written is counted,
+//! and a remark says so as soon as writing works again. If a step's output exceeds its limit, the beginning and the end
+//! are kept.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,8 +16,8 @@ use super::space::OwnSpace;
 use domain::Timestamp;
 
 const ONLY_OWNER: u32 = 0o600;
-/// Output is synced in steps of this size. The store syncs the same disk with every commit, and would wait for megabytes of a
-/// loud step that are synced at its end.
+/// Output is synced in steps of this size. Otherwise the store, which syncs the same disk with every commit, would have
+/// to wait for megabytes of output.
 const SYNC_STEP: u64 = 64 * 1024;
 /// The prefix of the server's own lines.
 const REMARK_PREFIX: &str = "lockkeeper: ";
@@ -26,11 +27,11 @@ const NO_ROOM: &str = "output is left out from here: your organization has used 
 /// The largest number of bytes after the first one of a UTF-8 character.
 const CONTINUATION_BYTES_MAX: usize = 3;
 
-/// Appends to the log of one deployment; while it lives, no other writer does. Blocking.
+/// Appends to the log of one deployment, exclusively. Blocking.
 pub struct LogWriter {
     registration: Registration,
     space: OwnSpace,
-    /// `None` if it could not be opened: then all output is dropped.
+    /// `None` if it could not be opened; then all output is dropped.
     file: Option<File>,
     length: u64,
     unsynced: u64,
@@ -42,7 +43,7 @@ pub struct LogWriter {
     mid_line_in_file: bool,
     frames: Vec<u8>,
     lost_bytes: u64,
-    /// Whether the last thing in the file is a remark that output is left out.
+    /// Whether the file ends with a remark that output is left out.
     is_left_out: bool,
     warned: bool,
 }
@@ -78,13 +79,13 @@ impl LogWriter {
         StepLog { writer: self, cap: OutputCap::new(bytes_max), partial: Vec::new() }
     }
 
-    /// Writes a line by the server itself.
+    /// Writes a line of the server itself.
     pub fn remark(&mut self, at: Timestamp, text: &str) {
         self.put_remark(at, text);
         self.append(at);
     }
 
-    /// After this, everything written so far survives a power cut. To be called when a stage has ended.
+    /// After this, everything written so far survives a power cut. Call it when a stage has ended.
     pub fn sync(&mut self) {
         self.sync_file();
         if let Err(error) = self.registration.sync_dir() {
@@ -160,8 +161,8 @@ impl LogWriter {
         }
     }
 
-    /// Once, until there is space again. So little is written even now, so that a reader knows what is missing and why. On a full
-    /// disk, it mostly fits into the file's last block.
+    /// Written once, until there is space again. These few bytes are written even without space, so that a reader knows
+    /// what is missing and why. On a full disk, they mostly fit into the file's last block.
     fn remark_left_out(&mut self, at: Timestamp, why: &str) {
         if !self.is_left_out {
             let mut bytes = self.due_header();
@@ -182,7 +183,7 @@ impl LogWriter {
         bytes
     }
 
-    /// A line of the server's between what is in the file and what follows.
+    /// A line of the server between the content of the file and the frames that follow.
     fn put_own_line(&self, at: Timestamp, text: &str, to: &mut Vec<u8>) {
         if self.mid_line_in_file {
             file::put_line(at, b"", true, to);
@@ -190,7 +191,7 @@ impl LogWriter {
         file::put_line(at, format!("{REMARK_PREFIX}{text}").as_bytes(), true, to);
     }
 
-    /// Returns whether it is in the file.
+    /// Returns whether the bytes are in the file.
     fn write(&mut self, bytes: &[u8]) -> bool {
         match self.file.as_ref().map(|file| file.write_all_at(bytes, self.length)) {
             Some(Ok(())) => {
@@ -237,14 +238,14 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Writes whole lines at once and keeps an unfinished one for [`StepLog::idle`].
+    /// Writes whole lines immediately and keeps an unfinished one for [`StepLog::idle`].
     pub fn write(&mut self, at: Timestamp, bytes: &[u8]) {
         let bytes = self.cap.pass(bytes);
         self.put(at, bytes);
         self.writer.append(at);
     }
 
-    /// To be called after a while without output: writes an unfinished line, so that a follower sees a prompt.
+    /// Call it after a while without output: writes an unfinished line, so that a follower sees a prompt.
     pub fn idle(&mut self, at: Timestamp) {
         let whole = whole_characters(&self.partial, self.partial.len());
         if whole > 0 {
@@ -253,7 +254,7 @@ impl StepLog {
         }
     }
 
-    /// To be called when the step has ended.
+    /// Call it when the step has ended.
     pub fn finish(mut self, at: Timestamp) -> LogWriter {
         let tail = std::mem::replace(&mut self.cap, OutputCap::new(0)).finish();
         if tail.left_out > 0 {
@@ -310,7 +311,7 @@ fn whole_characters(bytes: &[u8], most: usize) -> usize {
 /// The share of the limit for the beginning of the output; the rest is for its end.
 const HEAD_QUARTERS: u64 = 3;
 
-/// Limits the output of a step: the beginning is kept as it arrives, and the end, which is only known at the end.
+/// Limits the output of a step: keeps the beginning as it arrives, and the end, which is only known at the end.
 struct OutputCap {
     head_left: u64,
     tail_max: usize,

@@ -24,7 +24,7 @@ pub enum Refusal {
     TooMany,
     #[error("the registry is not at the expected revision")]
     Changed,
-    /// By these pipelines, which the change would break.
+    /// The pipelines that the change would break.
     #[error("pipelines use the registry")]
     InUse { used_by: Vec<Identifier> },
     #[error("the registry is being synced")]
@@ -44,9 +44,9 @@ pub(super) struct Content {
 }
 
 impl Registries {
-    /// A repository is fetched first. If that fails, the registry is created all the same, without steps and with the
-    /// failure, and can be synced later. What `beside` adds goes into the same batch; what it returns is held until that is
-    /// durable or refused.
+    /// Fetches a repository first. If that fails, the registry is created anyway, without steps and with the failure,
+    /// and can be synced later. `beside` adds to the same batch; its result is held until the batch is durable or
+    /// refused.
     pub async fn create<Held>(
         &self,
         organization: &Identifier,
@@ -86,8 +86,8 @@ impl Registries {
         self.once_durable(made).await.map(|(registry, _held)| registry)
     }
 
-    /// A new repository is fetched first; if that fails, nothing changes. `expected`: the revisions of which it must have
-    /// one.
+    /// Fetches a new repository first; if that fails, nothing changes. `expected`: the registry must have one of these
+    /// revisions.
     pub async fn update(
         &self,
         organization: &Identifier,
@@ -195,8 +195,8 @@ impl Registries {
         }
     }
 
-    /// Waits for everything handed in, since a refusal may be based on a pipeline that is not durable yet. Only an error of
-    /// the store is reported at once.
+    /// Waits for everything handed in so far, since a refusal may depend on a pipeline that is not durable yet. Only an
+    /// error of the store is returned immediately.
     pub(super) async fn once_durable<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
         if !matches!(outcome, Err(Refusal::Store(_))) {
             self.settled().await;
@@ -210,7 +210,7 @@ impl Content {
         Self { source: Source::Inline, steps: Arc::new(steps), failure: None, synced_at: None }
     }
 
-    /// The present content, if its repository is still the one that the request was decided on.
+    /// The current content, if the repository has not changed since the request was decided.
     fn unchanged(present: &Registry, asked: &Source) -> Result<Self, Refusal> {
         match (&present.source, asked) {
             (Source::Git(git), Source::Git(asked)) if git.is_same_repository(asked) => {
@@ -260,15 +260,15 @@ pub(super) fn described(registry: &Registry) -> EventData {
         .with_some("commit", registry.commit().map(|commit| commit.as_str()))
 }
 
-/// The pipelines that use the registry, by id, durable or not.
+/// The ids of the pipelines that use the registry, durable or not.
 fn users(pipelines: &Pipelines, registry: &Registry) -> Vec<Identifier> {
     let names = |blueprint: &Blueprint| blueprint.uses().any(|used| used.reference.registry == registry.name);
     let all = pipelines.newest(&registry.organization);
     all.iter().filter(|pipeline| names(&pipeline.blueprint)).map(|pipeline| pipeline.key.pipeline.clone()).collect()
 }
 
-/// The pipelines that resolve now, and would not with `next` in place of `present`. A pipeline that does not resolve now,
-/// because of another registry, does not count.
+/// The pipelines that resolve now, and would not with `next` in place of `present`. A pipeline that already fails to
+/// resolve because of another registry does not count.
 fn broken(pipelines: &Pipelines, all: &[Arc<Registry>], present: &Registry, next: &Arc<Registry>) -> Vec<Identifier> {
     let after: Vec<_> = all.iter().map(|known| if known.id == next.id { next } else { known }).collect();
     let resolves = |blueprint: &Blueprint, with: &[&Arc<Registry>]| {

@@ -17,14 +17,14 @@ const FILES_BYTES_MAX: usize = 1024 * 1024;
 /// Faults reported per repository.
 const FAULTS_MAX: usize = 50;
 
-/// The present steps of a repository.
+/// The current steps of a repository.
 pub(super) struct Fetched {
     pub commit: Commit,
     pub steps: Steps,
 }
 
 impl Registries {
-    /// Within the time-out of git, all of it together.
+    /// The whole fetch has git's timeout.
     pub(super) async fn fetch(&self, organization: &Identifier, source: &GitSource) -> Result<Fetched, SyncFailure> {
         let remote = self.remote(organization, source)?;
         let timeout = self.inner.git.timeout();

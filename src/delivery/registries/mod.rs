@@ -1,8 +1,8 @@
 //! Registries of steps that pipelines use by name and version: inline steps from a request, or the `steps/` of a git
 //! repository, pinned to a commit until the next sync. Knows nothing of HTTP.
 //!
-//! A change that would break a pipeline is refused, and so is a pipeline that uses a missing step. Both are decided under
-//! one gate, on the newest state, durable or not. Changes follow [`Published`](store::Published).
+//! A change that would break a pipeline is refused, and so is a pipeline that uses a missing step. Both are decided
+//! under one gate, on the newest state, durable or not. Changes follow [`Published`](store::Published).
 //!
 //! Each file uses only those before it: registry, service (all registries, for readers), fetch, change, sync.
 

@@ -15,11 +15,11 @@ use records::stored::{self, Stored, stored, stored_as};
 use store::keys::{REGISTRIES, in_organization};
 use store::record::{self, RecordError, records};
 
-/// Per organization: far beyond those we know, few enough to keep in memory and to search.
+/// Per organization: well above the numbers we know, few enough to keep in memory and to search.
 pub const REGISTRIES_MAX: usize = 100;
 /// Steps per registry; each version counts.
 pub const STEPS_MAX: usize = 256;
-/// All texts of a registry's steps together: a registry is one record, and all registries are in memory.
+/// The limit on all texts of a registry's steps: a registry is one record, and all registries are in memory.
 pub const REGISTRY_BYTES_MAX: usize = 256 * 1024;
 /// Versions listed in an error about an unknown version.
 const VERSIONS_NAMED: usize = 10;
@@ -32,13 +32,13 @@ pub struct Registry {
     pub name: Identifier,
     pub source: Source,
     pub steps: Arc<Steps>,
-    /// Why the last sync failed, if it did.
+    /// The failure of the last sync, if it failed.
     pub failure: Option<Arc<SyncFailure>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// The last successful sync.
     pub synced_at: Option<Timestamp>,
-    /// A new one with every change, never one that a registry of this organization had before.
+    /// A new number with every change, never reused within the organization.
     pub revision: u64,
 }
 
@@ -127,7 +127,7 @@ impl Registry {
 }
 
 impl GitSource {
-    /// Whether it is the same repository and reference, at whatever commit.
+    /// Whether repository and reference are the same, at any commit.
     pub(super) fn is_same_repository(&self, other: &Self) -> bool {
         (&self.url, &self.reference, &self.credential) == (&other.url, &other.reference, &other.credential)
     }
@@ -139,8 +139,8 @@ impl SyncFailure {
     }
 }
 
-/// Steps by name and version, each there once and all within the bounds. `seen` is called with the place of one that is
-/// not, and why, as the end of a sentence.
+/// Indexes the steps by name and version. `seen` is called for each duplicate and each step beyond the limits, with its
+/// position and the fault, as the end of a sentence.
 pub fn steps_of(steps: impl IntoIterator<Item = RegistryStep>, mut seen: impl FnMut(usize, String)) -> Steps {
     let mut all = Steps::new();
     let mut bytes = 0;
@@ -195,7 +195,7 @@ stored! {
 }
 
 stored_as!(&'a str: |text| text.as_str(), |text| Self::parse(text); Commit, RefName);
-// Whether this machine's repositories may be named by now is looked at when it is synced.
+// Whether this machine's repositories are allowed now is checked by the sync.
 stored_as!(&'a str: |url| url.as_str(), |url| Self::parse(url, true); RemoteUrl);
 stored! { struct FailureV1 of SyncFailure { message: String, faults: Vec<FileFault> } }
 stored! { struct FaultV1 of FileFault { file: String, message: String } }

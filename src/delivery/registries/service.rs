@@ -35,7 +35,7 @@ pub(super) struct Inner {
     pub read_step: ReadStep,
     /// The registries that are being synced.
     pub syncing: Mutex<HashSet<RegistryId>>,
-    /// Shared by requests that save a pipeline, held exclusively by those that remove steps: from reading the other side
+    /// Shared by requests that save a pipeline, exclusive for those that remove steps: held from reading the other side
     /// until the change is handed in.
     pub gate: tokio::sync::RwLock<()>,
 }
@@ -87,12 +87,12 @@ impl Registries {
         self.inner.git.allows_file()
     }
 
-    /// The longest a sync may take.
+    /// The maximum duration of a sync.
     pub fn sync_timeout(&self) -> Duration {
         self.inner.git.timeout()
     }
 
-    /// The blueprint with its uses filled in, as a deployment that starts now runs it; or why that is impossible.
+    /// The blueprint with its uses resolved, for a deployment that starts now; or why that is impossible.
     pub fn resolved(&self, organization: &Identifier, blueprint: &Arc<Blueprint>) -> Result<Arc<Blueprint>, Arc<str>> {
         if blueprint.uses().next().is_none() {
             return Ok(blueprint.clone());
@@ -102,12 +102,12 @@ impl Registries {
         resolved.map(Arc::new).map_err(|faults| blueprint.why_unresolved(&faults))
     }
 
-    /// To be held while a pipeline is saved.
+    /// Hold it while saving a pipeline.
     pub async fn using(&self) -> Using<'_> {
         Using { registries: self, _gate: self.inner.gate.read().await }
     }
 
-    /// Waits until everything handed in so far is durable, before a refusal that is based on it.
+    /// Waits until everything handed in so far is durable; called before a refusal that depends on it.
     pub async fn settled(&self) {
         self.inner.registries.settle().await;
     }
@@ -122,7 +122,7 @@ impl Using<'_> {
         }
     }
 
-    /// Whether the blueprint, with its uses filled in, is within the limits of a pipeline.
+    /// Whether the blueprint, with its uses resolved, is within the limits of a pipeline.
     pub fn resolves(&self, organization: &Identifier, blueprint: &Blueprint) -> Result<(), String> {
         let resolved = blueprint.resolved(&|reference| self.find(organization, reference));
         resolved.map(|_| ()).map_err(|faults| blueprint.why_unresolved(&faults).to_string())

@@ -23,7 +23,7 @@ pub struct Synced {
 }
 
 impl Registries {
-    /// A failed sync changes no step and is noted in the registry. `beside` as in [`Registries::create`].
+    /// A failed sync changes no steps and is recorded in the registry. `beside` as in [`Registries::create`].
     pub async fn sync<Held>(
         &self,
         organization: &Identifier,
@@ -98,7 +98,7 @@ impl Registries {
         })
     }
 
-    /// Unless the registry has another repository by now.
+    /// Does nothing if the registry has another repository by now.
     fn note_failure(
         &self,
         asked: &Registry,

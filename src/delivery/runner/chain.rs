@@ -1,5 +1,5 @@
-//! What the processes between the server and a step have in common: they read messages from standard input, report on
-//! standard error, outlive the signals that reach everybody, and start a program.
+//! Code shared by the processes between the server and a step: they read messages from standard input, report on
+//! standard error, ignore signals sent to everybody, and start a program.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,9 +17,9 @@ use zeroize::Zeroizing;
 
 use super::protocol::{self, Exit, LENGTH_BYTES, Status, StepOrder};
 
-/// A signal to all processes of a service, a terminal or a machine also reaches these processes, but only they know the
-/// step's: they end after those are gone, when the server says so or dies. To be called inside a runtime, which is only
-/// needed to register: a signal that was listened for once never ends the process again.
+/// A signal to all processes of a service, a terminal or a machine also reaches these processes. They must outlive the
+/// step's processes, which nobody else knows, and end them when the server says so or dies. Call this inside a runtime,
+/// which is only needed to register: once a signal has a listener, it never ends the process again.
 pub(super) fn ignore_signals() -> io::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()] {
         drop(signal(kind)?);
@@ -27,17 +27,17 @@ pub(super) fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// A runtime without threads of its own: a process with several cannot enter a namespace.
+/// A single-threaded runtime: a process with several threads cannot enter a namespace.
 pub(super) fn single_threaded() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Closes whatever the server was started with and does not know of. To be called before anything is opened.
+/// Closes file descriptors that were inherited through the server. Call it before anything is opened.
 pub(super) fn close_inherited() {
     let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // Among them is the one that listed them, which is closed by now.
+        // One of them belonged to the listing itself, and is already closed.
         nix::unistd::close(number).ok();
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn shut_off() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Standard input without a buffer, which would read ahead.
+/// Unbuffered standard input: a buffer would read ahead.
 pub(super) fn input() -> io::Result<File> {
     Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
@@ -62,11 +62,11 @@ pub(super) fn read_message<T: DeserializeOwned>(source: &mut impl Read) -> io::R
 
 pub(super) fn report(status: &Status) {
     let Ok(message) = protocol::encode(status) else { return };
-    // Fails only if the reader is gone, and then nobody needs it.
+    // Fails only if the reader is gone; then nobody needs the report.
     io::stderr().write_all(&message).ok();
 }
 
-/// Starts the step's process in a group of its own; both its outputs are this process's standard output. The error is the
+/// Starts the step's process in its own group; both its outputs are this process's standard output. The error is the
 /// end of a sentence.
 pub(super) fn start_program(order: &StepOrder) -> Result<Pid, String> {
     let (program, arguments) = order.arguments.split_first().ok_or("no program is given")?;

@@ -1,5 +1,5 @@
-//! Control groups: one per deployment and hierarchy, with limits for all its processes together. A process cannot leave its
-//! groups, so they also know everything that a deployment has started.
+//! Control groups: one per deployment and hierarchy, with limits for all its processes together. A process cannot leave
+//! its groups, so they also list everything that a deployment has started.
 
 use std::fs;
 use std::io;
@@ -11,10 +11,11 @@ use sha2::{Digest, Sha256};
 use tracing::warn;
 
 use super::protocol::StepLimits;
+use domain::Hex;
 
-/// The beginning of the name of the folder for the groups of deployments, in the group of the server.
+/// The prefix of the folder for the groups of deployments, inside the group of the server.
 const FOLDER: &str = "lockkeeper-";
-/// Where the server itself moves if its group must not have processes of its own: the end of that name.
+/// The suffix of the group to which the server moves if its own group may not contain processes.
 const SERVER: &str = "-server";
 const MEMBERS: &str = "cgroup.procs";
 /// The threads of a group of version 1.
@@ -22,7 +23,7 @@ const THREADS: &str = "tasks";
 const CONTROLLERS: &str = "cgroup.controllers";
 const ENABLED: &str = "cgroup.subtree_control";
 
-/// The hierarchies in which this server may make groups. Cheap to clone.
+/// The hierarchies in which this server may create groups. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlGroups {
     folders: Vec<Folder>,
@@ -32,16 +33,18 @@ pub struct ControlGroups {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Folder {
     path: PathBuf,
-    /// Names of files and what is written to them.
+    /// File names and the values written to them.
     limits: Vec<(&'static str, u64)>,
 }
 
 impl ControlGroups {
-    /// Prepares the hierarchies of this machine, for the server of a data directory. The error is the rest of a sentence.
+    /// Prepares the hierarchies of this machine, for the server of a data directory. The error is the rest of a
+    /// sentence.
     pub fn open(data_dir: &Path, limits: &StepLimits) -> Result<Self, String> {
-        // Servers beside each other have different ones, and the next one here finds those of the one before.
+        // Concurrent servers have different names, and the next server of this directory finds the groups of the
+        // previous one.
         let digest = Sha256::digest(data_dir.as_os_str().as_bytes());
-        let name = digest.iter().take(8).fold(FOLDER.to_owned(), |name, byte| format!("{name}{byte:02x}"));
+        let name = format!("{FOLDER}{}", Hex(&digest[..8]));
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
         let mut refused = "no hierarchy is mounted at /sys/fs/cgroup".to_owned();
         let mut folders = Vec::new();
@@ -56,7 +59,7 @@ impl ControlGroups {
         if groups.folders.is_empty() { Err(refused) } else { Ok(groups) }
     }
 
-    /// What they limit and do, for the operator.
+    /// The limits and their effect, for the operator.
     pub fn summary(&self) -> String {
         let files = self.folders.iter().flat_map(|folder| folder.limits.iter().map(|(name, _)| *name));
         let mut limited: Vec<&str> = files.filter_map(|name| name.split('.').next()).collect();
@@ -65,7 +68,7 @@ impl ControlGroups {
         if limited.is_empty() { "of no controller".to_owned() } else { limited.join(" and ") }
     }
 
-    /// Makes the groups of a deployment, or of whatever else has a name, and returns their directories.
+    /// Creates the groups with this name, such as a deployment's, and returns their directories.
     pub(super) fn make(&self, name: &str) -> io::Result<Vec<PathBuf>> {
         for folder in &self.folders {
             let group = folder.path.join(name);
@@ -80,12 +83,12 @@ impl ControlGroups {
         Ok(self.of(name))
     }
 
-    /// The directories of such groups, if they were made.
+    /// The directories of the groups with this name, if they were created.
     pub(super) fn of(&self, name: &str) -> Vec<PathBuf> {
         self.folders.iter().map(|folder| folder.path.join(name)).collect()
     }
 
-    /// When no process is left in them.
+    /// Called when no process is left in the groups.
     pub(super) fn remove(&self, name: &str) {
         for group in self.of(name) {
             match fs::remove_dir(&group) {
@@ -97,7 +100,7 @@ impl ControlGroups {
         }
     }
 
-    /// When the server ends.
+    /// Called when the server ends.
     pub(super) fn close(&self) {
         self.remove_unused();
         for folder in &self.folders {
@@ -105,7 +108,7 @@ impl ControlGroups {
         }
     }
 
-    /// Those that an earlier run left; one with processes stays.
+    /// Removes the groups that an earlier run left; one with processes stays.
     fn remove_unused(&self) {
         for folder in &self.folders {
             for entry in fs::read_dir(&folder.path).into_iter().flatten().flatten() {
@@ -123,8 +126,8 @@ pub(super) fn members(group: &Path) -> Vec<Pid> {
     listed.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw).collect()
 }
 
-/// Moves this process, which has one thread, into a group, for good if it may not write there later. Version 1 can move a
-/// thread alone, which takes microseconds; a process has to wait for all processors, which takes milliseconds.
+/// Moves this process, which has one thread, into a group, permanently if it may not write there later. Version 1 can
+/// move a single thread, which takes microseconds; moving a process waits for all processors, which takes milliseconds.
 pub(super) fn join(group: &Path) -> io::Result<()> {
     let thread = group.join(THREADS);
     fs::write(if thread.exists() { thread } else { group.join(MEMBERS) }, "0")
@@ -132,7 +135,7 @@ pub(super) fn join(group: &Path) -> io::Result<()> {
 
 /// The group of the server in one hierarchy.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct CandidateGroup {
     group: PathBuf,
     controllers: Controllers,
 }
@@ -147,7 +150,7 @@ enum Controllers {
 }
 
 /// `own` is the content of `/proc/self/cgroup`.
-fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Place> {
+fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<CandidateGroup> {
     let mut places = Vec::new();
     for line in own.lines() {
         let mut parts = line.splitn(3, ':');
@@ -155,7 +158,7 @@ fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Place> 
         let (mounts, controllers) = match names {
             "pids" => (vec![root.join("pids")], Controllers::Pids),
             "memory" => (vec![root.join("memory")], Controllers::Memory),
-            // With version 1 beside it, it has a place of its own.
+            // Next to version 1, it is mounted in a separate directory.
             "" if number == "0" => (vec![root.join("unified"), root.to_owned()], Controllers::Unified),
             _ => continue,
         };
@@ -163,16 +166,16 @@ fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Place> 
         let group = mount.join(path.trim_start_matches('/'));
         // In a container, the path is often that of the host, and the mount is already the group.
         let group = if exists(&group) { group } else { mount };
-        places.push(Place { group, controllers });
+        places.push(CandidateGroup { group, controllers });
     }
-    // Beside the controllers of version 1, it has none, and nothing to add.
+    // Next to version 1, version 2 has no controllers of its own and adds nothing.
     if places.iter().any(|place| place.controllers != Controllers::Unified) {
         places.retain(|place| place.controllers != Controllers::Unified);
     }
     places
 }
 
-impl Place {
+impl CandidateGroup {
     fn prepare(&self, name: &str, limits: &StepLimits) -> io::Result<Folder> {
         let path = self.group.join(name);
         match fs::create_dir(&path) {
@@ -201,7 +204,7 @@ impl Place {
         Ok(handed_down)
     }
 
-    /// A group that hands controllers down may have no processes of its own; so the server moves into a group beside.
+    /// A group that passes controllers on may have no processes of its own, so the server moves into a sibling group.
     fn enable(&self, controller: &str, folder: &Path) -> io::Result<()> {
         enable(&self.group, controller).or_else(|_| {
             let mut server = folder.as_os_str().to_owned();
@@ -223,8 +226,8 @@ mod tests {
 
     const SYSTEM: &str = "/sys/fs/cgroup";
 
-    fn place(group: &str, controllers: Controllers) -> Place {
-        Place { group: PathBuf::from(group), controllers }
+    fn place(group: &str, controllers: Controllers) -> CandidateGroup {
+        CandidateGroup { group: PathBuf::from(group), controllers }
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! The order in which jobs run: a slot goes to the organization with the fewest, and within it to its pipelines by turns, in
-//! each first come, first served. So a thousand jobs of one organization do not delay the single job of another, and neither
-//! do those of one pipeline that of another.
+//! The order in which jobs run: a slot goes to the organization with the fewest running jobs, and within it to its
+//! pipelines in turn, each first come, first served. So a thousand jobs of one organization or pipeline do not delay
+//! the single job of another.
 
 use std::collections::{HashMap, VecDeque};
 
 use domain::{Identifier, PipelineKey};
 use shares::{Capacity, Turns};
 
-/// Environments have one job each at most, so the queue needs no bound of its own.
+/// Each environment has at most one job, so the queue needs no limit of its own.
 const QUEUE: Capacity = Capacity::turns(usize::MAX).among(1);
 
-/// Waiting jobs `J`, and the slots of those that run.
+/// Waiting jobs `J`, and the slots of running ones.
 pub(super) struct FairQueue<J> {
-    /// Whose turn it is; the jobs are below.
+    /// Decides which organization is next; the jobs are below.
     turns: Turns<()>,
     organizations: HashMap<Identifier, Pipelines<J>>,
 }
@@ -20,7 +20,7 @@ pub(super) struct FairQueue<J> {
 /// The waiting jobs of one organization.
 struct Pipelines<J> {
     waiting: HashMap<Identifier, VecDeque<J>>,
-    /// The pipelines with waiting jobs; the first one is next.
+    /// The pipelines with waiting jobs; the first is next.
     round: VecDeque<Identifier>,
 }
 
@@ -66,7 +66,7 @@ impl<J> FairQueue<J> {
         self.turns.waiting()
     }
 
-    /// How many jobs of the organization run.
+    /// The number of running jobs of the organization.
     pub fn running_of(&self, organization: &Identifier) -> usize {
         self.turns.used_by(organization)
     }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_hundred_deployments_of_one_organization_do_not_delay_another() {
         let mut queue = shared(8);
-        // Of many pipelines, as round robin between pipelines alone would be in its favour.
+        // With many pipelines, which round robin between pipelines alone would favour.
         (0..100).for_each(|job| queue.push(&acme(&format!("pipeline-{job}")), job));
         assert_eq!(order(&mut queue).len(), 7, "one slot is kept for others");
         queue.push(&key("beta", "web"), 5_000);

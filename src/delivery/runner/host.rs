@@ -19,7 +19,7 @@ use shares::Disk;
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The number of stages that run at a time; each runs one step at a time. At most [`RUNNING_MAX`].
+    /// The number of concurrent stages; each runs one step at a time. At most [`RUNNING_MAX`].
     pub max_running: usize,
     /// The number of organizations that share them.
     pub organizations: usize,
@@ -31,26 +31,26 @@ pub struct Options {
     pub work_dir: PathBuf,
     /// The amount of a step's output that is kept.
     pub log_bytes_per_step: u64,
-    /// The file mode creation mask of steps: not the server's, since steps make files for others to read.
+    /// The file mode creation mask of steps. Not the server's, since steps create files for others to read.
     pub umask: u32,
-    /// Where requests of steps may go.
+    /// The policy for requests of steps.
     pub policy: Policy,
     /// The program that supervises steps, which is this one: [`OWN_PROGRAM`].
     pub supervisor: PathBuf,
     pub isolation: SharedIsolation,
-    /// How long the processes of a step may run on after the last moment at which [`Host::may_act`] held. At least some
-    /// seconds. `None`: no other machine can take over, and they run for as long as the server lives.
+    /// How long the processes of a step may continue after the last moment at which [`Host::may_act`] held. At least
+    /// some seconds. `None`: no other machine can take over, and they may run for as long as the server lives.
     pub step_lease: Option<Duration>,
-    /// Whose space the working directories take; `None`: it is not looked after.
+    /// The disk whose space the working directories use; `None` disables the check.
     pub disk: Option<Disk>,
-    /// For the directories of a deployment; `None`: no limit of its own.
+    /// The limit for a deployment's directories; `None`: no separate limit.
     pub max_disk_bytes: Option<u64>,
-    /// `None`: each writes as fast as it can.
+    /// `None`: steps write without a limit.
     pub write_pace: Option<WritePace>,
 }
 
-/// How steps are confined, as soon as that was tried. Until then none runs: what a full disk hinders must not count as missing.
-/// Cheap to clone.
+/// The confinement of steps, set once it has been probed. Until then no step runs: a layer that fails because of a full
+/// disk must not count as missing. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct SharedIsolation(Arc<OnceLock<Option<Isolation>>>);
 
@@ -60,7 +60,7 @@ impl SharedIsolation {
         self.0.set(isolation).ok();
     }
 
-    /// `None` if it is not known.
+    /// `None` if it is not known yet.
     pub fn get(&self) -> Option<Isolation> {
         self.as_ref().cloned()
     }
@@ -80,14 +80,14 @@ impl From<Option<Isolation>> for SharedIsolation {
     }
 }
 
-/// How the steps of all organizations are confined.
+/// The confinement of all organizations' steps.
 #[derive(Debug, Clone)]
 pub struct Isolation {
-    /// The confinement that all have in common, without user and directories.
+    /// The common part of all confinements, without user and directories.
     pub template: Confinement,
     /// The user of each organization; none if steps run as the server's user.
     pub users: BTreeMap<Identifier, u32>,
-    /// `None`: there are none here, and limits hold for single processes.
+    /// `None` if this machine has no usable groups; then limits hold per process.
     pub groups: Option<ControlGroups>,
 }
 
@@ -101,7 +101,7 @@ impl Isolation {
         self.groups.as_ref().map(|groups| groups.of(&deployment.to_string())).unwrap_or_default()
     }
 
-    /// For a step in this directory.
+    /// The confinement of a step in this directory.
     pub(super) fn confinement(&self, organization: &Identifier, work_dir: &Path) -> Confinement {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         Confinement {
@@ -129,9 +129,9 @@ pub struct StageJob {
 /// The variables and secrets of a stage's steps.
 #[derive(Clone)]
 pub struct StepInputs {
-    /// Of two with the same name the later one wins.
+    /// Of two variables with the same name, the later one wins.
     pub variables: Vec<Variable>,
-    /// Of the secrets among them, wherever they would be shown.
+    /// Masks the secrets among them wherever they would be shown.
     pub mask: Mask,
 }
 
@@ -144,14 +144,15 @@ pub struct Variable {
 
 /// The server, as the runner sees it.
 pub trait Host: Send + Sync + 'static {
-    /// All variables of a step except `LOCKKEEPER_…`. Called when the stage begins, so that secrets are current. The error
-    /// is one sentence.
+    /// All variables of a step except `LOCKKEEPER_…`. Called when the stage begins, so that secrets are current. The
+    /// error is one sentence.
     fn inputs<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<StepInputs, String>>;
 
     /// The stage is about to begin. Resolves when that is durable; false if the stage is no longer wanted.
     fn begun<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, bool>;
 
-    /// Which part of the deployment's log the stage writes, once it has begun: more than one only in a cluster. Must not block.
+    /// The part of the deployment's log that the stage writes, once it has begun: more than one only in a cluster. Must
+    /// not block.
     fn log_part(&self, _job: &StageJob) -> u32 {
         0
     }
@@ -159,7 +160,7 @@ pub trait Host: Send + Sync + 'static {
     /// The current state of the stage's steps.
     fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()>;
 
-    /// Nothing of the stage runs any more. Resolves when that is durable or moot.
+    /// No process of the stage is left. Resolves when that is durable or moot.
     fn ended<'a>(&'a self, job: &'a StageJob, end: StageEnd, steps: Vec<StepRun>) -> BoxFuture<'a, ()>;
 
     /// No process is left of a deployment that an earlier run of the server had started.
@@ -167,7 +168,7 @@ pub trait Host: Send + Sync + 'static {
 
     fn now(&self) -> Timestamp;
 
-    /// Whether this process certainly still owns the environment's shard. Must not block. While it does not hold, no step
+    /// Whether this process certainly still owns the environment's shard. Must not block. While it is false, no step
     /// starts, and the leases of running ones are not renewed.
     fn may_act(&self, _environment: &EnvironmentKey) -> bool {
         true

@@ -1,5 +1,5 @@
-//! A step that is an HTTP request: sent once, with the values of variables in its texts; the response's status decides, and
-//! its body is logged.
+//! A step that is an HTTP request: sent once, with the values of variables in its texts; the response's status decides,
+//! and its body is logged.
 
 use std::fmt::Write as _;
 
@@ -101,16 +101,16 @@ fn unprepared(reason: impl std::fmt::Display) -> String {
     format!("could not be prepared: {reason}")
 }
 
-/// Percent-encoding does not help against these: URL parsers resolve them however they are written, so a variable's value
-/// could choose where the request goes.
+/// Percent-encoding does not prevent these: URL parsers resolve dot segments in any encoding, so a variable's value
+/// could choose the destination of the request.
 fn has_dot_segment(url: &str) -> bool {
     let (_, path) = authority_and_path(url);
     let is_dots = |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
     path.split(['/', '\\']).any(is_dots)
 }
 
-/// Without credentials and query, which often carry secrets. Taken from the text and not from the parsed URL: parsing
-/// changes the case of a secret in the host, and the mask would miss it.
+/// Without credentials and query, which often contain secrets. Uses the text, not the parsed URL: parsing changes the
+/// case of a secret in the host, and the mask would miss it.
 fn shown(url: &str) -> String {
     let (authority, path) = authority_and_path(url);
     let scheme = url.split("://").next().unwrap_or_default();
@@ -136,7 +136,7 @@ async fn exchange(client: &GuardedClient, request: Request, context: &StepContex
     let mut response = client.execute(request, None).await.map_err(|why| match why {
         NoResponse::Public(reason) => format!("got no response: {reason}"),
         NoResponse::Hidden(reason) => {
-            // The host may have a secret in it, in other letters than the mask knows.
+            // The host may contain a secret in a spelling that the mask does not know.
             let reason = if host.is_empty() { reason } else { reason.replace(&host, "the host") };
             let (deployment, reason) = (context.deployment, context.mask.apply(&reason));
             tracing::warn!(%deployment, reason, "the request of a step got no response");
@@ -169,14 +169,15 @@ async fn read_body(response: &mut Response, text: &mut Vec<u8>) -> reqwest::Resu
 
 async fn write(mut output: StepOutput, bytes: Vec<u8>) -> StepOutput {
     let written = tokio::task::spawn_blocking(move || {
-        // So little is read of a response that there is no need to rest.
+        // Responses are too small to need a pause for the pace of output.
         output.write(&bytes);
         output
     });
     written.await.expect("writing a log does not panic")
 }
 
-/// `${NAME}` becomes the value of that variable; `$${` is a literal `${`. Each value passes through `encode`. The error is one sentence that names the unknown variable.
+/// `${NAME}` becomes the value of that variable; `$${` is a literal `${`. Each value passes through `encode`. The error
+/// is one sentence that names the unknown variable.
 fn substituted(
     text: &str,
     variables: &Variables,

@@ -20,10 +20,10 @@ use super::work_dirs;
 use crate::logs::Logs;
 use domain::{DeploymentId, EnvironmentKey, Identifier, StageEnd, StepRun, StepStatus};
 use outbound::GuardedClient;
-use shares::{Capacity, Paces, Places, ShareMeter};
+use shares::{Capacity, Paces, Permits, ShareMeter};
 
-/// The time that killed processes have to disappear before the server ends without them. A process that is stuck in the
-/// kernel may never disappear; its supervisor stays with it, and the next start waits for both.
+/// The time that killed processes have to disappear before the server ends without them. A process stuck in the kernel
+/// may never disappear; its supervisor stays with it, and the next start waits for both.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 /// Each sweep repeatedly scans all processes of the machine.
 const SWEEPS_MAX: usize = 2;
@@ -41,7 +41,7 @@ struct Inner {
     state: Mutex<State>,
     activity: watch::Sender<Activity>,
     slots: ShareMeter,
-    sweeps: Places,
+    sweeps: Permits,
 }
 
 struct State {
@@ -51,12 +51,12 @@ struct State {
     running: usize,
     /// Stages whose end is being reported to the host; meanwhile the deployment's next stage may start.
     reporting: HashMap<DeploymentId, usize>,
-    /// Deployments being swept, until the host has taken note.
+    /// Deployments being swept, until the host has recorded it.
     sweeping: HashSet<DeploymentId>,
     accepts_jobs: bool,
 }
 
-/// A job that waits or runs. A deployment has one at most.
+/// A waiting or running job. A deployment has at most one.
 struct ActiveJob {
     directive: watch::Sender<Directive>,
     is_waiting: bool,
@@ -69,7 +69,7 @@ struct Activity {
 }
 
 impl Runner {
-    /// Call it on the runtime that is to run everything.
+    /// Call it on the runtime for all of the runner's tasks.
     pub fn new(options: Options, logs: Logs, host: Arc<dyn Host>) -> Self {
         let slots = Capacity::turns(options.max_running.min(RUNNING_MAX)).among(options.organizations);
         let sweeps = Capacity::turns(SWEEPS_MAX).among(options.organizations);
@@ -89,13 +89,13 @@ impl Runner {
             state: Mutex::new(state),
             activity: watch::channel(Activity::default()).0,
             slots: ShareMeter::new("runner_slots", slots),
-            // As many as there are unfinished deployments may wait after a start.
-            sweeps: Places::new("process_sweeps", sweeps, Capacity::turns(usize::MAX).among(1)),
+            // Unlimited: after a start, all unfinished deployments may wait.
+            sweeps: Permits::new("process_sweeps", sweeps, Capacity::turns(usize::MAX).among(1)),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Runs the stage when a slot is free. Does nothing if a stage of that deployment runs or waits already.
+    /// Runs the stage when a slot is free. Does nothing if a stage of that deployment is already running or waiting.
     pub fn start(&self, job: StageJob) {
         let deployment = job.order.deployment;
         let mut state = self.inner.state.lock();
@@ -112,7 +112,7 @@ impl Runner {
         self.fill_slots(&mut state);
     }
 
-    /// Ends the deployment's running or waiting stage and reports that. If there is none, sweeps the processes that an
+    /// Ends the deployment's running or waiting stage and reports that. Without one, sweeps the processes that an
     /// earlier run of the server may have left.
     pub fn stop(&self, environment: &EnvironmentKey, deployment: DeploymentId) {
         let mut state = self.inner.state.lock();
@@ -133,8 +133,8 @@ impl Runner {
         }
     }
 
-    /// Kills the processes that an earlier run of the server left behind, and reports that. Does nothing if the deployment
-    /// runs in this one.
+    /// Kills the processes that an earlier run of the server left behind, and reports that. Does nothing if this run
+    /// has started the deployment.
     pub fn sweep(&self, environment: EnvironmentKey, deployment: DeploymentId) {
         let mut state = self.inner.state.lock();
         let is_ours = state.jobs.contains_key(&deployment) || state.reporting.contains_key(&deployment);
@@ -145,14 +145,14 @@ impl Runner {
         self.inner.runtime.spawn(async move {
             runner.kill_leftovers(&environment.pipeline.organization, deployment).await;
             runner.inner.services.host.swept(&environment, deployment).await;
-            // Only after the host has taken note: until then it may ask to stop the deployment, and a second sweep could
-            // hit processes that were started since.
+            // Only after the host has recorded it: until then it may ask to stop the deployment, and a second sweep
+            // could hit processes that have been started since.
             runner.inner.state.lock().sweeping.remove(&deployment);
         });
     }
 
-    /// Accepts no more jobs and waits this long for the running ones. Then it kills the rest without reporting it: the next
-    /// start of the server finds those stages interrupted. Returns whether everything has ended.
+    /// Accepts no more jobs and waits this long for the running ones. Then it kills the rest without reporting it: the
+    /// next start of the server finds those stages interrupted. Returns whether everything has ended.
     pub async fn shut_down(&self, wait: Duration) -> bool {
         let all_gone = self.end_all(wait).await;
         if let Some(groups) =
@@ -198,7 +198,7 @@ impl Runner {
         work_dirs::remove_unless(work_dir, |deployment| is_active(deployment) || keep(deployment));
     }
 
-    /// Counts the working directories that an earlier run has left for what their organizations use of the disk. Blocking.
+    /// Counts the working directories left by an earlier run as disk use of their organizations. Blocking.
     pub fn count_work_dirs(&self, owner: impl Fn(DeploymentId) -> Option<Identifier>) {
         let options = &self.inner.services.options;
         let Some(disk) = &options.disk else { return };
@@ -252,7 +252,7 @@ impl Runner {
             let organization = &job.environment.pipeline.organization;
             state.queue.free_slot(organization);
             self.inner.slots.used(organization, state.queue.running_of(organization));
-            // Silent only because it was told to stop before it began: the host waits for its end.
+            // It was silent because it was stopped before it began; the host waits for its end.
             let outcome = match outcome {
                 StageOutcome::Silent if active.is_some_and(|job| *job.directive.borrow() == Directive::Stop) => {
                     stage::close_steps(&mut steps, StepStatus::Cancelled);

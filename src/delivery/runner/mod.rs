@@ -1,16 +1,17 @@
-//! Runs the steps of deployments: real processes and real HTTP requests, reliably stopped.
+//! Runs the steps of deployments as real processes and HTTP requests, and stops them reliably.
 //!
-//! The runner is told which stages to run and reports through [`Host`]; it decides nothing about deployments and knows no
-//! actor. Its promise: when it reports the end of a stage, nothing of that stage runs any more.
+//! The runner gets the stages to run and reports through [`Host`]; it decides nothing about deployments and knows no
+//! actor. Its guarantee: when it reports the end of a stage, no process of that stage is left.
 //!
 //! A step's process is the child of a supervisor (`supervise.rs`), a separate process that adopts everything the step
-//! starts and, if the server dies, lives just long enough to kill all of it. `process_tree.rs` finds the processes that a
-//! dead supervisor leaves behind. In a cluster, another machine may take over the environments of a server that is frozen or
-//! cut off; so a step has a lease there (`step_lease.rs`), and its supervisor kills it unless the server keeps showing that it
-//! still owns the environment. `confine` keeps a step from everything that is not its own.
+//! starts and, if the server dies, lives just long enough to kill all of it. `process_tree.rs` finds the processes that
+//! a dead supervisor leaves behind. In a cluster, another machine may take over the environments of a server that is
+//! frozen or disconnected; so a step has a lease there (`step_lease.rs`), and its supervisor kills it unless the server
+//! keeps proving that it still owns the environment. `confine` isolates a step from the rest of the machine.
 //!
-//! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step` → `supervise` → `confine` → `chain`,
-//! `process_tree`, `mask` → `write_pace` → `host` → `protocol`, `fair_queue`, `work_dirs`, `control_groups` → `step_lease`.
+//! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step` → `supervise` → `confine` →
+//! `chain`, `process_tree`, `mask` → `write_pace` → `host` → `protocol`, `fair_queue`, `work_dirs`, `control_groups` →
+//! `step_lease`.
 
 mod chain;
 mod confine;

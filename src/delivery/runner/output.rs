@@ -26,13 +26,14 @@ const READ_BYTES: usize = 64 * 1024;
 const IDLE_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// How often a reader without output checks whether it has been cancelled.
 const CHECK_CANCELLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Once all processes of a step are gone, its output ends at once, unless an unrelated process was handed the other end.
+/// Once all processes of a step are gone, its output ends immediately, unless an unrelated process has the other end of
+/// the pipe.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// What programs say when the system refuses them a file, whatever they say around it.
+/// Part of the usual message when the system refuses access to a file.
 const DENIED: &[u8] = b"ermission denied";
 
-/// Bounds the processor time that masking takes for one organization.
+/// Limits the processor time that masking takes for one organization.
 #[derive(Clone)]
 pub(super) struct OutputPace {
     pub paces: Arc<Paces>,
@@ -49,7 +50,7 @@ pub(super) struct StepOutput {
     pace: OutputPace,
     masked: Vec<u8>,
     is_idle: bool,
-    /// Whether a program has complained that it was refused something.
+    /// Whether a program has reported that access was denied.
     was_denied: bool,
 }
 
@@ -63,7 +64,7 @@ impl StepOutput {
         self.was_denied
     }
 
-    /// Says for how long no more should be read, if its organization writes too much.
+    /// Returns how long to pause reading, if the organization writes too much.
     pub fn write(&mut self, bytes: &[u8]) -> Option<Duration> {
         let turn = MASKING.turn();
         let began = time_of_this_thread();
@@ -76,7 +77,7 @@ impl StepOutput {
         self.pace.paces.note(&self.pace.organization, used)
     }
 
-    /// Ends the output with the server's own remarks.
+    /// Ends the output with remarks of the server.
     pub fn finish(mut self, remarks: &[String]) -> LogWriter {
         self.masker.finish(&mut self.masked);
         self.forward();
@@ -111,7 +112,7 @@ impl StepOutput {
     }
 }
 
-/// Lets half of the processors mask output at a time, so that a flood of it leaves the others to requests.
+/// Lets half of the processors mask output at a time, so that a flood of it leaves the others for requests.
 struct Masking {
     free: Mutex<usize>,
     freed: Condvar,
@@ -143,7 +144,7 @@ impl Drop for Turn<'_> {
 /// Reads a step's output on its own thread, so that neither a flood of output nor a slow disk delays others.
 pub(super) struct OutputReader {
     cancelled: Arc<AtomicBool>,
-    /// While it is there, the reader rests if its organization writes too much, and the step waits.
+    /// While it exists, the reader pauses if its organization writes too much, and the step waits.
     may_rest: Option<mpsc::Sender<()>>,
     output: JoinHandle<StepOutput>,
 }
@@ -160,9 +161,9 @@ impl OutputReader {
         Self { cancelled, may_rest: Some(may_rest), output }
     }
 
-    /// To be called when every process that could write is gone.
+    /// Call it when every process that could write is gone.
     pub async fn finish(mut self) -> StepOutput {
-        // No more than the pipe holds is left.
+        // At most the content of the pipe is left.
         self.may_rest = None;
         if let Ok(output) = tokio::time::timeout(END_WITHIN, &mut self.output).await {
             return output.expect("reading output does not panic");
@@ -196,7 +197,7 @@ fn read(mut source: PipeReader, output: &mut StepOutput, cancelled: &AtomicBool,
             Ok(0) => return,
             Ok(count) => {
                 if let Some(rest) = output.write(&buffer[..count]) {
-                    // Ends at once when there is nothing to rest for any more.
+                    // Ends early when pauses are no longer needed.
                     resting.recv_timeout(rest).ok();
                 }
             }

@@ -1,5 +1,5 @@
-//! The server's side of a step that is a process: starts the supervisor, holds its lifeline, and waits until every process
-//! is certainly gone.
+//! The server's side of a step that is a process: starts the supervisor, holds its lifeline, and waits until every
+//! process is certainly gone.
 
 use std::io::{self, PipeReader};
 use std::os::unix::process::ExitStatusExt;
@@ -25,12 +25,12 @@ use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
 use super::step_lease::{Moment, StepLease};
 use shares::stand_back;
 
-/// For whoever wonders why a step fails that works elsewhere.
+/// A hint for users whose step fails here but works elsewhere.
 const CONFINED: &str = "the step was confined: it may use its working directory, temporary files and the programs of the \
                         system; for anything else, an operator can set runner.read_only_paths or runner.writable_paths";
-/// Less than this explains nothing.
+/// Shorter pauses are not mentioned.
 const HELD_NOTICEABLY: Duration = Duration::from_secs(1);
-/// What shells exit with if a program cannot be executed or is not found.
+/// Exit codes of shells if a program cannot be executed or is not found.
 const NO_PROGRAM: [i32; 2] = [126, 127];
 
 pub(super) async fn run(
@@ -59,7 +59,7 @@ pub(super) async fn run(
     let mut paced = None;
     if let Some(disk) = &limits.disk {
         disk.look_at(supervisor.pid());
-        // The init of a confined step is ours, too.
+        // The init of a confined step is not paused either.
         let own = 1 + usize::from(context.confinement.is_some());
         paced = supervisor.pid().and_then(|pid| disk.pace(pid, own));
     }
@@ -74,7 +74,7 @@ pub(super) async fn run(
         report.remarks.push(format!("was held for {seconds:.1} s, since steps of its organization wrote much to the disk (runner.max_write_mb_per_second)"));
     }
     if !report.gone {
-        // Somebody killed the supervisor, so its processes may still run: find and kill them.
+        // The supervisor was killed, so its processes may still run: find and kill them.
         let (deployment, work_dir) = (context.deployment, context.work_dir.clone());
         let groups = options.isolation.as_ref().map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
         let killed = tokio::task::spawn_blocking(move || process_tree::sweep(deployment, &work_dir, &groups)).await;
@@ -109,11 +109,11 @@ impl SupervisorProcess {
     fn start(program: &Path, context: &StepContext) -> io::Result<(Self, PipeReader)> {
         let (source, sink) = io::pipe()?;
         let mut command = Command::new(program);
-        // The deployment is an argument, which everybody may read: nobody may read the environment of a supervisor.
+        // The deployment is an argument, which every process may read: a supervisor's environment is not readable.
         command.arg0(SUPERVISOR_NAME).arg(SUPERVISE_COMMAND).arg(context.deployment.to_string()).env_clear();
-        // Huge pages halve the speed of its start and double its memory. Not passed on to the step.
+        // Huge pages would double its start time and its memory. Not passed on to the step.
         command.env("MIMALLOC_ALLOW_THP", "0");
-        // Its own process group: Ctrl-C at the server's terminal is not meant for it.
+        // A separate process group, so that Ctrl-C at the server's terminal does not reach it.
         command.process_group(0).stdin(Stdio::piped()).stdout(sink).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         child.id().into_iter().for_each(stand_back);
@@ -153,7 +153,7 @@ impl SupervisorProcess {
                     report.cut_short = Some(Outcome::TimedOut);
                     self.terminate().await;
                 }
-                // Without a grace period, in which it would go on writing; also during that of a step which is being stopped.
+                // Without a grace period, in which it would continue to write; also while a step is being stopped.
                 reason = &mut out_of_room, if self.lifeline.is_open() => {
                     if report.cut_short.is_some() {
                         report.remarks.push(format!("killed while it was being stopped: it {reason}"));
@@ -170,7 +170,7 @@ impl SupervisorProcess {
             }
         }
         self.lifeline.close();
-        // After `Gone` it ends at once; otherwise it has ended, or its pipe is broken and it is about to end.
+        // After `Gone` it ends immediately; otherwise it has ended, or its pipe is broken and it is about to end.
         let status = self.child.wait().await;
         if let (false, Ok(status)) = (report.gone, status)
             && let Some(signal) = status.signal()
@@ -185,7 +185,7 @@ impl SupervisorProcess {
     }
 
     async fn terminate(&mut self) {
-        // Before, since its lifeline may be full of beats.
+        // First, since its lifeline may be full of beats.
         self.wake();
         self.lifeline.send(&Request::Terminate).await;
         self.wake();
@@ -199,14 +199,14 @@ impl SupervisorProcess {
     }
 }
 
-/// When to send the next beat.
+/// The schedule of beats.
 struct Beats(Option<Interval>);
 
 impl Beats {
     fn of(lease: Option<StepLease>) -> Self {
         Self(lease.map(|lease| {
             let mut beats = interval(lease.beat_interval());
-            // A server that was frozen has nothing to catch up with.
+            // A server that was frozen does not send the missed beats.
             beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
             beats
         }))
@@ -293,11 +293,11 @@ impl Lifeline {
         }
     }
 
-    /// Sends the moment at which the server owned the environment, or nothing if the pipe is full: a supervisor that is
-    /// stopped reads nothing, and the server must not wait for it.
+    /// Sends the moment at which the server owned the environment, or nothing if the pipe is full: a stopped supervisor
+    /// does not read, and the server must not wait for it.
     pub fn beat(&mut self, owned_at: Moment) {
         if let (Some(pipe), Ok(message)) = (&mut self.pipe, protocol::encode(&Request::Beat(owned_at))) {
-            // So short a message is written whole or not at all.
+            // A message this short is written whole or not at all.
             _ = pipe.write(&message).now_or_never();
         }
     }
@@ -332,12 +332,12 @@ mod tests {
             let pipe = lifeline.pipe.as_ref().unwrap();
             (ioctl_fionread(pipe).unwrap(), fcntl_getpipe_size(pipe).unwrap() as u64)
         };
-        // Otherwise the runtime makes a task that writes so much pause.
+        // Otherwise the runtime would pause a task that writes this much.
         let (unread, capacity) = unconstrained(fill()).await;
         assert!(unread > capacity / 2, "{unread} bytes of {capacity} are used");
         assert_eq!(unconstrained(fill()).await, (unread, capacity));
         reader.kill().await.unwrap();
-        // Nobody has the other end any more.
+        // The other end is closed.
         lifeline.beat(Moment::now());
         lifeline.send(&Request::Terminate).await;
         assert!(lifeline.is_open());

@@ -1,4 +1,4 @@
-//! The processes of a deployment that nobody supervises any more: how to find and end them.
+//! Finds and ends the processes of a deployment that have no supervisor any more.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,21 +19,21 @@ use processes::{Process, add_descendants, all, file, read_proc};
 
 /// The environment variable that marks the processes of a deployment.
 pub(super) const DEPLOYMENT_VARIABLE: &str = "LOCKKEEPER_DEPLOYMENT";
-/// A supervisor whose server is gone kills its processes at once, and knows them best. That takes milliseconds.
+/// A supervisor whose server is gone kills its processes immediately, and knows them best. That takes milliseconds.
 const SUPERVISOR_FIRST: Duration = Duration::from_secs(5);
-/// The pause between scans: a killed process needs a moment to disappear. One that cannot be killed needs long.
+/// The pause between scans: a killed process needs a moment to disappear, and one that cannot be killed needs long.
 const SCAN_PAUSE: Duration = Duration::from_millis(20);
 const SCAN_BACKOFF: Backoff = Backoff::new(Duration::from_millis(40), Duration::from_secs(2));
-/// This many scans in a row must find nothing: during `exec` a process shows no variables for a moment.
+/// This many consecutive scans must find nothing: during `exec` a process has no visible variables for a moment.
 const EMPTY_SCANS: u32 = 3;
-/// After this long the operator should know that a process cannot be killed: another user's, or stuck in the kernel.
+/// After this time, warns the operator that a process cannot be killed: it is another user's, or stuck in the kernel.
 const WARN_AFTER: Duration = Duration::from_secs(30);
 
-/// What the runner wants to know of a process.
+/// The facts that the runner needs about a process.
 trait OfDeployment {
     fn carries(&self, mark: &Mark) -> io::Result<bool>;
     fn is_inside(&self, dir: &Path) -> bool;
-    /// The deployment whose step it supervises, if it does.
+    /// The deployment of its step, if it is a supervisor.
     fn supervises(&self) -> io::Result<Option<Vec<u8>>>;
     fn is_supervisor(&self) -> bool;
 }
@@ -46,7 +46,7 @@ impl OfDeployment for Process {
     }
 
     fn is_inside(&self, dir: &Path) -> bool {
-        // Reading a link takes no file descriptor, so it fails only if the process has ended or is another user's.
+        // Reading a link needs no file descriptor, so it fails only if the process has ended or is another user's.
         let Ok(place) = fs::read_link(file(self.pid, "cwd")) else { return false };
         let bytes = place.as_os_str().as_bytes();
         let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
@@ -65,15 +65,15 @@ impl OfDeployment for Process {
     }
 }
 
-/// How the processes of a deployment are known: a step's by a variable, a supervisor by its argument.
+/// The marks of a deployment's processes: a variable of a step's, an argument of a supervisor's.
 struct Mark {
     variable: String,
     deployment: String,
 }
 
-/// Kills the processes of a deployment that an earlier run of the server, or a killed supervisor, left behind: those with
-/// its mark, those in its control groups, those working in its directory, and their descendants. Returns the number of killed processes once none is
-/// found any more. Blocking.
+/// Kills the processes of a deployment that an earlier run of the server, or a killed supervisor, left behind: those
+/// with its mark, those in its control groups, those working in its directory, and their descendants. Returns the
+/// number of killed processes once none is found any more. Blocking.
 pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf]) -> usize {
     let began = Instant::now();
     let mark = Mark { variable: format!("{DEPLOYMENT_VARIABLE}={deployment}"), deployment: deployment.to_string() };
@@ -107,8 +107,8 @@ pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf
 
 fn leftovers(mark: &Mark, work_dir: &Path, groups: &[PathBuf]) -> io::Result<Vec<Process>> {
     let all = all()?;
-    // This server may itself have been started by a step: neither it nor its ancestors count, and the processes that it
-    // has started since carry their own marks.
+    // A step may itself have started this server: neither it nor its ancestors count, and the processes that it has
+    // started since carry their own marks.
     let ancestors = ancestors(getpid().as_raw_pid(), &all);
     let counts = |process: &Process| !ancestors.contains(&process.pid.as_raw_pid());
     let members = groups.iter().flat_map(|group| control_groups::members(group)).map(Pid::as_raw_pid);

@@ -1,9 +1,10 @@
-//! The protocol between the server and a step's supervisor. The server writes the confinement of the step and its order to
-//! the supervisor's standard input and keeps it open for requests: end of file means that the server is gone. The supervisor
-//! reports on its standard error. Only the order holds secrets, and it is read when nobody can read the reader's memory.
-//! Messages have no version: both sides are the same program ([`OWN_PROGRAM`](super::OWN_PROGRAM)).
+//! The protocol between the server and a step's supervisor. The server writes the confinement of the step and its order
+//! to the supervisor's standard input and keeps it open for requests: end of file means that the server is gone. The
+//! supervisor reports on its standard error. Only the order contains secrets; before it is read, the reader's memory is
+//! protected from other processes. Messages have no version: both sides are the same program
+//! ([`OWN_PROGRAM`](super::OWN_PROGRAM)).
 //!
-//! The supervisor of a confined step speaks the same protocol with the step's init, its only child.
+//! The supervisor of a confined step uses the same protocol with the step's init, its only child.
 
 use std::io;
 use std::time::Duration;
@@ -19,17 +20,18 @@ use super::step_lease::{Moment, StepLease};
 pub const SUPERVISE_COMMAND: &str = "supervise-step";
 /// The argument that makes this program the init of a confined step.
 pub const CONFINE_COMMAND: &str = "confine-step";
-/// The supervisor's name in the list of processes: not the server's, so that killing servers by name spares it.
+/// The supervisor's name in the list of processes. Not the server's, so that killing servers by name does not hit it.
 pub(super) const SUPERVISOR_NAME: &str = "lk-step";
 /// The name of a confined step's init.
 pub(super) const INIT_NAME: &str = "lk-init";
-/// The operating system starts programs only with arguments and variables far below this size.
+/// Well above the operating system's limit on arguments and variables.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) const LENGTH_BYTES: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StepOrder {
-    /// The program and its arguments. None: only try the confinement, and that no socket among the variables can be reached.
+    /// The program and its arguments. Empty: only test the confinement, and that no socket among the variables can be
+    /// reached.
     pub arguments: Vec<String>,
     /// The whole environment of the program.
     pub variables: Vec<(String, String)>,
@@ -38,7 +40,7 @@ pub(super) struct StepOrder {
     pub grace: Duration,
     /// The file mode creation mask of the step.
     pub umask: u32,
-    /// None: the step runs for as long as the server lives.
+    /// None: the step may run for as long as the server lives.
     pub lease: Option<StepLease>,
 }
 
@@ -47,15 +49,15 @@ pub(super) struct StepOrder {
 pub(super) enum Request {
     /// End the step, and kill it after the grace period.
     Terminate,
-    /// At this moment the server owned the environment; renews the lease.
+    /// The server owned the environment at this moment; renews the lease.
     Beat(Moment),
 }
 
-/// What confines one step; none: the step may do whatever the server's user may. Each layer that is named is applied, or
-/// the step does not start.
+/// The confinement of one step; without one, the step may do whatever the server's user may. If a named layer cannot be
+/// applied, the step does not start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// The user and group to run as; none: the server's.
+    /// The user and group to run as; none for the server's.
     pub user: Option<u32>,
     /// User (unless the server is root), mount, PID and IPC namespaces.
     pub namespaces: bool,
@@ -68,9 +70,9 @@ pub struct Confinement {
     pub data_dir: String,
     /// The step's working directory.
     pub work_dir: String,
-    /// For temporary files, of this deployment alone.
+    /// For temporary files, used only by this deployment.
     pub temporary_dir: String,
-    /// May be read and executed, besides the paths of the system.
+    /// May be read and executed, in addition to the paths of the system.
     pub read_only: Vec<String>,
     pub writable: Vec<String>,
     pub limits: StepLimits,
@@ -78,16 +80,16 @@ pub struct Confinement {
     pub control_groups: Vec<String>,
 }
 
-/// What the programs of a confined step can connect to.
+/// The network access of a confined step's programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepNetwork {
-    /// Whatever the machine can.
+    /// The machine's network.
     Open,
-    /// A loopback of their own.
+    /// Only a separate loopback.
     None,
 }
 
-/// The limits of a confined step; none: no limit of ours.
+/// The limits of a confined step; none leaves a resource unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepLimits {
     pub processes: Option<u64>,
@@ -104,11 +106,11 @@ pub(super) enum Status {
     NotStarted(String),
     /// The step's first process has ended.
     Exited(Exit),
-    /// All processes have ended; this many had to be ended because the step had left them behind.
+    /// All processes have ended; the supervisor had to end this many, which the step had left behind.
     Gone {
         left_behind: u32,
     },
-    /// The lease, which lasts this long, is over: all processes are killed.
+    /// The lease, of this duration, is over: all processes are killed.
     LeaseOver(Duration),
 }
 

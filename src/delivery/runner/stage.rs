@@ -19,10 +19,10 @@ use domain::{Action, Stage, StageEnd, Step, StepRun, StepStatus};
 use outbound::GuardedClient;
 use shares::Paces;
 
-/// The reason of a failure is kept with its deployment for ever.
+/// The reason of a failure is kept permanently with its deployment.
 const REASON_BYTES_MAX: usize = 250;
 
-/// Everything that stages need of the runner.
+/// Everything that stages need from the runner.
 pub(super) struct StageServices {
     pub options: Options,
     pub logs: Logs,
@@ -55,7 +55,7 @@ pub(super) fn close_steps(steps: &mut [StepRun], running_becomes: StepStatus) {
     }
 }
 
-/// Runs the stage to its end; `steps` is kept up to date.
+/// Runs the stage to its end, keeping `steps` up to date.
 pub(super) async fn run(
     services: &StageServices,
     job: &StageJob,
@@ -118,7 +118,7 @@ async fn prepare(services: &StageServices, job: &StageJob) -> Result<(StepContex
     let groups = isolation.and_then(|isolation| isolation.groups.clone());
     let mut confinement = isolation.map(|isolation| isolation.confinement(&organization, &work_dir));
     if let Some(confinement) = confinement.as_ref().filter(|confinement| !confinement.namespaces) {
-        // Without a mount namespace, /tmp is everybody's and closed to the step.
+        // Without a mount namespace, /tmp is shared and closed to the step.
         let own = || Zeroizing::new(confinement.temporary_dir.clone());
         variables.entry("TMPDIR".to_owned()).or_insert_with(own);
     }
@@ -145,7 +145,7 @@ fn step_variables(options: &Options, job: &StageJob, given: Vec<Variable>) -> Va
     variables.extend(given.into_iter().map(|variable| (variable.name, variable.value)));
     let order = &job.order;
     let stage = order.blueprint.stages.get(order.stage).map(|stage| stage.name.to_string());
-    // Last, so that no other variable can replace them: one of them is how the processes of a deployment are found.
+    // Last, so that no other variable can replace them: one of them identifies the processes of a deployment.
     let ours = [
         ("LOCKKEEPER_ORGANIZATION", job.environment.pipeline.organization.to_string()),
         ("LOCKKEEPER_PIPELINE", job.environment.pipeline.pipeline.to_string()),

@@ -1,5 +1,5 @@
-//! The parts that all kinds of steps share: their context, the limits that may end them early (among them the ownership of
-//! the environment and the room on the disk), and their outcome.
+//! The parts shared by all kinds of steps: their context, the limits that may end them early (among them the ownership
+//! of the environment and the space on the disk), and their outcome.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -25,13 +25,13 @@ use domain::{DeploymentId, EnvironmentKey, Identifier, VariableName, VariableVal
 use processes::{file, tree};
 use shares::{Disk, DiskWriter, Look, Unlisted};
 
-/// What a running stage is told to do; it only ever moves forward.
+/// The directive for a running stage; it only moves forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Directive {
     Run,
     /// End the stage and report its end.
     Stop,
-    /// The server is stopping: end the stage at once; the next start reports it.
+    /// The server is stopping: end the stage immediately; the next start reports it.
     Abandon,
 }
 
@@ -78,7 +78,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Resolves when a step may start, with the moment at which that was certain, or with the outcome of one that may not.
+    /// Resolves when a step may start, with a moment at which that was certain, or with the outcome of a step that may
+    /// not.
     pub async fn until_startable(&self) -> Result<Moment, Outcome> {
         tokio::select! {
             biased;
@@ -88,7 +89,7 @@ impl Limits {
         }
     }
 
-    /// Resolves when there is room on the disk for another program, or with the outcome of one that may not start.
+    /// Resolves when the disk has room for another program, or with the outcome of a step that may not start.
     pub async fn until_room(&self) -> Result<(), Outcome> {
         let Some(disk) = &self.disk else { return Ok(()) };
         tokio::select! {
@@ -99,7 +100,7 @@ impl Limits {
         }
     }
 
-    /// Resolves when the step must end since it fills the disk, with the reason.
+    /// Resolves when the step must end because it fills the disk, with the reason.
     pub async fn out_of_room(&self) -> Arc<str> {
         match &self.disk {
             Some(disk) => disk.writer.over().await,
@@ -108,11 +109,11 @@ impl Limits {
     }
 }
 
-/// The end of a step. Nothing of it runs any more.
+/// The end of a step. None of its processes is left.
 pub(super) struct StepEnd {
     pub outcome: Outcome,
     pub exit_code: Option<i32>,
-    /// The server's remarks about it, for the log.
+    /// The server's remarks about the step, for the log.
     pub remarks: Vec<String>,
 }
 
@@ -130,10 +131,10 @@ impl StepEnd {
     }
 }
 
-/// The pauses between two questions while a step waits. The answer comes from memory.
+/// The pauses between checks while a step waits. A check only reads memory.
 const ASK_AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 
-/// Whether this server certainly still owns the environment of a stage, as its host says.
+/// Whether this server certainly still owns the environment of a stage, according to its host.
 pub(super) struct Ownership {
     host: Arc<dyn Host>,
     environment: EnvironmentKey,
@@ -144,14 +145,15 @@ impl Ownership {
         Self { host, environment }
     }
 
-    /// A moment at which it was certain, if it still is. Read before asking: if the server is frozen in between, the moment
-    /// is an old one, and a lease that counts from it may be over.
+    /// A moment at which it was certain, if it still is. The clock is read before the check: if the server is frozen in
+    /// between, the moment is old, and a lease that counts from it may be over.
     pub fn confirmed(&self) -> Option<Moment> {
         let asked = Moment::now();
         self.host.may_act(&self.environment).then_some(asked)
     }
 
-    /// Resolves once it is certain. Unbounded here: whoever waits stops when its stage is cancelled or given up.
+    /// Resolves once it is certain. Has no limit itself: the caller stops waiting when its stage is cancelled or
+    /// abandoned.
     pub async fn until_confirmed(&self) -> Moment {
         let mut retries = Retries::new(ASK_AGAIN);
         loop {
@@ -163,15 +165,15 @@ impl Ownership {
     }
 }
 
-/// A step that finds the disk full fails after this long. Most of the time, the step that filled it has been ended by then.
+/// A step that finds the disk full fails after this long. Usually the step that filled the disk has been ended by then.
 const WAITS_FOR_ROOM: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Open files that are looked at in one round.
+/// Open files examined per check.
 const OPEN_FILES_MAX: usize = 20_000;
 /// The unit of `st_blocks`.
 const BLOCK: u64 = 512;
 
-/// The space that a stage takes on the disk: its share, and whether there is any for another program.
+/// The disk use of a stage: its share, and whether there is room for another program.
 pub(super) struct DiskUse {
     disk: Disk,
     organization: Identifier,
@@ -181,7 +183,7 @@ pub(super) struct DiskUse {
 }
 
 impl DiskUse {
-    /// Of the stage that works in this directory.
+    /// The disk use of the stage that works in this directory.
     pub fn new(options: &Options, organization: &Identifier, work_dir: &Path) -> Option<Self> {
         let disk = options.disk.clone()?;
         let directories = vec![work_dir.to_owned(), work_dirs::temporary(work_dir)];
@@ -195,19 +197,20 @@ impl DiskUse {
         })
     }
 
-    /// Until the next call, what this process and its descendants have written counts, too, as far as no directory shows it.
+    /// Until the next call, data written by this process and its descendants counts too, if it is in no directory.
     pub fn look_at(&self, supervisor: Option<Pid>) {
         let work_dir = self.work_dir.clone();
         let look = supervisor.map(|supervisor| Arc::new(move || unlisted(supervisor, &work_dir)) as Look);
         self.writer.look_with(look);
     }
 
-    /// Until this is dropped, the processes below this supervisor are stopped while they write too fast, but the first `own` ones.
+    /// Until the result is dropped, processes below this supervisor are paused while they write too fast, except the
+    /// first `own`.
     pub fn pace(&self, supervisor: Pid, own: usize) -> Option<Paced> {
         Some(self.write_pace.as_ref()?.look_at(&self.organization, supervisor, own))
     }
 
-    /// The error is the end of a sentence.
+    /// Waits for room on the disk. The error is the end of a sentence.
     pub async fn until_room(&self) -> Result<(), String> {
         let until = Instant::now() + WAITS_FOR_ROOM;
         while let Some(reason) = self.disk.refusal(&self.organization) {
@@ -220,8 +223,8 @@ impl DiskUse {
     }
 }
 
-/// What the processes of a step have written: into files that are removed and still open, and altogether. A process whose files
-/// this user may not see, as it can choose for itself, counts as far as its parent knows of it when it has ended.
+/// The data that the processes of a step have written: into removed but still open files, and in total. A process can
+/// hide its files from this user; then it counts when it has ended, as recorded by its parent.
 fn unlisted(supervisor: Pid, work_dir: &Path) -> Unlisted {
     let mut found = Unlisted::default();
     let Ok(device) = fs::metadata(work_dir).map(|found| found.dev()) else { return found };
@@ -230,7 +233,7 @@ fn unlisted(supervisor: Pid, work_dir: &Path) -> Unlisted {
         found.written_bytes = found.written_bytes.saturating_add(written(process));
         for open in fs::read_dir(file(process, "fd")).into_iter().flatten().flatten() {
             left = left.saturating_sub(1);
-            // The link first: looking at a file itself may take long on a network's file system.
+            // The link first: examining a file itself may take long on a network file system.
             let is_removed = |name: PathBuf| name.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
             if left == 0 || !fs::read_link(open.path()).is_ok_and(is_removed) {
                 continue;
@@ -266,7 +269,7 @@ mod tests {
         open.sync_all().unwrap();
         let _again = open.try_clone().unwrap();
         fs::remove_file(&removed).unwrap();
-        // Other tests of this process may have removed files open, too.
+        // Other tests of this process may also have removed files open.
         let found = unlisted(getpid(), dir.path()).removed_bytes;
         assert!((32 * MIB..60 * MIB).contains(&found), "{found}");
         drop((open, _again));

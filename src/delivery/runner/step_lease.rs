@@ -1,16 +1,16 @@
-//! The lease of a step: how long its processes may run without a sign that their server still owns the environment.
+//! The lease of a step: how long its processes may run without proof that their server still owns the environment.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// So many beats may be lost before the lease is over.
+/// The number of beats that may be lost before the lease is over.
 const BEATS_PER_LEASE: u32 = 10;
 const BEAT_INTERVAL_MIN: Duration = Duration::from_millis(200);
 const BEAT_INTERVAL_MAX: Duration = Duration::from_secs(3);
 
-/// The time since the machine started, including the time it slept. Server and supervisor read the same clock.
+/// The time since the machine started, including the time it was suspended. Server and supervisor read the same clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Moment(pub Duration);
 
@@ -43,8 +43,8 @@ impl StepLease {
         (self.lasts / BEATS_PER_LEASE).clamp(BEAT_INTERVAL_MIN, BEAT_INTERVAL_MAX)
     }
 
-    /// Counts from the moment that a beat is about, not from its arrival: it may have waited in the pipe while the machine
-    /// or one of the two processes was frozen. A lease that is over stays over.
+    /// Counts from the moment named by the beat, not from its arrival: the beat may have waited in the pipe while the
+    /// machine or one of the two processes was frozen. A lease that is over stays over.
     pub fn renew(&mut self, owned_at: Moment, now: Moment) {
         if !self.is_over(now) {
             self.owned_at = self.owned_at.max(owned_at);

@@ -1,6 +1,6 @@
 //! The supervisor of one step: a small process between the server and the step. It adopts everything the step starts,
-//! however that detaches itself, asks it to end or kills it, and ends only when all of it has ended. It is this program,
-//! started with [`SUPERVISE_COMMAND`](super::SUPERVISE_COMMAND); one thread, no settings.
+//! however it detaches itself, asks it to end or kills it, and ends only when all of it has ended. It is this program,
+//! started with [`SUPERVISE_COMMAND`](super::SUPERVISE_COMMAND); single-threaded, without settings.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -36,9 +36,9 @@ async fn run() -> io::Result<()> {
     // If that is not allowed, the process keeps its name.
     std::fs::write("/proc/self/comm", SUPERVISOR_NAME).ok();
     chain::ignore_signals()?;
-    // Before the first child: no end of one is missed.
+    // Before the first child, so that no end of a child is missed.
     let mut child_ended = signal(SignalKind::child())?;
-    // Orphans among the step's processes become children of this one, so `wait` knows when the last has ended.
+    // Orphans among the step's processes become children of this one, so `wait` reports the end of the last.
     set_child_subreaper(Some(getpid()))?;
     let mut input = chain::input()?;
     let confinement: Option<Confinement> = chain::read_message(&mut input)?;
@@ -75,7 +75,7 @@ async fn run() -> io::Result<()> {
             () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Event::Timer,
             () = sleep_until(lease_timer.unwrap_or_else(Instant::now)), if lease_timer.is_some() => Event::LeaseTimer,
         };
-        // Before the event: after this process was stopped for longer than the lease, a beat comes too late.
+        // Before the event: if this process was stopped for longer than the lease, a beat comes too late.
         supervision.check_lease(Moment::now());
         supervision.handle(event);
     }
@@ -103,37 +103,37 @@ async fn next_request(requests: &mut MessageReader<Receiver>) -> Event {
     }
 }
 
-/// Processes that were born during one scan are found by the next.
+/// Processes started during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(5);
-/// A process that is stuck in the kernel cannot be killed at once; scanning all the time would not help.
+/// A process stuck in the kernel cannot be killed immediately; continuous scanning would not help.
 const KILL_AGAIN_MAX: Duration = Duration::from_millis(200);
 
-/// Timers stand still while the machine sleeps; the clock of the lease does not.
+/// Timers stop while the machine is suspended; the clock of the lease does not.
 const CHECK_LEASE_AFTER: Duration = Duration::from_secs(1);
 
-/// After its step.
+/// The time after the end of its step.
 const INIT_ENDS_WITHIN: Duration = Duration::from_millis(5);
 
-/// The child that the supervisor has started.
+/// The direct child of the supervisor.
 #[derive(Clone, Copy)]
 enum Root {
     Step(Pid),
-    /// Of a confined step, whose parent it is.
+    /// The init of a confined step, and parent of its process.
     Init(Pid),
 }
 
-/// What wakes a supervisor.
+/// An event that wakes a supervisor.
 enum Event {
     ChildEnded,
     Requested(Request),
     ServerGone,
-    /// By the init of a confined step.
+    /// A report by the init of a confined step.
     Reported(Status),
     Timer,
     LeaseTimer,
 }
 
-/// What the init of a confined step reports.
+/// The reports of a confined step's init.
 struct InitReports(pub Option<RunningInit>);
 
 impl InitReports {
@@ -149,18 +149,18 @@ impl InitReports {
     }
 }
 
-/// The state of a supervisor and what it does with its step's processes: wait for them, ask them to end, kill them.
+/// The state of a supervisor, and its actions on the step's processes: wait for them, ask them to end, kill them.
 struct Supervision {
     root: Root,
     pub reports: InitReports,
     grace: Duration,
-    /// `None` if there is none, or once it is over.
+    /// `None` if the step has no lease, or once it is over.
     lease: Option<StepLease>,
     pub server_is_gone: bool,
     step_has_ended: bool,
-    /// When to look for processes that the step of an init has left behind.
+    /// When to look for processes that an init's step has left behind.
     look_at: Option<Instant>,
-    /// When the processes that are left are killed, and killed again.
+    /// When the remaining processes are killed, again if necessary.
     next_kill: Option<Instant>,
     pause: Duration,
     pub left_behind: u32,
@@ -182,7 +182,7 @@ impl Supervision {
         }
     }
 
-    /// Takes note of the children that have ended. Returns whether one is left, and so a descendant.
+    /// Reaps the children that have ended. Returns whether any child, and so any descendant, is left.
     pub fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -191,7 +191,7 @@ impl Supervision {
                         report(&Status::Exited(chain::exit(status)));
                         self.step_has_ended = true;
                     }
-                    // If it ended before its step, nothing else would end what the step has started.
+                    // If it ended before its step, the processes that the step has started must be ended here.
                     Root::Init(init) if init == pid => self.step_has_ended = true,
                     Root::Step(_) | Root::Init(_) => {}
                 },
@@ -253,14 +253,14 @@ impl Supervision {
         match status {
             Status::Exited(exit) => {
                 report(&Status::Exited(exit));
-                // An init whose step has left nothing ends at once, and then there is nothing to look for.
+                // An init whose step has left no processes ends immediately; then there is nothing to look for.
                 self.look_at = Some(Instant::now() + INIT_ENDS_WITHIN);
             }
             Status::Started | Status::NotStarted(_) | Status::Gone { .. } | Status::LeaseOver(_) => {}
         }
     }
 
-    /// The reports that an init has made before it ended.
+    /// The reports of an init before it ended.
     pub async fn last_statuses(&mut self) {
         while let Some(init) = &mut self.reports.0 {
             match init.next_status().await {
@@ -278,7 +278,7 @@ impl Supervision {
         }
     }
 
-    /// The step has ended by itself; the processes it left behind must end too.
+    /// The step has ended on its own; the processes it left behind must end too.
     fn clean_up(&mut self) {
         if self.next_kill.is_some() {
             return;
@@ -297,8 +297,8 @@ impl Supervision {
         all
     }
 
-    /// Asks each process once: many programs take a second signal as "now", and it would hit processes started to clean up.
-    /// First the step's own group, which the kernel asks in one go.
+    /// Asks each process once: many programs take a second signal as "now", and it would hit processes started to clean
+    /// up. First the step's own group, which the kernel signals atomically.
     fn terminate(&self, step_runs: bool) {
         let processes = self.processes();
         let groups: Vec<Pid> = match self.root {

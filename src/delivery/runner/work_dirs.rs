@@ -1,5 +1,5 @@
-//! The directories of deployments: one to work in and one for temporary files, shared by the stages of a deployment and
-//! all their attempts.
+//! The directories of deployments: a working directory and one for temporary files, shared by the stages of a
+//! deployment and all their attempts.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -12,51 +12,51 @@ use tracing::warn;
 use domain::DeploymentId;
 
 const ONLY_OWNER: u32 = 0o700;
-/// Follows the deployment's id in the name of its directory for temporary files. Not a directory inside the other one,
-/// which a step may expect to be empty.
+/// The suffix of a deployment's directory for temporary files. Not inside the working directory, which a step may
+/// expect to be empty.
 const TEMPORARY: &str = ".tmp";
 
 pub(super) fn path(work_dir: &Path, deployment: DeploymentId) -> PathBuf {
     work_dir.join(deployment.to_string())
 }
 
-/// Beside the working directory.
+/// Next to the working directory.
 pub(super) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);
     PathBuf::from(name)
 }
 
-/// The one to work in, and the one for temporary files.
+/// The working directory, and the one for temporary files.
 pub(super) fn both(work_dir: &Path, deployment: DeploymentId) -> Vec<PathBuf> {
     let path = path(work_dir, deployment);
     let temporary = temporary(&path);
     vec![path, temporary]
 }
 
-/// Those that have a directory to work in.
+/// The deployments with a working directory.
 pub(super) fn deployments(work_dir: &Path) -> Vec<DeploymentId> {
     let entries = fs::read_dir(work_dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Makes a directory that belongs to this user, or to the server's.
+/// Creates a directory owned by this user, or by the server's.
 pub(super) fn create(dir: &Path, user: Option<u32>) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;
     let own = getuid();
     let owner = user.unwrap_or(own.as_raw());
-    // Only root has given it to somebody else, and only root can take it back.
+    // Only root has given it to another user, and only root can take it back.
     if own.is_root() && fs::symlink_metadata(dir)?.uid() != owner { hand_over(dir, owner) } else { Ok(()) }
 }
 
-/// What earlier stages left belongs to the next one, also if another setting is in force since.
+/// Files of earlier stages go to the next stage, even if the setting for users has changed since.
 fn hand_over(path: &Path, owner: u32) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() {
         for entry in fs::read_dir(path)? {
             hand_over(&entry?.path(), owner)?;
         }
     }
-    // The directory itself last: if this is cut off, it is done again.
+    // The directory itself last: after an interruption, the whole is repeated.
     lchown(path, Some(owner), Some(owner))
 }
 
@@ -73,7 +73,7 @@ pub(super) fn remove_unless(work_dir: &Path, keep: impl Fn(DeploymentId) -> bool
     }
 }
 
-/// Frees the space of a deployment, of which nothing runs.
+/// Frees the space of a deployment without running processes.
 pub(super) fn remove(path: &Path, deployment: DeploymentId) {
     for dir in [path, &temporary(path)] {
         if dir.exists() {
@@ -83,7 +83,7 @@ pub(super) fn remove(path: &Path, deployment: DeploymentId) {
 }
 
 fn remove_or_warn(path: &Path, deployment: DeploymentId) {
-    // Some build tools leave directories that even their owner may not write to, so they cannot be emptied.
+    // Some build tools leave directories that are read-only even for their owner, and so cannot be emptied.
     let removed = fs::remove_dir_all(path).or_else(|_| {
         make_writable(path)?;
         fs::remove_dir_all(path)

@@ -1,8 +1,8 @@
-//! How fast steps may fill the disk, on a server with several organizations. What they write waits in memory and then takes the disk
-//! for a while, in which no claim of anybody becomes durable: beside sixteen steps that wrote as fast as they could, claims
-//! took hundreds of times as long. The kernel could hold them back only with rights that few servers have. So a thread adds up
-//! what the processes of steps have written, and stops those of an organization that has written too much (SIGSTOP) until it
-//! has earned that.
+//! Limits how fast steps may fill the disk, on a server with several organizations. Written data waits in memory and
+//! then occupies the disk for a while, in which no claim becomes durable: next to sixteen steps writing at full speed,
+//! claims took hundreds of times as long. The kernel could slow the steps down only with rights that few servers have.
+//! So a thread adds up the bytes that the processes of steps have written, and stops those of an organization that has
+//! written too much (SIGSTOP) until it is within its rate again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -14,18 +14,18 @@ use rustix::process::{Pid, Signal};
 use domain::Identifier;
 use processes::{Process, read_proc, tree};
 
-/// Between two looks: short while something is written, since a step may write gigabytes in a second.
+/// The pause between two checks: short while steps write, since a step may write gigabytes in a second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// Without steps, it looks this often whether the pace is still there.
+/// Without steps, the interval of the check whether the pace still exists.
 const WITHOUT_STEPS: Duration = Duration::from_secs(1);
-/// Looking takes at most this part of a processor.
+/// Checks take at most this part of a processor.
 const LOOKING_PART: u32 = 20;
-/// What an organization may write at once, in seconds of its rate, and what it has to earn at most.
+/// The burst of an organization, in seconds of its rate, and the maximum debt.
 const AT_ONCE: f64 = 0.25;
 const OWED_MAX: f64 = 1.0;
 
-/// Cheap to clone; clones share what they know.
+/// Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub struct WritePace {
     inner: Arc<Inner>,
@@ -45,19 +45,19 @@ struct State {
 struct Step {
     organization: Identifier,
     supervisor: Pid,
-    /// The first of its processes that are ours.
+    /// The number of its first processes that are ours.
     own: usize,
     written: u64,
-    /// In the order in which they were stopped: parents first.
+    /// In the order of stopping: parents first.
     stopped: Vec<Process>,
     stopped_at: Option<Instant>,
-    /// Stopped, with everything that it had started meanwhile.
+    /// Whether all its processes are stopped, including those started meanwhile.
     is_still: bool,
     held: Duration,
     has_ended: bool,
 }
 
-/// A step that is looked at; when dropped, its processes go on.
+/// A step being watched; when dropped, its processes continue.
 pub(super) struct Paced {
     inner: Arc<Inner>,
     id: u64,
@@ -83,7 +83,7 @@ impl WritePace {
         Self { inner }
     }
 
-    /// Looks at a step from now on. `own` of its processes are not stopped: its supervisor, and the init below that.
+    /// Watches a step from now on. Its first `own` processes are not stopped: the supervisor, and the init below it.
     pub(super) fn look_at(&self, organization: &Identifier, supervisor: Pid, own: usize) -> Paced {
         let step = Arc::new(Mutex::new(Step {
             organization: organization.clone(),
@@ -107,7 +107,7 @@ impl WritePace {
 }
 
 impl Paced {
-    /// For how long it was stopped in all.
+    /// The total time for which it was stopped.
     pub fn held(&self) -> Duration {
         self.step.lock().held
     }
@@ -122,7 +122,7 @@ impl Drop for Paced {
     }
 }
 
-/// Until the pace is dropped.
+/// Runs until the pace is dropped.
 fn run(looked_after: &Weak<Inner>) {
     let mut looked = Instant::now();
     let mut pause = SHORTEST_PAUSE;
@@ -142,7 +142,7 @@ fn run(looked_after: &Weak<Inner>) {
 }
 
 impl Inner {
-    /// Whether something is written, or steps are stopped.
+    /// Returns whether steps are writing or stopped.
     fn look(&self, elapsed: Duration) -> bool {
         let steps: Vec<_> = self.state.lock().steps.values().cloned().collect();
         let mut writing = Vec::new();
@@ -150,14 +150,15 @@ impl Inner {
             let mut step = step.lock();
             writing.push((step.organization.clone(), step.has_written()));
         }
-        // Nobody who begins or ends a step waits until others are stopped.
+        // Beginning or ending a step must not wait until others are stopped.
         let over: Vec<_> = {
             let budget = &mut self.state.lock().budget;
             budget.note(elapsed, &writing);
             writing.iter().map(|(of, _)| [false, true].map(|is_stopped| budget.is_over(of, is_stopped))).collect()
         };
         let mut is_busy = writing.iter().any(|(_, bytes)| *bytes > 0);
-        // Of those that were stopped, one goes on with each look, the longest stopped first: all at once would write at once.
+        // Of an organization's stopped steps, one continues per check, the longest stopped first: otherwise all would
+        // write at the same time.
         let mut going_on: HashMap<&Identifier, (Instant, usize)> = HashMap::new();
         for (index, (organization, bytes)) in writing.iter().enumerate() {
             let mut step = steps[index].lock();
@@ -179,7 +180,7 @@ impl Inner {
 }
 
 impl Step {
-    /// Since the last look.
+    /// The bytes written since the last check.
     fn has_written(&mut self) -> u64 {
         if self.is_still {
             return 0;
@@ -189,8 +190,8 @@ impl Step {
         sum.saturating_sub(before)
     }
 
-    /// Parents first: a shell that controls jobs is not told of a child that is stopped while it is stopped itself. Processes that
-    /// were started meanwhile are stopped with the next call.
+    /// Parents first: a shell with job control does not notice that a child is stopped while it is stopped itself.
+    /// Processes started meanwhile are stopped by the next call.
     fn stop(&mut self, now: Instant) {
         if self.has_ended || self.is_still {
             return;
@@ -216,7 +217,7 @@ impl Step {
     }
 }
 
-/// What a process, with its children that have ended, has written to disks and not removed before it got there.
+/// The bytes that a process and its ended children have written to disks, without those removed before they got there.
 pub(super) fn written(process: Pid) -> u64 {
     let Ok(Some(text)) = read_proc(process, "io") else { return 0 };
     let text = String::from_utf8_lossy(&text);
@@ -228,15 +229,15 @@ pub(super) fn written(process: Pid) -> u64 {
     number("write_bytes").saturating_sub(number("cancelled_write_bytes"))
 }
 
-/// What each organization has written and not earned yet.
+/// The debt of each organization: bytes written above its rate.
 struct Budget {
-    /// Of all organizations together.
+    /// The rate of all organizations together.
     bytes_per_second: f64,
     owed: HashMap<Identifier, f64>,
 }
 
 impl Budget {
-    /// Who owes something earns it, each an equal part.
+    /// Divides the rate equally among the organizations with a debt.
     fn note(&mut self, elapsed: Duration, writing: &[(Identifier, u64)]) {
         let earned = self.bytes_per_second * elapsed.as_secs_f64() / self.owed.len().max(1) as f64;
         self.owed.values_mut().for_each(|owed| *owed -= earned);
@@ -248,7 +249,7 @@ impl Budget {
         self.owed.values_mut().for_each(|owed| *owed = owed.min(most));
     }
 
-    /// One that was stopped earns half of what it may write at once before it goes on.
+    /// A stopped organization continues only below half of its burst.
     fn is_over(&self, organization: &Identifier, is_stopped: bool) -> bool {
         let at_once = self.bytes_per_second * if is_stopped { AT_ONCE / 2.0 } else { AT_ONCE };
         self.owed.get(organization).is_some_and(|owed| *owed > at_once)
@@ -321,7 +322,7 @@ mod tests {
         assert!(!budget.is_over(&acme, true));
     }
 
-    /// A shell stands for the supervisor; its child writes.
+    /// A shell acts as the supervisor; its child writes.
     #[test]
     fn a_program_that_writes_too_fast_is_stopped_and_goes_on_when_it_is_not_looked_at_any_more() {
         const DEADLINE: Duration = Duration::from_secs(60);

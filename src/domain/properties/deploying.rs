@@ -1,5 +1,5 @@
-//! Random scripts of deployments with stages, approvals, retries and crashes, against a model of the runner: what it was
-//! told to run, and which processes are alive, even while the server is not.
+//! Random scripts of deployments with stages, approvals, retries and crashes, against a model of the runner: its
+//! orders, and the processes that are alive, even while the server is down.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ proptest! {
     }
 }
 
-/// Of each stage: whether it needs an approval, and whether it is idempotent.
+/// Per stage: whether it needs an approval, and whether it is idempotent.
 fn shape() -> impl Strategy<Value = Vec<(bool, bool)>> {
     prop::collection::vec((any::<bool>(), any::<bool>()), 0..4)
 }
@@ -89,7 +89,7 @@ struct Site {
     subject: Subject,
     millis: i64,
     numbers: u64,
-    /// Ordered, and not begun.
+    /// Ordered, but not begun.
     ordered: Option<StageAttempt>,
     /// Its processes are alive, whether or not the server that started them is.
     alive: Option<StageAttempt>,
@@ -234,7 +234,7 @@ impl Site {
         }
     }
 
-    /// The runner begins what was ordered, unless that is refused; then it reports that nothing of it runs.
+    /// The runner begins the ordered stage, unless that is refused; then it reports that nothing of it runs.
     fn begin(&mut self) {
         let Some(of) = self.ordered.take() else { return };
         match self.run(BeginStage(of)) {
@@ -320,7 +320,7 @@ impl Site {
         assert!(self.run(decide).is_err(), "it is decided once");
     }
 
-    /// Undisturbed, every running or waiting deployment comes to an end.
+    /// Undisturbed, every running or waiting deployment ends.
     fn finish_everything(&mut self) {
         self.play(Deed::ResumePipeline);
         for _ in 0..1_000 {

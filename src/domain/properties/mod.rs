@@ -1,5 +1,5 @@
-//! Random scripts of commands for one environment, checked against the invariants and a simple model. Several environments
-//! and the pool are in [`waiting`].
+//! Random scripts of commands for one environment, checked against the invariants and a simple model. Several
+//! environments and the pool are in [`waiting`].
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ use super::*;
 use script::{Change, Step, Waits};
 
 proptest! {
-    // So many scripts take a few seconds in a debug build.
+    // This many scripts take a few seconds in a debug build.
     #![proptest_config(ProptestConfig { cases: cases(4_000), ..ProptestConfig::default() })]
 
     #[test]
@@ -30,7 +30,7 @@ proptest! {
     }
 }
 
-/// The environment, its clients, and the model: every session whose id is known, and what the runner runs.
+/// The environment, its clients, and the model: every session with a known id, and the running deployments.
 struct World {
     environment: Environment,
     now: Now,
@@ -42,7 +42,7 @@ struct World {
     forcing: bool,
 }
 
-/// Which clients are there, and the waiters of the pool.
+/// The presence of clients, and the waiters of the pool.
 #[derive(Default)]
 struct Clients {
     presence: BTreeMap<Ticket, Presence>,
@@ -54,7 +54,7 @@ struct Clients {
 }
 
 impl Clients {
-    /// Whether the lock can be given to it: its client is connected, or has polled recently.
+    /// Whether the lock can be granted to it: its client is connected, or has polled recently.
     fn is_there(&self, waiter: &Waiter) -> bool {
         match (self.presence[&waiter.ticket], &waiter.kept_by) {
             (Presence::Connected, _) => true,
@@ -148,7 +148,7 @@ impl World {
         self.clients.presence.insert(claim.ticket, presence);
     }
 
-    /// The nth newest session, or one that never was.
+    /// The nth newest session, or a nonexistent one.
     fn session(&self, nth: usize) -> SessionRef {
         let never = SessionId { seed: IdSeed([9; 12]), origin: Origin::Granted(1) };
         self.sessions.iter().rev().nth(nth).map_or(never, |session| session.id).into()
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// The nth newest session, and whether it is this person's and has the lock.
+    /// The nth newest session, and whether it is this person's and holds the lock.
     fn held_by(&self, nth: usize, who: u8) -> (SessionRef, bool) {
         let session = self.session(nth);
         let may = self.environment.lock.as_ref().map(|s| (s.id, s.user.id)) == Some((session.id, person(who).id));

@@ -1,4 +1,4 @@
-//! The steps that random scripts are made of.
+//! The steps of random scripts.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::*;
 
 const PEOPLE: u8 = 3;
 
-/// An outsider is a waiter of the pool. Some steps are not noticed at once: an outsider arrives, the timer is late
-/// (`Pass`), a connection is closed (`Vanish`), a client comes back with its key.
+/// An outsider is a waiter of the pool. Some steps are not noticed immediately: an outsider arrives, the timer is late
+/// (`Pass`), a connection is closed (`Vanish`), a client returns with its key.
 #[derive(Debug, Clone)]
 pub enum Step {
     Claim { person: u8, deploys: bool, staged: bool, ttl_seconds: Option<u32>, waits: Waits, priority: i64 },

@@ -1,4 +1,4 @@
-//! Claims, forced or not, and what keeps a session alive.
+//! Claims, forced or not, and the actions that extend a session.
 
 use std::sync::Arc;
 

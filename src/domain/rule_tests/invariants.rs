@@ -1,4 +1,4 @@
-//! The invariants find what they are there to find: each state and each step that must never happen.
+//! The invariants find each state and each step that must never occur.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn sound_states_have_nothing_to_find() {
     assert_eq!(check(&stopped), Ok(()), "the pipeline is stopped");
 }
 
-/// What is found, the sound state, and what breaks it.
+/// The expected finding, the correct state, and the change that violates it.
 type Case = (&'static str, fn() -> Subject, fn(&mut Environment));
 
 #[test]

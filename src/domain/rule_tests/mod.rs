@@ -1,5 +1,5 @@
-//! Single rules of the domain, each on its own. Random scripts and the simulation find faults in how they work together;
-//! these say which rule is broken.
+//! Single rules of the domain, each separately. Random scripts and the simulation find faults in their interaction;
+//! these tests show which rule is broken.
 
 #![allow(clippy::unwrap_used)]
 

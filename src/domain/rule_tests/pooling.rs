@@ -1,4 +1,4 @@
-//! The pool: who waits for what, and which environments are free.
+//! The pool: its waiters, and which environments are free.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
-//! What a deployment goes through, one case at a time.
+//! The stages of a deployment, one case at a time.
 
 use std::sync::Arc;
 
+use crate::deployment::ERROR_BYTES_MAX;
 use crate::samples::{Subject, attempt, claim, commit, end_stage, identifier, person, pipeline};
-use crate::session::ERROR_BYTES_MAX;
 use crate::*;
 
-/// Claimed by person 1, and deployed in a pipeline with so many stages, of which the second needs an approval.
+/// Claimed by person 1, and deployed in a pipeline with this many stages, of which the second needs an approval.
 fn deployed(stages: usize, self_approval: bool) -> (Subject, DeploymentRecord) {
     let mut subject = Subject::with(Configuration::default());
     let mut blueprint = (*pipeline(stages).blueprint).clone();
@@ -26,7 +26,7 @@ fn deploy(subject: &mut Subject, number: u64) -> DeploymentRecord {
     subject.run(1, Deploy { session, by: person(1), seed, commit: commit(), fencing_token: None }).unwrap().0
 }
 
-/// The runner does the stage that the deployment is at.
+/// The runner executes the deployment's current stage.
 fn run_stage(subject: &mut Subject, end: StageEnd) -> Outcome {
     let of = attempt(&subject.environment);
     subject.run(2, BeginStage(of)).unwrap();
@@ -229,7 +229,7 @@ fn what_is_cancelled_between_two_stages_can_be_run_again_from_the_second() {
     subject.run(2, BeginStage(of)).unwrap();
     let target = record.deployment.id.into();
     subject.run(2, CancelStage { target, stage: identifier("stage-1"), by: person(1), any: false }).unwrap();
-    // It got through before it could be stopped.
+    // It succeeded before it could be stopped.
     let end = end_stage(&subject.environment, StageEnd::Succeeded);
     let (_, outcome) = subject.run(3, end).unwrap();
     assert_eq!(outcome.deployments[0].deployment.status, DeploymentStatus::Cancelled);
@@ -239,7 +239,7 @@ fn what_is_cancelled_between_two_stages_can_be_run_again_from_the_second() {
     assert_eq!(statuses(&retried), [StageStatus::Succeeded, StageStatus::AwaitingApproval]);
 }
 
-/// The pipeline uses a step that cannot be had.
+/// The pipeline uses a step that cannot be resolved.
 fn unresolved(subject: &mut Subject) {
     let reference = StepReference::parse("tools/build@1").unwrap();
     let used = Action::Uses(Box::new(Use { reference, with: Default::default() }));

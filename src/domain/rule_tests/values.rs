@@ -1,4 +1,4 @@
-//! Sizes, bounds, ids, times and the details of events.
+//! Sizes, limits, ids, times and the details of events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn variable(name: &str, value: &str) -> (VariableName, VariableValue) {
     (VariableName::parse(name).unwrap(), VariableValue::parse(value).unwrap())
 }
 
-/// Each part of another length, so that no two of them can stand for each other.
+/// Each part has a different length, so that no two of them can be confused.
 fn used() -> Use {
     let (name, text) = variable("LONGER", "1234567");
     Use { reference: StepReference::parse("tools/build@1").unwrap(), with: [(name, InputValue::string(text))].into() }

@@ -1,4 +1,4 @@
-//! The clients: what they claim, how long they wait, and how they disconnect and come back.
+//! The clients: what they claim, how long they wait, and how they disconnect and return.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ pub struct Client {
     pub state: State,
 }
 
-/// `Asking` waits on its connection for a claim; `Away` lost the connection and has a key to come back with; `Queued` has a
-/// session to poll, and perhaps does so now; `Holding` has the lock, and perhaps sends a heartbeat; if it is mortal, the
-/// lock expires without heartbeats.
+/// `Asking` waits on its connection for a claim; `Away` lost the connection and has a key to return with; `Queued` has
+/// a session to poll, and may be polling it; `Holding` has the lock, and may be sending a heartbeat; if it is mortal,
+/// the lock expires without heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Idle,
@@ -32,7 +32,7 @@ impl Client {
 }
 
 impl World {
-    /// A client does something, or nothing. When `leaving`, nobody begins anything new.
+    /// A client does something, or nothing. When `leaving`, clients begin nothing new.
     pub fn act(&mut self, client: usize, leaving: bool) {
         match self.clients[client].state {
             State::Idle if leaving => {}
@@ -189,7 +189,7 @@ impl World {
         self.server.mailboxes[mailbox].push_back(message);
     }
 
-    /// The place that is kept for the client with this key.
+    /// The place kept for the client with this key.
     fn place_kept(&self, key: u64) -> Option<Ticket> {
         let queues = self.server.environments.iter().flat_map(|environment| environment.queue.iter());
         let kept = samples::by_key(key);
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    /// Polls a queued session, as Get Session Status does: reads what is durable.
+    /// Polls a queued session, as Get Session Status does: reads the durable state.
     fn ask(&mut self, client: usize, session: SessionId, look: Option<usize>) {
         let Origin::Queued(ticket) = session.origin else { return };
         let stored = &self.log.stored;
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// The answer did not reach its client. A grant is taken back then, unless the client has polled its session since.
+    /// The answer did not reach its client. A grant is then taken back, unless the client has polled its session since.
     fn miss(&mut self, what: &RequestKind, answer: Answer, keyed: bool) {
         match answer {
             Answer::Granted(index, session) => {
@@ -289,7 +289,7 @@ impl World {
                 self.clients[client].state = State::Idle;
             }
             (RequestKind::Heartbeat(_, session) | RequestKind::Deploy(_, session), None) => {
-                // Refused because the session has ended; or, for a deployment, because too many wait.
+                // Refused because the session has ended; or, for a deployment, because too many are waiting.
                 match self.log.stored.ended.contains_key(session) {
                     true => self.lose(client, *session),
                     false => assert!(matches!(what, RequestKind::Deploy(..)), "a heartbeat of a holder was refused"),

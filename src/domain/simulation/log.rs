@@ -1,4 +1,4 @@
-//! The store as the server relies on it: batches in one order, and after a crash a prefix of them that contains everything
+//! The guarantees of the store: batches in one order, and after a crash a prefix of them that contains everything
 //! durable.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,7 @@ pub enum WaitsFor {
     Pool(Arc<Labels>),
 }
 
-/// The grant under an idempotency key.
+/// The grant of an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     pub environment: usize,
@@ -38,7 +38,7 @@ impl Batch {
     }
 }
 
-/// What a start reads.
+/// The state that a start reads.
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub environments: Vec<Environment>,
@@ -47,7 +47,7 @@ pub struct Stored {
     pub waiting: BTreeMap<Ticket, (WaitsFor, Arc<Waiter>)>,
     pub ended: BTreeMap<SessionId, Arc<Session>>,
     pub answers: BTreeMap<Key, Grant>,
-    /// Of all stored waiters ever, so that no ticket is given twice.
+    /// Over all waiters ever stored, so that no ticket is used twice.
     pub last_ticket: u64,
 }
 
@@ -70,11 +70,11 @@ impl Stored {
 }
 
 pub struct Log {
-    /// All that is durable.
+    /// The durable state.
     pub stored: Stored,
     under_way: VecDeque<Batch>,
     durable: usize,
-    /// The present boot of the machine.
+    /// The current boot of the machine.
     pub boot: u64,
 }
 
@@ -116,7 +116,7 @@ impl Log {
         self.durable += count;
     }
 
-    /// The next `survive` batches have reached the disk, although nobody was told; the others are lost.
+    /// The next `survive` batches have reached the disk, although that was not reported; the others are lost.
     pub fn crash(&mut self, survive: usize) {
         self.settle(survive);
         self.under_way.clear();

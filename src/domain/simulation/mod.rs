@@ -1,8 +1,8 @@
-//! Many clients, several environments, and a server that may crash at any moment, driven by a seed; a witness checks that
-//! nothing happens that must never happen. Every seed can be replayed:
+//! Many clients, several environments, and a server that may crash at any moment, driven by a seed; a witness checks
+//! that nothing forbidden happens. Every seed can be replayed:
 //!
-//! `LOCKKEEPER_SIMULATION_SEED=n cargo test --lib simulation -- --nocapture` runs that one and prints its steps;
-//! `LOCKKEEPER_SIMULATION_SEEDS=n` runs so many instead of the usual number.
+//! `LOCKKEEPER_SIMULATION_SEED=n cargo test --lib simulation -- --nocapture` runs that seed and prints its steps;
+//! `LOCKKEEPER_SIMULATION_SEEDS=n` sets the number of seeds.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,8 +23,8 @@ use clients::State;
 use witness::Cause;
 use world::{Message, Server, Trace, World};
 
-/// Most planted faults were found within the first fifty seeds, the rarest after three hundred. Takes seconds in a debug
-/// build.
+/// Most planted faults were found within the first fifty seeds, the rarest after three hundred. Takes seconds in a
+/// debug build.
 const SEEDS: u64 = 3_000;
 
 #[test]
@@ -88,7 +88,7 @@ fn run(seed: u64, trace: Trace) -> Vec<String> {
     }
 }
 
-/// How many rounds of some seconds the clients may take to finish.
+/// The number of rounds of some seconds in which the clients must finish.
 const ROUNDS: usize = 300;
 
 impl World {
@@ -191,7 +191,7 @@ impl World {
         true
     }
 
-    /// The server crashes and restarts. Some of the batches on their way to the disk have reached it.
+    /// The server crashes and restarts. Some of the pending batches have reached the disk.
     fn crash(&mut self) {
         let under_way = self.log.handed_in() - self.log.durable();
         let survive = self.random.below(under_way + 1);
@@ -218,7 +218,7 @@ impl World {
         server.written.fill(self.log.durable());
         server.last_ticket = stored.last_ticket;
         for (ticket, (place, waiter)) in stored.waiting {
-            // Nobody can come back to the others.
+            // The clients of the others cannot return.
             if waiter.is_findable() {
                 server.asked.insert(ticket, self.now.tick);
             }
@@ -260,7 +260,7 @@ impl World {
         self.check_end();
     }
 
-    /// Runs until no message is pending, everything is durable, and everybody has been answered.
+    /// Runs until no message is pending, everything is durable, and every request has been answered.
     fn settle(&mut self) {
         loop {
             for (mailbox, signal) in std::mem::take(&mut self.server.signals) {
@@ -281,8 +281,8 @@ impl World {
         }
     }
 
-    /// What only a maintainer can resolve: a disabled environment, and a lock whose client never learned of it because the
-    /// server crashed.
+    /// Resolves states that only a maintainer can: a disabled environment, and a lock whose client never learned of it
+    /// because the server crashed.
     fn clean_up(&mut self, index: usize) {
         let environment = &self.server.environments[index];
         let configuration = environment.configuration.as_deref().cloned().unwrap();

@@ -1,4 +1,4 @@
-//! The pool's side of the server: the waiters for any environment, and the offers made to them.
+//! The pool's part of the server: the waiters for any environment, and the offers to environments.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl World {
         self.send_offers(offer);
     }
 
-    /// An environment may have taken it meanwhile; then that one answers.
+    /// An environment may have taken it meanwhile; then that environment answers.
     fn release_in_pool(&mut self, request: usize, session: SessionId) {
         let by = person(self.requests[request].client as u8);
         if let Some(departure) = self.server.pool.release(session, &by, false, self.now).unwrap() {
@@ -92,7 +92,7 @@ impl World {
         self.offer_around();
     }
 
-    /// Offers the free environments to the waiters, and answers the claims that do not wait for more.
+    /// Offers the free environments to the waiters, and answers the claims that do not wait any longer.
     pub fn offer_around(&mut self) {
         let (held, asked, requests) = (&self.server.held, &self.server.asked, &self.requests);
         let offers = self.server.pool.offers(|waiter| super::world::presence(waiter, held, asked, requests));

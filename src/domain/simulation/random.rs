@@ -1,5 +1,5 @@
-//! The only source of randomness: the same seed gives the same run on every machine. SplitMix64, written out here because
-//! a crate's generator may change with its next version.
+//! The only source of randomness: the same seed gives the same run on every machine. SplitMix64, implemented here
+//! because a crate's generator may change with its next version.
 
 pub struct Random(u64);
 

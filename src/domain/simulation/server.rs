@@ -1,5 +1,5 @@
-//! The server around the domain: actors take their messages one by one, decide on their latest state, hand batches to the
-//! log, and answer when those are durable. Like the real server it adds order and durability, and no rules.
+//! The server around the domain: actors take their messages one at a time, decide on their latest state, hand batches
+//! to the log, and answer when those are durable. Like the real server it adds order and durability, but no rules.
 
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ impl World {
         Ok(reply)
     }
 
-    /// Forgets a waiter. A client that hung up is not answered, so its key is free again.
+    /// Forgets a waiter. A client that disconnected is not answered, so its key is free again.
     pub fn forget_place(&mut self, ticket: Ticket, unanswered: bool) {
         self.server.asked.remove(&ticket);
         let Some(request) = self.server.held.remove(&ticket).filter(|request| !self.requests[*request].open) else {
@@ -231,7 +231,7 @@ impl World {
         self.reply(index, request, answer);
     }
 
-    /// A client polls a session that may have the lock. The answer waits until the poll is durable.
+    /// A client polls a session that may hold the lock. The answer waits until the poll is durable.
     fn look(&mut self, index: usize, request: usize, session: SessionId) {
         self.run(index, Seen { session }, Cause::default()).unwrap();
         let present = self.server.environments[index].session(session).cloned().map(Arc::new);
@@ -283,7 +283,7 @@ impl World {
 
     fn hand_over(&mut self, index: usize, offered: bool) {
         self.run(index, HandOver, Cause::default()).unwrap();
-        // Somebody else may have got what was offered: another environment may do.
+        // The offered waiter may be gone: another environment may suit it.
         if offered {
             self.server.unreported.remove(&index);
             self.report(index);

@@ -1,4 +1,4 @@
-//! Sees everything, on the clients' side and the server's, and fails when something happens that must never happen.
+//! Observes the clients and the server, and fails when something forbidden happens.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,18 +13,18 @@ pub struct Witness {
     pub waiting: BTreeMap<Ticket, SeenWaiter>,
     /// The grant of each operation, and how much of the log must survive for it to count.
     granted: BTreeMap<usize, (usize, SessionId)>,
-    /// Per environment: the session that was told each fencing token.
+    /// Per environment: the session that received each fencing token.
     tokens: Vec<BTreeMap<u64, SessionId>>,
-    /// Per environment: the sessions whose clients believe to have the lock.
+    /// Per environment: the sessions whose clients believe that they hold the lock.
     believed: Vec<BTreeSet<SessionId>>,
-    /// Until when they were told to have it without further activity.
+    /// Until when they were told to hold it without further activity.
     promised: BTreeMap<SessionId, Timestamp>,
     /// Sessions whose clients were told that they have ended.
     over: BTreeSet<SessionId>,
-    /// What the runner runs.
+    /// The running deployments.
     pub running: Vec<Option<DeploymentId>>,
-    /// Granted, but the client may never learn of it: the server crashed before it could answer, or the client polled and
-    /// did not wait for the answer. Only its key helps, or a maintainer.
+    /// Granted, but the client may never learn of it: the server crashed before it could answer, or the client polled
+    /// and did not wait for the answer. Only its key or a maintainer can resolve that.
     pub stranded: BTreeSet<SessionId>,
 }
 
@@ -39,7 +39,7 @@ pub struct SeenWaiter {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cause {
     pub asker: Option<usize>,
-    /// The waiter that leaves at its client's wish.
+    /// The waiter that leaves because its client wants to.
     pub lets_go: Option<Ticket>,
     pub forced: bool,
 }
@@ -65,7 +65,7 @@ impl Witness {
         });
     }
 
-    /// Its client may never learn of it, unless it knows already.
+    /// Its client may never learn of it, unless it already knows.
     pub fn strand(&mut self, index: usize, holder: &Session) {
         let told = holder.fencing_token().and_then(|token| self.tokens[index].get(&token));
         if told != Some(&holder.id) {
@@ -79,7 +79,7 @@ impl Witness {
 }
 
 impl World {
-    /// Before a decision takes effect.
+    /// Called before a decision takes effect.
     pub fn check_decision(
         &self,
         index: usize,
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Whether the lock may be given to it.
+    /// Whether the lock may be granted to it.
     fn is_there(&self, ticket: Ticket, waiter: &SeenWaiter) -> bool {
         match self.server.held.get(&ticket) {
             Some(request) => self.requests[*request].open,
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// After a decision was handed to the log.
+    /// Called after a decision was handed to the log.
     pub fn record_decision(&mut self, index: usize, holder: Option<&Session>, outcome: &Outcome) {
         let written = self.server.written[index];
         if let Some(waiter) = &outcome.enqueued {
@@ -214,7 +214,8 @@ impl World {
         self.witness.waiting.remove(&ticket);
     }
 
-    /// A client is told that it has the lock. It may have lost it again by then, but nobody else may believe to have it.
+    /// A client learns that it holds the lock. It may already have lost it again, but no other client may believe that
+    /// it holds it.
     pub fn check_told(&mut self, index: usize, session: &Session) {
         assert_eq!(session.status(), SessionStatus::Active);
         let durable = &self.log.stored;
@@ -236,7 +237,7 @@ impl World {
         }
     }
 
-    /// After a crash, before the restart: everything that was answered is there.
+    /// After a crash, before the restart: everything that was answered still exists.
     pub fn check_survivors(&mut self) {
         let stored = &self.log.stored;
         let survived = self.log.durable();
@@ -279,7 +280,7 @@ impl World {
         self.witness.running = running.map(|deployment| deployment.map(|d| d.id)).collect();
     }
 
-    /// When no message is pending: nobody is left out, and the queues are as witnessed.
+    /// When no message is pending: no waiter is missed, and the queues are as witnessed.
     pub fn check_at_rest(&self) {
         for (index, environment) in self.server.environments.iter().enumerate() {
             if environment.is_vacant() {
@@ -307,7 +308,7 @@ impl World {
         self.witness.waiting.values().filter(|waiter| here(&waiter.place)).map(|waiter| waiter.turn).collect()
     }
 
-    /// At the end nobody holds anything, nobody waits, and every request is answered.
+    /// At the end there are no holders and no waiters, and every request is answered.
     pub fn check_end(&self) {
         for (index, environment) in self.server.environments.iter().enumerate() {
             assert_eq!(environment.lock_status(), LockStatus::Unlocked, "environment {index} is haunted");

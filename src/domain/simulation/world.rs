@@ -16,7 +16,7 @@ pub struct World {
     pub now: Now,
     pub log: Log,
     pub server: Server,
-    /// All requests ever; they outlive the server.
+    /// All requests ever sent; they outlive the server.
     pub requests: Vec<Request>,
     pub clients: Vec<Client>,
     pub witness: Witness,
@@ -25,9 +25,9 @@ pub struct World {
 /// The state that a crash destroys.
 pub struct Server {
     pub names: Vec<Identifier>,
-    /// As of the last decision, durable or not.
+    /// The state after the last decision, durable or not.
     pub environments: Vec<Environment>,
-    /// Up to where the log must be durable before the environment's answers may be sent.
+    /// How much of the log must be durable before the environment's answers may be sent.
     pub written: Vec<usize>,
     /// One per environment, and the last for the pool.
     pub mailboxes: Vec<VecDeque<Message>>,
@@ -48,7 +48,7 @@ pub struct Server {
     pub last_number: u64,
 }
 
-/// A message to an actor. `Attach` and `Replay` come from clients that come back with their key, for their place or for
+/// A message to an actor. `Attach` and `Replay` come from clients that return with their key, for their place or for
 /// their grant. `HandOver`: a waiter of the pool may want the environment, or it was offered.
 #[derive(Debug, Clone)]
 pub enum Message {

@@ -105,7 +105,7 @@ impl EnvironmentActor {
         }
     }
 
-    /// The environment is in the decided state from now on. Takes from the outcome what is still needed of it.
+    /// Replaces the environment's state by the decided one. Takes from the outcome what is still needed.
     fn accept(
         &mut self,
         next: Arc<Environment>,
@@ -121,7 +121,7 @@ impl EnvironmentActor {
             services.waiters.forget(&granted.waiter);
             Box::new(Granted { ticket, client, session: granted.session, outsider: granted.outsider })
         });
-        // Somebody may have released a queued session whose client still waits on its connection.
+        // A queued session may have been released while its client still waits on its connection.
         let client_of = |session: &Arc<Session>| match session.id.origin {
             Origin::Queued(ticket) => {
                 let ended = Rejection::SessionEnded { session: session.clone() };
@@ -139,7 +139,7 @@ impl EnvironmentActor {
         // After the new holder has left `held`: it must get its answer, or the grant is taken back.
         for waiter in &outcome.dequeued {
             services.waiters.forget(waiter);
-            // A client that is still connected is taken out by whoever answers it.
+            // A client that is still connected is removed by the code that answers it.
             if self.held.get(&waiter.ticket).is_some_and(HeldClient::is_gone) {
                 self.held.remove(&waiter.ticket);
             }
@@ -194,7 +194,7 @@ impl Surroundings for DecisionContext<'_> {
     }
 }
 
-/// Drop more of the history beyond the retention.
+/// Drops more of the history beyond the retention.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Trim;
@@ -207,7 +207,7 @@ impl Handler<Trim> for EnvironmentActor {
         let ActorLinks { key, services, .. } = &*self.links;
         let (next, now) = (loaded.environment.clone(), services.now());
         let mut change = Change::new(&services.records, key, loaded);
-        // If the store refuses, the next commit of this environment trims on.
+        // If the store refuses, the next commit of this environment continues.
         let Ok(()) = change.trim(&next) else { return };
         change.put_environment(&next);
         let Ok(committed) = change.commit() else { return };
@@ -229,7 +229,7 @@ pub struct Settlement {
     pub sessions: ChangedSessions,
     pub deployments: Vec<DeploymentId>,
     pub effects: Vec<Effect>,
-    /// In a box, since it is large and most settlements have none.
+    /// Boxed, since it is large and most settlements have none.
     pub granted: Option<Box<Granted>>,
     /// Clients that waited on their connection and no longer can.
     pub sent_away: Vec<(HeldClient, Rejection)>,
@@ -264,8 +264,8 @@ impl EnvironmentActor {
             }
             settlement.happen(links);
             answer(links);
-            // A long history is dropped piece by piece, each when the last is durable, so that it does not crowd out
-            // other work. A full mailbox has more urgent things in it; the next commit trims on.
+            // A long history is dropped in pieces, each when the previous one is durable, so that it does not crowd out
+            // other work. If the mailbox is full, other messages are more urgent, and the next commit continues.
             if let Some(actor) = trim_on {
                 actor.try_send(Trim).ok();
             }
@@ -279,7 +279,7 @@ impl EnvironmentActor {
 }
 
 impl EnvironmentActor {
-    /// Runs `settle` when the store is durable up to `sequence`, and after every settlement of this environment that waits.
+    /// Runs `settle` when the store is durable up to `sequence`, after every earlier settlement of this environment.
     pub(super) fn when_durable(&self, sequence: Sequence, settle: impl FnOnce(&ActorLinks) + 'static) {
         let links = self.links.clone();
         links.pending.update(|pending| pending + 1);
@@ -292,7 +292,7 @@ impl EnvironmentActor {
 }
 
 impl Settlement {
-    /// Readers find the new state before anybody is told of it.
+    /// Publishes the new state before any answer or notification about it.
     fn happen(self, links: &ActorLinks) {
         let ActorLinks { key, services, pool, .. } = links;
         if let Some(granted) = self.granted.as_ref().filter(|granted| granted.outsider) {

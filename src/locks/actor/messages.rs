@@ -1,5 +1,5 @@
-//! The messages of an environment's actor, and how it handles them: commands, claims, clients that come back, and the
-//! request to leave memory.
+//! The messages of an environment's actor, and their handlers: commands, claims, returning clients, and the request to
+//! leave memory.
 
 use actix::prelude::*;
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use crate::services::signals::Signal;
 use crate::services::waiters::{ClaimOutcome, HeldClient, Keyed};
 use domain::{Claim, ClaimReply, Command, HandOver, Initiator, Ticket};
 
-/// A command and where its answer goes.
+/// A command and the channel for its answer.
 pub struct Ask<C: Command> {
     pub command: C,
     pub reply: oneshot::Sender<Result<C::Reply, Failure>>,
@@ -34,22 +34,22 @@ pub struct AskClaim {
     pub client: HeldClient,
 }
 
-/// A client comes back for its place in the queue.
+/// A client returns for its place in the queue.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Attach {
     pub ticket: Ticket,
     pub client: HeldClient,
-    /// Gives the key back if there is no such place.
+    /// Returns the key if there is no such place.
     pub reply: oneshot::Sender<Result<(), Option<Box<Keyed<ClaimOutcome>>>>>,
 }
 
-/// Read your signals.
+/// Asks the actor to read its signals.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Nudge;
 
-/// Leave memory, unless you are needed.
+/// Asks the actor to leave memory, unless it is needed.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Leave;
@@ -118,14 +118,14 @@ impl Handler<Leave> for EnvironmentActor {
 }
 
 impl EnvironmentActor {
-    /// Handles one message: signals come first; afterwards the pool learns how the environment stands and the next
+    /// Handles one message: signals come first; afterwards the pool learns the environment's status and the next
     /// deadline is set.
     fn attend(&mut self, context: &mut Context<Self>, work: impl FnOnce(&mut Self, &mut Context<Self>)) {
         self.links.inbox.handled();
         self.read_signals(context);
         work(self, context);
         if self.report() {
-            // A waiter for any environment came just before this one was known to be free.
+            // A waiter for any environment may have arrived just before this one was known to be free.
             self.perform(HandOver, context);
             self.report();
         }
@@ -168,7 +168,7 @@ impl EnvironmentActor {
             return;
         }
         let (ticket, links) = (claim.ticket, self.links.clone());
-        // A queued session exists from now on, even if its client waits on the connection and is cut off.
+        // A queued session exists from now on, even if its client waits on the connection and is disconnected.
         let record = |reply: &ClaimReply, batch: &mut _, now| {
             if let Some(keyed) = &client.keyed
                 && let Some(outcome) = ClaimOutcome::of(reply.clone(), &links.key)
@@ -199,7 +199,7 @@ impl EnvironmentActor {
     }
 
     fn refuse(&mut self, context: &mut Context<Self>, answer: impl FnOnce(&ActorLinks) + 'static) {
-        // A refusal also describes a state, and that state could still be lost.
+        // A refusal also describes a state, which could still be lost.
         self.when_settled(answer);
         if self.loaded.is_err() {
             self.leave_if_unneeded(context);

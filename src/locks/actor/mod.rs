@@ -1,10 +1,10 @@
-//! The actor of one environment: takes commands one by one, decides, hands the outcome to the store, and answers when
-//! it is durable. It decides the next command without waiting for the disk; only the answers wait. After each message
-//! it reports whether the environment is free, when to look at it again, and whether a deployment waits for its
+//! The actor of one environment: takes commands one at a time, decides, hands the outcome to the store, and answers
+//! when it is durable. It decides the next command without waiting for the disk; only the answers wait. After each
+//! message it reports whether the environment is free, when to look at it again, and whether a deployment waits for its
 //! pipeline.
 //!
-//! `messages` handles messages and `signals` the signals; both decide and commit in `commit`, which also does what
-//! happens once a commit is durable.
+//! `messages` handles messages and `signals` the signals; both decide and commit in `commit`, which also does the work
+//! after a commit is durable.
 
 mod commit;
 pub mod messages;
@@ -34,11 +34,11 @@ pub struct EnvironmentActor {
     held: HashMap<Ticket, HeldClient>,
     /// Signals whose commit the store has refused so far.
     undone: Vec<Signal>,
-    /// Or why loading failed. No message is handled until loading succeeds or fails.
+    /// The environment, or why loading failed. No message is handled until loading succeeds or fails.
     loaded: Result<Loaded, StoreError>,
     /// When the environment's deadline is due.
     armed: Option<Tick>,
-    /// What the pool was last told: vacancy, configuration revision, last use.
+    /// The last report to the pool: vacancy, configuration revision, last use.
     reported: Option<(bool, u64, Option<Timestamp>)>,
 }
 
@@ -49,21 +49,21 @@ pub struct ActorLinks {
     pub pool: Arc<PipelinePool>,
     pub inbox: Arc<Inbox>,
     pub view: Arc<PublishedView>,
-    /// Of the organization.
+    /// The index of the organization.
     pub session_index: Arc<SessionIndex>,
-    /// How many settlements wait for the disk, or in line behind one of another environment.
+    /// The number of settlements that wait for the disk, or for one of another environment.
     pub pending: Cell<usize>,
 }
 
 impl ActorLinks {
-    /// Whether everything up to `sequence` is durable and has been shown to readers. While a settlement waits, a later one
-    /// must not overtake it, or readers would go back in time.
+    /// Whether everything up to `sequence` is durable and has been shown to readers. A later settlement must not
+    /// overtake a waiting one, or readers would see an older state after a newer one.
     fn has_settled(&self, sequence: Sequence) -> bool {
         self.pending.get() == 0 && self.view.has_settled(sequence)
     }
 
-    /// Shows readers a state that has been durable since `sequence`. The view first: whoever turns on the index reads the
-    /// views afterwards.
+    /// Shows readers a state that has been durable since `sequence`. The view first: the first list activates the index
+    /// and reads the views afterwards.
     fn publish(&self, environment: &Arc<Environment>, sequence: Sequence) {
         self.view.publish(environment.clone(), sequence);
         self.session_index.published(&self.key, environment, sequence);
@@ -116,8 +116,8 @@ impl Actor for EnvironmentActor {
     }
 }
 
-/// Reads the environment once everything handed in so far is durable: an earlier actor may have died with commits under
-/// way, and must not be contradicted.
+/// Reads the environment once everything handed in so far is durable: an earlier actor may have died with commits in
+/// progress, and must not be contradicted.
 async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnvironment, Sequence), StoreError> {
     let settled = services.store().handed_in();
     durable_up_to(services.store(), settled).await;
@@ -126,7 +126,7 @@ async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnv
         Some(stored) => Ok(stored),
         None => services.records.new_environment(),
     };
-    // Reading one record takes less time than finding a thread for it; a queue may have ten thousand.
+    // Reading one record is faster than switching to a thread for it; a queue may have ten thousand.
     let stored = if has_queue {
         tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))??
     } else {
@@ -135,7 +135,7 @@ async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnv
     Ok((stored, settled))
 }
 
-/// An actor that ends has an empty queue, unless it died; then the closed channels tell its clients.
+/// An actor that ends has an empty queue, unless it died; then its clients see their channels closed.
 impl Drop for EnvironmentActor {
     fn drop(&mut self) {
         let ActorLinks { key, services, .. } = &*self.links;
@@ -164,7 +164,8 @@ impl EnvironmentActor {
             return false;
         }
         let environment = &loaded.environment;
-        // While the store refuses, nobody can have it: an offer would be refused, and made again at once.
+        // While the store refuses, the environment cannot be granted: an offer would be refused, and immediately
+        // repeated.
         let can_be_had = !loaded.retry.is_due();
         let status = (can_be_had && environment.is_vacant(), environment.configuration_revision, environment.last_used);
         if self.reported == Some(status) {
@@ -178,7 +179,7 @@ impl EnvironmentActor {
         self.links.pool.report(&self.links.services, &self.links.key.name, availability)
     }
 
-    /// Reports even if nothing has changed: an offer has been answered.
+    /// Reports even if nothing has changed, after an answered offer.
     fn report_anew(&mut self) {
         self.reported = None;
         self.report();
@@ -193,7 +194,7 @@ impl EnvironmentActor {
             (Some(_), None) => true,
             (None, armed) => armed.is_some(),
         };
-        // A deadline that is too early does no harm: the actor finds nothing due and arms it again.
+        // A deadline that is too early is harmless: the actor finds nothing due and sets it again.
         if sooner {
             self.armed = wake;
             self.services().deadlines.arm(&self.links.key, wake);
@@ -201,10 +202,10 @@ impl EnvironmentActor {
     }
 }
 
-// An environment enters itself among those held back and then asks again whether the pipeline is stopped; whoever resumes
-// a pipeline does so first and signals those environments afterwards. So neither misses the other.
+// An environment adds itself to the held-back ones and then checks again whether the pipeline is stopped; resuming a
+// pipeline changes it first and signals those environments afterwards. So neither misses the other.
 impl EnvironmentActor {
-    /// An earlier actor may have got the signal that the pipeline is resumed, and died of it.
+    /// An earlier actor may have got the signal that the pipeline is resumed, and died before handling it.
     fn note_held_back_after_load(&self) {
         // At the start, unfinished deployments are recovered anyway.
         if self.note_held_back(false) && self.services().pipelines.is_recovered() {
@@ -212,8 +213,8 @@ impl EnvironmentActor {
         }
     }
 
-    /// The pipeline may have been resumed since the decision asked about it, by somebody who did not find this
-    /// environment among those held back.
+    /// The pipeline may have been resumed since the decision, without finding this environment among the held-back
+    /// ones.
     fn note_held_back_after_decision(&self, was_held_back: bool) {
         if self.note_held_back(was_held_back) {
             self.resume_if_running();

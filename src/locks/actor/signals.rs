@@ -14,7 +14,7 @@ use domain::{
     StopWaiting, Ticket, Undelivered,
 };
 
-/// How many disconnected waiters one commit removes, so that the store accepts the batch.
+/// Disconnected waiters removed per commit, so that the store accepts the batch.
 const HUNG_UP_AT_ONCE: usize = 50;
 
 impl EnvironmentActor {
@@ -52,7 +52,7 @@ impl EnvironmentActor {
         }
     }
 
-    /// What the store refused earlier, if it is to be tried again now.
+    /// Signals that the store refused earlier, if it is time to try again.
     fn take_undone(&mut self) -> Vec<Signal> {
         let now = self.services().tick();
         let Ok(loaded) = &mut self.loaded else { return Vec::new() };
@@ -67,8 +67,8 @@ impl EnvironmentActor {
         due
     }
 
-    /// An environment that cannot be loaded can do nothing; its next user starts a new actor, and so does the timer, since
-    /// what has run out there must end without a user.
+    /// An environment that cannot be loaded can do nothing. Its next user starts a new actor, and so does the timer,
+    /// since expired leases must end without a user.
     fn drop_signals(&mut self) {
         for signal in self.links.inbox.take_signals() {
             if let Signal::Due = signal {
@@ -83,7 +83,7 @@ impl EnvironmentActor {
         }
     }
 
-    /// Executes a command that nobody waits for. Returns false if the store refuses; it is tried again soon.
+    /// Executes a command without a waiting caller. Returns false if the store refuses; it is repeated soon.
     pub(super) fn perform<C: Command>(&mut self, command: C, context: &mut Context<Self>) -> bool {
         match self.execute(command, None, |_, _, _| {}) {
             Ok(Executed { settlement, .. }) => {
@@ -177,7 +177,7 @@ impl EnvironmentActor {
         }
     }
 
-    /// A client was refused, and the store does not take the end of its place yet. It gets no lock meanwhile.
+    /// A client was refused, but the store does not accept the end of its place yet. Until then it gets no lock.
     fn leave_later(&mut self, ticket: Ticket) {
         self.undone.push(Signal::HungUp(ticket));
         self.retry(true);
@@ -192,7 +192,7 @@ impl EnvironmentActor {
             Ok(Executed { settlement, .. }) => {
                 self.settle(settlement, context, move |links| links.services.deliver(client, outcome));
             }
-            // Its key has led to the session since it was queued, so this answer is true whether it is stored or not.
+            // Its key has led to the session since it was queued, so this answer is true whether or not it is stored.
             Err(Failure::Store(_)) if client.keyed.is_some() => {
                 self.when_settled(move |links| links.services.deliver(client, outcome));
             }
@@ -205,7 +205,7 @@ impl EnvironmentActor {
                     (failure, _) => failure,
                 };
                 client.refuse(failure);
-                // The store may take the end of its place, although it refused this.
+                // The store may accept the end of its place, although it refused this.
                 self.hang_up(&[ticket], context);
             }
         }
@@ -219,7 +219,7 @@ impl EnvironmentActor {
         }
     }
 
-    /// `ends`: of a command that ends something.
+    /// `ends`: whether the command ends something.
     pub(super) fn retry(&mut self, ends: bool) {
         if let Ok(loaded) = &mut self.loaded {
             loaded.retry.of(ends).refused(self.links.services.tick());

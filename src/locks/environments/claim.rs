@@ -1,5 +1,5 @@
 //! Claims from the caller's side: sent, awaited as long as the caller wants, and withdrawn if the caller disconnects;
-//! also those that wait for any environment of a pipeline.
+//! including claims of any environment of a pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Environments {
         self.claim_in(QueueRef::Pool(pipeline), request, patience, keyed, join).await
     }
 
-    /// `send` hands the claim to the queue; its second argument says whether the caller waits on its connection.
+    /// `send` hands the claim to the queue; its second argument tells whether the caller waits on its connection.
     async fn claim_in(
         &self,
         queue: QueueRef<'_>,
@@ -86,7 +86,7 @@ impl Environments {
             Ok(place) => (place, None),
             Err(refused) => (None, Some(refused)),
         };
-        // Without a place it does not wait, and still gets a lock that is free.
+        // Without a place it does not wait, but still gets a free lock.
         let patience = if refused.is_some() { Patience::NONE } else { patience };
         let claim = self.new_claim(request, patience, keyed.as_deref());
         let (client, call) = self.call(queue, claim.ticket, keyed, place);
@@ -100,13 +100,13 @@ impl Environments {
         }
     }
 
-    /// A grant could not be delivered, since its client is gone. With a key the client may come back for it, for a while.
+    /// A grant could not be delivered, since its client is gone. With a key the client may return for it, for a while.
     pub fn undelivered(&self, key: &EnvironmentKey, session: SessionId, keyed: bool) {
         self.services().signal(key, Signal::Undelivered { session, keyed });
     }
 
-    /// The client has been shown that its session has the lock; from now on that does not expire for want of a poll. On a
-    /// full disk it is noted in memory, and stored when there is room again.
+    /// The client has seen that its session holds the lock; from now on the lock does not expire for lack of a poll. On
+    /// a full disk this is kept in memory, and stored when there is space again.
     pub async fn seen(&self, key: &EnvironmentKey, session: SessionId) -> Result<(), Failure> {
         match self.ask(key, Seen { session }).await {
             Err(Failure::Store(error)) if error.is_lack_of_room() => {
@@ -117,7 +117,7 @@ impl Environments {
         }
     }
 
-    /// Attaches a client that comes back with its key after a restart to its kept place in the queue.
+    /// Attaches a client that returns with its key after a restart to its kept place in the queue.
     async fn resume(&self, keyed: Option<Box<Keyed<ClaimOutcome>>>, patience: Patience) -> Resumed {
         let Some(keyed) = keyed else { return Resumed::Anew(None) };
         let kept = self.services().waiters.kept_place(keyed.pending.record_key());
@@ -140,7 +140,7 @@ impl Environments {
         };
         match attached {
             Ok(()) => Resumed::Outcome(call.wait(patience).await),
-            // Its place is gone, so it waits anew. If its key is gone too, its actor has died with it.
+            // Its place is gone, so it starts waiting again. If its key is gone too, its actor has died with it.
             Err(Some(keyed)) => {
                 call.defuse();
                 Resumed::Anew(Some(keyed))
@@ -149,7 +149,7 @@ impl Environments {
         }
     }
 
-    /// A place in the name of the caller.
+    /// A place for the caller.
     fn place(&self, queue: QueueRef<'_>) -> Result<WaitingPlace, Failure> {
         let by = self.by.as_ref();
         let holder = by.map(|initiator| Holder { member: initiator.person.id, is_admin: self.is_admin });
@@ -166,7 +166,8 @@ impl Environments {
             })),
             None => Some(KeptBy::Connection),
         };
-        // A client that waits on its connection first is told later; without a key it has no other way to the session.
+        // A client that waits on its connection learns its session later; without a key it cannot find the session
+        // otherwise.
         let known = patience.wait.is_zero() || keyed.is_some();
         let ticket = self.services().waiters.next_ticket();
         let via = self.by.as_ref().and_then(|initiator| initiator.via.clone());
@@ -193,7 +194,7 @@ enum Resumed {
     Anew(Option<Box<Keyed<ClaimOutcome>>>),
 }
 
-/// A claim under way. It withdraws when dropped before its answer has come.
+/// A running claim. It is withdrawn when dropped before its answer has come.
 struct Call<'a> {
     environments: &'a Environments,
     queue: QueueRef<'a>,
@@ -214,7 +215,7 @@ impl Call<'_> {
                 () = self.environments.closed() => true,
                 () = tokio::time::sleep(patience.wait) => false,
             };
-            // A queued session stays; other clients must come back, those with a key to their place.
+            // A queued session stays; other clients must return, those with a key to their place.
             if closing && !patience.queue {
                 return Err(self.defused(Failure::ShuttingDown));
             }
@@ -277,18 +278,18 @@ impl Drop for Call<'_> {
 
 /// How many holders a refusal names: enough to know whom to ask.
 pub const HOLDERS_MAX: usize = 10;
-/// Some environments that were taken may be free by now, or be reset.
+/// The number of locked environments examined: some may be free by now, or being reset.
 const TAKEN_LOOKED_AT: usize = 32;
 
 impl Environments {
-    /// Removes waiters for any environment that gave no sign of life for too long.
+    /// Removes waiters for any environment that have not polled for too long.
     pub fn expire_pools(&self) {
         for pool in self.directory.pools.active() {
             pool.expire(self.services());
         }
     }
 
-    /// How many wait for any environment, in all pipelines.
+    /// The number of waiters for any environment, in all pipelines.
     pub fn waiting_for_any(&self) -> usize {
         self.directory.pools.active().iter().map(|pool| pool.len()).sum()
     }
@@ -301,7 +302,7 @@ impl Environments {
         Ok(())
     }
 
-    /// Up to [`HOLDERS_MAX`] holders of environments with these labels, the longest of these first.
+    /// Up to [`HOLDERS_MAX`] holders of environments with these labels, longest hold first.
     pub fn holders(
         &self,
         pipeline: &PipelineKey,
@@ -321,7 +322,7 @@ impl Environments {
     }
 
     /// Ends the session of a waiter for any environment. A session that has an environment by now, or has ended, is
-    /// returned as it is.
+    /// returned unchanged.
     pub async fn leave_pool(
         &self,
         pipeline: &PipelineKey,
@@ -349,7 +350,7 @@ impl Environments {
             if found.waiting.is_none() || found.environment.is_some() {
                 return Ok(Some(found));
             }
-            // An environment has taken it, or it is leaving, and that is not durable yet.
+            // An environment has taken it, or it is leaving, but that is not durable yet.
             match tokio::time::timeout(services.options.answer_timeout, watch.changed()).await {
                 Ok(()) => {}
                 Err(_) => return Err(Failure::TimedOut),

@@ -1,5 +1,5 @@
-//! Reads of deployments and approvals from the store. The store may be a moment ahead of the published view of an
-//! environment; then the view decides, so that a deployment never shows as ended here and as running there.
+//! Reads deployments and approvals from the store. The store may briefly be ahead of the published view of an
+//! environment; then the view decides, so that a deployment is never shown as ended here and as running there.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct ApprovalFound {
     pub record: ApprovalRecord,
 }
 
-/// The record of a deployment that was dropped, and may have left its log in the store.
+/// The record of a dropped deployment, which may have left its log in the store of logs.
 #[derive(Debug)]
 pub struct DroppedEntry {
     pub key: Vec<u8>,
@@ -64,7 +64,7 @@ impl Environments {
         Ok(found.map(|(environment, record)| self.as_shown(environment, record)))
     }
 
-    /// `limit` of those that match, after the `offset` newest, newest first. Reads all of the organization.
+    /// `limit` matching ones after the `offset` newest, newest first. Reads all of the organization.
     pub fn deployments(
         &self,
         organization: &Identifier,
@@ -95,13 +95,13 @@ impl Environments {
         Ok(page)
     }
 
-    /// What the stages of a deployment did; none if it had no stages or is no longer kept.
+    /// The blueprint of a deployment; None if it had no stages or is no longer kept.
     pub fn blueprint(&self, organization: &Identifier, id: DeploymentId) -> Result<Option<Arc<Blueprint>>, StoreError> {
         self.services().records.blueprint(organization, id)
     }
 
-    /// The newest deployments of the environment that succeeded and are older than this one, the newest first, as many as
-    /// wanted, among the `most` deployments of the organization before it.
+    /// The newest successful deployments of the environment before this one, newest first, at most the wanted number,
+    /// from the `most` preceding deployments of the organization.
     pub fn last_successes_before(
         &self,
         environment: &EnvironmentKey,
@@ -110,7 +110,7 @@ impl Environments {
         most: usize,
     ) -> Result<Vec<DeploymentFound>, StoreError> {
         let organization = &environment.pipeline.organization;
-        // The newest comes first, so what follows its key is older.
+        // Keys are sorted newest first, so the following ones are older.
         let from = [keys::deployment(organization, id).as_slice(), &[0]].concat();
         let (mut left, mut found) = (most, Vec::new());
         walk(self.services().store(), &from, &end_of_prefix(&keys::deployments_of(organization)), |_, record| {
@@ -134,7 +134,7 @@ impl Environments {
         record.map(|record| self.read_approval(&record)).transpose()
     }
 
-    /// `limit` of those that match, after the `offset` newest, newest first. Reads all of the organization.
+    /// `limit` matching ones after the `offset` newest, newest first. Reads all of the organization.
     pub fn approvals(
         &self,
         organization: &Identifier,
@@ -163,7 +163,8 @@ impl Environments {
         self.services().records.log_parts(organization, id)
     }
 
-    /// Up to so many logs that may still be in the store although their deployments are no longer kept, after this key.
+    /// Up to `limit` logs, after this key, that may still be in the store although their deployments are no longer
+    /// kept.
     pub fn dropped_logs(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError> {
         let from = after.map_or_else(|| keys::DROPPED_LOGS.to_vec(), |after| [after, &[0]].concat());
         let found = self.services().store().scan(&from, &end_of_prefix(keys::DROPPED_LOGS), limit)?;
@@ -175,7 +176,7 @@ impl Environments {
         Ok(found.into_iter().map(|(key, record)| DroppedEntry { log: dropped(&key, &record), key }).collect())
     }
 
-    /// The store of logs has nothing of it any more.
+    /// Records that the store of logs no longer has this log.
     pub async fn log_is_removed(&self, log: &DroppedLog) -> Result<(), StoreError> {
         let store = self.services().store();
         let mut batch = Batch::default();
@@ -184,7 +185,7 @@ impl Environments {
         Ok(())
     }
 
-    /// The organizations that have deployments, including those that no file declares any more. Reads one of each.
+    /// The organizations with deployments, including those that no file declares any more. Reads one record of each.
     pub fn organizations_with_deployments(&self) -> Result<Vec<Identifier>, StoreError> {
         let mut organizations = Vec::new();
         let mut from = keys::DEPLOYMENTS.to_vec();
@@ -198,8 +199,8 @@ impl Environments {
         Ok(organizations)
     }
 
-    /// Whether the files of a deployment may still be needed: it is unfinished or can be retried. An id does not tell its
-    /// organization, so it is looked up in each of these.
+    /// Whether the files of a deployment may still be needed: it is unfinished or can be retried. An id does not reveal
+    /// its organization, so it is looked up in each of these.
     pub fn holds_work<'a>(
         &self,
         organizations: impl IntoIterator<Item = &'a Identifier>,
@@ -240,7 +241,7 @@ impl Environments {
         DeploymentFound { environment, record }
     }
 
-    /// The deployment in the published view, if that is behind the store, which has this revision.
+    /// The deployment in the published view, if that is behind the revision in the store.
     fn behind(&self, environment: &EnvironmentKey, id: DeploymentId, revision: u32) -> Option<DeploymentRecord> {
         let view = self.directory.peek(environment)?;
         let (deployment, session) = view.unfinished_deployment(id)?;

@@ -1,6 +1,6 @@
-//! [`Environments`]: the face of the actors for everybody else. Commands go to an environment's actor; reads take the
-//! last durable state. Environments that files declare are applied when they are new or have changed, and retired when
-//! they are no longer there.
+//! [`Environments`]: the interface of the actors for all other code. Commands go to an environment's actor; reads use
+//! the last durable state. Environments declared in files are applied when they are new or have changed, and retired
+//! when they are no longer declared.
 
 pub mod claim;
 pub mod deployments;
@@ -26,16 +26,16 @@ use domain::{
 use records::stored::{Difference, differences};
 use store::{Batch, Store, StoreError, commit_durably, for_each};
 
-/// How many environments are signalled about a resumed pipeline before other tasks get their turn on the thread.
+/// Environments signalled about a resumed pipeline before other tasks of the thread run.
 const SIGNALLED_AT_ONCE: usize = 64;
 
 /// All environments. Cheap to clone.
 #[derive(Clone)]
 pub struct Environments {
     directory: Arc<Directory>,
-    /// The caller in whose name it asks.
+    /// The caller on whose behalf it acts.
     by: Option<Initiator>,
-    /// Whether that is an admin, for whom the last places of queues are kept.
+    /// Whether that is an admin, for whom the last places of queues are reserved.
     is_admin: bool,
 }
 
@@ -54,33 +54,34 @@ impl Environments {
         Ok(Self { directory, by: None, is_admin: false })
     }
 
-    /// Sets who runs stages. Nothing runs before; [`Self::recover`] finds what was decided until then.
+    /// Sets the executor of stages. Nothing runs before; [`Self::recover`] finds earlier decisions.
     pub fn set_executor(&self, executor: Box<dyn Executor>) {
         self.services().set_executor(executor);
     }
 
-    /// In a cluster: who keeps the output of stages here. To be set before the executor.
+    /// In a cluster: sets the keeper of stages' output on this node. Must be called before the executor is set.
     pub fn set_log_keeper(&self, keeper: Box<dyn LogKeeper>) {
         self.services().records.set_log_keeper(keeper);
     }
 
     /// Continues the deployments of the last run; returns the number of environments. Call it when there is an executor
-    /// and before anybody else can ask for anything.
+    /// and before any other request.
     pub async fn recover(&self) -> Result<usize, Failure> {
         restart::recover_deployments(&self.directory).await
     }
 
-    /// The same environments, asked in the name of a caller, to whom the audit attributes the outcome.
+    /// The same environments on behalf of a caller, to whom the audit attributes the outcome.
     pub fn by(&self, initiator: Initiator) -> Self {
         Self { directory: self.directory.clone(), by: Some(initiator), is_admin: false }
     }
 
-    /// The same for a caller of this role.
+    /// The same for a caller with this role.
     pub fn as_role(self, role: Role) -> Self {
         Self { is_admin: role == Role::Admin, ..self }
     }
 
-    /// Executes a command on an environment that must exist. Claims go through [`Self::claim`] and [`Self::force_claim`].
+    /// Executes a command on an environment that must exist. Claims go through [`Self::claim`] and
+    /// [`Self::force_claim`].
     pub async fn ask<C: Command>(&self, key: &EnvironmentKey, command: C) -> Result<C::Reply, Failure> {
         self.ask_keyed(key, command, None).await
     }
@@ -110,8 +111,8 @@ impl Environments {
         self.directory.ask_or_create(key, configure, self.by.clone()).await
     }
 
-    /// The pipeline starts deployments again: signals every environment that is held back, oldest deployment first. Call
-    /// it once the pipeline is known to be running.
+    /// The pipeline starts deployments again: signals every held-back environment, oldest deployment first. Call it
+    /// once the pipeline is known to be running.
     pub async fn resume_pipeline(&self, pipeline: &PipelineKey) {
         for some in self.services().pipelines.held_back(pipeline).chunks(SIGNALLED_AT_ONCE) {
             for key in some {
@@ -133,22 +134,22 @@ impl Environments {
         self.services().watchers.watch(Subject::Deployment(id))
     }
 
-    /// Dismisses the actors that nobody has used since the last call.
+    /// Dismisses the actors that have not been used since the last call.
     pub fn dismiss_unused(&self) {
         self.directory.dismiss_unused();
     }
 
-    /// How many environments have an actor at the moment.
+    /// The current number of environments with an actor.
     pub fn resident(&self) -> usize {
         self.directory.len()
     }
 
-    /// How many wait for an environment by name.
+    /// The number of waiters for an environment by name.
     pub fn waiting_by_name(&self) -> usize {
         self.services().waiters.by_name()
     }
 
-    /// The server shuts down: ends the waiting of all clients that hold a connection open.
+    /// The server shuts down: ends the wait of all clients that hold a connection open.
     pub fn send_waiters_away(&self) {
         self.services().waiters.close();
     }
@@ -158,18 +159,18 @@ impl Environments {
         self.services().waiters.closed().await;
     }
 
-    /// Ends what expires, at the right moments, for ever.
+    /// Ends everything that expires, at the right time; never returns.
     pub async fn keep_time(&self) {
         timer::run(&self.directory).await;
     }
 
-    /// Ends everything that has expired by now.
+    /// Ends everything that has expired.
     #[cfg(test)]
     pub fn elapse(&self) {
         timer::signal_due(&self.directory);
     }
 
-    /// Drops the oldest sessions that ended in a queue, beyond those that are kept.
+    /// Drops the oldest sessions that ended in a queue, beyond the limit.
     pub async fn drop_old_ended_sessions(&self) -> Result<(), StoreError> {
         timer::drop_old_ended_sessions(self.services()).await
     }
@@ -179,7 +180,7 @@ impl Environments {
     }
 }
 
-/// What the file of an organization last declared of each environment, in its stored form.
+/// The last declaration of each environment in the file of an organization, in its stored form.
 fn last_declared(
     store: &dyn Store,
     organization: &Identifier,
@@ -193,7 +194,7 @@ fn last_declared(
     Ok(declared)
 }
 
-/// How the environments that a file declares differ from those that it last declared.
+/// How the environments that a file declares differ from its last declarations.
 pub fn environment_differences<'a>(
     store: &dyn Store,
     organization: &Identifier,
@@ -207,7 +208,7 @@ pub fn environment_differences<'a>(
     differences(last_declared(store, organization)?, declared.map(form), exists)
 }
 
-/// Whether an environment is out of service for this reason.
+/// Whether an environment is disabled for this reason.
 pub fn is_disabled_because(store: &dyn Store, key: &EnvironmentKey, reason: &str) -> Result<bool, StoreError> {
     match store.get(&keys::environment(key))? {
         Some(record) => Ok(records::is_disabled_because(&record, reason)?),
@@ -216,8 +217,9 @@ pub fn is_disabled_because(store: &dyn Store, key: &EnvironmentKey, reason: &str
 }
 
 impl Environments {
-    /// Applies the configuration that a file declares if it is new or has changed; otherwise what the API set stays, also
-    /// across restarts. Returns whether it was applied. Applying it again after a crash half-way does no harm.
+    /// Applies the configuration that a file declares if it is new or has changed; otherwise settings from the API
+    /// stay, also across restarts. Returns whether it was applied. After a crash in the middle it can safely be applied
+    /// again.
     pub async fn declare(&self, key: &EnvironmentKey, configuration: Configuration) -> Result<bool, Failure> {
         let store = self.services().store();
         let declaration = records::encode_configuration(&configuration);
@@ -232,9 +234,9 @@ impl Environments {
         Ok(true)
     }
 
-    /// Takes an environment that its file no longer declares a step further out of service; see [`Retire`]. When it is gone, so
-    /// is the mark that it was declared: the caller keeps others from creating it in between. Until then the mark is empty, so
-    /// that a file that declares it again is applied and puts it back into service.
+    /// Performs the next step of retiring an environment that its file no longer declares; see [`Retire`]. When the
+    /// environment is gone, so is the mark of its declaration: the caller prevents its creation in between. Until then
+    /// the mark is empty, so that a file that declares it again is applied and puts it back into service.
     pub async fn retire(&self, key: &EnvironmentKey, reason: &Arc<str>) -> Result<Retired, Failure> {
         self.clear_mark(key).await?;
         let retired = match self.ask(key, Retire { reason: reason.clone() }).await {
@@ -257,7 +259,7 @@ impl Environments {
         let configuration = Configuration { disabled: false, ..retiring.clone() };
         let expected = Some(Expected::Revisions(vec![environment.configuration_revision]));
         match self.configure(key, Configure { configuration, expected }).await {
-            // Somebody has changed or deleted it in this moment: what they set holds.
+            // It has just been changed or deleted by a member, which takes precedence.
             Err(Failure::Rejected(Rejection::ConfigurationChanged { .. })) => Ok(false),
             other => other.map(|_| true),
         }
@@ -274,7 +276,7 @@ impl Environments {
         commit_durably(store, batch).await
     }
 
-    /// Forgets that a file declared an environment that does not exist any more.
+    /// Removes the declaration of an environment that no longer exists.
     pub async fn forget_declared(&self, key: &EnvironmentKey) -> Result<(), StoreError> {
         let mut batch = Batch::default();
         batch.delete(keys::declaration(key));
@@ -291,12 +293,12 @@ impl Environments {
         self.services().deadlines.len()
     }
 
-    /// How many environments the index of an organization has.
+    /// The number of environments in the index of an organization.
     pub(super) fn indexed(&self, organization: &Identifier) -> usize {
         self.services().session_indexes.get(organization).len()
     }
 
-    /// How many claims of the token wait.
+    /// The number of waiting claims of the token.
     pub(super) fn waiting_of(&self, token: TokenId) -> usize {
         self.services().waiters.of_token(token)
     }

@@ -1,5 +1,5 @@
-//! Reads of environments, sessions, queues and histories: from the published view if there is an actor, else from the
-//! store. For operators, also how busy the environments were in a period, and a census of them.
+//! Reads of environments, sessions, queues and histories: from the published view if there is an actor, otherwise from
+//! the store. For operators, also the utilisation of environments in a period, and a census of them.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,13 +16,13 @@ use domain::{
 use records::{Page, StoredEnvironment};
 use store::{StoreError, end_of_prefix, next_piece};
 
-/// Names that begin like another one share all of it but so many characters.
+/// Similar names share a prefix that is this many characters shorter than the name.
 const STEM_SHORTER: usize = 3;
 
 /// A session, its environment, and its place if it waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFound {
-    /// None while it waits for any environment, or if it ended waiting.
+    /// None while it waits for any environment, or if it ended while waiting.
     pub environment: Option<EnvironmentKey>,
     pub session: Arc<Session>,
     pub waiting: Option<Waiting>,
@@ -31,11 +31,11 @@ pub struct SessionFound {
 /// The place of a queued session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// The next to be served is at 1.
+    /// Position 1 is served next.
     pub position: usize,
     /// When it loses its place, unless its client polls before.
     pub until: Timestamp,
-    /// Whether it waits for a lock that ends only if somebody ends it.
+    /// Whether it waits for a lock that only ends when it is released.
     pub holder_never_expires: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Listed<T> {
 
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
-    /// Only these; all if there are none.
+    /// Only these; all if empty.
     pub names: BTreeSet<Identifier>,
     pub lock_status: Option<LockStatus>,
     /// The environment must have all of them.
@@ -62,12 +62,12 @@ pub struct ListFilter {
 }
 
 impl Environments {
-    /// The environment as it durably is, if it exists.
+    /// The environment in its durable state, if it exists.
     pub fn environment(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
         self.directory.environment(key)
     }
 
-    /// The same without the queue, for readers of many environments: reading alone keeps no actor in memory.
+    /// The same without the queue, for readers of many environments: reading does not keep an actor in memory.
     pub(super) fn at_a_glance(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
         match self.directory.peek(key) {
             Some(view) => Ok(Some(view)),
@@ -85,9 +85,9 @@ impl Environments {
         Ok(self.directory.peek(key).or_else(|| stored.map(|stored| stored.environment)))
     }
 
-    /// A session of the environment, as it durably is. A read by its own client counts as a poll. If there is none, the
-    /// environment may have been deleted since it was read: it is not there for certain when the environment has [caught
-    /// up](Self::caught_up) and still exists.
+    /// A session of the environment, in its durable state. A read by its own client counts as a poll. If there is none,
+    /// the environment may have been deleted since it was read: the session certainly does not exist if the environment
+    /// has [caught up](Self::caught_up) and still exists.
     pub fn session(
         &self,
         key: &EnvironmentKey,
@@ -143,7 +143,7 @@ impl Environments {
         }
     }
 
-    /// The place of a waiter in the queue of an environment. Those in the pool count too.
+    /// The position of a waiter in the queue of an environment, including waiters in the pool.
     pub(super) fn waiting_in(&self, key: &EnvironmentKey, environment: &Environment, waiter: &Waiter) -> Waiting {
         let pool = || self.directory.pools.get(&key.pipeline);
         let ahead = environment.configuration.as_ref().map_or(0, |c| pool().ahead(c, waiter.turn()));
@@ -158,7 +158,7 @@ impl Environments {
         Waiting { position, until: now.at.plus(left.max(0)), holder_never_expires: false }
     }
 
-    /// All waiters for the environment in order, by name or for any like it.
+    /// All waiters for the environment in order, by name or for any.
     pub fn queue(&self, key: &EnvironmentKey, environment: &Environment) -> Vec<Queued> {
         let by_name = environment.queue.iter().map(|waiter| Queued { waiter: waiter.clone(), any: false });
         let mut all: Vec<_> = by_name.collect();
@@ -170,9 +170,9 @@ impl Environments {
         all
     }
 
-    /// `limit` sessions after the `offset` newest, newest first, all of the one moment of `environment`. None if some of
-    /// them have been dropped since: read the environment again when it has [caught up](Self::caught_up). Sessions are
-    /// numbered without gaps but those of skipped tokens, so the last page costs as much as the first.
+    /// `limit` sessions after the `offset` newest, newest first, all from the same state as `environment`. None if some
+    /// of them have been dropped since: then read the environment again when it has [caught up](Self::caught_up).
+    /// Sessions are numbered without gaps except for skipped tokens, so the last page costs as much as the first.
     pub fn history(
         &self,
         key: &EnvironmentKey,
@@ -184,7 +184,7 @@ impl Environments {
         let is_behind = |stored: &StoredEnvironment| stored.environment.revision != environment.revision;
         let remembered = environment.remembered_sessions(records.history_retention);
         let (mut oldest, newest) = (*remembered.start(), *remembered.end());
-        // A retention that was raised does not bring back what was dropped before.
+        // Raising the retention does not bring back sessions dropped before.
         let kept_from = |stored: &StoredEnvironment| Page::first_of(Page::of(stored.keeping.from));
         if let Some(stored) = records.environment(key)?.filter(|stored| kept_from(stored) > oldest) {
             if is_behind(&stored) {
@@ -217,9 +217,9 @@ impl Environments {
         Ok(Some(Listed { items: sessions, total }))
     }
 
-    /// Resolves when readers see everything that the store has of the environment at the time of the call. The store has
-    /// a change a moment before its view is published; whoever misses something in the store that the view speaks of
-    /// waits for that moment to pass and reads again.
+    /// Resolves when readers see everything that the store had of the environment at the time of the call. The store
+    /// has a change shortly before its view is published; a reader that misses something in the store that the view
+    /// mentions waits for that and reads again.
     pub async fn caught_up(&self, key: &EnvironmentKey) -> Result<(), Failure> {
         let services = self.services();
         // Before the view is read, so that no publication is missed.
@@ -234,7 +234,7 @@ impl Environments {
         tokio::time::timeout(services.options.answer_timeout, published).await.map_err(|_| Failure::Overloaded)
     }
 
-    /// The environments of a pipeline that match, by name: `limit` of them after the first `offset`.
+    /// The matching environments of a pipeline, by name: `limit` of them after the first `offset`.
     pub fn list(
         &self,
         pipeline: &PipelineKey,
@@ -252,7 +252,7 @@ impl Environments {
         Ok(page)
     }
 
-    /// The next `limit` that match after the name `after`, for reading a long list piece by piece.
+    /// The next `limit` matching ones after the name `after`, for reading a long list in pieces.
     pub fn list_after(
         &self,
         pipeline: &PipelineKey,
@@ -270,8 +270,8 @@ impl Environments {
         Ok(found)
     }
 
-    /// Some names of a pipeline's environments, for a name that none has: the first ones and those that begin like it, `most`
-    /// of each; and whether those are all. Reads no more records than that.
+    /// Some names of a pipeline's environments, for an unknown name: the first ones and those with a similar beginning,
+    /// `most` of each; and whether those are all. Reads no more records than that.
     pub fn names_near(
         &self,
         pipeline: &PipelineKey,
@@ -299,7 +299,7 @@ impl Environments {
         Ok((names, are_all))
     }
 
-    /// How many environments a pipeline has.
+    /// The number of environments of a pipeline.
     pub fn count(&self, pipeline: &PipelineKey) -> Result<u64, StoreError> {
         let mut count = 0;
         self.services().records.each_environment_record(pipeline, None, |_, record| {
@@ -309,7 +309,8 @@ impl Environments {
         Ok(count)
     }
 
-    /// The environments with the names of the filter, by name. Reads only their records, not those of the whole pipeline.
+    /// The environments with the names of the filter, by name. Reads only their records, not those of the whole
+    /// pipeline.
     fn each_named(
         &self,
         pipeline: &PipelineKey,
@@ -339,7 +340,7 @@ impl Environments {
         let records = &self.services().records;
         records.each_environment_record(pipeline, after, |name, record| {
             let key = EnvironmentKey { pipeline: pipeline.clone(), name };
-            // The store may be a moment ahead of the published view; a list must not show more than a read of the
+            // The store may briefly be ahead of the published view; a list must not show more than a read of the
             // environment itself.
             let environment = match self.directory.peek(&key) {
                 Some(view) => view,
@@ -377,36 +378,36 @@ impl ListFilter {
     }
 }
 
-/// Sessions that are read at once; they lie in pages of eight.
+/// Sessions read at a time; they are stored in pages of eight.
 const PIECE: u64 = 128;
-/// Sessions that one report reads: about half a second of one processor. Each environment has an equal part of them, its
-/// newest.
+/// The limit of sessions per report: about half a second of one processor. Each environment has an equal part of them,
+/// its newest.
 const SESSIONS_MAX: u64 = 100_000;
-/// Of each environment, however many there are: more than a busy one has in a day.
+/// The minimum per environment, however many there are: more than a busy one has in a day.
 const SESSIONS_EACH: u64 = 256;
-/// Environments of one report: their figures are a megabyte or two.
+/// The limit of environments per report: their figures have a megabyte or two.
 const ENVIRONMENTS_MAX: usize = 2_500;
 
 /// How busy environments were.
 pub struct UtilisationFound {
     pub utilisation: Utilisation,
-    /// There is more than a report reads: its sums are too low.
+    /// The limits were reached, so the sums are too low.
     pub truncated: bool,
 }
 
-/// How far a history was read.
+/// How much of a history was read.
 #[derive(Debug, PartialEq, Eq)]
 enum Extent {
     /// Everything of the period that is kept.
     Whole,
-    /// As much as was allowed.
+    /// As much as the limit permits.
     Bounded,
     /// Some of it was dropped meanwhile.
     Trimmed,
 }
 
 impl Environments {
-    /// The same as [`history`](Self::history), of the sessions that had the lock during the period.
+    /// Like [`history`](Self::history), for the sessions that held the lock during the period.
     pub fn history_within(
         &self,
         key: &EnvironmentKey,
@@ -424,7 +425,7 @@ impl Environments {
         Ok((extent != Extent::Trimmed).then_some(page))
     }
 
-    /// How busy the environments of these pipelines were.
+    /// The utilisation of the environments of these pipelines.
     pub fn utilisation(&self, pipelines: &[PipelineKey], period: Period) -> Result<UtilisationFound, StoreError> {
         let (found, mut truncated) = self.environments_of(pipelines)?;
         let mut utilisation = Utilisation::new(period);
@@ -440,7 +441,7 @@ impl Environments {
         Ok(UtilisationFound { utilisation, truncated })
     }
 
-    /// Up to as many as a report has, and whether there are more.
+    /// Up to the limit of a report, and whether there are more.
     #[expect(clippy::type_complexity, reason = "pairs of a key and a view, as lists have them")]
     fn environments_of(
         &self,
@@ -463,8 +464,8 @@ impl Environments {
         Ok((found, more))
     }
 
-    /// Visits the sessions of a period, newest first, and reads at most so many of the history for them. An environment has
-    /// one holder at a time, so all that is older than one that ended before the period did so too.
+    /// Visits the sessions of a period, newest first, reading at most this many from the history. An environment has
+    /// one holder at a time, so all sessions older than one that ended before the period ended before it too.
     fn each_session_within(
         &self,
         key: &EnvironmentKey,
@@ -498,9 +499,9 @@ impl Environments {
 pub struct Census {
     /// In the order of `LockStatus::ALL`.
     by_status: [u64; LockStatus::ALL.len()],
-    /// Since when the oldest lock is held.
+    /// The start of the oldest lock.
     pub oldest_lock: Option<Timestamp>,
-    /// Since when the oldest claim waits, for an environment by name or for any.
+    /// The start of the oldest waiting claim, for an environment by name or for any.
     pub oldest_waiter: Option<Timestamp>,
 }
 

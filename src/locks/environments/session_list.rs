@@ -1,7 +1,7 @@
 //! Lists the sessions of a whole organization that hold or wait, newest first.
 //!
-//! Environments with sessions are found in the organization's index, waiters for any environment in the pools. Only the
-//! page that is shown is read in detail; no environment is loaded for it.
+//! Environments with sessions are found in the organization's index, waiters for any environment in the pools. Details
+//! are only read for the requested page; no environment is loaded for it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -47,12 +47,12 @@ pub struct SessionList {
     pub durable_at: Sequence,
 }
 
-/// Reads which environments have sessions; takes long if there are many environments.
+/// Reads which environments have sessions; slow if there are many environments.
 pub type LearnSessions = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
 impl Environments {
-    /// Makes the sessions of an organization known to [`Self::sessions`]. The first time, the store is read: `read` runs that
-    /// where it may block.
+    /// Makes the sessions of an organization known to [`Self::sessions`]. The first time, the store is read: `read`
+    /// runs that where it may block.
     pub async fn learn_sessions<E, F>(
         &self,
         organization: &Identifier,
@@ -80,7 +80,8 @@ impl Environments {
         let index = services.session_indexes.get(organization);
         services.records.each(&prefix, |key, record| {
             let Some(key) = keys::parse_environment(key, keys::ENVIRONMENTS) else { return Ok(()) };
-            // An environment in memory may have a queue that the store has not, and the store may be ahead of its view.
+            // An environment in memory may have a queue that is not in the store, and the store may be ahead of its
+            // view.
             match self.directory.peek(&key) {
                 Some(view) => index.learn(key, &view, false),
                 None => {
@@ -96,8 +97,8 @@ impl Environments {
         })
     }
 
-    /// `limit` of the sessions that match, after the `offset` newest, newest first. They must have been learned before.
-    /// A claim that waits on its connection has no session yet.
+    /// `limit` matching sessions after the `offset` newest, newest first. They must have been learned before. A claim
+    /// that waits on its connection has no session yet.
     pub fn sessions(
         &self,
         organization: &Identifier,
@@ -142,7 +143,7 @@ impl Environments {
         organization: &Identifier,
         filter: &SessionFilter,
     ) -> Result<Vec<Candidate>, StoreError> {
-        // The pools first: a waiter that gets an environment meanwhile is found twice, and not missed.
+        // The pools first, so that a waiter that gets an environment meanwhile is found twice rather than missed.
         let mut outsiders = HashMap::new();
         for pool in self.directory.pools.active_in(organization) {
             for waiter in
@@ -165,7 +166,7 @@ impl Environments {
                 }
             }
         });
-        // Holder and queue from one view: a waiter that gets the lock is in one of both.
+        // Holder and queue from one view, so that a waiter that gets the lock is in exactly one of them.
         for key in queues {
             let Some(environment) = self.at_a_glance_with_queue(&key)? else { continue };
             if let Some(lock) = environment.lock.as_deref() {
@@ -220,7 +221,7 @@ impl SessionFilter {
             && self.user_named.as_ref().is_none_or(|wanted| **wanted == *user.name || wanted.parse() == Ok(user.id))
     }
 
-    /// Whether it is a session, and one that is wanted.
+    /// Whether it is a session that matches the filter.
     fn matches_waiter(&self, pipeline: &PipelineKey, environment: Option<&Identifier>, waiter: &Waiter) -> bool {
         waiter.kept_by == KeptBy::Polling
             && self.matches_place(pipeline, environment)
@@ -228,7 +229,7 @@ impl SessionFilter {
     }
 }
 
-/// A session that matches, and where its details are.
+/// A matching session, and the location of its details.
 struct Candidate {
     created_at: Timestamp,
     id: SessionId,
@@ -255,7 +256,7 @@ impl Candidate {
         Self { created_at: waiter.session.created_at, id: waiter.session.id, at: At::Pool(pool, waiter) }
     }
 
-    /// Sessions of one millisecond are told apart by their ids, so that pages do not overlap.
+    /// Sessions of the same millisecond are ordered by their ids, so that pages do not overlap.
     fn newest_first(&self) -> Reverse<(Timestamp, SessionId)> {
         Reverse((self.created_at, self.id))
     }

@@ -1,6 +1,6 @@
-//! The key that a client chooses, the fingerprint that distinguishes its request from others, and answers as they are
-//! stored: each under its token and key, and an index per organization in the order in which they were stored, so that
-//! the oldest of each are found without reading all.
+//! The client's key, the fingerprint that distinguishes its request from others, and the stored form of answers: each
+//! under its token and key, with an index per organization in the order of storing, so that the oldest are found
+//! without reading all.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use records::stored::{Stored, stored_enum};
 use store::keys::{ANSWERS, ANSWERS_IN_ORDER, in_organization};
 use store::record::{self, RecordError};
 
-/// The answer to a request, as it is stored for a retry.
+/// The answer to a request, stored for a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     pub status: u16,
@@ -33,7 +33,7 @@ pub enum Subject {
     Analysis(AnalysisId),
 }
 
-/// 1 to 128 visible ASCII characters, of the client's choice.
+/// 1 to 128 visible ASCII characters, chosen by the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey(Box<str>);
 
@@ -50,7 +50,7 @@ impl IdempotencyKey {
     }
 }
 
-/// A hash of a request: two requests under one key are the same if their fingerprints are.
+/// A hash of a request: two requests with one key are the same if their fingerprints are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 16]);
 
@@ -59,7 +59,7 @@ impl Fingerprint {
         Self::of_parts(&[method.as_bytes(), path_and_query.as_bytes(), body])
     }
 
-    /// For a body with a secret, which must not be found by guessing: `salt` is known to the sender and not on the disk.
+    /// For a body with a secret, which must not be found by guessing: the sender knows `salt`, and it is not on disk.
     pub fn salted(salt: &[u8], method: &str, path_and_query: &str, body: &[u8]) -> Self {
         Self::of_parts(&[salt, method.as_bytes(), path_and_query.as_bytes(), body])
     }
@@ -67,7 +67,7 @@ impl Fingerprint {
     fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
-            // With its length, so that the boundaries between parts count.
+            // With its length, so that boundaries between parts count.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -90,12 +90,12 @@ pub fn scope_of(record_key: &[u8]) -> Option<IdSeed> {
     record_key.strip_prefix(ANSWERS)?.first_chunk().copied().map(IdSeed)
 }
 
-/// `xo/{organization}/`: what all keys of the organization's index begin with.
+/// `xo/{organization}/`: the prefix of the organization's index.
 pub fn index_of(organization: &Identifier) -> Vec<u8> {
     in_organization(ANSWERS_IN_ORDER, organization.as_str())
 }
 
-/// `{index}{number, big-endian}`, with the key of the record as value. Big-endian numbers sort in their order.
+/// `{index}{number, big-endian}`, with the key of the record as value. Big-endian numbers sort numerically.
 pub fn index_key(index: &[u8], number: u64) -> Vec<u8> {
     [index, &number.to_be_bytes()].concat()
 }
@@ -141,7 +141,7 @@ impl<'a> record::Record<'a> for RecordV3<'a> {
     const OLDEST: u8 = 3;
 
     fn usual_bytes(&self) -> usize {
-        /// All but the body, with room for an ordinary location.
+        /// The size without the body, with room for a usual location.
         const USUAL_BYTES: usize = 256;
         USUAL_BYTES + self.body.len()
     }
@@ -196,7 +196,7 @@ impl Record<'_> {
     }
 }
 
-/// In one piece: serde would write a slice element by element, to the same bytes.
+/// In one piece: serde would write a slice element by element, with the same result.
 fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }

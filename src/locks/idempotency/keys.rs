@@ -1,4 +1,4 @@
-//! The keys of all tokens: those in flight are in memory, those with an answer in the store. A sweep drops expired and
+//! The keys of all tokens: keys in flight are in memory, those with an answer in the store. A sweep drops expired and
 //! surplus answers, oldest first.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use store::{Batch, Sequence, Store, StoreError, durable_up_to, end_of_prefix};
 
 /// How long an answer is kept, as the API promises.
 const KEPT: Duration = Duration::from_hours(24);
-/// No answer is dropped earlier, however many there are: by then a client has retried or given up.
+/// No answer is dropped earlier, however many there are: after this time a client has retried or given up.
 const KEPT_AT_LEAST: Duration = Duration::from_mins(5);
 
 /// Cheap to clone.
@@ -31,27 +31,27 @@ struct Inner {
     pub store: Arc<dyn Store>,
     pub steady: SteadyClock,
     pub ledgers: Ledgers,
-    /// Wakes the sweep: there are more answers than should be kept.
+    /// Wakes the sweep: there are too many answers.
     pub too_many: Notify,
-    /// The record keys of requests that are being executed or whose answer is not durable yet.
+    /// The record keys of requests that are running or whose answer is not durable yet.
     in_flight: DashSet<Arc<[u8]>>,
 }
 
-/// What is known of the key of a request.
+/// The state of the key of a request.
 pub enum KeyState {
-    /// The request has been executed; this was the answer.
+    /// The request has been executed, with this answer.
     Executed(StoredAnswer),
-    /// Another request has been executed under the key.
+    /// Another request has been executed with the key.
     Reused,
-    /// A request under the key is being executed.
+    /// A request with the key is running.
     InFlight,
-    /// The organization has used its share of keys, all of them too young to be dropped.
+    /// The organization has used its share of keys, and all of them are too young to be dropped.
     NoRoom,
-    /// Nothing: execute the request.
+    /// The key is unused: execute the request.
     Unused(Pending),
 }
 
-/// A request that is being executed. Dropping it frees the key.
+/// A running request. Dropping it frees the key.
 pub struct Pending {
     guard: KeyGuard,
     ledger: Arc<Ledger>,
@@ -71,7 +71,7 @@ impl Keys {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Registers the request as being executed, unless it is or has been.
+    /// Registers the request as running, unless it is or has been.
     pub fn begin(
         &self,
         organization: &Identifier,
@@ -80,8 +80,8 @@ impl Keys {
         fingerprint: Fingerprint,
     ) -> Result<KeyState, StoreError> {
         let record_key = answer::record_key(token, key);
-        // First the guard, then the store, which shows only durable answers: a guard is dropped when its answer is durable,
-        // so whoever gets the guard sees the answer of its predecessor.
+        // First the guard, then the store, which has only durable answers: a guard is dropped when its answer is
+        // durable, so the next request to get the guard sees the answer.
         let guard = self.take(&record_key);
         let Some(bytes) = self.inner.store.get(&record_key)? else {
             return Ok(self.unused(guard, organization, fingerprint));
@@ -97,7 +97,7 @@ impl Keys {
         })
     }
 
-    /// Resolves when there are more answers than should be kept, so that [`Keys::sweep`] should be called.
+    /// Resolves when there are too many answers, so that [`Keys::sweep`] should be called.
     pub async fn too_many(&self) {
         self.inner.too_many.notified().await;
     }
@@ -130,7 +130,7 @@ impl Pending {
         self.fingerprint
     }
 
-    /// Adds the answer to the batch that has the effect. Hold `self` until the batch is durable or refused: the key is in
+    /// Adds the answer to the batch with the effect. Hold `self` until the batch is durable or refused: the key is in
     /// flight until then.
     pub fn record(&self, batch: &mut Batch, answer: &StoredAnswer, now: Timestamp) {
         let inner = &self.guard.inner;
@@ -165,12 +165,12 @@ fn may_be_dropped_early(age: Duration) -> bool {
     age >= KEPT_AT_LEAST
 }
 
-/// How many answers one commit drops: far below the store's batch limit, and quick to read.
+/// Answers dropped per commit: far below the store's batch limit, and quick to read.
 const SWEPT_AT_ONCE: usize = 256;
-/// How many index entries are counted before the task yields.
+/// Index entries counted before the task yields.
 const COUNTED_AT_ONCE: usize = 1_024;
-/// If there are too many answers, this part of the bound is freed beyond what is necessary, so that not every further answer
-/// causes a sweep.
+/// If there are too many answers, this part of the limit is freed in addition, so that not every further answer causes
+/// a sweep.
 const FREED: u64 = 16;
 
 /// The result of sweeping one range of an index.
@@ -179,13 +179,13 @@ struct SweptRange {
     committed: Option<Sequence>,
     /// The number of index entries dropped.
     dropped: u64,
-    /// The number of answers dropped before their time, since there were too many.
+    /// The number of answers dropped early, since there were too many.
     early: u64,
-    /// The next number, unless all further entries are to be kept.
+    /// The next number, unless all further entries are kept.
     next: Option<u64>,
 }
 
-/// What to do with an index entry.
+/// The action for an index entry.
 enum EntryFate {
     Kept,
     Dropped {
@@ -254,8 +254,8 @@ impl Keys {
     /// Drops expired answers, and as many others as are in excess. Returns how many were dropped before their time.
     async fn sweep_index(&self, ledger: &Ledger, mut excess: u64) -> Result<u64, StoreError> {
         let mut early = 0;
-        // From the beginning each time: the last sweep may have skipped a key in flight, or a number whose batch was not
-        // durable yet.
+        // From the beginning each time: the last sweep may have skipped a key in flight, or a number whose batch was
+        // not durable yet.
         let mut next = Some(0);
         while let Some(from) = next {
             let range = self.sweep_range(ledger, from, excess)?;
@@ -277,8 +277,8 @@ impl Keys {
         let next = last.and_then(|(index_key, _)| answer::number_of(index, index_key)?.checked_add(1));
         let mut range = SweptRange { next, ..SweptRange::default() };
         let mut batch = Batch::default();
-        // Held until the batch is committed: an answer stored between our read and our delete would be lost. Until then, a
-        // request under a key that has just expired is told to retry in a second.
+        // Held until the batch is committed: an answer stored between our read and our delete would be lost. Until
+        // then, a request with a key that has just expired is told to retry in a second.
         let mut taken: Vec<KeyGuard> = Vec::new();
         for (index_key, record_key) in found {
             let Some(guard) = self.take(&record_key) else {
@@ -311,7 +311,7 @@ impl Keys {
             return Ok(EntryFate::Stale);
         };
         let Ok(record) = answer::decode(&bytes) else {
-            // It would block its key forever.
+            // It would block its key permanently.
             tracing::error!("dropped an idempotency key whose answer cannot be decoded");
             return Ok(EntryFate::Dropped { early: false });
         };

@@ -1,4 +1,4 @@
-//! How many answers each organization has, and whether it may have another one.
+//! The number of answers of each organization, and whether it may have another one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ impl Ledgers {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Shows an operator who has many.
+    /// Shows operators the organizations with many.
     pub fn show(&self) {
         for ledger in &self.of_organizations {
             self.meter.used(ledger.key(), ledger.kept() as usize);
@@ -86,7 +86,7 @@ impl Ledgers {
         ledger.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// So many entries have been dropped.
+    /// Called when this many entries have been dropped.
     pub fn subtract(&self, ledger: &Ledger, entries: u64) {
         self.correct(ledger, |kept| kept.saturating_sub(entries));
     }
@@ -100,7 +100,7 @@ impl Ledgers {
     fn correct(&self, ledger: &Ledger, correction: impl Fn(u64) -> u64) {
         let corrected = ledger.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| Some(correction(kept)));
         let before = corrected.unwrap_or_else(|unchanged| unchanged);
-        // Wraps where entries are subtracted, and then so does the addition.
+        // Wraps around for subtractions, and so does the addition.
         self.total.fetch_add(correction(before).wrapping_sub(before), Ordering::Relaxed);
     }
 }
@@ -138,7 +138,7 @@ impl Ledger {
 /// The number after the last in the index, by binary search, since the index may be long.
 fn next_number(store: &dyn Store, index: &[u8]) -> Result<u64, StoreError> {
     let end = end_of_prefix(index);
-    // Invariant: the entry before `next` exists, unless that is 0, and there is none from `unused` on.
+    // Invariant: the entry before `next` exists, unless that is 0, and no entry from `unused` on exists.
     let (mut next, mut unused) = (0, u64::MAX);
     while next < unused {
         let middle = next + (unused - next) / 2;

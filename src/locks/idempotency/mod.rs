@@ -2,10 +2,10 @@
 //! gets the first answer again instead of a second effect. Knows nothing of HTTP.
 //!
 //! A key is taken before the store is read, and freed only when its answer is durable. So a request that holds the key
-//! and finds no answer is the only one that is executed, however often it is sent and wherever the server crashes.
+//! and finds no answer is the only one that is executed, however often it is sent and whenever the server crashes.
 //!
-//! Each organization has a share of `idempotency.max_keys` (`ledger`): nobody's answers are dropped because another
-//! organization records many.
+//! Each organization has a share of `idempotency.max_keys` (`ledger`): no organization loses answers because another
+//! one records many.
 
 mod answer;
 mod keys;

@@ -1,4 +1,4 @@
-//! What a client can rely on, over a store that can be held, refused and cut off.
+//! Guarantees for clients, over a store that can be held, refused and killed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use domain::{Boot, IdSeed, Identifier, Tick, Timestamp};
 use store::{Batch, MemoryStore, Store, StoreError, end_of_prefix};
 
 const NOW: Timestamp = Timestamp::from_millis(1_794_735_000_000);
-/// When an answer of `NOW` may be dropped if there are too many.
+/// The time from which an answer of `NOW` may be dropped if there are too many.
 const MINUTES_LATER: Timestamp = Timestamp::from_millis(NOW.as_millis() + 5 * 60 * 1000);
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 const ANA: IdSeed = IdSeed([1; 12]);
@@ -126,8 +126,8 @@ async fn an_answer_ages_by_the_steady_clock_alone() {
     let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     assert!(matches!(retried(&keys), KeyState::Executed(_)), "after a restart");
 
-    // After a start of the machine, or on another one, nobody can tell how old an answer is, except that it was there when
-    // the server started: also if the machine has been up for days.
+    // After a reboot, or on another machine, the age of an answer is unknown, except that it existed when the server
+    // started: even if the machine has been up for days.
     let keys = Keys::open(store.clone(), 10, SteadyClock::new(Boot(2), || Tick(STEADY.get()))).unwrap();
     for (open, is_kept) in [(0, true), (DAY_MILLIS - 1, true), (DAY_MILLIS, false)] {
         STEADY.set(UPTIME_MILLIS + open);
@@ -147,7 +147,7 @@ async fn an_answer_is_kept_for_24_hours_and_no_longer() {
     assert!(matches!(at(&keys, expired).begin(&acme(), ANA, &key("a"), ANOTHER).unwrap(), KeyState::Unused(_)));
     at(&keys, expired).sweep().await.unwrap();
     assert_eq!(left(&store), 0);
-    // A clock that was set back makes nothing old.
+    // A clock that is set back does not age anything.
     execute(&store, &keys, "b", &answer("second"), NOW);
     assert_eq!(replayed(&keys, "b", later(NOW, -DAY_MILLIS)), Some(answer("second")));
 }
@@ -224,7 +224,7 @@ async fn a_bound_exceeded_by_far_is_kept_after_one_sweep() {
     for number in 0..3_000 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
-    // A smaller bound, as after a change of the settings.
+    // A smaller limit, as after a change of the settings.
     let keys = Keys::open(store.clone(), 1_600, steady()).unwrap();
     at(&keys, MINUTES_LATER).sweep().await.unwrap();
     assert_eq!(left(&store), 2 * 1_500, "with some room for the next");
@@ -399,7 +399,7 @@ fn later(time: Timestamp, millis: i64) -> Timestamp {
     Timestamp::from_millis(time.as_millis() + millis)
 }
 
-/// Begins ana's request, which must not be known.
+/// Begins ana's request, which must be unknown.
 fn fresh(keys: &Keys, text: &str, now: Timestamp) -> Pending {
     begun(keys, &acme(), text, now).unwrap_or_else(|| panic!("there is no room for {text}"))
 }
@@ -417,7 +417,7 @@ fn token_of(organization: &Identifier) -> IdSeed {
     if *organization == acme() { ANA } else { BEN }
 }
 
-/// Executes ana's request, whose effect is nothing but its answer.
+/// Executes ana's request, whose only effect is its answer.
 fn execute(store: &MemoryStore, keys: &Keys, text: &str, answer: &StoredAnswer, now: Timestamp) {
     assert!(execute_in(store, keys, &acme(), text, answer, now), "there is no room for {text}");
 }
@@ -450,7 +450,7 @@ fn replayed_in(keys: &Keys, organization: &Identifier, text: &str, now: Timestam
     }
 }
 
-/// How many keys of ours the store has.
+/// The number of our keys in the store.
 fn left(store: &MemoryStore) -> usize {
     let count = |prefix: &&[u8]| store.scan(prefix, &end_of_prefix(prefix), usize::MAX).unwrap().len();
     [&b"k/"[..], b"x/", b"xo/"].iter().map(count).sum()

@@ -1,5 +1,5 @@
-//! One change of a pipeline: its record, its event, and what readers see of it once it is durable. Also the stored
-//! forms of pipelines and their declarations.
+//! One change of a pipeline: its record, its event, and the state for readers once it is durable. Also the stored forms
+//! of pipelines and their declarations.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub type PublishedPipelines = Published<Identifier, Identifier, Pipeline>;
 pub type NewestPipelines = Newest<Identifier, Identifier, Pipeline>;
 pub type PipelineChange = RecordChange<Identifier, Identifier, Pipeline>;
 
-/// The pipeline with a new definition; whether it is stopped stays as it is.
+/// The pipeline with a new definition; it stays stopped or running.
 pub fn redefined(
     newest: &mut NewestPipelines,
     key: &PipelineKey,
@@ -64,12 +64,12 @@ pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
     path(PIPELINES, pipeline)
 }
 
-/// `PD/{organization}/{pipeline}`: what a file last declared of it.
+/// `PD/{organization}/{pipeline}`: its last declaration in a file.
 pub fn declaration_key(pipeline: &PipelineKey) -> Vec<u8> {
     path(DECLARED_PIPELINES, pipeline)
 }
 
-/// The prefix of what a file last declared of the pipelines of an organization.
+/// The prefix of the declarations of an organization's pipelines.
 pub fn declarations_of(organization: &Identifier) -> Vec<u8> {
     in_organization(DECLARED_PIPELINES, organization.as_str())
 }
@@ -122,7 +122,7 @@ pub fn encode(pipeline: &Pipeline) -> Vec<u8> {
     record::encode(&pipeline.to_form())
 }
 
-/// What a file declares, to be compared with what it declared before.
+/// The declaration of a file, for comparison with its previous one.
 pub fn encode_declaration(definition: &Definition) -> Vec<u8> {
     record::encode(&definition.to_form())
 }

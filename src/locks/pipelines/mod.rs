@@ -2,8 +2,8 @@
 //! in the store. Knows nothing of environments, nor of how a deployment runs.
 //!
 //! Changes follow [`Published`](store::Published): writers decide on the newest state and are answered when their
-//! change is durable, readers see what is durable. A declaration is applied when it is new or has changed; until then
-//! changes through the API hold, deletions included, through restarts too. Each file uses only those before it:
+//! change is durable; readers see durable state. A declaration is applied when it is new or has changed; until then
+//! changes through the API hold, including deletions, through restarts too. Each file uses only those before it:
 //! pipeline, change.
 
 mod change;
@@ -27,7 +27,7 @@ pub use pipeline::{
     STATUSES, check_api_url, check_repository_url, default_branch, default_method, step_name,
 };
 
-/// Far beyond the organizations we know, few enough to keep in memory and to list.
+/// Well above the organizations we know, few enough to keep in memory and to list.
 pub const PIPELINES_MAX: usize = 1_000;
 
 /// Cheap to clone.
@@ -38,8 +38,8 @@ pub struct Pipelines {
 
 struct Inner {
     pipelines: PublishedPipelines,
-    /// Shared by requests that create an environment, held exclusively by a request that deletes a pipeline because it has
-    /// none.
+    /// Shared by requests that create an environment, held exclusively by a request that deletes a pipeline without
+    /// environments.
     entrance: tokio::sync::RwLock<()>,
 }
 
@@ -50,12 +50,12 @@ pub struct Put {
     pub created: bool,
 }
 
-/// Held while an environment is created: its pipeline is not deleted meanwhile.
+/// Held while an environment is created, so that its pipeline is not deleted meanwhile.
 pub struct Entering<'a> {
     _entrance: tokio::sync::RwLockReadGuard<'a, ()>,
 }
 
-/// Held while a pipeline's environments are counted and it is deleted: none is created meanwhile.
+/// Held while a pipeline's environments are counted and it is deleted, so that none is created meanwhile.
 pub struct Closing<'a> {
     _entrance: tokio::sync::RwLockWriteGuard<'a, ()>,
 }
@@ -88,8 +88,8 @@ impl Pipelines {
         apply(&self.inner.pipelines, declared, now).await
     }
 
-    /// Deletes a pipeline that its file no longer declares, if it is there. The caller has checked, holding `Closing`, that it has
-    /// no environments.
+    /// Deletes a pipeline that its file no longer declares, if it exists. The caller has checked, holding `Closing`,
+    /// that it has no environments.
     pub async fn prune(&self, key: &PipelineKey, _: &Closing<'_>, now: Timestamp) -> Result<(), StoreError> {
         prune(&self.inner.pipelines, key, now).await
     }
@@ -103,7 +103,7 @@ impl Pipelines {
         self.inner.pipelines.read().of(organization).cloned().collect()
     }
 
-    /// The same, durable or not, for callers that decide something by them.
+    /// The same, durable or not, for callers that base a decision on it.
     pub fn newest(&self, organization: &Identifier) -> Vec<Arc<Pipeline>> {
         self.inner.pipelines.with_newest(|newest| newest.of(organization).cloned().collect())
     }
@@ -152,7 +152,7 @@ impl Pipelines {
         deleted.await
     }
 
-    /// Stops a pipeline, with what `beside` adds to the batch; what that returns is held until it is durable or refused. A
+    /// Stops a pipeline; `beside` adds to the batch, and its result is held until the batch is durable or refused. A
     /// stopped pipeline keeps its first reason.
     pub async fn stop<Held>(
         &self,
@@ -179,19 +179,19 @@ impl Pipelines {
         self.switch(key, to, EventType::PipelineResumed, Cause::by(by, now), beside).await
     }
 
-    /// To be held while an environment is created. None if the pipeline does not exist.
+    /// Hold it while creating an environment. None if the pipeline does not exist.
     pub async fn entering(&self, key: &PipelineKey) -> Option<Entering<'_>> {
         let entrance = self.inner.entrance.read().await;
         let exists = self.get(&key.organization, key.pipeline.as_str()).is_some();
         exists.then_some(Entering { _entrance: entrance })
     }
 
-    /// To be held while a pipeline is deleted.
+    /// Hold it while deleting a pipeline.
     pub async fn closing(&self) -> Closing<'_> {
         Closing { _entrance: self.inner.entrance.write().await }
     }
 
-    /// `to` gives the new `stopped`; None if nothing changes.
+    /// `to` returns the new `stopped`; None if nothing changes.
     async fn switch<Held>(
         &self,
         key: &PipelineKey,
@@ -234,8 +234,8 @@ pub struct Declared {
     pub definition: Definition,
 }
 
-/// Applies, durably, the declarations that are not what they last were. Whether a pipeline is stopped is no part of its
-/// declaration. An operator's file may exceed the limit on the number of pipelines.
+/// Applies, durably, the declarations that have changed. Whether a pipeline is stopped is not part of its declaration.
+/// An operator's file may exceed the limit on the number of pipelines.
 async fn apply(pipelines: &PublishedPipelines, declared: Vec<Declared>, now: Timestamp) -> Result<(), StoreError> {
     let mut changed = 0;
     let count = declared.len();
@@ -266,7 +266,7 @@ async fn apply(pipelines: &PublishedPipelines, declared: Vec<Declared>, now: Tim
     Ok(())
 }
 
-/// What the file of an organization last declared of each pipeline, in its stored form.
+/// The last declaration of each pipeline in the file of an organization, in its stored form.
 fn last_declared(store: &dyn Store, organization: &Identifier) -> Result<BTreeMap<PipelineKey, Vec<u8>>, StoreError> {
     let mut declared = BTreeMap::new();
     for_each(store, &change::declarations_of(organization), |key, declaration| {
@@ -276,7 +276,7 @@ fn last_declared(store: &dyn Store, organization: &Identifier) -> Result<BTreeMa
     Ok(declared)
 }
 
-/// How the pipelines that a file declares differ from those that it last declared.
+/// How the pipelines that a file declares differ from its last declarations.
 pub fn pipeline_differences(
     store: &dyn Store,
     organization: &Identifier,
@@ -287,8 +287,8 @@ pub fn pipeline_differences(
     differences(last_declared(store, organization)?, declared.iter().map(form), exists)
 }
 
-/// Deletes a pipeline that its file no longer declares, and the mark that it did, in one batch. The caller has checked, holding
-/// the gate, that it has no environments.
+/// Deletes a pipeline that its file no longer declares, and the mark of its declaration, in one batch. The caller has
+/// checked, holding the gate, that it has no environments.
 async fn prune(pipelines: &PublishedPipelines, key: &PipelineKey, now: Timestamp) -> Result<(), StoreError> {
     let pruned = pipelines.change(|newest, batch| {
         batch.delete(change::declaration_key(key));

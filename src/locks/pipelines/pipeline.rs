@@ -1,5 +1,5 @@
-//! One pipeline, and what of it a file or a request defines. Everything here is within its bounds; whoever makes one has
-//! checked, with the functions that stand here and those of the domain.
+//! One pipeline, and its definition by a file or a request. Everything here is within its limits: callers check values
+//! with the functions here and those of the domain before they create one.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use domain::named::named_enum;
 use domain::pipeline::URL_LENGTH_MAX;
 use domain::{Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Timestamp, VariableName};
 
-/// What an HTTP step can be told to expect: every status that HTTP has.
+/// The statuses that an HTTP step may expect: all that HTTP has.
 pub const STATUSES: RangeInclusive<u32> = 100..=599;
-/// More than any step tells apart.
+/// More than any step distinguishes.
 pub const EXPECTED_STATUSES_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Pipeline {
     pub blueprint: Arc<Blueprint>,
     pub repository: Option<Repository>,
     pub stopped: Option<Stopped>,
-    /// A new one with every change, never one that the pipeline had before.
+    /// A new number with every change, never reused by the pipeline.
     pub revision: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Stopped {
     pub reason: Option<Context>,
 }
 
-/// A pipeline as a file or a request defines it: everything but whether it is stopped.
+/// A pipeline as a file or a request defines it, without whether it is stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub name: String,
@@ -43,7 +43,7 @@ pub struct Definition {
     pub repository: Option<Repository>,
 }
 
-/// The repository of the code that a pipeline deploys.
+/// The repository with the code that a pipeline deploys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
     pub provider: Provider,
@@ -76,15 +76,15 @@ impl Definition {
     }
 }
 
-/// What [`check_repository_url`] allows, apart from the length.
+/// Allows everything that [`check_repository_url`] does, apart from the length.
 pub const REPOSITORY_URL_PATTERN: &str = "^((https://|ssh://([A-Za-z0-9._~-]+@)?)[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?\
                                           (/[!-~]*)?|git@[A-Za-z0-9][A-Za-z0-9.-]*:[!-~]+|file:///[!-~]+)$";
-/// What [`check_api_url`] allows, apart from the length.
+/// Allows everything that [`check_api_url`] does, apart from the length.
 pub const API_URL_PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*|http://(localhost|127\\.0\\.0\\.1))(:[0-9]{1,5})?\
                                    (/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$";
 
-/// Only its form: whether there is such a repository is known when it is needed. A password would be shown to everybody
-/// who may look at the pipeline, so would a token, which over https stands in the user's place; and a host must not pass
+/// Checks only its form: whether the repository exists is known when it is needed. A password would be shown to every
+/// reader of the pipeline, and so would a token in place of the user in an https URL; and a host must not be mistaken
 /// for an option of ssh.
 pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
     let form = "must be the https, ssh or file URL of a repository, or git@host:path, of at most 2048 visible ASCII characters";
@@ -110,7 +110,7 @@ pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
     (sane && is_sound).then_some(()).ok_or(Malformed(form))
 }
 
-/// The characters that mean nothing special in a URL.
+/// The characters without a special meaning in a URL.
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._~-".contains(&byte)
 }
@@ -127,7 +127,7 @@ fn is_host(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
 }
 
-/// A credential goes there with every request, so it is encrypted, or stays on this machine.
+/// Every request sends a credential there, so it must be encrypted, or stay on this machine.
 pub fn check_api_url(text: &str) -> Result<(), Malformed> {
     let is_sound = || {
         let (rest, is_plain) = match text.strip_prefix("http://") {
@@ -146,17 +146,17 @@ pub fn check_api_url(text: &str) -> Result<(), Malformed> {
     if text.len() <= URL_LENGTH_MAX && is_sound().is_some() { Ok(()) } else { Err(Malformed(form)) }
 }
 
-/// The branch of a repository that names none.
+/// The default branch of a repository.
 pub fn default_branch() -> Arc<str> {
     Arc::from("main")
 }
 
-/// The method of an HTTP step that names none.
+/// The default method of an HTTP step.
 pub fn default_method(has_body: bool) -> Arc<str> {
     Arc::from(if has_body { "POST" } else { "GET" })
 }
 
-/// What a step is called that has no name, by its place in its stage.
+/// The default name of a step, by its position in its stage.
 pub fn step_name(place: usize) -> Identifier {
     Identifier::parse(&format!("step-{}", place + 1)).expect("a word and a number are within the bounds")
 }

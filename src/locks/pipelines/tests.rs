@@ -319,7 +319,7 @@ fn named(name: &str) -> Definition {
     Definition { name: name.to_owned(), slug: identifier("web"), blueprint: Arc::default(), repository: None }
 }
 
-/// With everything that a pipeline can have.
+/// With every field that a pipeline can have.
 fn full() -> Definition {
     let run = Step::own(step_name(0), Action::Run(vec![Arc::from("echo"), Arc::from("ä $X")]));
     let call = HttpCall {

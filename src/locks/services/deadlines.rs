@@ -1,4 +1,4 @@
-//! The deadline of each environment, in one ordered set. A deadline costs one entry there, and its environment need not be
+//! The deadline of each environment, in one ordered set. A deadline costs one entry there; its environment need not be
 //! in memory.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 use ambient::backoff::{Backoff, Retries};
 use domain::{EnvironmentKey, Tick};
 
-/// The pauses before an environment is looked at again that could not be signalled or loaded: the store cannot be read.
+/// The pauses before another attempt for an environment that could not be signalled or loaded because the store cannot
+/// be read.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
 
 #[derive(Default)]
@@ -25,7 +26,7 @@ pub struct Deadlines {
 struct Armed {
     in_order: BTreeSet<(Tick, EnvironmentKey)>,
     by_key: HashMap<EnvironmentKey, Tick, RandomState>,
-    /// Each environment by itself, so that one that is damaged delays no other.
+    /// Per environment, so that a damaged one does not delay others.
     failing: HashMap<EnvironmentKey, Retries>,
 }
 
@@ -49,14 +50,15 @@ impl Deadlines {
         }
     }
 
-    /// Sets the deadline of an environment that could not be signalled or loaded, after a pause that grows until it was loaded.
+    /// Sets the deadline of an environment that could not be signalled or loaded, after a pause that grows until it is
+    /// loaded.
     pub fn arm_again(&self, key: &EnvironmentKey, now: Tick) {
         let new = || Retries::new(BACKOFF);
         let pause = self.armed.lock().failing.entry(key.clone()).or_insert_with(new).failed();
         self.arm(key, Some(now.after(pause)));
     }
 
-    /// It was loaded, or exists no more: its next failure is a first one.
+    /// It was loaded, or no longer exists: its next failure is a first one.
     pub fn loaded(&self, key: &EnvironmentKey) {
         self.armed.lock().failing.remove(key);
     }
@@ -69,7 +71,7 @@ impl Deadlines {
         }
     }
 
-    /// Removes and returns deadlines that have passed, at most so many.
+    /// Removes and returns deadlines that have passed, at most `at_most`.
     pub fn take_due(&self, now: Tick, at_most: usize) -> Vec<EnvironmentKey> {
         let mut armed = self.armed.lock();
         let mut due = Vec::new();

@@ -1,5 +1,5 @@
-//! What all actors and pools of a store share. Each larger service is in its own file and knows none of the others
-//! above it; [`Services`] puts them together, with the pipelines as deployments see them and the times of locks for
+//! The services shared by all actors and pools of a store. Each larger service is in its own file and knows none of the
+//! others above it; [`Services`] combines them, with the pipelines as deployments see them and the lock times for
 //! operators.
 
 pub mod deadlines;
@@ -85,18 +85,18 @@ impl Services {
         self.now().tick
     }
 
-    /// Sends a signal to an environment's actor, started if need be. Returns false if there is no such environment.
+    /// Sends a signal to an environment's actor, started if necessary. Returns false if the environment does not exist.
     pub fn signal(&self, key: &EnvironmentKey, signal: Signal) -> bool {
         self.directory.upgrade().is_some_and(|directory| directory.signal(key, signal))
     }
 
-    /// Takes the actor with this inbox out of the directory, unless it is needed. Returns whether it may stop.
+    /// Removes the actor with this inbox from the directory, unless it is needed. Returns whether it may stop.
     pub fn remove_unneeded(&self, key: &EnvironmentKey, inbox: &Arc<Inbox>) -> bool {
         self.directory.upgrade().is_none_or(|directory| directory.remove_unneeded(key, inbox))
     }
 
-    /// Answers the client of a claim, when the answer is durable. A grant that does not reach its client is taken back, or with an idempotency key
-    /// kept for a while.
+    /// Answers the client of a claim, when the answer is durable. A grant that does not reach its client is taken back,
+    /// or with an idempotency key kept for a while.
     pub fn deliver(&self, client: HeldClient, outcome: ClaimOutcome) {
         let keyed = client.keyed.is_some();
         drop(client.keyed);
@@ -111,7 +111,7 @@ impl Services {
         }
     }
 
-    /// Without an executor nothing is done; when one is set, everything begun by then is looked at again.
+    /// Without an executor nothing is done; when one is set, everything begun by then is recovered.
     pub fn perform(&self, key: &EnvironmentKey, effect: Effect) {
         let Some(executor) = self.executor.get() else { return };
         match effect {
@@ -125,7 +125,7 @@ impl Services {
 /// Pipelines as deployments see them, and the environments whose deployment waits for its pipeline to be resumed.
 pub struct PipelineStatus {
     definitions: Arc<dyn Definitions>,
-    /// Each with the first deployment that waits.
+    /// Each with its first waiting deployment.
     held_back: DashMap<EnvironmentKey, DeploymentId>,
     /// Whether the unfinished deployments of the last run have been recovered.
     recovered: AtomicBool,
@@ -148,7 +148,7 @@ impl PipelineStatus {
         self.held_back.remove(key);
     }
 
-    /// The environments of the pipeline that are held back, in the order in which their deployments were made.
+    /// The held-back environments of the pipeline, in the order of their deployments.
     pub fn held_back(&self, pipeline: &PipelineKey) -> Vec<EnvironmentKey> {
         let held_back = self.held_back.iter().filter(|entry| entry.key().pipeline == *pipeline);
         let mut waiting: Vec<_> = held_back.map(|entry| (*entry.value(), entry.key().clone())).collect();
@@ -179,7 +179,7 @@ impl LockTimes {
         }
     }
 
-    /// The lock has passed from one session to another, if they are not the same.
+    /// The lock has moved from one session to another, if they differ.
     pub fn passed(&self, from: Option<&Session>, to: Option<&Session>, now: Now) {
         let (held, waited) = durations(from, to, now);
         if let Some(held) = held {
@@ -191,7 +191,7 @@ impl LockTimes {
     }
 }
 
-/// How long the one has held the lock that it has no longer, and how long the other has waited for it.
+/// How long the previous holder has held the lock, and how long the new one has waited for it.
 fn durations(from: Option<&Session>, to: Option<&Session>, now: Now) -> (Option<Duration>, Option<Duration>) {
     if from.map(|session| session.id) == to.map(|session| session.id) {
         return (None, None);

@@ -1,9 +1,9 @@
-//! Which environments of an organization have sessions that hold or wait, so that these can be listed without looking at
+//! Which environments of an organization have sessions that hold or wait, so that these can be listed without examining
 //! every environment.
 //!
-//! An organization's index is off, and costs one load per published view, until somebody lists its sessions. Then it is
-//! turned on, and what was published before is read from the store once. It follows the published views, so it shows
-//! nothing that could still be lost; and what somebody was answered is in it.
+//! An organization's index is off, and costs one load per published view, until its sessions are first listed. Then it
+//! is activated, and earlier state is read from the store once. It follows the published views, so it shows nothing
+//! that could still be lost, and everything in earlier answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 use domain::{Environment, EnvironmentKey, Identifier, Person, Session, SessionId, Timestamp};
 use store::Sequence;
 
-/// A reader of the whole index holds one shard at a time: with so many, an actor waits for it for a millisecond at most.
+/// A reader of the whole index holds one shard at a time: with this many, an actor waits for it at most a millisecond.
 const SHARDS: usize = 64;
 
 /// The indexes of all organizations.
@@ -37,9 +37,9 @@ impl SessionIndexes {
 /// The environments of one organization that have sessions.
 #[derive(Default)]
 pub struct SessionIndex {
-    /// Whether anybody has ever listed the sessions; until then, nothing is reported here.
+    /// Whether the sessions have ever been listed; until then, nothing is reported here.
     active: AtomicBool,
-    /// Whether what was published before is in it too.
+    /// Whether the earlier state is in it too.
     pub learned: OnceCell<()>,
     environments: std::sync::OnceLock<DashMap<EnvironmentKey, Indexed, RandomState>>,
 }
@@ -48,13 +48,13 @@ pub struct SessionIndex {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexed {
     pub holder: Option<Holder>,
-    /// Whether anybody waits for it by name: then its view has the details.
+    /// Whether there are waiters for it by name; its view has the details.
     pub has_queue: bool,
-    /// Of the view.
+    /// The sequence of the view.
     settled: Sequence,
 }
 
-/// As much of the session with the lock as is needed to select and sort sessions.
+/// The fields of the holder's session that are needed to select and sort sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub session: SessionId,
@@ -78,10 +78,11 @@ impl SessionIndex {
 
     fn report(&self, key: &EnvironmentKey, indexed: Indexed) {
         let Some(environments) = self.environments.get() else { return };
-        // While the store is being read, an environment without sessions is noted too: what was read may be older.
+        // While the store is being read, an environment without sessions is recorded too, since the read state may be
+        // older.
         let is_worth_noting = !indexed.is_empty() || !self.learned.initialized();
         match environments.entry(key.clone()) {
-            // An actor that has died may be late with its last view.
+            // An actor that has died may deliver its last view late.
             Entry::Occupied(known) if known.get().settled > indexed.settled => {}
             Entry::Occupied(mut known) if is_worth_noting => _ = known.insert(indexed),
             Entry::Occupied(known) => _ = known.remove(),
@@ -90,7 +91,7 @@ impl SessionIndex {
         }
     }
 
-    /// Notes what an environment was before the index was active, unless it has been reported since.
+    /// Records the state of an environment from before the index was active, unless a newer one has been reported.
     pub fn learn(&self, key: EnvironmentKey, environment: &Environment, has_queue: bool) {
         let Some(environments) = self.environments.get() else { return };
         let indexed = Indexed::of(environment, Sequence::default());
@@ -100,14 +101,14 @@ impl SessionIndex {
         }
     }
 
-    /// The store has been read: environments without sessions need no longer be noted.
+    /// The store has been read: environments without sessions need not be recorded any longer.
     pub fn forget_empty(&self) {
         if let Some(environments) = self.environments.get() {
             environments.retain(|_, indexed| !indexed.is_empty());
         }
     }
 
-    /// Visits every environment that has sessions, in no particular order.
+    /// Visits every environment with sessions, in no particular order.
     pub fn each(&self, mut visit: impl FnMut(&EnvironmentKey, &Indexed)) {
         for entry in self.environments.get().into_iter().flatten() {
             visit(entry.key(), entry.value());

@@ -35,8 +35,8 @@ impl Settlements {
         Self { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), store }
     }
 
-    /// Runs `settle` on this thread when the log is durable up to `sequence`, after everything this thread queued before:
-    /// a thread hands in its batches with rising sequences, so waiting in line costs nothing.
+    /// Runs `settle` on this thread when the log is durable up to `sequence`, after everything this thread queued
+    /// before: a thread hands in its batches with rising sequences, so the order costs nothing.
     pub fn when_durable(&self, sequence: Sequence, settle: Settle) {
         let queue = self.queue_of_this_thread();
         queue.waiting.borrow_mut().push_back((sequence, settle));

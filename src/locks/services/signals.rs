@@ -1,4 +1,5 @@
-//! Signals: what an actor must hear of even while its mailbox is full, and nobody waits for an answer to.
+//! Signals: messages that an actor must get even while its mailbox is full, and whose sender does not wait for an
+//! answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,7 +17,7 @@ pub enum Signal {
     WaitedEnough(Ticket),
     /// A grant could not be delivered to its client.
     Undelivered { session: SessionId, keyed: bool },
-    /// A client has read that its session has the lock, and the store could not be told yet.
+    /// A client has read that its session holds the lock, which the store has refused to record so far.
     Seen(SessionId),
     /// A waiter for any environment may want this one.
     Offer,
@@ -27,7 +28,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// Whether what follows from it ends something ([`domain::Command::ENDS`]).
+    /// Whether its consequence ends something ([`domain::Command::ENDS`]).
     pub fn ends(self) -> bool {
         match self {
             Self::HungUp(_) | Self::WaitedEnough(_) | Self::Undelivered { .. } | Self::Due => true,
@@ -36,17 +37,17 @@ impl Signal {
     }
 }
 
-/// The directory of actors, as actors and pools see it.
+/// The directory of actors, as seen by actors and pools.
 pub trait ActorDirectory: Send + Sync {
-    /// Sends a signal to an environment's actor, started if need be. Returns false if there is no such environment.
+    /// Sends a signal to an environment's actor, started if necessary. Returns false if the environment does not exist.
     fn signal(&self, key: &EnvironmentKey, signal: Signal) -> bool;
 
-    /// Takes the actor with this inbox out of the directory, unless something was sent to it. Nothing can be sent to it
+    /// Removes the actor with this inbox from the directory, unless something was sent to it. Nothing can be sent to it
     /// afterwards.
     fn remove_unneeded(&self, key: &EnvironmentKey, inbox: &Arc<Inbox>) -> bool;
 }
 
-/// What was sent to an actor: its unread signals, the number of messages in its mailbox, and whether it was used.
+/// The pending input of an actor: its unread signals, the number of messages in its mailbox, and whether it was used.
 #[derive(Default)]
 pub struct Inbox {
     signals: Mutex<Vec<Signal>>,

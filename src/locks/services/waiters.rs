@@ -1,6 +1,5 @@
-//! Claims that wait: their clients and how these are answered, the order of arrival, signs of life, and the places that
-//! clients may come back for. Places have a share for each organization and each of its members, and a limit for each
-//! token.
+//! Waiting claims: their clients and answers, the order of arrival, polls, and the places to which clients may return.
+//! Permits have a share for each organization and each of its members, and a limit for each token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +13,7 @@ use domain::{
     ClaimReply, Connection, EnvironmentKey, Holder, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef,
     Session, Tick, Ticket, Timestamp, TokenId, Waiter,
 };
-use shares::{Capacity, LimitReached, Limited, LimitedPlace, Place, Places};
+use shares::{Capacity, LimitReached, Limited, LimitedPermit, Permit, Permits};
 use store::Batch;
 
 pub struct WaiterRegistry {
@@ -22,14 +21,14 @@ pub struct WaiterRegistry {
     next_ticket: AtomicU64,
     lane: TicketLane,
     started: Tick,
-    /// Waiters for an environment by name that are in memory.
+    /// Waiters in memory for an environment by name.
     by_name: AtomicUsize,
     /// Sessions that ended in a queue since the last cleanup.
     ended: AtomicUsize,
     polled: DashMap<Ticket, Polled>,
     /// By the record of their idempotency key.
     kept_places: DashMap<Arc<[u8]>, KeptPlace>,
-    /// Whether the server shuts down, so that nobody can wait any longer.
+    /// Whether the server shuts down, so that clients can no longer wait.
     closing: watch::Sender<bool>,
     places: WaitingPlaces,
 }
@@ -37,7 +36,7 @@ pub struct WaiterRegistry {
 /// A waiter whose place is kept by polling.
 struct Polled {
     last: Tick,
-    /// `None` if it was restored and its organization or its token has more waiters than it may have now.
+    /// `None` if it was restored and its organization or its token has more waiters than the limit.
     place: Option<WaitingPlace>,
 }
 
@@ -48,7 +47,7 @@ pub enum QueueKey {
     Pool(PipelineKey),
 }
 
-/// The same, borrowed: a claim that does not wait needs no key of its own.
+/// The same, borrowed: a claim that does not wait needs no separate key.
 #[derive(Debug, Clone, Copy)]
 pub enum QueueRef<'a> {
     Environment(&'a EnvironmentKey),
@@ -73,7 +72,7 @@ impl QueueRef<'_> {
     }
 }
 
-/// A place in a queue whose client may come back for it with its idempotency key.
+/// A place in a queue to which a client may return with its idempotency key.
 #[derive(Debug, Clone)]
 pub struct KeptPlace {
     pub queue: QueueKey,
@@ -85,13 +84,13 @@ impl WaiterRegistry {
     /// `waiting`: how many claims may wait; `per_token`: how many of one token.
     pub fn new(started: Now, lane: TicketLane, waiting: Capacity, per_token: usize) -> Self {
         Self {
-            // Later runs give later tickets: each run begins with its starting millisecond, and has a million tickets
+            // Later runs use later tickets: each run begins with its starting millisecond, and has a million tickets
             // per millisecond, which the shards of a cluster share.
             next_ticket: AtomicU64::new(lane.first_from(started.at.as_millis().unsigned_abs() << 20 | 1)),
             lane,
             started: started.tick,
             by_name: AtomicUsize::new(0),
-            // Not zero, so that the first cleanup looks at what the last run left behind.
+            // Not zero, so that the first cleanup examines the sessions of the last run.
             ended: AtomicUsize::new(1),
             polled: DashMap::new(),
             kept_places: DashMap::new(),
@@ -114,7 +113,7 @@ impl WaiterRegistry {
         self.places.take(queue.organization(), holder, via)
     }
 
-    /// Takes over a waiter of the last run.
+    /// Restores a waiter of the last run.
     pub fn restore(&self, waiter: &Waiter, queue: QueueKey) {
         self.next_ticket.fetch_max(self.lane.first_from(waiter.ticket.0 + 1), Ordering::Relaxed);
         match &waiter.kept_by {
@@ -125,7 +124,7 @@ impl WaiterRegistry {
             }
             KeptBy::Polling => {
                 self.start_polling(waiter.ticket, self.started);
-                // It had its place before, whatever its role was.
+                // It already had its place before, whatever its role.
                 let holder = Holder { member: waiter.session.user.id, is_admin: true };
                 self.keep(waiter.ticket, self.place(queue.borrowed(), Some(holder), waiter.via.as_ref()).ok());
             }
@@ -150,31 +149,31 @@ impl WaiterRegistry {
         self.polled.entry(ticket).or_insert(Polled { last: now, place: None }).last = now;
     }
 
-    /// Holds the place of a waiter that is kept by polling until it is forgotten.
+    /// Holds the place of a polling waiter until it is forgotten.
     pub fn keep(&self, ticket: Ticket, place: Option<WaitingPlace>) {
         if let Some(mut polled) = self.polled.get_mut(&ticket) {
             polled.place = place;
         }
     }
 
-    /// The client has polled, or was heard of otherwise.
+    /// The client has polled, or has otherwise been active.
     pub fn polled(&self, ticket: Ticket, now: Tick) {
         if let Some(mut polled) = self.polled.get_mut(&ticket) {
             polled.last = now;
         }
     }
 
-    /// The last sign of life; waiters of the last run count as heard of at the start.
+    /// The last poll; waiters of the last run count as having polled at the start.
     pub fn last_poll(&self, ticket: Ticket) -> Tick {
         self.polled.get(&ticket).map_or(self.started, |polled| polled.last)
     }
 
-    /// Whether the client of a waiter is there, as far as we can know.
+    /// Whether the client of a waiter is present, as far as known.
     pub fn presence(&self, waiter: &Waiter, client: Option<&HeldClient>, now: Tick) -> Presence {
         waiter.presence(HeldClient::connection(client), self.is_closing(), now, |ticket| self.last_poll(ticket))
     }
 
-    /// How many wait for an environment by name, as far as it is in memory.
+    /// The number of waiters for an environment by name, if it is in memory.
     pub fn by_name(&self) -> usize {
         self.by_name.load(Ordering::Relaxed)
     }
@@ -196,7 +195,7 @@ impl WaiterRegistry {
         self.ended.swap(0, Ordering::Relaxed) > 0
     }
 
-    /// The server shuts down: nobody can wait any longer.
+    /// The server shuts down: clients can no longer wait.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }
@@ -210,7 +209,7 @@ impl WaiterRegistry {
         self.closing.subscribe().wait_for(|closing| *closing).await.ok();
     }
 
-    /// How many claims of the token wait.
+    /// The number of waiting claims of the token.
     #[cfg(test)]
     pub fn of_token(&self, token: TokenId) -> usize {
         self.places.of_token(token)
@@ -232,7 +231,7 @@ pub enum ClaimOutcome {
     Queued {
         session: Arc<Session>,
         position: usize,
-        /// Whether it waits for a lock that ends only if somebody ends it.
+        /// Whether it waits for a lock that only ends when it is released.
         holder_never_expires: bool,
     },
 }
@@ -262,8 +261,8 @@ pub struct Keyed<R> {
 }
 
 impl<R> Keyed<R> {
-    /// The key stays in flight as long as this lives. Drop it when the batch is durable or refused, and before the client
-    /// is answered: it may use its key again at once.
+    /// The key stays in flight as long as this lives. Drop it when the batch is durable or refused, and before the
+    /// client is answered, which may use its key again immediately.
     pub fn record(&self, batch: &mut Batch, reply: &R, now: Timestamp) {
         self.pending.record(batch, &(self.render)(reply), now);
     }
@@ -272,9 +271,9 @@ impl<R> Keyed<R> {
 /// A client that holds its connection open until its turn comes.
 pub struct HeldClient {
     pub reply: oneshot::Sender<Result<ClaimOutcome, Failure>>,
-    /// In a box, since it is large and most claims have none.
+    /// Boxed, since it is large and most claims have none.
     pub keyed: Option<Box<Keyed<ClaimOutcome>>>,
-    /// Its place among all claims that wait, unless it does not wait.
+    /// Its place among all waiting claims, unless it does not wait.
     pub place: Option<WaitingPlace>,
 }
 
@@ -306,24 +305,24 @@ impl HeldClient {
 }
 
 struct WaitingPlaces {
-    among_all: Places,
+    among_all: Permits,
     of_tokens: Limited<TokenId>,
 }
 
 /// Given back when it is dropped.
 pub struct WaitingPlace {
-    _among_all: Place,
-    /// None if it came without a token.
-    _of_token: Option<LimitedPlace<TokenId>>,
+    _among_all: Permit,
+    /// None for a claim without a token.
+    _of_token: Option<LimitedPermit<TokenId>>,
 }
 
 impl WaitingPlaces {
     /// `total`: how many claims may wait; `per_token`: how many of one token.
     pub fn new(total: Capacity, per_token: usize) -> Self {
-        Self { among_all: Places::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
+        Self { among_all: Permits::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
     }
 
-    /// Refused if the token, the member, the organization or the server has too many already.
+    /// Refused if the token, the member, the organization or the server already has too many.
     pub fn take(
         &self,
         organization: &Identifier,

@@ -1,4 +1,4 @@
-//! Readers that wait until what they read changes. A change wakes only its own watchers.
+//! Readers that wait for a change of a resource. A change wakes only its own watchers.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Watchers {
 
 pub struct Watched<K: Eq + Hash> {
     senders: DashMap<K, watch::Sender<()>>,
-    /// So that a change costs no lookup while nobody watches, which is nearly always.
+    /// Makes a change without watchers cost no lookup, which is nearly always the case.
     watches: AtomicUsize,
 }
 

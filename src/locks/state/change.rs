@@ -14,7 +14,7 @@ use events::NewEvent;
 use records::{Keeping, Page};
 use store::{Batch, StoreError};
 
-/// What one decision changes in the store.
+/// The changes of one decision in the store.
 pub struct Change<'a> {
     records: &'a Records,
     key: &'a EnvironmentKey,
@@ -52,7 +52,7 @@ impl<'a> Change<'a> {
         }
         self.trim(next)?;
         let expiry = |environment: &Environment| environment.lock.as_deref().and_then(Session::expiry);
-        // A record that is too early does no harm, and is not written again with every heartbeat.
+        // A record that is too early is harmless, and need not be rewritten with every heartbeat.
         let is_sooner =
             |until: Deadline| expiry(&self.loaded.environment).is_none_or(|(before, _)| until.due < before.due);
         match expiry(next) {
@@ -77,7 +77,7 @@ impl<'a> Change<'a> {
         if let Some(waiter) = outcome.enqueued.as_ref().filter(|waiter| waiter.is_durable()) {
             self.batch.put(keys::waiter(self.key, waiter.ticket), records::encode_waiter(waiter, None));
         }
-        // Before the deletions: the same decision may have granted it the lock.
+        // Before the deletions, since the same decision may have granted it the lock.
         if let Some(waiter) = &outcome.made_known {
             self.batch.put(keys::waiter(self.key, waiter.ticket), records::encode_waiter(waiter, None));
         }
@@ -115,7 +115,8 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Adds events to a batch. An event is attributed to its own initiator, else to the caller `by`; an automatic one to nobody.
+/// Adds events to a batch. An event is attributed to its own initiator, otherwise to the caller `by`; an automatic one
+/// to nobody.
 pub fn record_events(
     batch: &mut Batch,
     pipeline: &PipelineKey,
@@ -147,7 +148,7 @@ fn pointed(session: &Session) -> Option<(Ticket, u64)> {
     }
 }
 
-/// How many approvals of one deployment are kept, the newest: a deployment can be retried any number of times.
+/// The number of newest approvals kept per deployment, which can be retried any number of times.
 const APPROVALS_KEPT: usize = 64;
 const _: () =
     assert!(APPROVALS_KEPT > pipeline::STAGES_MAX, "the approvals that a deployment shows must be among them");
@@ -185,7 +186,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// In a cluster, it is durable which node has the output of a stage before there is any.
+    /// In a cluster, makes durable which node has the output of a stage, before there is any.
     fn log_part(&mut self, id: DeploymentId) -> Result<(), StoreError> {
         let (organization, Some(keeper)) = (&self.key.pipeline.organization, self.records.log_keeper()) else {
             return Ok(());
@@ -202,7 +203,7 @@ impl Change<'_> {
         let organization = &self.key.pipeline.organization;
         let key = keys::approval(organization, record.approval.id);
         self.batch.put(key, records::encode_approval(self.key, record));
-        // Only a new approval is pending; it is not written again until it is decided.
+        // Only a new approval is pending; it is next written when it is decided.
         if record.approval.status != ApprovalStatus::Pending {
             return Ok(());
         }
@@ -221,7 +222,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Drops everything kept of a deployment.
+    /// Drops everything stored about a deployment.
     fn forget(&mut self, id: DeploymentId, staged: bool) -> Result<(), StoreError> {
         let organization = &self.key.pipeline.organization;
         self.batch.delete(keys::deployment(organization, id));
@@ -258,11 +259,11 @@ impl Change<'_> {
     }
 }
 
-/// How many old sessions one commit drops, so that a lowered retention or a deletion never makes a batch that the store
+/// Old sessions dropped per commit, so that a lowered retention or a deletion never creates a batch that the store
 /// refuses.
 const TRIM_AT_ONCE: u64 = 500;
-/// How many changes a commit may have before it drops no further deployment, for the same reason: a page of the history
-/// may refer to eight hundred.
+/// The number of changes in a commit after which it drops no further deployment, for the same reason: a page of the
+/// history may refer to eight hundred.
 const FORGET_AT_ONCE: usize = 1_000;
 
 // The history: ended sessions go into pages, and pages beyond the retention are dropped.
@@ -271,7 +272,7 @@ impl Change<'_> {
     fn remember(&mut self, next: &Environment, outcome: &Outcome) -> Result<(), StoreError> {
         let oldest = Page::of(*next.remembered_sessions(self.records.history_retention).start());
         for session in &outcome.ended {
-            // A page that is kept must be complete, beyond the retention too: the retention may be raised.
+            // A kept page must be complete, beyond the retention too: the retention may be raised.
             let stays = |number: &u64| *number >= next.first_session && Page::of(*number) >= oldest;
             let Some(number) = session.fencing_token().filter(stays) else {
                 if !is_leaving(next, session) {
@@ -280,7 +281,7 @@ impl Change<'_> {
                 continue;
             };
             let page = if Page::begins_with(number) && number == next.newest_ended() {
-                // It can only contain an older state of this session, so it need not be read.
+                // The page can only contain an older state of this session, so it need not be read.
                 Cow::Owned(Page::default())
             } else {
                 self.page(Page::of(number))?
@@ -291,11 +292,11 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Drops the pages whose sessions are all beyond the retention, a bounded number at once.
+    /// Drops the pages whose sessions are all beyond the retention, a limited number at a time.
     pub fn trim(&mut self, next: &Environment) -> Result<(), StoreError> {
         let remembered = next.remembered_sessions(self.records.history_retention);
         let (from, wanted) = (self.keeping.from, *remembered.start());
-        // Skipped tokens never had a session, and may be a billion.
+        // Skipped tokens never had a session, and there may be a billion.
         let skipped = &next.skipped_tokens;
         let step = skipped.token_at(skipped.count_up_to(from) + TRIM_AT_ONCE);
         let until = wanted.min(step).max(from);

@@ -1,6 +1,6 @@
-//! What an actor holds in memory: the environment after its last decision, durable or not, with recent pages,
-//! deployments and departures, which were handed to the store and it may not show yet. An actor decides on these first
-//! and on the store second.
+//! The state in an actor's memory: the environment after its last decision, durable or not, with recent pages,
+//! deployments and departures, which were handed to the store and may not be visible there yet. An actor decides on
+//! these first and on the store second.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -20,27 +20,28 @@ use store::{Sequence, StoreError};
 
 pub struct Loaded {
     pub environment: Arc<Environment>,
-    /// Up to where the store must be durable for this state to be durable.
+    /// This state is durable when the store is durable up to here.
     pub handed_in: Sequence,
-    /// When a waiter may lose its place for want of a sign of life.
+    /// When a waiter may lose its place for lack of a poll.
     pub queue_due: Option<Tick>,
-    /// What the store refused, and when to try it again.
+    /// Changes that the store refused, and when to try them again.
     pub retry: Retry,
     pub(super) keeping: Keeping,
     pub(super) pages: RecentPages,
     departures: RecentDepartures,
     pub(super) deployments: RecentDeployments,
-    /// Whether the store has a wake record: the lock runs out by itself.
+    /// Whether the store has a wake record, because the lock expires automatically.
     pub(super) has_wake_record: bool,
     /// Whether the store has a record that a deployment here is unfinished.
     pub(super) has_unfinished_record: bool,
 }
 
-/// Full disks last: the longest pause is one that nobody notices when it is over, and that a thousand environments can have.
+/// Disks stay full for long: the longest pause is not noticeable afterwards, and low enough in load for a thousand
+/// environments.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
 
-/// When the actor tries again what the store has refused, and nobody waits for. A full disk takes ends for longer than all
-/// else, so they have a pause of their own: what it refuses must not keep a lease from ending.
+/// When the actor repeats changes that the store has refused and that no caller waits for. A full disk accepts ends for
+/// longer than other changes, so ends have a separate pause: refused other changes must not keep a lease from ending.
 #[derive(Default)]
 pub struct Retry {
     pub ends: Pause,
@@ -48,12 +49,13 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Of commands that end something ([`domain::Command::ENDS`]), or of all others.
+    /// The pause of commands that end something ([`domain::Command::ENDS`]), or of all others.
     pub fn of(&mut self, ends: bool) -> &mut Pause {
         if ends { &mut self.ends } else { &mut self.others }
     }
 
-    /// The store has taken something: what it refused before is due. Where it takes other changes, it takes ends too.
+    /// The store has accepted a change, so earlier refused ones are due. If it accepts other changes, it accepts ends
+    /// too.
     pub fn accepted(&mut self, ends: bool, now: Tick) {
         self.ends.accepted(now);
         if !ends {
@@ -61,7 +63,7 @@ impl Retry {
         }
     }
 
-    /// Whether anything was refused and not tried again since.
+    /// Whether a refused change has not been tried again yet.
     pub fn is_due(&self) -> bool {
         self.ends.at.is_some() || self.others.at.is_some()
     }
@@ -80,14 +82,14 @@ impl Default for Pause {
 }
 
 impl Pause {
-    /// The store has refused. Of all that it refuses until then, the first sets the time.
+    /// The store has refused. The first of several refusals sets the time.
     pub fn refused(&mut self, now: Tick) {
         if self.at.is_none() {
             self.at = Some(now.after(self.retries.failed()));
         }
     }
 
-    /// The store has taken something: what it refused before is due.
+    /// The store has accepted a change, so the refused ones are due.
     pub fn accepted(&mut self, now: Tick) {
         self.retries.worked();
         if let Some(at) = &mut self.at {
@@ -95,18 +97,18 @@ impl Pause {
         }
     }
 
-    /// Whether nothing is to be tried yet.
+    /// Whether it is too early to try again.
     pub fn is_pausing(&self, now: Tick) -> bool {
         self.at.is_some_and(|at| now < at)
     }
 
-    /// What was refused is tried now.
+    /// The refused changes are tried now.
     pub fn begin(&mut self) {
         self.at = None;
     }
 }
 
-/// A change that was handed in, and what the store has of the history after it.
+/// A handed-in change, and the resulting history in the store.
 pub struct Committed {
     /// The change is durable when the store is durable up to here.
     pub sequence: Sequence,
@@ -120,7 +122,7 @@ pub struct Committed {
 /// The seeds of their ids: a command changes one session, and a force-claim two.
 pub type ChangedSessions = SmallVec<[IdSeed; 2]>;
 
-/// What a decision changed for readers.
+/// The changes of a decision that readers see.
 pub struct Advance {
     /// The new state, if readers see a difference.
     pub view: Option<Arc<Environment>>,
@@ -146,8 +148,8 @@ impl Loaded {
         }
     }
 
-    /// When something here may run out, or must be tried again. While the store refuses ends, none is tried earlier than
-    /// that: what ran out in the meantime would be refused as well, again and again.
+    /// When something here may expire, or must be tried again. While the store refuses ends, none is tried before that
+    /// time: ends that became due in the meantime would be refused as well, again and again.
     pub fn wake(&self) -> Option<Tick> {
         let ends = self.retry.ends.at.or_else(|| {
             let lock = self.environment.lock.as_deref().and_then(Session::expiry).map(|(until, _)| until.due);
@@ -157,7 +159,7 @@ impl Loaded {
         [ends, self.retry.others.at].into_iter().flatten().min()
     }
 
-    /// Moves on to the state that was decided and handed in; `settled` tells whether a sequence is durable.
+    /// Replaces the state by the decided one that was handed in; `settled` tells whether a sequence is durable.
     pub fn advance(
         &mut self,
         next: Arc<Environment>,
@@ -242,13 +244,13 @@ fn expires(environment: &Environment) -> bool {
     environment.lock.as_ref().is_some_and(|lock| lock.expiry().is_some())
 }
 
-/// Whether a deployment here has begun or waits.
+/// Whether a deployment here is running or waiting.
 pub fn is_unfinished(environment: &Environment) -> bool {
     environment.current_deployment().is_some() || environment.waiting_deployment().is_some()
 }
 
-/// The history pages that an actor keeps in memory: those whose last change may not be durable, and the newest, since
-/// the next session to end goes into it. The store has every other page as it is.
+/// The history pages in an actor's memory: those whose last change may not be durable, and the newest, into which the
+/// next ended session goes. All other pages are unchanged in the store.
 #[derive(Default)]
 pub struct RecentPages {
     pages: PageList<RecentPage>,
@@ -319,18 +321,18 @@ struct RecentDeployment {
     written: Sequence,
 }
 
-/// What changed about one deployment; the store has the parts that are `None`.
+/// The changes of one deployment; the store has the parts that are `None`.
 #[derive(Default)]
 pub struct DeploymentUpdate {
     pub record: Option<DeploymentRecord>,
     pub blueprint: Option<Arc<Blueprint>>,
     pub approvals: Option<Vec<ApprovalId>>,
-    /// Everything is gone, whatever the store still shows.
+    /// Everything is gone, even if still visible in the store.
     pub forgotten: bool,
 }
 
 impl RecentDeployments {
-    /// Adds what was handed in, and drops what is durable.
+    /// Adds the changes handed in, and drops those that are durable.
     pub fn advance(
         &mut self,
         records: Vec<DeploymentRecord>,
@@ -365,7 +367,7 @@ impl RecentDeployments {
     }
 }
 
-/// Nearly always there is one page, which takes no allocation.
+/// There is nearly always one page, which needs no allocation.
 pub struct PageList<T> {
     pages: SmallVec<[(u64, T); 1]>,
 }
@@ -381,7 +383,7 @@ impl<T> PageList<T> {
         self.place(number).ok().map(|place| &self.pages[place].1)
     }
 
-    /// In place of what there was under this number.
+    /// Replaces a page with this number.
     pub fn insert(&mut self, number: u64, page: T) {
         match self.place(number) {
             Ok(place) => self.pages[place].1 = page,
@@ -401,7 +403,7 @@ impl<T> PageList<T> {
         self.pages.iter().map(|(number, page)| (*number, page))
     }
 
-    /// Where it is, or where it belongs.
+    /// The index of the page, or where to insert it.
     fn place(&self, number: u64) -> Result<usize, usize> {
         self.pages.binary_search_by_key(&number, |(number, _)| *number)
     }

@@ -1,5 +1,5 @@
-//! The state of environments, without actors: their records in the store, what an actor holds in memory, and the batch
-//! that makes a decision durable.
+//! The state of environments, without actors: their records in the store, the state in an actor's memory, and the batch
+//! of a decision.
 
 pub mod change;
 pub mod memory;

@@ -1,4 +1,4 @@
-//! Reads the records of environments, sessions and deployments as they durably are in the store.
+//! Reads the durable records of environments, sessions and deployments from the store.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -20,9 +20,9 @@ pub struct Records {
     store: Arc<dyn Store>,
     pub run: records::Run,
     pub history_retention: u64,
-    /// Environments whose queue is in the store and in no actor's memory.
+    /// Environments whose queue is in the store but in no actor's memory.
     unloaded_queues: DashMap<EnvironmentKey, (), RandomState>,
-    /// In a cluster.
+    /// Only in a cluster.
     log_keeper: OnceLock<Box<dyn LogKeeper>>,
 }
 
@@ -44,7 +44,7 @@ impl Records {
         self.log_keeper.get().map(|keeper| &**keeper)
     }
 
-    /// On one machine only those that the log had in a cluster.
+    /// On one machine, only parts that the log had in a cluster.
     pub fn log_parts(&self, organization: &Identifier, id: DeploymentId) -> Result<Vec<LogPart>, StoreError> {
         let record = self.store.get(&keys::log_parts(organization, id))?;
         record.map_or_else(|| Ok(Vec::new()), |record| readable(records::decode_log_parts(&record)))
@@ -60,7 +60,7 @@ impl Records {
         record.map(|record| self.decode_environment(&record)).transpose()
     }
 
-    /// One that has never been there.
+    /// A new environment.
     pub fn new_environment(&self) -> Result<StoredEnvironment, StoreError> {
         let record = self.store.get(keys::NEW_ENVIRONMENTS)?;
         let skipped = record.map_or(Ok(0), |record| readable(records::decode_new_environments(&record)))?;
@@ -69,7 +69,7 @@ impl Records {
         Ok(StoredEnvironment { environment, keeping: Default::default() })
     }
 
-    /// The environment with its queue and the stages of what is being deployed, for readers.
+    /// The environment with its queue and the stages of its deployments, for readers.
     pub fn environment_with_queue(&self, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
         let mut stored = self.environment(key)?;
         if let Some(stored) = &mut stored {
@@ -92,8 +92,8 @@ impl Records {
         }
     }
 
-    /// Adds the runs of unfinished deployments. For a reader, a deployment may have ended since the environment was read; then
-    /// it stays without.
+    /// Adds the runs of unfinished deployments. For a reader, a deployment may have ended since the environment was
+    /// read; then it gets no runs.
     pub fn fill_runs(&self, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
         for deployment in staged_deployments(Arc::make_mut(&mut stored.environment)) {
             deployment.run = self.deployment_run(&key.pipeline.organization, deployment.id)?.map(Arc::new);
@@ -162,7 +162,7 @@ impl Records {
         self.unloaded_queues.contains_key(key)
     }
 
-    /// The store has a queue that no actor has in memory.
+    /// The store has a queue that is in no actor's memory.
     pub fn queue_unloaded(&self, key: &EnvironmentKey) {
         self.unloaded_queues.insert(key.clone(), ());
     }
@@ -250,7 +250,7 @@ impl Records {
     }
 }
 
-/// Those that have stages and have not ended.
+/// The unfinished deployments with stages.
 fn staged_deployments(environment: &mut Environment) -> impl Iterator<Item = &mut Deployment> {
     let Environment { lock, leaving, reset, .. } = environment;
     let of_sessions =

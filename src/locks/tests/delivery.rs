@@ -59,7 +59,7 @@ pub enum Order {
     Sweep(EnvironmentKey, DeploymentId),
 }
 
-/// The orders since the last look.
+/// The orders since the last read.
 #[derive(Default)]
 pub struct Orders(Mutex<Vec<Order>>);
 
@@ -92,7 +92,7 @@ impl Executor for Arc<Orders> {
     }
 }
 
-/// Stages of one step each, by name; those that begin with `ask` need an approval.
+/// Stages with one step each, by name; those that begin with `ask` need an approval.
 pub fn stages(names: &[&str]) -> Blueprint {
     let stage = |name: &&str| Stage {
         name: Identifier::parse(name).unwrap(),

@@ -1,5 +1,5 @@
-//! The history: neither the list nor the store ever lacks a session. Also the sessions of a period, and how busy
-//! environments were in it.
+//! The history: neither the list nor the store ever misses a session. Also the sessions of a period, and the
+//! utilisation of environments in it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -314,7 +314,7 @@ fn seconds(from: i64, to: i64) -> Period {
 #[actix::test]
 async fn a_history_of_a_period_has_the_sessions_that_had_the_lock_in_it() {
     let bench = Bench::with_environment().await;
-    // More than are read at once; session n from second 10 n to 10 n + 5.
+    // More than are read at a time; session n from second 10 n to 10 n + 5.
     for number in 1..=300 {
         bench.held(&key(), 1, 10 * number, 10 * number + 5).await;
     }

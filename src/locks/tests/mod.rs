@@ -1,4 +1,4 @@
-//! The actors against a store that can be held back and made to fail.
+//! The actors with a store that can be held back and made to fail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +61,7 @@ impl Bench {
         Self::of(store, history_retention, wall, started, Capacity::seats(100_000))
     }
 
-    /// In which so many claims may wait.
+    /// With room for this many waiting claims.
     fn crowded(store: Arc<MemoryStore>, waiting: Capacity) -> Self {
         Self::of(store, 1000, 1_000_000, SteadyTime { boot: Boot(1), tick: Tick(0) }, waiting)
     }
@@ -95,7 +95,7 @@ impl Bench {
         self.started_again(wall_millis, SteadyTime { boot: self.boot, tick })
     }
 
-    /// The same after a start of the machine.
+    /// The same after a reboot of the machine.
     fn rebooted(&self, wall_millis: i64) -> Self {
         self.started_again(wall_millis, SteadyTime { boot: Boot(self.boot.0 + 1), tick: Tick(3) })
     }
@@ -107,7 +107,7 @@ impl Bench {
         after
     }
 
-    /// Moves both clocks and ends what has expired by then.
+    /// Moves both clocks and ends everything that has expired.
     async fn pass(&self, millis: i64) {
         self.wall.fetch_add(millis, Ordering::Relaxed);
         self.steady.fetch_add(millis, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Bench {
         self.store.commit(batch).unwrap();
     }
 
-    /// Lets others run until something has happened; on a busy machine, the threads of the store take their time.
+    /// Lets other tasks run until something has happened; on a busy machine, the threads of the store may take long.
     async fn until(&self, has_happened: impl Fn() -> bool) {
         for _ in 0..1_000 {
             self.let_others_run().await;
@@ -412,7 +412,7 @@ async fn a_retired_environment_goes_before_its_mark_wherever_that_is_cut_off() {
 #[actix::test]
 async fn a_full_mailbox_says_so_and_loses_nothing() {
     let bench = Bench::with_environment().await;
-    // All in one turn of the executor, so that the actor gets to none of them in between.
+    // All in one turn of the executor, so that the actor runs between none of them.
     let (environments, key) = (&bench.environments, key());
     let many = (0..200).map(|_| claim_at_once(environments, &key, claim(1)));
     let outcomes = futures_util::future::join_all(many).await;
@@ -483,7 +483,7 @@ async fn who_has_given_up_is_granted_nothing() {
     bench.environments.dismiss_unused();
     bench.let_others_run().await;
     assert_eq!(bench.environments.resident(), 0);
-    // The store owes somebody else a commit, so that whoever comes waits in the mailbox for the actor to load.
+    // The store has a pending commit, so that new messages wait in the mailbox for the actor to load.
     bench.store.hold();
     bench.store.commit(Batch::default()).unwrap();
     let environments = bench.environments.clone();

@@ -29,7 +29,7 @@ impl Bench {
         }
     }
 
-    /// Asking about a session, as Get Session Status does.
+    /// Polls a session, as Get Session Status does.
     fn ask(&self, session: &Session) -> Arc<Session> {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
         self.environments.session(&key(), &environment, session.id, session.user.id).unwrap().unwrap().session
@@ -135,7 +135,7 @@ async fn a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next() {
         environments.ask(&key(), release).await
     });
     bench.let_others_run().await;
-    // Granted, but not yet durable, and now its client hangs up.
+    // Granted, but not yet durable, and now its client disconnects.
     gone.abort();
     bench.let_others_run().await;
     bench.store.release();
@@ -415,7 +415,7 @@ async fn an_organization_that_waits_everywhere_leaves_places_to_wait_to_another(
         bench.release_in(&other, &session).await.unwrap();
     }
 
-    // Every way of leaving makes room.
+    // Every way of leaving frees a place.
     let [first, second] = on_connections;
     first.abort();
     bench.let_others_run().await;
@@ -425,7 +425,7 @@ async fn an_organization_that_waits_everywhere_leaves_places_to_wait_to_another(
     let fourth = bench.wait_in_line(10).await;
     crowded(bench.environments.claim(&key(), claim(6), QUEUE, None).await);
 
-    // After a restart, those who are queued count again.
+    // After a restart, queued ones count again.
     let after = Bench::crowded(Arc::new(store.crash()), Capacity::seats(8));
     drop((second, fourth, polled));
     for who in [11, 12] {

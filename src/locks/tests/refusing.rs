@@ -1,4 +1,4 @@
-//! How often a store that refuses is asked: a full disk must not keep a processor busy.
+//! How often a refusing store is asked: a full disk must not keep a processor busy.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::services::signals::Signal;
 use domain::{EndedHow, Expiry, Labels};
 
-/// Asked once a second, with pauses that grow to twenty seconds, somebody is asked this often within ten minutes, at most.
+/// The maximum number of attempts in ten minutes, with pauses from one second growing to twenty.
 const TRIES_IN_TEN_MINUTES: u64 = 80;
 
 fn full_disk() -> StoreError {
@@ -33,7 +33,7 @@ async fn a_lease_that_cannot_be_ended_is_tried_with_growing_pauses_and_ends_when
     let session = claim_at_once(&bench.environments, &key(), lease).await.unwrap();
     bench.store.refuse_with(Some(full_disk()));
     bench.pass(5_000).await;
-    // The timer runs again and again without any time passing.
+    // The timer runs repeatedly without any time passing.
     for _ in 0..100 {
         bench.pass(0).await;
     }
@@ -104,7 +104,7 @@ async fn clients_that_have_gone_are_let_go_with_growing_pauses() {
     let queued = Patience { wait: Duration::ZERO, queue: true };
     bench.environments.claim(&key(), claim(2), queued, None).await.unwrap();
     bench.store.refuse_with(Some(full_disk()));
-    // Nobody polls it: it has expired, and its end is refused.
+    // It is not polled, so it has expired, and its end is refused.
     bench.pass_ten_minutes().await;
     let tries = bench.store.refused();
     assert!((20..TRIES_IN_TEN_MINUTES).contains(&tries), "{tries} tries in ten minutes");

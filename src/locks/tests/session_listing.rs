@@ -1,4 +1,4 @@
-//! The sessions of a whole organization: what is listed, and that listing wakes nobody.
+//! The sessions of a whole organization: the list is correct, and listing loads no environment.
 
 #![allow(clippy::unwrap_used)]
 

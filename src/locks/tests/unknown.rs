@@ -1,4 +1,4 @@
-//! Queued sessions whose id their client has not been told yet, over a kill and on a full disk.
+//! Queued sessions whose id their client has not received yet, over a kill and on a full disk.
 
 #![allow(clippy::unwrap_used)]
 
@@ -164,13 +164,13 @@ async fn a_claim_that_is_refused_by_a_full_disk_is_in_no_queue() {
         let waiting = bench.on_the_line(patience, key_text).await;
         bench.fill_disk();
         match waited(waiting).await {
-            // It was queued, and is told so: the journal says it too.
+            // It was queued, which the error says and the journal too.
             Err(Failure::PlaceGivenUp { session, error: StoreError::Full { .. } }) if patience.queue => {
                 let waiting = bench.environments.environment(&key()).unwrap().unwrap();
                 assert!(waiting.queue.iter().any(|waiter| waiter.session.id == session), "of which the journal tells");
             }
             Err(Failure::Store(StoreError::Full { .. })) if !patience.queue => {}
-            // Nothing of it is stored, so there is nothing that a full disk could refuse.
+            // Nothing about it is stored, so a full disk cannot refuse anything.
             Err(Failure::Rejected(Rejection::EnvironmentLocked { .. })) if patience == ON_THE_LINE => {}
             outcome => panic!("{patience:?}: {outcome:?}"),
         }

@@ -1,4 +1,4 @@
-//! The certificate of a running server: read again when its files change, and watched for its end.
+//! The certificate of a running server: reloaded when its files change, with warnings before it expires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 use crate::http::Handshakes;
 use crate::tls::{Concern, Refreshed, ServerTls};
 
-/// How often the files are read: a new certificate is in use before anybody looks for it.
+/// How often the files are read. A new certificate is soon in use.
 const FILES_READ_EVERY: Duration = Duration::from_secs(5);
-/// How often failed handshakes are reported, those with the same reason in one line.
+/// How often failed handshakes are reported, with one line per reason.
 const HANDSHAKES_REPORTED_EVERY: Duration = Duration::from_secs(1);
 
-/// Reads the files every few seconds, and immediately when asked to.
+/// Reads the files every few seconds, and immediately when notified.
 pub async fn keep_fresh(tls: Arc<ServerTls>, asked: Arc<Notify>) {
     let mut every = tokio::time::interval(FILES_READ_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -44,7 +44,7 @@ pub async fn report_handshakes(handshakes: Arc<Handshakes>) {
     }
 }
 
-/// What has been said of the certificate in use.
+/// The concern about the certificate that was logged last, and the metrics.
 struct Watch {
     concern: Option<Concern>,
     replaced: metrics::Counter,
@@ -90,7 +90,7 @@ impl Watch {
         }
     }
 
-    /// Says what is of concern, once.
+    /// Logs a concern once.
     fn look(&mut self, tls: &ServerTls) {
         let certificate = tls.certificate();
         self.expires.set(certificate.expires_at() as f64);

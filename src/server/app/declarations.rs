@@ -1,5 +1,6 @@
-//! Applies what organization files declare, and says what a start or a reload with a file changes. The record of an organization's
-//! other entries (its name, providers and issuers) is only for that: they count as they are in the file.
+//! Applies the declarations of organization files, and describes the changes that a start or reload with a file makes.
+//! An organization's other entries (its name, providers and issuers) apply directly from the file; they are recorded
+//! only to describe changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,9 +22,9 @@ use store::{Batch, Store, StoreError, commit_durably};
 
 /// Declarations applied concurrently at the start: enough to share disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
-/// Enough to know what is meant; the file says the rest.
+/// Enough to recognise the change; the file has the details.
 const NAMED_MAX: usize = 20;
-/// Told to those who want an environment that is being removed.
+/// Shown to those who want an environment that is being removed.
 pub const REASON: &str = "the file of the organization no longer declares it; it is removed when it is released";
 
 pub fn members(declared: &[Organization]) -> Vec<NewMember> {
@@ -46,12 +47,12 @@ pub fn identities(declared: &[Organization]) -> Vec<(Identifier, Vec<TrustedIssu
     declared.iter().map(|organization| (organization.id.clone(), organization.identities.clone())).collect()
 }
 
-/// The entries that say who somebody is, by organization.
+/// The entries that identify people and jobs, by organization.
 pub fn trusted(declared: &[Organization]) -> Trusted {
     let of = |organization: &Organization| {
         let providers = organization.providers.iter();
         let rules = || organization.identities.iter().flat_map(|it| it.rules.iter().map(move |rule| (it, rule)));
-        // A provider without any role signs nobody in.
+        // Without any role, a provider cannot sign anybody in.
         let sources = providers.clone().filter_map(|it| {
             let grants = Grants { role_max: it.role_max()?, assignment: it.assignment() };
             Some((SourceId::of_provider(&it.id, &it.issuer), grants))
@@ -70,7 +71,7 @@ pub fn trusted(declared: &[Organization]) -> Trusted {
     declared.iter().map(of).collect()
 }
 
-/// The names for people, by id.
+/// The display names of organizations, by id.
 pub fn organization_names(declared: &[Organization]) -> HashMap<Identifier, String> {
     declared.iter().map(|organization| (organization.id.clone(), organization.name.clone())).collect()
 }
@@ -92,7 +93,7 @@ pub fn pipelines(declared: &[Organization]) -> Vec<Declared> {
     declared.iter().flat_map(of).collect()
 }
 
-/// A file may name steps of registries that do not exist yet: until they do, its deployments fail and say why.
+/// Warns of steps from registries that do not exist yet. Until they do, the deployments that use them fail and say why.
 pub fn warn_of_unresolved(declared: &[Organization], pipelines: &Pipelines, registries: &Registries) {
     for organization in declared {
         for pipeline in pipelines.list(&organization.id) {
@@ -104,7 +105,7 @@ pub fn warn_of_unresolved(declared: &[Organization], pipelines: &Pipelines, regi
     }
 }
 
-/// Older versions allowed environments called `sessions`. They work, but cannot be viewed or changed.
+/// Warns of environments called `sessions`, which older versions allowed. They work, but cannot be viewed or changed.
 pub fn warn_of_reserved_names(
     declared: &[Organization],
     pipelines: &Pipelines,
@@ -120,7 +121,7 @@ pub fn warn_of_reserved_names(
     Ok(())
 }
 
-/// Each environment that an organization declares, with its key.
+/// The environments that an organization declares, with their keys.
 pub fn environments_of(organization: &Organization) -> impl Iterator<Item = (EnvironmentKey, &Configuration)> {
     organization.pipelines.iter().flat_map(|pipeline| {
         pipeline.environments.iter().map(|environment| {
@@ -139,7 +140,7 @@ pub async fn environments(
     let declare = declared.iter().flat_map(environments_of).map(|(key, configuration)| {
         let (environments, pipelines) = (environments.clone(), pipelines.clone());
         async move {
-            // The environments of a deleted pipeline would be unreachable.
+            // Skips deleted pipelines, whose environments would be unreachable.
             let Some(_entering) = pipelines.entering(&key.pipeline).await else { return Ok(false) };
             environments.declare(&key, configuration.clone()).await
         }
@@ -152,16 +153,17 @@ pub async fn environments(
     Ok(())
 }
 
-/// Whether a file has no environment left beside this one that it no longer declares, which is more likely a mistake: no pipeline
-/// at all, or none in a pipeline that it declares.
+/// Whether removing this environment would leave the file without pipelines, or a declared pipeline without
+/// environments. That is more likely a mistake.
 pub fn is_last_environment(organization: &Organization, key: &EnvironmentKey) -> bool {
     let pipelines = &organization.pipelines;
     let is_emptied = |pipeline: &Pipeline| pipeline.id == key.pipeline.pipeline && pipeline.environments.is_empty();
     pipelines.is_empty() || pipelines.iter().any(is_emptied)
 }
 
-/// Forgets that files declared what neither they nor the store have any more: who uses the name again through the API keeps it.
-/// To be done before anybody can, which matters after a crash in the middle of a removal.
+/// Clears the declared marks of entries that are neither in a file nor in the store any more, so that somebody who
+/// reuses the name through the API keeps the new entry. Must run before anybody can, which matters after a crash during
+/// a removal.
 pub async fn forget_gone(
     (environments, pipelines): (&Environments, &Pipelines),
     store: &dyn Store,
@@ -185,15 +187,15 @@ pub async fn forget_gone(
     Ok(())
 }
 
-/// One thing that a start or a reload with a file does.
+/// One change that a start or reload with a file makes.
 pub struct Change {
-    /// Such as `create environment web/review-1`.
+    /// For example `create environment web/review-1`.
     pub words: String,
-    /// Why it is not done, if it is not.
+    /// Why the change is not made, if it is not.
     pub stays: Option<&'static str>,
 }
 
-/// What a start or a reload with this file does. Nothing is changed.
+/// The changes that a start or reload with this file would make. Changes nothing itself.
 pub fn changes(store: &dyn Store, organization: &Organization) -> Result<Vec<Change>, StoreError> {
     let id = &organization.id;
     let change = |difference: Difference, what: &str, name: String, stays: Option<&'static str>| {
@@ -238,7 +240,7 @@ pub fn changes(store: &dyn Store, organization: &Organization) -> Result<Vec<Cha
     Ok(changes)
 }
 
-/// The same for people, one line each.
+/// The same as text, one line per change.
 pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec<String>, StoreError> {
     let line = |Change { words, stays }: Change| {
         let stays = stays.map(|why| format!(" (stays: {why})")).unwrap_or_default();
@@ -247,7 +249,7 @@ pub fn differences(store: &dyn Store, organization: &Organization) -> Result<Vec
     Ok(changes(store, organization)?.into_iter().map(line).collect())
 }
 
-/// Logs by name what is about to be applied. What is no longer declared and stays is logged by `reconcile`.
+/// Logs the changes about to be applied, by name. `reconcile` logs undeclared entries that stay.
 pub fn log_changes(store: &dyn Store, declared: &[Organization]) -> Result<(), StoreError> {
     for organization in declared {
         let all = changes(store, organization)?;
@@ -261,7 +263,7 @@ pub fn log_changes(store: &dyn Store, declared: &[Organization]) -> Result<(), S
     Ok(())
 }
 
-/// The first of these names, and how many there are beside them.
+/// The first names, and the number of the others.
 pub fn some(names: impl ExactSizeIterator<Item = String>) -> String {
     let count = names.len();
     let mut named = names.take(NAMED_MAX).collect::<Vec<_>>().join(", ");
@@ -273,7 +275,8 @@ pub fn some(names: impl ExactSizeIterator<Item = String>) -> String {
 
 records! { EntriesV1 = "declared entries of an organization" }
 
-/// Each entry in words. They are only compared: a newer program that words one differently says once that it has changed.
+/// Each entry as text, only for comparison: if a newer program formats an entry differently, it reports one change that
+/// is none.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntriesV1 {
     name: String,
@@ -281,7 +284,7 @@ pub struct EntriesV1 {
     issuers: BTreeMap<String, String>,
 }
 
-/// How the entries of a file differ from those that were applied last, as kind, name and difference.
+/// The differences between a file's entries and the last applied ones, as kind, name and difference.
 struct EntryChanges {
     name: Option<String>,
     entries: Vec<(&'static str, String, Difference)>,
@@ -295,7 +298,7 @@ fn entries_key(organization: &Identifier) -> Vec<u8> {
 fn entries_of(organization: &Organization) -> EntriesV1 {
     let mut entries = EntriesV1 { name: organization.name.clone(), ..EntriesV1::default() };
     for provider in &organization.providers {
-        // Without the client secret, which its `Debug` does not show.
+        // `Debug` does not show the client secret.
         entries.providers.insert(provider.id.to_string(), format!("{provider:?}"));
     }
     for issuer in &organization.identities {
@@ -324,7 +327,7 @@ fn entry_changes(store: &dyn Store, organization: &Organization) -> Result<Entry
     Ok(EntryChanges { name: is_renamed.then(|| organization.name.clone()), entries })
 }
 
-/// Notes what has been applied.
+/// Records the applied entries.
 pub async fn note_entries(store: &dyn Store, organizations: &[Organization]) -> Result<(), StoreError> {
     let mut batch = Batch::default();
     for organization in organizations {

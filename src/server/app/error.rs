@@ -9,7 +9,7 @@ use crate::tls;
 use accounts::secrets;
 use locks::Failure;
 
-/// Why the server did not start, or stopped by itself: one sentence that says what to do.
+/// Why the server did not start, or stopped unexpectedly: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The text that the server prints when it has started.
+//! The text that the server prints after it has started.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,10 +9,10 @@ use crate::http::RunningServer;
 use accounts::auth::Accounts;
 use domain::Identifier;
 
-/// So that whoever tries it and walks away leaves no lock behind.
+/// A TTL, so that a user who tries the command and leaves does not block the environment.
 const FIRST_TTL_SECONDS: u32 = 900;
 
-/// The address, what to sign in with, and a first command. On stdout, separate from the log.
+/// Prints the address, the credentials and a first command, to stdout, separate from the log.
 pub fn greet(
     settings: &Settings,
     running: &RunningServer,
@@ -76,7 +76,7 @@ pub fn greet_node(
     warn_of_listening(running, settings.sample);
 }
 
-/// Prints the credentials of the first admin. Only the node that first opens their shard has them.
+/// Prints the credentials of the first admin. Only the node that first opens the admin's shard has them.
 pub fn show_first_admin(settings: &Settings, running: &RunningServer, first: &FirstAdmin) {
     print(&credentials(settings, &url(running), first));
 }
@@ -118,7 +118,7 @@ fn warn_of_listening(running: &RunningServer, sample: bool) {
     }
 }
 
-/// Where people sign in, with what is known filled in.
+/// The URL of the sign-in page, with the known fields filled in.
 fn dashboard(settings: &Settings, accounts: &Accounts, url: &str, first: Option<&FirstAdmin>) -> String {
     let url = settings.public_url.as_deref().unwrap_or(url);
     if let Some(FirstAdmin { organization, name, .. }) = first {
@@ -138,7 +138,8 @@ fn dashboard(settings: &Settings, accounts: &Accounts, url: &str, first: Option<
     }
 }
 
-/// With TLS, by a name of the certificate if it has one: clients would refuse it for an address.
+/// With TLS and a name in the certificate, the URL uses the name, because clients would refuse the certificate for an
+/// address.
 fn url(running: &RunningServer) -> String {
     let Some(encrypted) = &running.encrypted else {
         return format!("http://{}", reachable(running.address));
@@ -150,7 +151,7 @@ fn url(running: &RunningServer) -> String {
     }
 }
 
-/// From this machine: one that stands for all addresses is no address to connect to.
+/// The address to connect to from this machine: loopback if the server listens on all addresses.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

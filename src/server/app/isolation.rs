@@ -1,4 +1,4 @@
-//! How steps are confined on this machine: tried at the start, and said to the operator.
+//! How steps are confined on this machine: tried at the start, and reported to the operator.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -14,10 +14,10 @@ use delivery::runner::{
 };
 use domain::Identifier;
 
-/// In the folder of working directories, where those of deployments have ids for names.
+/// In the folder of working directories, where those of deployments are named by ids.
 const PROBE_DIR: &str = "probe";
 
-/// Whether each organization's steps need a user of their own.
+/// Whether each organization's steps need their own user.
 pub fn needs_users(settings: &Settings) -> bool {
     settings.runner.isolation != config::Isolation::Off && rustix::process::getuid().is_root()
 }
@@ -27,15 +27,16 @@ const TRIED_AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from
 
 pub struct FoundIsolation {
     pub isolation: SharedIsolation,
-    /// For the operator: the setting, and what came of it.
+    /// For the operator: the setting and the result of trying it.
     pub summary: String,
-    /// Whether steps that are to be confined can read no file of the data directory.
+    /// Whether confined steps cannot read any file of the data directory.
     pub closes_data: bool,
 }
 
-/// `users` has those of organizations, if steps need users of their own. `work_dir` holds the working directories of deployments; it is inside the data directory.
+/// `users` are those of organizations, if steps need separate users. `work_dir`, inside the data directory, contains
+/// the working directories of deployments.
 ///
-/// On a disk too full to try anything, that is done later, and no step runs until then.
+/// If the disk is too full to try, this is retried in the background, and no step runs until it works.
 pub async fn find(
     settings: &Settings,
     users: BTreeMap<Identifier, u32>,
@@ -58,7 +59,7 @@ pub async fn find(
             tokio::time::sleep(retries.failed()).await;
             match try_once(&settings, &users, &data_dir, &work_dir).await {
                 Ok(Err(_)) => {}
-                // The operator's socket has been opened meanwhile.
+                // The operator socket has been opened meanwhile, so steps may run only if they cannot reach it.
                 Ok(Ok(found)) if found.closes_data => return later.set(found.isolation.get()),
                 Ok(Ok(FoundIsolation { summary, .. })) => {
                     tracing::error!(
@@ -77,7 +78,7 @@ pub async fn find(
     Ok(FoundIsolation { isolation, summary, closes_data: true })
 }
 
-/// What was found, or why nothing could be.
+/// The isolation that works here, or why it could not be tried.
 async fn try_once(
     settings: &Settings,
     users: &BTreeMap<Identifier, u32>,
@@ -117,7 +118,7 @@ async fn try_once(
     }
     let summary = summary(mode, &layers, groups.as_ref().map(ControlGroups::summary).as_deref());
     if layers.lacking().next().is_some() {
-        // Who tries the sample has nobody to protect, and the greeting says it.
+        // The sample has nothing to protect, and the greeting mentions the missing layers.
         if settings.sample {
             tracing::info!(isolation = summary, "steps are not completely confined");
         } else {
@@ -138,8 +139,8 @@ async fn try_once(
     Ok(Ok(FoundIsolation { isolation: Some(isolation).into(), summary, closes_data }))
 }
 
-/// The layers that work on this machine, without those of the server's own control group; `None` if the settings want none.
-/// Tried in a directory of its own, so that a server that runs notices nothing.
+/// The layers that work on this machine, without those that the server's own control group provides; `None` if the
+/// settings disable isolation. Tried in a separate directory, so that a running server is not affected.
 pub fn examine(settings: &Settings) -> Result<Option<Layers>, ServeError> {
     if settings.runner.isolation == config::Isolation::Off {
         return Ok(None);
@@ -158,7 +159,7 @@ pub fn examine(settings: &Settings) -> Result<Option<Layers>, ServeError> {
     layers.map(Some).map_err(|error| ServeError::Isolation(format!("cannot be tried in {}: {error}", place.display())))
 }
 
-/// Whether steps can read a file of the server: its permissions do not keep them off if they have the server's user.
+/// Whether steps can read a file of the server. File permissions do not stop steps that run as the server's user.
 fn is_in_reach(file: &Path, isolation: &Isolation) -> bool {
     let Ok(file) = file.canonicalize() else { return false };
     let template = &isolation.template;
@@ -183,7 +184,7 @@ fn isolation(
     Isolation { template, users: if layers.has(Layer::Users) { users } else { BTreeMap::new() }, groups }
 }
 
-/// Everything that could confine a step, for the probe's.
+/// A confinement with everything, for the probe.
 fn confinement(
     settings: &Settings,
     data_dir: &Path,
@@ -192,7 +193,8 @@ fn confinement(
 ) -> Result<Confinement, ServeError> {
     let given = &settings.runner;
     let search_path = given.path.split(':').map(PathBuf::from).filter(|path| !runner::is_of_system(path));
-    // What the operator has put on the PATH is for steps to execute, unless it is where others can be harmed.
+    // Steps may execute programs in directories that the operator put on the PATH, unless those overlap the data
+    // directory.
     let programs = search_path.filter_map(|path| Some((path.canonicalize().ok()?, path)));
     let programs = programs.filter(|(found, _)| is_apart(found, data_dir));
     let mut read_only = checked("runner.read_only_paths", &given.read_only_paths, data_dir)?;
@@ -223,7 +225,7 @@ fn confinement(
     })
 }
 
-/// The real places of these paths, and the paths themselves: a link on the way there may be hidden from steps.
+/// The resolved paths, and the given paths too, since symbolic links on the way may be invisible to steps.
 fn checked(setting: &str, paths: &[PathBuf], data_dir: &Path) -> Result<Vec<String>, ServeError> {
     let mut real = Vec::with_capacity(paths.len());
     for path in paths {
@@ -241,7 +243,7 @@ fn checked(setting: &str, paths: &[PathBuf], data_dir: &Path) -> Result<Vec<Stri
     Ok(real)
 }
 
-/// The real place, and another path that leads there.
+/// The resolved path, and the given one if it differs and is usable.
 fn names(found: &Path, path: &Path, data_dir: &Path) -> Vec<String> {
     let is_plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
     let is_another = path != found && is_plain && is_apart(path, data_dir);
@@ -256,7 +258,7 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// One line.
+/// The isolation in one line.
 fn summary(mode: config::Isolation, layers: &Layers, groups: Option<&str>) -> String {
     let held = layers.held.iter().map(|layer| match (layer, groups) {
         (Layer::ControlGroups, Some(groups)) => format!("{} ({groups})", layer.name()),

@@ -1,4 +1,4 @@
-//! The parts of the process that all realms share: its listeners, the node, and the runner of steps.
+//! The parts of the process that all realms share: listeners, the node, and the runner of steps.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,16 +22,16 @@ use delivery::runner;
 use delivery::runner::Runner;
 use domain::{Identifier, Timestamp};
 use outbound::Policy;
-use shares::{Capacity, Disk, DiskLimits, Limited, Places};
+use shares::{Capacity, Disk, DiskLimits, Limited, Permits};
 
 /// The folder of working directories of deployments in the data directory.
 const WORK: &str = "work";
 /// The folder of fetched repositories in the data directory.
 const GIT: &str = "git";
-/// Each follower holds a connection, and is woken whenever its deployment writes something.
+/// Each follower holds a connection, and wakes up whenever its deployment writes something.
 const LOG_FOLLOWERS_MAX: usize = 1_000;
 
-/// Binds the addresses, and reads the certificate if there is one.
+/// Binds the addresses, and reads the certificate if TLS is on.
 pub fn reserve(settings: &Settings) -> Result<Listeners, ServeError> {
     let reserve = |address| http::reserve(address).map_err(|error| ServeError::listen(address, &error));
     let main = reserve(settings.listen)?;
@@ -55,7 +55,7 @@ pub fn listen_options(settings: &Settings) -> ListenOptions {
     }
 }
 
-/// The realms of this process at the moment.
+/// Returns the current realms of this process.
 pub type RealmsHere = Arc<dyn Fn() -> Vec<Arc<Realm>> + Send + Sync>;
 
 /// Opens the parts of the process, shared by all realms.
@@ -87,7 +87,7 @@ pub fn open_node(
         disk,
         logs,
         archive,
-        log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
+        log_followers: Permits::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
         held_connections: OnceLock::new(),
         cluster: OnceLock::new(),
         organizations,
@@ -111,7 +111,7 @@ pub struct Steps {
     pub hosts: Arc<Hosts>,
     /// How steps are confined, for the operator.
     pub isolation: String,
-    /// Whether steps that are to be confined can read no file of the data directory.
+    /// Whether confined steps cannot read any file of the data directory.
     pub closes_data: bool,
 }
 
@@ -173,7 +173,7 @@ fn open_git(settings: &Settings, disk: Disk) -> std::io::Result<Git> {
     Git::new(options, settings.organizations.len())
 }
 
-/// Where the server connects to for tenants.
+/// The policy for connections that tenants choose.
 pub fn policy(settings: &Settings) -> Policy {
     Policy::new(settings.outbound.allow.clone())
 }

@@ -1,5 +1,5 @@
-//! Periodic work of the process: gauges, idle actors, stalled connections, files that are no longer needed. The census shows
-//! operators what their environments do: how many there are in each state, and what has been going on longest.
+//! Periodic work of the process: gauges, idle actors, stalled connections, obsolete files. The census shows operators
+//! the state of their environments: how many are in each state, and which states have lasted longest.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,31 +22,32 @@ use store::{Sequence, StoreError};
 
 /// How often idle actors are removed and gauges updated.
 const CHORES_EVERY: Duration = Duration::from_secs(5);
-/// How often stalled connections are looked for: much shorter than they may stall.
+/// How often to look for stalled connections: much shorter than the time they may stall.
 const CONNECTIONS_WATCHED_EVERY: Duration = Duration::from_secs(1);
-/// How often the log says how many strangers were refused.
+/// How often to log how many strangers were refused.
 const REFUSALS_REPORTED_EVERY: Duration = Duration::from_secs(10);
-/// With more actors than this in memory, those not used since the last round are removed at once instead of after their idle
+/// With more actors in memory than this, those unused since the last round are removed without waiting for their idle
 /// time: at 3 kB each, a script that creates a million environments would otherwise fill the memory.
 const ACTORS_MAX: usize = 50_000;
-/// While a full disk stays full although files were swept.
+/// The pauses while the disk stays full although files were swept.
 const FULL_DISK_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
 /// The shortest pause between two sweeps: each looks up the deployment of every log.
 const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
 const FULL_DISK_NOTICED_WITHIN: Duration = Duration::from_secs(1);
 /// How often the gauges are updated.
 const CENSUS_EVERY: Duration = Duration::from_secs(5);
-/// All environments are read again after so many times as long as that took: a hundredth of a core, however many there are.
+/// The census repeats after this many times its own duration, so that it takes a hundredth of a core regardless of the
+/// number of environments.
 const CENSUS_PAUSE_FACTOR: u32 = 100;
 
-/// The process and its realms, as their chores see them.
-pub struct House {
+/// The process and its realms, as needed by the chores.
+pub struct ChoreContext {
     pub node: Arc<Node>,
     pub runner: Runner,
     pub realms: RealmsHere,
     /// The organizations that files declare.
     pub organizations: Vec<Identifier>,
-    /// Where the deployment of a log is, whose organization is known in a cluster.
+    /// Finds the deployment of a log; the log's organization is only known in a cluster.
     pub place_of: LogPlaces,
 }
 
@@ -56,26 +57,26 @@ pub enum LogPlace {
     /// In a realm of this process.
     Here(Arc<Realm>),
     Elsewhere,
-    /// On its way.
+    /// The shard is being taken over.
     Unknown,
 }
 
 /// Starts the chores of the process; they run until they are aborted.
 pub fn begin(
-    house: House,
+    context: ChoreContext,
     running: &RunningServer,
     idle: Duration,
     metrics: PrometheusHandle,
     reloading: Reloading,
 ) -> Vec<JoinHandle<()>> {
-    let House { node, runner, realms, organizations, .. } = &house;
+    let ChoreContext { node, runner, realms, organizations, .. } = &context;
     let mut chores = vec![
         chore(run_census(realms.clone(), organizations.clone())),
         chore(do_chores_of_node(node.clone(), runner.clone(), metrics)),
         chore(watch_connections(node.clone())),
         chore(report_refusals(node.clone())),
         chore(do_chores_of_realms(realms.clone(), idle)),
-        chore(sweep_files(house)),
+        chore(sweep_files(context)),
     ];
     if let Some(encrypted) = running.encrypted.as_ref() {
         chores.push(chore(certificates::keep_fresh(encrypted.tls.clone(), reloading.certificates.clone())));
@@ -153,20 +154,20 @@ async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
     }
 }
 
-/// Removes the files of deployments that are no longer needed. Those of an organization that is not declared this time stay,
-/// like all its data: a start without its file must cost nothing.
-async fn sweep_files(house: House) {
-    let house = Arc::new(house);
+/// Removes obsolete files of deployments. Keeps those of organizations that are currently not declared, like all their
+/// data: a start without their file must not lose anything.
+async fn sweep_files(context: ChoreContext) {
+    let context = Arc::new(context);
     let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut retries, mut full) = (Retries::new(SWEEP_BACKOFF), Retries::new(FULL_DISK_BACKOFF));
     loop {
         let is_full = tokio::select! {
             _ = every.tick() => false,
-            () = house.node.logs.too_full() => false,
-            () = house.disk_is_full() => true,
+            () = context.node.logs.too_full() => false,
+            () = context.disk_is_full() => true,
         };
-        let sweeping = house.clone();
+        let sweeping = context.clone();
         let failed = match tokio::task::spawn_blocking(move || sweeping.sweep_files()).await {
             Ok(swept) => swept.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
@@ -174,14 +175,14 @@ async fn sweep_files(house: House) {
         if let Some(error) = &failed {
             tracing::error!(error, "cannot remove old logs and working directories");
         }
-        // If it is still full, there is little to sweep.
+        // If the disk is still full, there is little left to sweep, so pause longer.
         let pause = pause_after(!is_full, &mut full, SURPLUS_FILES_SWEPT_EVERY);
         tokio::time::sleep(pause_after(failed.is_none(), &mut retries, pause)).await;
     }
 }
 
-impl House {
-    /// Then working directories that are no longer needed are not left until the next ordinary sweep.
+impl ChoreContext {
+    /// Resolves when the disk is full, so that obsolete working directories are removed before the next regular sweep.
     async fn disk_is_full(&self) {
         let refuses = || (self.realms)().iter().any(|realm| realm.store.refusing_writes().is_some());
         while !refuses() && !self.node.disk.is_low() {
@@ -233,7 +234,7 @@ impl House {
 pub async fn run_census(realms: RealmsHere, organizations: Vec<Identifier>) {
     let gauges = Gauges::new();
     let mut census = Census::default();
-    // As of the last census; none if there was none, or it failed.
+    // The sequences at the last census; `None` if there was none or it failed.
     let mut counted: Option<Vec<Sequence>> = None;
     let mut fails = false;
     let mut next = Instant::now();
@@ -261,7 +262,7 @@ pub async fn run_census(realms: RealmsHere, organizations: Vec<Identifier>) {
     }
 }
 
-/// On a thread that may wait for the disk.
+/// Reads on a thread that may block.
 async fn read_census(realms: Vec<Arc<Realm>>, organizations: &[Identifier]) -> Result<Census, StoreError> {
     let pipelines = |realm: Arc<Realm>| {
         let keys = organizations.iter().flat_map(|organization| realm.pipelines.list(organization));

@@ -1,11 +1,11 @@
-//! A server with all its data in its data directory, and how the store there is opened.
+//! A server with all its data in its data directory, and how its store is opened.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::ServeError;
 use super::node::{self, event_counter, listen_options, reserve};
-use super::node_chores::{self, House, LogPlace};
+use super::node_chores::{self, ChoreContext, LogPlace};
 use super::realm::{self, LiveRealm, OpenedRealm, RealmStore};
 use super::runner_host::Hosts;
 use super::signals::{Hangups, Load, Reloading, Signals, drain, stop};
@@ -20,19 +20,19 @@ use delivery::logs::{self, Logs};
 use locks::TicketLane;
 use store::{LoggedStore, Store, space};
 
-/// The number of the one realm.
+/// The number of the only realm.
 const ONLY: u16 = 0;
 
-/// What the command line says of this start alone.
+/// The command-line options that apply to this start only.
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
     pub discard_damaged_log: bool,
-    /// Whether to go on without a master key that is lost.
+    /// Whether to continue without a lost master key.
     pub forget_master_key: bool,
     pub step_umask: u32,
 }
 
-/// Until asked to stop.
+/// Serves until asked to stop.
 pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), ServeError> {
     // A signal during the start stops the server as soon as it has started.
     let mut signals = Signals::new()?;
@@ -76,14 +76,14 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     let operator_socket = open_operator_socket(settings, realm.clone(), steps.closes_data);
     greeting::greet(settings, &running, &realm.accounts, &steps.isolation, first_admin.as_ref());
     let only = realm.clone();
-    let house = House {
+    let context = ChoreContext {
         node,
         runner: steps.runner.clone(),
         realms: Arc::new(move || vec![realm.clone()]),
         organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
         place_of: Box::new(move |_| LogPlace::Here(only.clone())),
     };
-    let chores = node_chores::begin(house, &running, settings.environments.idle, metrics, reloading);
+    let chores = node_chores::begin(context, &running, settings.environments.idle, metrics, reloading);
 
     signals.next().await;
     chores.iter().for_each(tokio::task::JoinHandle::abort);
@@ -100,7 +100,7 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     live.write_last().await;
     store.close();
     if !gone {
-        // The runtime would wait for the tasks that wait for them.
+        // Exit here, because dropping the runtime would wait for tasks that wait for these processes.
         tracing::warn!("stopped, but some processes of steps could not be killed; the next start waits for their end");
         std::process::exit(0);
     }
@@ -108,7 +108,7 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     Ok(())
 }
 
-/// Says what to remove: an operator who starts it now probably looks for that.
+/// Logs what to remove, which an operator who starts the server on a full disk probably needs.
 fn warn_if_full(settings: &Settings, store: &LoggedStore) {
     if store.refusing_writes().is_some() {
         let usage = space::describe(&settings.data_dir);
@@ -119,7 +119,8 @@ fn warn_if_full(settings: &Settings, store: &LoggedStore) {
     }
 }
 
-/// Without it the server works; only commands of the operator cannot ask it. Steps that could read its key must not find it.
+/// Without the socket the server works, but commands of the operator cannot ask it. If steps could read its key, it
+/// must not be opened.
 fn open_operator_socket(settings: &Settings, realm: Arc<Realm>, is_closed: bool) -> Option<OperatorSocket> {
     if !is_closed {
         OperatorSocket::remove(&settings.data_dir);

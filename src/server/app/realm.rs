@@ -1,5 +1,4 @@
-//! A realm: opened on its store in the order in which its parts depend on each other, at work with its chores and its webhooks,
-//! and stopped.
+//! A realm: opens its parts on a store in the order of their dependencies, runs its chores and webhooks, and stops.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +37,7 @@ use shares::Capacity;
 use store::{LoggedStore, Store, StoreError};
 use webhooks::Webhooks;
 
-/// How long a stop waits for webhook receivers: long enough for one that works.
+/// How long stopping waits for webhook receivers: enough for a working one.
 const LAST_DELIVERIES_MAX: Duration = Duration::from_secs(5);
 
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
@@ -48,26 +47,26 @@ pub struct RealmStore {
     pub store: Arc<dyn Store>,
     /// Its number among the hosts of the runner.
     pub number: u16,
-    /// `None`: it has no data directory to be copied.
+    /// `None` in a cluster, where there is no data directory to copy.
     pub logged: Option<Arc<LoggedStore>>,
     pub clock: WallClock,
     pub steady: SteadyClock,
-    /// The keeper of the output of stages, in a cluster.
+    /// Keeps the output of stages, in a cluster.
     pub log_keeper: Option<Box<dyn LogKeeper>>,
-    /// From then on, no step of an earlier owner can be running.
+    /// After this time, no step of an earlier owner can be running.
     pub steps_over_at: Option<Instant>,
-    /// Whether it has the organization whose admin gets a token at the first start.
+    /// Whether the store includes the organization whose admin gets a token at the first start.
     pub makes_admin: bool,
     pub tickets: TicketLane,
 }
 
 pub struct OpenedRealm {
     pub realm: Realm,
-    /// At the first start.
+    /// Only at the first start.
     pub first_admin: Option<FirstAdmin>,
 }
 
-/// The credentials of the first admin, to be shown once.
+/// The credentials of the first admin, shown once.
 pub struct FirstAdmin {
     pub organization: Identifier,
     pub name: Identifier,
@@ -75,8 +74,8 @@ pub struct FirstAdmin {
     pub token: TokenText,
 }
 
-/// Opens the parts that stand on a store, and resumes what the previous run left unfinished. The settings have the
-/// organizations of this store alone.
+/// Opens the parts that use a store, and resumes unfinished work of the previous run. The settings contain only the
+/// organizations of this store.
 pub async fn open_realm(
     settings: &Settings,
     RealmStore { store, number, logged, clock, steady, log_keeper, steps_over_at, makes_admin, tickets }: RealmStore,
@@ -84,7 +83,7 @@ pub async fn open_realm(
     steps: &Steps,
 ) -> Result<OpenedRealm, ServeError> {
     let events = Events::new(store.clone());
-    // Before any event is added.
+    // Must happen before any event is added.
     events.repair_heads().await?;
     declarations::log_changes(&*store, &settings.organizations)?;
     let accounts = Accounts::open(store.clone(), declarations::members(&settings.organizations), clock()).await?;
@@ -119,11 +118,11 @@ pub async fn open_realm(
         steps_over_at,
     ));
     steps.hosts.add(number, host);
-    // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
+    // Must come before any other decision, so that stages of the previous run are not mistaken for stages of this one.
     resume_deployments(&environments, &steps.runner).await?;
     declarations::environments(&environments, &settings.organizations, &pipelines).await?;
-    // Their actors run on this thread; the next request starts one on a thread that serves requests. The first call only forgets
-    // that they have just been used.
+    // The actors of declared environments run on this thread; after dismissing them, the next request starts them on a
+    // thread that serves requests. The first call only clears the mark that they were just used.
     environments.dismiss_unused();
     environments.dismiss_unused();
     declarations::forget_gone((&environments, &pipelines), &*store, &settings.organizations, clock()).await?;
@@ -214,7 +213,8 @@ fn open_webhooks(
     Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
 }
 
-/// The admin of the first organization: with the operator's token, or on the first start with a new token and a password.
+/// The admin of the first organization: with the operator's token, or on the first start with a new token and a
+/// password.
 async fn first_admin(
     accounts: &Accounts,
     settings: &Settings,
@@ -239,7 +239,7 @@ async fn first_admin(
     match make_first_admin(accounts, &member, now).await {
         Ok(first_admin) => Ok(Some(first_admin)),
         Err(AccountsError::Store(error)) => Err(error),
-        // None of these can happen: it is the first token, for an existing member.
+        // These cannot happen: it is the first token, for an existing member.
         Err(
             AccountsError::TooManyTokens(_)
             | AccountsError::TokenNotFound
@@ -266,7 +266,7 @@ async fn first_admin(
     }
 }
 
-/// The token is made last: a start that dies before it is the first once more.
+/// The token comes last: if a start crashes before it, the next one is the first again.
 async fn make_first_admin(accounts: &Accounts, member: &Member, now: Timestamp) -> Result<FirstAdmin, AccountsError> {
     let password = Password::generate();
     accounts.set_first_password(member, password.clone(), now).await?;
@@ -285,7 +285,7 @@ fn stream_timing(settings: &Settings) -> StreamTiming {
     StreamTiming { heartbeat: settings.events.heartbeat, stall: settings.events.stall }
 }
 
-/// Opens the analyses with their sources, and resumes the unfinished analyses of the previous run.
+/// Opens the analyses with their sources, and resumes those that the previous run left unfinished.
 fn open_analyses(
     (settings, node): (&Settings, &Node),
     store: Arc<dyn Store>,
@@ -361,7 +361,7 @@ pub struct LiveRealm {
 }
 
 impl LiveRealm {
-    /// `declarations`: what the files of all organizations declare, as it changes.
+    /// `declarations`: the current declarations of all organization files.
     pub fn begin(realm: Realm, settings: &Settings, archive: &Archive, declarations: Declarations) -> Self {
         let realm = Arc::new(realm);
         let mut chores = realm_chores::begin(&realm, settings, archive);
@@ -372,19 +372,19 @@ impl LiveRealm {
         Self { realm, chores, delivering }
     }
 
-    /// Begins nothing more by itself; requests are still answered.
+    /// Stops background work; requests are still answered.
     pub fn wind_down(&self) {
         self.realm.analyses.close();
         self.chores.iter().for_each(JoinHandle::abort);
         self.realm.webhooks.stop();
     }
 
-    /// Deliveries that are still pending are made after the next start.
+    /// Waits for current deliveries; pending ones are made after the next start.
     pub async fn finish_deliveries(&mut self, patience: Duration) {
         tokio::time::timeout(patience.min(LAST_DELIVERIES_MAX), &mut self.delivering).await.ok();
     }
 
-    /// Writes what was not worth a write of its own, after the last request.
+    /// Writes updates that were deferred, after the last request.
     pub async fn write_last(&self) {
         if let Err(error) = self.realm.accounts.write_usage().await {
             tracing::warn!(%error, "cannot write when tokens were last used");
@@ -396,11 +396,11 @@ impl LiveRealm {
         }
     }
 
-    /// Until its deliveries and the requests under way are done, or some time has passed.
+    /// Waits up to `patience` for deliveries and then for the requests in progress.
     pub async fn settle(&mut self, patience: Duration) {
         self.finish_deliveries(patience).await;
         let idle = async {
-            // Every request holds one.
+            // Every request holds a reference.
             while Arc::strong_count(&self.realm) > 1 {
                 tokio::time::sleep(LOOKED_AT_EVERY).await;
             }

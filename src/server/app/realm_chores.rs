@@ -1,5 +1,5 @@
-//! Periodic work of a realm: sweeping what has expired, sealing events, ending sessions in time, and removing from the store of
-//! logs what deployments have left there that are no longer kept.
+//! Periodic work of a realm: sweeping expired records, sealing events, ending sessions on time, and removing logs of
+//! dropped deployments from the store of logs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use events::{Retention, Sealer, Sweeper};
 use locks::DroppedEntry;
 use store::StoreError;
 
-/// How often it is written when tokens were last used.
+/// How often the last uses of tokens are written.
 const USAGE_WRITTEN_EVERY: Duration = Duration::from_secs(60);
 /// How often expired idempotency keys are dropped.
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
-/// The pause between two sweeps while there are too many of them: each may count a million.
+/// The pause between two sweeps while there are too many keys: each sweep may count a million.
 const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
-/// While sweeps fail.
+/// The pauses while sweeps fail.
 pub const SWEEP_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
-/// How often sign-ins, invitations and tokens of jobs that are over are dropped; they are refused as soon as they are.
+/// How often expired sign-ins, invitations and job tokens are dropped; they are refused as soon as they expire.
 const SIGN_INS_SWEPT_EVERY: Duration = Duration::from_secs(600);
 /// How often old and surplus events are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
-/// The events of this time are not sealed yet when the server is killed; the next start seals them.
+/// If the server is killed, the events of this time are not sealed yet; the next start seals them.
 const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
 const SEAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-/// How often logs and working directories that are no longer needed are removed.
+/// How often obsolete logs and working directories are removed.
 pub const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
-/// Entries that are read at once.
+/// Entries per read.
 const READ_AT_ONCE: usize = 100;
-/// After so many failures in a row the store is left alone until the next round, which goes on with the next entry.
+/// After this many consecutive failures the store of logs gets a pause; the next round continues with the next entry.
 const FAILURES_MAX: usize = 4;
-/// Entries of which it is remembered that the log names them; more are passed over without a line.
+/// Bound on the remembered entries that have been logged; further ones are skipped silently.
 const LOGGED_MAX: usize = 100;
 
 /// Starts the chores of a realm; they run until they are aborted.
@@ -71,7 +71,7 @@ async fn write_usage(realm: Arc<Realm>) {
     }
 }
 
-/// Ends expired sessions in time, and serves the waiters from before the start.
+/// Ends sessions when they expire, and resumes pools whose waiters are from before the start.
 async fn keep_time(realm: Arc<Realm>) {
     if let Err(error) = realm.environments.resume_pools().await {
         tracing::error!(%error, "cannot serve the waiters for any environment");
@@ -79,7 +79,7 @@ async fn keep_time(realm: Arc<Realm>) {
     realm.environments.keep_time().await;
 }
 
-/// A task of its own, since a million keys take a while.
+/// A separate task, since a million keys take a while.
 async fn sweep_keys(realm: Arc<Realm>) {
     let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -129,7 +129,7 @@ async fn sweep_sign_ins(realm: Arc<Realm>) {
     }
 }
 
-/// A task of its own, for the same reason.
+/// A separate task, because sweeping may take a while.
 async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
     let mut sweeper = Sweeper::new(realm.events.clone(), retention);
     let mut retries = Retries::new(SWEEP_BACKOFF);
@@ -145,7 +145,7 @@ async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
     }
 }
 
-/// Seals new events, at most once in a while.
+/// Seals new events, at most once per interval.
 async fn seal_events(realm: Arc<Realm>) {
     let Some(mut sealer) = Sealer::new(realm.events.clone()) else { return };
     let (mut durable, mut retries) = (realm.events.durable(), Retries::new(SEAL_BACKOFF));
@@ -164,7 +164,7 @@ async fn seal_events(realm: Arc<Realm>) {
     }
 }
 
-/// Removes from the store of logs what deployments have left there that are no longer kept.
+/// Removes logs of dropped deployments from the store of logs.
 async fn remove_dropped_logs(realm: Arc<Realm>, archive: Archive) {
     let (mut retries, mut removal) = (Retries::new(SWEEP_BACKOFF), DroppedLogRemoval::default());
     loop {
@@ -190,10 +190,10 @@ fn retention(settings: &Settings) -> Retention {
     }
 }
 
-/// The entries of a realm, and the store.
+/// The dropped logs of a realm, and the store of logs.
 trait DroppedLogs {
     fn entries(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError>;
-    /// False without a store.
+    /// False if there is no store.
     async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure>;
     async fn forget(&self, log: &DroppedLog) -> Result<(), StoreError>;
 }
@@ -216,14 +216,14 @@ impl DroppedLogs for (&Realm, &Archive) {
 struct DroppedLogRemoval {
     /// The key after which the next round begins.
     after: Option<Vec<u8>>,
-    /// Whether the log says that removals fail.
+    /// Whether a failure has been logged since the last full round that worked.
     fails: bool,
-    /// The keys of unreadable entries that the log names.
+    /// The keys of unreadable entries that have been logged.
     logged: BTreeSet<Vec<u8>>,
 }
 
 impl DroppedLogRemoval {
-    /// Tries each entry once, unless the store fails. Returns whether nothing failed.
+    /// Tries each entry once, unless the store fails. Returns whether there was no failure.
     async fn round(&mut self, of: &impl DroppedLogs) -> bool {
         let is_whole = self.after.is_none();
         let failure = self.remove_all(of).await;
@@ -287,7 +287,7 @@ impl DroppedLogRemoval {
     }
 }
 
-/// False without a store.
+/// False if there is no store.
 async fn remove(log: &DroppedLog, of: &impl DroppedLogs) -> Result<bool, String> {
     let is_removed = of.remove(log).await.map_err(|error| error.to_string())?;
     if is_removed {
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use domain::{DeploymentId, IdSeed, Identifier};
 
-    /// Entries by the first byte of their keys.
+    /// Entries, identified by the first byte of their keys.
     #[derive(Default)]
     struct Fake {
         entries: RefCell<BTreeSet<u8>>,

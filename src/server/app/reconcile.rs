@@ -1,5 +1,5 @@
-//! Keeps the organizations of a realm as their files declare them: applies what a reload brings, and reports or removes what is
-//! no longer declared. Only what came from a file is ever removed.
+//! Keeps the organizations of a realm in line with their files: applies reloads, and reports or removes entries that
+//! are no longer declared. It only removes entries that came from a file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use locks::pipelines::pipeline_differences;
 use locks::{Failure, environment_differences};
 use records::stored::Difference;
 
-/// What the files of all organizations declare, as it changes.
+/// The current declarations of all organization files.
 pub type Declarations = watch::Receiver<Arc<Vec<Organization>>>;
 
-/// How often environments that are held are looked at.
+/// How often to check environments that are still held.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
 /// The pauses after failures, such as those of a full disk.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
-/// Environments that are retired together, to share syncs of the disk.
+/// Environments retired concurrently, to share disk syncs.
 const RETIRED_AT_ONCE: usize = 64;
 
-/// Pipelines and environments that files declared and no longer do.
+/// Pipelines and environments that files declared earlier but no longer declare.
 #[derive(Debug, Default)]
 struct Undeclared {
     pipelines: Vec<PipelineKey>,
@@ -43,7 +43,7 @@ impl Undeclared {
     }
 }
 
-/// Runs until it is aborted. `applied` is what the realm was opened with.
+/// Runs until it is aborted. `applied` are the declarations that the realm was opened with.
 pub async fn run(realm: Arc<Realm>, mut applied: Vec<Organization>, mut declarations: Declarations) {
     let mut leaving: Option<Undeclared> = None;
     let mut retries = Retries::new(BACKOFF);
@@ -73,7 +73,7 @@ pub async fn run(realm: Arc<Realm>, mut applied: Vec<Organization>, mut declarat
     }
 }
 
-/// The organizations of the realm, as the files declare them now.
+/// The organizations of the realm as currently declared.
 fn own(applied: &[Organization], declared: &[Organization]) -> Vec<Organization> {
     let newest = |organization: &Organization| declared.iter().find(|new| new.id == organization.id).cloned();
     applied.iter().map(|organization| newest(organization).unwrap_or_else(|| organization.clone())).collect()
@@ -98,14 +98,14 @@ async fn step(
     delete_pipelines(realm, left).await
 }
 
-/// As a start does, in the same order.
+/// Applies declarations in the same order as a start.
 async fn apply(realm: &Realm, before: &[Organization], new: &[Organization]) -> Result<(), ServeError> {
     declarations::log_changes(&*realm.store, new)?;
     let now = (realm.clock)();
     realm.accounts.declare(declarations::members(new), now).await?;
     realm.accounts.apply_trust(declarations::trusted(new), now).await?;
     realm.organization_names.replace(declarations::organization_names(new));
-    // Sign-ins under way and the keys of issuers are lost with them.
+    // Replacing loses the sign-ins in progress and the cached keys of issuers, so it is done only for changes.
     if declarations::providers(before) != declarations::providers(new) {
         realm.sso.replace(SingleSignOn::new(declarations::providers(new)));
     }
@@ -119,7 +119,7 @@ async fn apply(realm: &Realm, before: &[Organization], new: &[Organization]) -> 
     Ok(declarations::note_entries(&*realm.store, new).await?)
 }
 
-/// What is to be removed. Says what is, and what stays and why; what stays is in service again.
+/// Finds entries to remove. Logs which are removed and which stay and why; puts staying environments back into service.
 async fn undeclared(realm: &Realm, organizations: &[Organization]) -> Result<Undeclared, ServeError> {
     let mut all = Undeclared::default();
     for organization in organizations {
@@ -157,7 +157,7 @@ async fn undeclared(realm: &Realm, organizations: &[Organization]) -> Result<Und
     Ok(all)
 }
 
-/// Those that were to be removed when they are released, and are not any more.
+/// Puts environments back into service that were to be removed after their release.
 async fn reinstate(realm: &Realm, environments: &[EnvironmentKey]) -> Result<(), ServeError> {
     for key in environments {
         if realm.environments.reinstate(key, REASON).await? {
@@ -184,7 +184,7 @@ fn undeclared_of(realm: &Realm, organization: &Organization) -> Result<Undeclare
     Ok(found)
 }
 
-/// Takes out what a file that was emptied by accident would remove.
+/// Moves out of `found` what a file emptied by accident would remove.
 fn take_guarded(organization: &Organization, found: &mut Undeclared) -> Undeclared {
     let is_last = |key: &mut EnvironmentKey| declarations::is_last_environment(organization, key);
     let environments = found.environments.extract_if(.., is_last).collect();
@@ -198,7 +198,7 @@ fn named(found: &Undeclared) -> (String, String) {
     (some(pipelines), some(environments))
 }
 
-/// Takes them a step further out of service; those that are gone leave the list.
+/// Takes the environments a step further out of service, and drops removed ones from the list.
 async fn retire_environments(realm: &Realm, environments: &mut Vec<EnvironmentKey>) -> Result<(), ServeError> {
     let reason: Arc<str> = REASON.into();
     let mut held = Vec::new();
@@ -208,7 +208,7 @@ async fn retire_environments(realm: &Realm, environments: &mut Vec<EnvironmentKe
         if due.is_empty() {
             continue;
         }
-        // Nobody creates one of the same name before the mark that it was declared is gone too.
+        // Keeps others from creating an environment with the same name before the declared mark is removed, too.
         let _closing = realm.pipelines.closing().await;
         let retired = try_join_all(due.iter().map(|key| retire(realm, key, &reason))).await?;
         held.extend(due.into_iter().zip(retired).filter(|(_, is_held)| *is_held).map(|(key, _)| key.clone()));
@@ -217,14 +217,14 @@ async fn retire_environments(realm: &Realm, environments: &mut Vec<EnvironmentKe
     Ok(())
 }
 
-/// Whether there is nothing to do but to wait for its release.
+/// Whether only its release is missing.
 fn is_only_held(realm: &Realm, key: &EnvironmentKey) -> bool {
     let Ok(Some(environment)) = realm.environments.environment(key) else { return false };
     let is_disabled = environment.configuration.as_ref().is_some_and(|configuration| configuration.disabled);
     is_disabled && environment.is_in_use() && environment.queue.is_empty()
 }
 
-/// Whether it is still held.
+/// Returns whether the environment is still held.
 async fn retire(realm: &Realm, key: &EnvironmentKey, reason: &Arc<str>) -> Result<bool, Failure> {
     loop {
         match realm.environments.retire(key, reason).await? {
@@ -238,7 +238,7 @@ async fn retire(realm: &Realm, key: &EnvironmentKey, reason: &Arc<str>) -> Resul
     }
 }
 
-/// Deletes the pipelines that have no environments any more. One that has environments of the API stays.
+/// Deletes the pipelines without environments. A pipeline with environments created through the API stays.
 async fn delete_pipelines(realm: &Realm, left: &mut Undeclared) -> Result<(), ServeError> {
     let has_leaving = |key: &PipelineKey| left.environments.iter().any(|environment| environment.pipeline == *key);
     let (waiting, due): (Vec<_>, Vec<_>) = std::mem::take(&mut left.pipelines).into_iter().partition(has_leaving);

@@ -1,5 +1,5 @@
-//! Connects the environments, which decide about deployments, with the runner, which executes them, and masks the secrets of
-//! pipelines in what both bring elsewhere.
+//! Connects the environments, which decide about deployments, with the runner, which executes them; and masks the
+//! secrets of pipelines in all output.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use locks::pipelines::Pipelines;
 use locks::{Definitions, Environments, Executor, Failure};
 use store::Store;
 
-/// The length of the queue of reports; beyond it, reporting stages wait.
+/// The length of the queue of reports. If it is full, reporting stages wait.
 const REPORTS_MAX: usize = 256;
 /// The pauses before a failed report is retried.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-/// The definitions that deployments start from: pipelines with their steps from registries. A deleted pipeline counts as
+/// The definitions that deployments start with: pipelines including their registry steps. A deleted pipeline counts as
 /// stopped.
 pub struct PipelineDefinitions {
     pub pipelines: Pipelines,
@@ -66,8 +66,8 @@ impl Executor for RunnerExecutor {
     }
 }
 
-/// What the runner reports to and asks for variables. Actors can start only on a thread that runs actors, and the runner's
-/// tasks run elsewhere: so reports are queued for such a thread.
+/// Receives the runner's reports and provides variables. Actors can only start on a thread that runs actors, and the
+/// runner's tasks run elsewhere, so reports are queued for such a thread.
 pub struct RunnerHost {
     environments: Environments,
     masks: PipelineMasks,
@@ -80,7 +80,8 @@ pub struct RunnerHost {
 type Report = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
 impl RunnerHost {
-    /// Must be called on a thread that runs actors. Until `steps_over_at`, steps of an earlier owner may run elsewhere.
+    /// Must be called on a thread that runs actors. Until `steps_over_at`, steps of an earlier owner may still run on
+    /// another node.
     pub fn new(
         environments: Environments,
         masks: PipelineMasks,
@@ -97,7 +98,7 @@ impl RunnerHost {
         Self { environments, masks, clock, store, steps_over_at, reports }
     }
 
-    /// Sends a report once. `None` if its outcome is unknown.
+    /// Sends a report once. `None` if the outcome is unknown.
     async fn report<F>(&self, tell: impl FnOnce(Environments) -> F + Send + 'static) -> Option<Result<(), Failure>>
     where
         F: Future<Output = Result<(), Failure>> + 'static,
@@ -112,7 +113,8 @@ impl RunnerHost {
         answer.await.ok()
     }
 
-    /// Retries until the report is accepted or rejected. Returns whether it was accepted; a rejected report is outdated.
+    /// Retries until the report is accepted or rejected. Returns whether it was accepted; a rejected report is
+    /// outdated.
     async fn report_until_decided<F>(
         &self,
         environment: &EnvironmentKey,
@@ -155,7 +157,7 @@ impl RunnerHost {
     }
 }
 
-/// The hosts of all realms of this process: each organization's stages are reported to its own.
+/// The hosts of all realms of this process; each organization's stages report to their own host.
 pub struct Hosts {
     number_of: Box<dyn Fn(&Identifier) -> u16 + Send + Sync>,
     clock: WallClock,
@@ -163,7 +165,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// `number_of` says which host an organization has.
+    /// `number_of` returns the number of an organization's host.
     pub fn new(clock: WallClock, number_of: impl Fn(&Identifier) -> u16 + Send + Sync + 'static) -> Self {
         Self { number_of: Box::new(number_of), clock, hosts: RwLock::default() }
     }
@@ -176,7 +178,7 @@ impl Hosts {
         self.hosts.write().remove(&number);
     }
 
-    /// `None` if its realm is not here, or no longer.
+    /// `None` if the realm is not or no longer on this node.
     fn of(&self, environment: &EnvironmentKey) -> Option<Arc<RunnerHost>> {
         let number = (self.number_of)(&environment.pipeline.organization);
         self.hosts.read().get(&number).cloned()
@@ -279,13 +281,13 @@ impl Host for RunnerHost {
         self.report_until_decided(&job.environment, of.deployment, tell).boxed()
     }
 
-    /// If the parts cannot be read, another node has the shard, and this process ends.
+    /// If the parts cannot be read, another node has taken the shard, and this process is about to end.
     fn log_part(&self, job: &StageJob) -> u32 {
         let parts = self.environments.log_parts(&job.environment.pipeline.organization, job.order.deployment);
         parts.ok().and_then(|parts| parts.last().map(|part| part.number)).unwrap_or_default()
     }
 
-    /// Not retried: the next report includes this one.
+    /// Not retried, since the next report includes this one.
     fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
         let (key, of) = (job.environment.clone(), attempt(job));
         let tell =
@@ -311,7 +313,7 @@ impl Host for RunnerHost {
             if let Some(over) = self.steps_over_at {
                 tokio::time::sleep_until(over).await;
             }
-            // Of its current attempt: a report that is retried after a new attempt must not be about that one.
+            // Names the current attempt, so that a retried report cannot apply to a later one.
             let Some(of) = self.active_attempt(environment, deployment).await else { return };
             tracing::info!(%environment, %deployment, "all processes of an interrupted deployment have ended");
             let key = environment.clone();

@@ -1,6 +1,6 @@
-//! The signals of a server. SIGTERM and Ctrl-C: what it finishes before it ends. SIGHUP: what it takes over from its files (the
-//! log filter, the certificate, what organization files declare), and which other settings have changed, since they count from the
-//! next start on.
+//! The signals of a server. SIGTERM and Ctrl-C: how it finishes its work and ends. SIGHUP: which files it reloads (the
+//! log filter, the certificate, organization files), and which other settings have changed, since they only apply from
+//! the next start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::http::RunningServer;
 use crate::telemetry;
 use delivery::runner::Runner;
 
-/// Finishes, unless a second signal comes. Returns whether all processes of steps have ended, as `finish` does.
+/// Runs `finish` until it ends or a second signal comes. Returns whether all processes of steps have ended, like
+/// `finish`.
 pub async fn stop(finish: impl Future<Output = bool>, runner: &Runner, signals: &mut Signals) -> bool {
     tracing::info!("stopping: answering the requests in flight; a second signal stops at once");
     tokio::select! {
@@ -54,13 +55,13 @@ impl Signals {
     }
 }
 
-/// Keeps SIGHUP pending from now on, also while the program executes itself: until there is a handler it would end the
-/// process. To be called before there is a second thread.
+/// Blocks SIGHUP, also while the program executes itself: without a handler, the signal would end the process. Must be
+/// called before there is a second thread.
 pub fn hold_hangups() -> std::io::Result<()> {
     Ok(SigSet::from(SIGHUP).thread_block()?)
 }
 
-/// SIGHUP: the server reads its files again. It never ends the server, also not one that starts or stops.
+/// SIGHUP makes the server reload its files. It never ends the server, not even during its start or stop.
 pub struct Hangups(Signal);
 
 impl Hangups {
@@ -70,13 +71,13 @@ impl Hangups {
         Ok(Self(hangups))
     }
 
-    /// Several that come while nobody waits are one.
+    /// Several signals that come while nobody waits count as one.
     pub async fn next(&mut self) {
         self.0.recv().await;
     }
 }
 
-/// Enough to mend a file by; a file of the wrong kind has thousands.
+/// Enough for fixing a file; a file of the wrong kind has thousands of faults.
 const FAULTS_LOGGED_MAX: usize = 50;
 
 /// Reads the settings of this process again.
@@ -85,11 +86,11 @@ pub type Load = Arc<dyn Fn() -> Result<Settings, Faults> + Send + Sync>;
 pub struct Reloading {
     hangups: Hangups,
     load: Load,
-    /// Those of the start, with what has been taken over since.
+    /// The settings of the start, with those that have been reloaded since.
     running: Settings,
-    /// What organization files declare, for the realms.
+    /// The declarations of organization files, for the realms.
     declared: watch::Sender<Arc<Vec<Organization>>>,
-    /// Notified to read the files of TLS.
+    /// Notified to reload the TLS files.
     pub certificates: Arc<Notify>,
 }
 
@@ -103,7 +104,7 @@ impl Reloading {
         self.declared.subscribe()
     }
 
-    /// Runs until it is aborted. Signals that come during a reload are one further reload.
+    /// Runs until it is aborted. All signals during a reload cause one further reload.
     pub async fn run(mut self) {
         loop {
             self.hangups.next().await;
@@ -138,7 +139,7 @@ impl Reloading {
                 changed.push(new.id.as_str());
             }
         }
-        // Also if nothing has changed: what is no longer declared is said again.
+        // Also sent without changes, so that undeclared entries are reported again.
         self.declared.send_replace(Arc::new(self.running.organizations.clone()));
         self.certificates.notify_one();
         let restart = self.running.changed_for_restart(new);
@@ -151,7 +152,7 @@ impl Reloading {
     }
 }
 
-/// All of them, as a start would; nothing is applied.
+/// Logs all faults, like a start; nothing is applied.
 fn refuse(faults: &Faults) {
     for fault in faults.iter().take(FAULTS_LOGGED_MAX) {
         tracing::error!("{fault}");

@@ -1,5 +1,5 @@
-//! The user ids of organizations, for their steps if the server is root. An organization keeps its own for ever, so that no
-//! other finds its files.
+//! The user ids of organizations, for their steps if the server runs as root. An organization keeps its id permanently,
+//! so that no other organization can read its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -19,7 +19,7 @@ use store::{Batch, Store, StoreError, commit_durably, end_of_prefix, sync_dir};
 /// In the data directory of a node of a cluster.
 const FILE: &str = "step-users";
 const FILE_BEING_WRITTEN: &str = "step-users.new";
-/// More than there have ever been organizations here.
+/// More than there have ever been organizations.
 const RECORDS_MAX: usize = 1_000_000;
 
 #[derive(Serialize, Deserialize)]
@@ -27,7 +27,7 @@ struct StepUser {
     id: u32,
 }
 
-/// Of all organizations that this node has ever run steps for.
+/// The users of all organizations that this node has ever run steps for.
 #[derive(Serialize, Deserialize)]
 struct NodeUsers {
     users: BTreeMap<String, u32>,
@@ -45,7 +45,7 @@ impl Record<'_> for StepUser {
     }
 }
 
-/// The users of these organizations; new ones are remembered.
+/// The users of these organizations; assigns and stores missing ones.
 pub async fn open(
     store: &dyn Store,
     organizations: &[Organization],
@@ -70,7 +70,7 @@ async fn keep(
     Ok(users)
 }
 
-/// The same for a node of a cluster: its files are its own, and so are their users.
+/// The same for a node of a cluster, which has its own files and therefore its own users.
 pub fn open_in(
     data_dir: &Path,
     organizations: &[Organization],
@@ -106,7 +106,7 @@ fn known(store: &dyn Store) -> Result<BTreeMap<String, u32>, StoreError> {
     Ok(known)
 }
 
-/// An organization keeps the user it has, if the range has it; another gets the lowest that nobody ever had.
+/// An organization keeps its user if the range contains it; others get the lowest user that nobody ever had.
 fn assign(
     known: &BTreeMap<String, u32>,
     organizations: &[&Identifier],
@@ -144,7 +144,7 @@ mod tests {
         let range = UserRange { first: 5_000, last: 5_002 };
         let users = keep(&store, &[&acme, &beta], range).await.unwrap();
         assert_eq!(users.values().copied().collect::<Vec<_>>(), [5_000, 5_001]);
-        // Without acme, and again with it.
+        // Without `acme`, then with it again.
         let users = keep(&store, &[&gamma, &beta], range).await.unwrap();
         assert_eq!((users[&gamma], users[&beta]), (5_002, 5_001));
         let users = keep(&store, &[&beta, &acme], range).await.unwrap();

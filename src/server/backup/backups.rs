@@ -1,4 +1,5 @@
-//! Backups of a running server, from its store and its logs to a stream: one at a time, since each keeps a part of the log.
+//! Backups of a running server, from its store and its logs to a stream. Only one at a time, since each keeps a part of
+//! the redo log.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -8,19 +9,19 @@ use super::stream::{About, BackupWriter, Header, Totals};
 use delivery::logs::Logs;
 use store::{CopyError, FORMAT_NUMBER, LoggedStore};
 
-/// Why there is no backup: each completes "the backup failed: ".
+/// Why there is no backup: each message completes "the backup failed: ".
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
     #[error(transparent)]
     Copy(#[from] CopyError),
     #[error("the logs of deployments cannot be read: {0}")]
     Logs(#[source] io::Error),
-    /// Nobody takes it any more.
+    /// The reader has gone.
     #[error("it cannot be written: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Writes everything, and blocks while it does. A failure of the server's own is also told to the reader.
+/// Writes everything; blocks meanwhile. The reader is also told about a failure of the server.
 pub fn make(store: &LoggedStore, logs: &Logs, about: About, out: impl Write) -> Result<Totals, MakeError> {
     let copying = store.begin_copy();
     let header = Header { about, data_format: FORMAT_NUMBER, sequence: copying.from.0 };
@@ -28,7 +29,7 @@ pub fn make(store: &LoggedStore, logs: &Logs, about: About, out: impl Write) -> 
     let copied = (|| {
         copying.pairs(|key, value| writer.pair(key, value))?;
         let last = copying.batches(|batches| writer.batches(&batches))?;
-        // After the last batch, so that every line is there that it speaks of.
+        // Logs come after the last batch, so that every line that a batch refers to is included.
         let mut broken = None;
         let copied = logs.copy(|deployment, piece| {
             writer.log(deployment, piece).inspect_err(|error| broken = Some(io::Error::from(error.kind())))
@@ -43,14 +44,14 @@ pub fn make(store: &LoggedStore, logs: &Logs, about: About, out: impl Write) -> 
         Ok(last) => Ok(writer.finish(last)?),
         Err(error @ (MakeError::Write(_) | MakeError::Copy(CopyError::Write(_)))) => Err(error),
         Err(error @ (MakeError::Copy(_) | MakeError::Logs(_))) => {
-            // Without the word for it, the reader would only see that it ends too early.
+            // Without a failure frame, the reader would only see that the stream ends too early.
             let _ = writer.fail(&error.to_string());
             Err(error)
         }
     }
 }
 
-/// Another one is being taken.
+/// Another backup is being taken.
 #[derive(Debug)]
 pub struct InProgress;
 
@@ -61,7 +62,7 @@ pub struct Backups {
     running: Arc<AtomicBool>,
 }
 
-/// The right to take one, until dropped.
+/// The right to take a backup, until dropped.
 pub struct Taking {
     store: Arc<LoggedStore>,
     logs: Logs,
@@ -70,7 +71,7 @@ pub struct Taking {
 }
 
 impl Backups {
-    /// `master_key` is its fingerprint.
+    /// `master_key` is the key's fingerprint.
     pub fn new(store: Arc<LoggedStore>, logs: Logs, master_key: Option<String>) -> Self {
         Self { store, logs, master_key, running: Arc::default() }
     }

@@ -1,8 +1,9 @@
-//! Backups: a copy of everything that a data directory holds but its keys, taken while the server runs, and a data directory
-//! made of it.
+//! Backups: a copy of everything in a data directory except its keys, taken while the server runs; and creating a data
+//! directory from it.
 //!
-//! Each file uses only those before it: `stream` (its frames, writer and reader), `backups` (from a store and its logs to a
-//! stream), `save` (from a stream to a file), `restore` (from a stream to a directory). Knows nothing of HTTP.
+//! Each file uses only those before it: `stream` (its frames, writer and reader), `backups` (from a store and its logs
+//! to a stream), `save` (from a stream to a file), `restore` (from a stream to a directory). This folder does not use
+//! HTTP.
 
 mod backups;
 mod restore;

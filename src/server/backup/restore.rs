@@ -1,4 +1,4 @@
-//! From a stream to a data directory. Nothing is there before the last byte has been checked.
+//! From a stream to a data directory, which appears only after the last byte has been checked.
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::stream::{BackupReader, Fault, Header, Part, Totals};
 use delivery::logs::{self, Logs};
 use store::{Filling, LoggedStore, NewDataDir, OpenError, Options, ReplayError, Sequence, StoreError};
 
-/// Reads that are small come from memory.
+/// Serves the reader's many small reads from memory.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Why nothing was restored.
@@ -29,14 +29,14 @@ pub enum RestoreError {
 pub struct Restored {
     pub header: Header,
     pub totals: Totals,
-    /// How many environments have their next fencing token raised.
+    /// How many environments had their next fencing token raised.
     pub environments: usize,
 }
 
-/// Makes a data directory, which must be missing or empty, and raises all fencing tokens by `margin`. It is there completely,
-/// or not at all.
+/// Creates a data directory, which must be missing or empty, and raises all fencing tokens by `margin`. On failure
+/// nothing is left behind.
 pub fn restore(input: impl Read, path: &Path, margin: u64, options: Options) -> Result<Restored, RestoreError> {
-    // Refused before anything is written.
+    // Refuses unreadable backups before anything is written.
     let (reader, header) = BackupReader::open(BufReader::with_capacity(BUFFER_BYTES, input))?;
     let new = NewDataDir::begin(path)?;
     let (store, totals) = fill(reader, Sequence(header.sequence), &new, options)?;
@@ -60,7 +60,7 @@ fn fill<R: Read>(
         match reader.next()? {
             Ok(Part::Pair { key, value }) => match &mut state {
                 State::Filling(filling) => filling.put(key, value)?,
-                // The reader has refused another order.
+                // Cannot happen: the reader refuses any other order.
                 State::Open(_) => return Err(ReplayError::Form.into()),
             },
             Ok(Part::Batches(batches)) => {
@@ -79,7 +79,7 @@ fn fill<R: Read>(
     }
 }
 
-/// First the pairs, then the batches over them.
+/// First the pairs, then the batches that change them.
 enum State {
     Filling(Box<Filling>),
     Open(LoggedStore),

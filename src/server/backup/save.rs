@@ -1,4 +1,4 @@
-//! From a stream to a file: checked while it is written, and under its name only when it is complete.
+//! From a stream to a file: checked while it is written, and renamed to its final name only when complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::stream::{BackupReader, Fault, Header, Totals};
 use store::sync_dir;
 
-/// It holds the hashes of tokens and passwords, and everything that the API shows.
+/// A backup contains the hashes of tokens and passwords, and everything that the API shows.
 const ONLY_OWNER: u32 = 0o600;
 
 /// Why nothing was saved.
@@ -29,7 +29,7 @@ pub struct Saved {
     pub bytes: u64,
 }
 
-/// Refuses a name that is taken: before a server is asked for anything.
+/// Refuses an existing file, before any request to a server.
 pub fn check_new(path: &Path) -> Result<(), SaveError> {
     if path.symlink_metadata().is_ok() { Err(SaveError::Exists(path.to_owned())) } else { Ok(()) }
 }
@@ -41,7 +41,7 @@ pub fn save(input: impl Read, path: &Path) -> Result<Saved, SaveError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = Part { path: path.with_file_name(name), kept: false };
-    // One that was interrupted is written again.
+    // Overwrites the remains of an interrupted run.
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -58,7 +58,7 @@ pub fn save(input: impl Read, path: &Path) -> Result<Saved, SaveError> {
     Ok(saved)
 }
 
-/// Writes a backup to `out`, which is called `name` in errors. It is complete if there is no error.
+/// Writes a backup to `out`, which errors call `name`. The backup is complete if this returns `Ok`.
 pub fn save_to(input: impl Read, out: impl Write, name: &Path) -> Result<Saved, SaveError> {
     let mut tee = Tee { input, out, bytes: 0, failed: None };
     let checked = (|| {
@@ -80,7 +80,7 @@ pub fn save_to(input: impl Read, out: impl Write, name: &Path) -> Result<Saved, 
     }
 }
 
-/// Writes on what is read through it.
+/// Writes everything that is read through it to `out`.
 struct Tee<R, W> {
     input: R,
     out: W,
@@ -101,7 +101,7 @@ impl<R: Read, W: Write> Read for Tee<R, W> {
     }
 }
 
-/// A file that is removed unless it is kept.
+/// A file that is removed on drop unless `kept` is set.
 struct Part {
     path: PathBuf,
     kept: bool,
@@ -121,7 +121,6 @@ impl Drop for Part {
     }
 }
 
-/// Reads a file, or standard input for `-`.
 pub fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin().lock()));

@@ -1,22 +1,22 @@
-//! The stream of a backup, its writer, and its reader, which believes nothing before its checksum. A line names it, then come
-//! frames. A frame is its kind, the length of its content, the content, and a checksum of all three; the last one has a hash of
-//! everything before it.
+//! The stream of a backup, its writer, and its reader, which uses nothing before checking its checksum. The stream
+//! begins with a line that names the format, followed by frames. A frame consists of its kind, the length of its
+//! content, the content, and a checksum of all three. The last frame contains a hash of everything before it.
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use domain::{DeploymentId, IdSeed};
+use domain::{DeploymentId, Hex, IdSeed};
 use store::{FORMAT_NUMBER, LoggedBatches, Sequence};
 
-/// The line without its number and its end.
+/// The first line without its number and line end.
 const NAME: &[u8] = b"lockkeeper backup ";
 const FORM: u32 = 1;
-/// No line of a backup is longer: the name and a number.
+/// The longest first line: the name and a number.
 const LINE_BYTES_MAX: usize = 40;
 
-/// A frame of pairs ends when it has this many bytes.
+/// A frame of pairs ends once it has this many bytes.
 const FULL_FRAME_BYTES: usize = 256 * 1024;
 /// More than the largest content: a pair or a group of batches is smaller than two megabytes.
 const CONTENT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -24,7 +24,7 @@ const CONTENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 const HEAD_BYTES: usize = 5;
 const CHECKSUM_BYTES: usize = 4;
 
-/// In the order in which they come; a failure may come at any place but the first and is the last.
+/// In the order of the stream. A failure may come anywhere but first, and ends the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Header,
@@ -32,7 +32,7 @@ pub enum Kind {
     Batches,
     Log,
     Trailer,
-    /// Why there is no more.
+    /// Why the stream ends early.
     Failure,
 }
 
@@ -58,32 +58,28 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct About {
-    /// The version of the program.
     pub version: String,
     pub created_at: String,
     pub organizations: Vec<String>,
-    /// Tells master keys apart and says nothing of them; `None` if the key was not there.
+    /// A fingerprint, to tell master keys apart; `None` if the key was not there.
     pub master_key: Option<String>,
 }
 
-/// The first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
     #[serde(flatten)]
     pub about: About,
-    /// The format of the data directory.
     pub data_format: u32,
-    /// The pairs have every batch up to this one.
+    /// The pairs include every batch up to this one.
     pub sequence: u64,
 }
 
-/// The last frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Trailer {
     #[serde(flatten)]
     totals: Totals,
-    /// Of everything before this frame, as hexadecimal digits.
+    /// Of everything before this frame, in hexadecimal.
     sha256: String,
 }
 
@@ -97,7 +93,7 @@ pub struct Totals {
     pub logs: u64,
 }
 
-/// A frame as it is written.
+/// Encodes a frame.
 pub fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_BYTES + content.len() + CHECKSUM_BYTES);
     bytes.push(kind.byte());
@@ -106,10 +102,6 @@ pub fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub struct BackupWriter<W> {
@@ -145,7 +137,7 @@ impl<W: Write> BackupWriter<W> {
         self.frame(Kind::Batches, &[&first, &count[..], &batches.payload].concat())
     }
 
-    /// A piece of a log; all pieces of one come in a row.
+    /// A piece of a log; the pieces of one log are written consecutively.
     pub fn log(&mut self, deployment: DeploymentId, piece: &[u8]) -> io::Result<()> {
         self.end_pairs()?;
         if self.last_log != Some(deployment) {
@@ -158,13 +150,13 @@ impl<W: Write> BackupWriter<W> {
     pub fn finish(mut self, sequence: Sequence) -> io::Result<Totals> {
         self.end_pairs()?;
         let totals = Totals { sequence: sequence.0, ..self.totals };
-        let trailer = Trailer { totals, sha256: hex(&self.hash.clone().finalize()) };
+        let trailer = Trailer { totals, sha256: Hex(&self.hash.clone().finalize()).to_string() };
         self.frame(Kind::Trailer, &serde_json::to_vec(&trailer)?)?;
         self.out.flush()?;
         Ok(totals)
     }
 
-    /// Ends it without a trailer. The reader says why.
+    /// Ends the stream with a reason instead of a trailer; the reader reports the reason.
     pub fn fail(mut self, reason: &str) -> io::Result<()> {
         self.frame(Kind::Failure, reason.as_bytes())?;
         self.out.flush()
@@ -188,7 +180,7 @@ impl<W: Write> BackupWriter<W> {
     }
 }
 
-/// Why it is refused: each completes "the backup".
+/// Why a backup is refused: each message completes "the backup".
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     #[error("is none: it is empty, or something else than a file of `lockkeeper backup`")]
@@ -212,7 +204,7 @@ pub enum Fault {
     Io(#[from] io::Error),
 }
 
-/// One thing in a backup.
+/// One record of a backup.
 pub enum Part {
     Pair { key: Vec<u8>, value: Vec<u8> },
     Batches(LoggedBatches),
@@ -222,7 +214,7 @@ pub enum Part {
 pub struct BackupReader<R> {
     input: R,
     hash: Sha256,
-    /// How many bytes have been read.
+    /// Bytes read so far.
     at: u64,
     last: Kind,
     pairs: std::vec::IntoIter<(Vec<u8>, Vec<u8>)>,
@@ -246,13 +238,13 @@ impl<R: Read> BackupReader<R> {
         Ok((reader, header))
     }
 
-    /// The next part; at the end, when everything has been checked, the totals.
+    /// The next part, or at the end, when everything has been checked, the totals.
     pub fn next(&mut self) -> Result<Result<Part, Totals>, Fault> {
         loop {
             if let Some((key, value)) = self.pairs.next() {
                 return Ok(Ok(Part::Pair { key, value }));
             }
-            let before = hex(&self.hash.clone().finalize());
+            let before = Hex(&self.hash.clone().finalize()).to_string();
             let (kind, content) = self.frame()?;
             if kind < self.last {
                 return Err(self.damaged("a part is out of its order"));
@@ -308,7 +300,7 @@ impl<R: Read> BackupReader<R> {
         }
     }
 
-    /// The line that names it.
+    /// Reads the first line and checks the format number.
     fn line(&mut self) -> Result<(), Fault> {
         let mut line = Vec::new();
         while line.last() != Some(&b'\n') {

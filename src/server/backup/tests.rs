@@ -30,7 +30,7 @@ fn deployment(number: u8) -> DeploymentId {
     DeploymentId(IdSeed([number; 12]))
 }
 
-/// One with a few of everything.
+/// A backup with a few parts of every kind.
 fn sample() -> Vec<u8> {
     let mut bytes = Vec::new();
     let header = Header { about: about(), data_format: FORMAT_NUMBER, sequence: 7 };
@@ -187,7 +187,7 @@ fn logs(dir: &Path) -> Logs {
     Logs::open(&dir.join("logs"), u64::MAX).unwrap()
 }
 
-/// A change of one of a few keys, and an entry in a journal.
+/// Changes one of 400 keys and appends to a journal.
 fn change(number: u64) -> Batch {
     let mut batch = Batch::default();
     let key = format!("k/{:03}", number.wrapping_mul(7919) % 400).into_bytes();
@@ -210,7 +210,7 @@ fn under_load<T>(store: &LoggedStore, during: impl FnOnce() -> T) -> (T, BTreeMa
                     if stop.load(Ordering::Relaxed) {
                         break;
                     }
-                    // The sequence is that of the commit, so both happen under one lock.
+                    // Locked for both, so that the sequence is that of this commit.
                     let mut written = written.lock();
                     if let Ok(sequence) = store.commit(change(number)) {
                         written.insert(sequence.0, change(number));
@@ -227,7 +227,8 @@ fn under_load<T>(store: &LoggedStore, during: impl FnOnce() -> T) -> (T, BTreeMa
     (outcome, written.into_inner())
 }
 
-/// Takes its time for so many pieces, so that much is written meanwhile. Not for all: what is written meanwhile is copied too.
+/// Waits for new commits during the first pieces, so that much is written meanwhile. Not during all pieces: what is
+/// written meanwhile is copied too, and the copy would not end.
 struct Slow<'a>(&'a mut Vec<u8>, &'a LoggedStore, u32);
 
 impl io::Write for Slow<'_> {
@@ -273,7 +274,7 @@ fn a_copy_under_load_is_the_state_after_its_last_batch() {
             expected.commit(written[&sequence].clone()).unwrap();
         }
         assert!(all(&copy) == all(&expected), "round {round}");
-        // It goes on like any store.
+        // The copy accepts changes like any store.
         copy.commit(change(1)).unwrap();
         expected.commit(change(1)).unwrap();
         copy.close();
@@ -303,7 +304,7 @@ fn the_log_is_kept_for_a_slow_copy_only_up_to_a_bound() {
     let home = tempfile::tempdir().unwrap();
     let bounded = Options { pinned_log_bytes: 12 << 20, ..options() };
     let store = LoggedStore::open(&home.path().join("data"), bounded).unwrap();
-    // Without those of the reserve.
+    // Segments of the log, without the reserve.
     let is_of_the_log = |name: &str| !name.starts_with("reserve");
     let segments = || {
         let names = std::fs::read_dir(home.path().join("data/log")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -317,7 +318,7 @@ fn the_log_is_kept_for_a_slow_copy_only_up_to_a_bound() {
     big(0);
     let mut bytes = Vec::new();
     let mut number = 1;
-    /// Writes to the store whenever it is written to.
+    /// Calls a function, which changes the store, at each write.
     struct Writing<'a, F: FnMut()>(&'a mut Vec<u8>, F);
     impl<F: FnMut()> io::Write for Writing<'_, F> {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -334,7 +335,7 @@ fn the_log_is_kept_for_a_slow_copy_only_up_to_a_bound() {
             big(number);
             number += 1;
         });
-        // Until the applier has looked at the log, which it does after each piece that it has written.
+        // Waits until the applier has seen the log, which it checks after each piece that it writes.
         let handed_in = store.handed_in();
         while store.applied() < handed_in {
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -388,7 +389,7 @@ fn nothing_is_left_of_a_refused_restore() {
         assert!(restore(bytes, &path, 0, options()).is_err());
         assert!(!path.exists());
     }
-    // One that is not empty is not looked into.
+    // A directory that is not empty is refused without reading it.
     let taken = restore(whole.as_slice(), &home.path().join("data"), 0, options()).map(|_| ());
     assert!(matches!(taken, Err(RestoreError::Open(OpenError::NotEmpty { .. }))));
     std::fs::create_dir(&path).unwrap();

@@ -1,4 +1,4 @@
-//! `lockkeeper audit`: verifies the recorded events, of a data directory or by asking a server.
+//! `lockkeeper audit`: verifies the recorded events of a data directory, or asks a server to.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -22,13 +22,13 @@ use client::failure::Failure;
 use domain::Identifier;
 use events::{AuditReport, Events, Expectation};
 
-/// A report has some hundred bytes, and a server has some thousand organizations at most.
+/// A report has some hundred bytes, and a server at most some thousand organizations.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Why seals could not be checked.
 const NO_AUDIT_KEY: &str = "the key that made them is missing";
 
-/// Of each organization, and why the seals could not be checked.
+/// The report of each organization, and why the seals could not be checked.
 type Reports = (Vec<Value>, Option<&'static str>);
 
 #[derive(Subcommand)]
@@ -108,7 +108,8 @@ enum VerifyError {
 }
 
 impl Command {
-    /// Not a variable or the default profile: who has these and names a data directory means that one.
+    /// LOCKKEEPER_URL and the default profile do not count: whoever has set them and names a data directory means the
+    /// directory.
     pub fn asks_a_server(&self) -> bool {
         let Command::Verify(Verify { options, .. }) = self;
         options.url.is_some() || options.profile.is_some()
@@ -146,7 +147,7 @@ fn verify(arguments: Verify, variables: Variables) -> ExitCode {
         };
     }
     let verified = match verify_events(&settings, &arguments) {
-        // The server has the store, and verifies by itself.
+        // A server is using the store, so ask it for the reports.
         Err(in_use @ VerifyError::InUse { .. }) => ask_operator(&settings, &arguments, in_use),
         verified => verified,
     };
@@ -156,7 +157,7 @@ fn verify(arguments: Verify, variables: Variables) -> ExitCode {
     }
 }
 
-/// The reports of all shards of a cluster, each as it is at one moment.
+/// The reports of all shards of a cluster, each read at one moment.
 fn verify_cluster(settings: &Settings, cluster: &Cluster, arguments: &Verify) -> Result<Vec<Value>, VerifyError> {
     let expected = expectations(arguments)?;
     let reports = app::audit_cluster(settings, cluster, arguments.organization.as_deref(), &expected)?;
@@ -175,7 +176,7 @@ fn expectations(arguments: &Verify) -> Result<Vec<Expectation>, VerifyError> {
     expected.collect()
 }
 
-/// The report of a server.
+/// The report that a server makes.
 fn ask(arguments: &Verify) -> Result<Value, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
@@ -185,7 +186,7 @@ fn ask(arguments: &Verify) -> Result<Value, Failure> {
     })
 }
 
-/// The reports of the server that has the data directory, by the operator's socket; `in_use` if it has none.
+/// The reports of the server that uses the data directory, over the operator socket; `in_use` if it has no socket.
 fn ask_operator(settings: &Settings, arguments: &Verify, in_use: VerifyError) -> Result<Reports, VerifyError> {
     if let Some(wanted) = arguments.organization.as_ref().filter(|name| Identifier::parse(name).is_err()) {
         return Err(VerifyError::NoSuchOrganization(wanted.clone()));
@@ -213,7 +214,7 @@ fn from_socket(
     organization: Option<&str>,
     expected: &[String],
 ) -> Result<Option<Vec<Value>>, VerifyError> {
-    // Both were checked before: identifiers and digits need no escapes.
+    // Both have been validated; identifiers and digits need no escaping.
     let named = organization.map(|name| format!("organization={name}"));
     let parts: Vec<String> = named.into_iter().chain(expected.iter().map(|head| format!("expect={head}"))).collect();
     let Some(mut body) = operator_socket::get(&settings.data_dir, &format!("/api/v1/audit?{}", parts.join("&")))?
@@ -233,7 +234,7 @@ fn from_socket(
 /// The reports, and why the seals could not be checked.
 fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Reports, VerifyError> {
     let expected = expectations(arguments)?;
-    // The store would create it, and a typo would look like an empty journal.
+    // The store would create a missing directory, and a typo would look like an empty journal.
     if !settings.data_dir.exists() {
         return Err(VerifyError::NoData(settings.data_dir.clone()));
     }
@@ -290,7 +291,7 @@ fn print(reports: &[Value], unchecked: Option<&str>, as_json: bool) -> ExitCode 
     ExitCode::from(words::code(reports))
 }
 
-/// As the API has it.
+/// In the same form as the API.
 fn in_json(report: &AuditReport) -> Value {
     json!(AuditView::from(report))
 }

@@ -21,9 +21,9 @@ use delivery::logs::{self, Logs};
 use events::Events;
 use store::{NewDataDir, OpenError};
 
-/// At a thousand grants a second in one environment, the tokens of eleven days.
+/// The tokens of eleven days at a thousand grants per second in one environment.
 pub const FENCING_MARGIN: u64 = 1_000_000_000;
-/// Twice as many restores as a token has room for, as JSON knows numbers, would be needed to wear them out.
+/// Thousands of restores with this margin still keep tokens exact as JSON numbers.
 pub const FENCING_MARGIN_MAX: u64 = 1_000_000_000_000;
 /// The disk failed: EX_IOERR of `sysexits.h`.
 const EXIT_DISK: i32 = 74;
@@ -33,8 +33,8 @@ const STANDARD: &str = "-";
 pub struct Backup {
     /// The file to write, which must not exist yet; - for standard output
     file: PathBuf,
-    /// Back up this data directory: by the socket of the server that runs there, or by itself if none does. Without it, the
-    /// backup is taken over the API
+    /// Back up this data directory: by the socket of the server that runs there, or by itself if none does. Without it,
+    /// the backup is taken over the API
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// The settings file of the server, which names the data directory
@@ -87,13 +87,13 @@ enum BackupError {
 }
 
 impl Backup {
-    /// Whether it is taken over the API.
+    /// Whether the backup is taken over the API.
     pub fn is_remote(&self) -> bool {
         self.data_dir.is_none() && self.config.is_none()
     }
 }
 
-/// Over the API, as a client.
+/// Takes the backup over the API, as a client.
 pub fn run_remote(arguments: &Backup) -> ExitCode {
     match take_remote(arguments) {
         Ok(saved) => report(arguments, &saved),
@@ -116,7 +116,7 @@ fn take_remote(arguments: &Backup) -> Result<Saved, Failure> {
     })
 }
 
-/// Of a data directory, as its operator.
+/// Takes the backup of a data directory, as its operator.
 pub fn run(arguments: &Backup, variables: Variables) -> ExitCode {
     let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
     let settings = match config::load(&flags, variables) {
@@ -136,7 +136,7 @@ pub fn run(arguments: &Backup, variables: Variables) -> ExitCode {
 }
 
 fn take(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
-    // The store would create it, and a typo would look like an empty backup.
+    // The store would create a missing directory, and a typo would look like an empty backup.
     if !settings.data_dir.exists() {
         return Err(BackupError::NoData(settings.data_dir.clone()));
     }
@@ -147,7 +147,7 @@ fn take(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
     take_offline(settings, file)
 }
 
-/// While no server runs.
+/// Takes the backup while no server runs.
 fn take_offline(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
     let store = app::open_store(settings, false).map_err(|error| match error {
         OpenError::OfNode { .. } => BackupError::OfCluster,
@@ -167,7 +167,7 @@ fn take_offline(settings: &Settings, file: &Path) -> Result<Saved, BackupError> 
     let logs = logs.map_err(BackupError::Logs)?;
     let (reader, writer) = io::pipe().map_err(BackupError::Logs)?;
     let saved = std::thread::scope(|threads| {
-        // A failure is told to the reader in the stream.
+        // The reader learns of a failure from the stream.
         threads.spawn(|| backup::make(&store, &logs, about, io::BufWriter::new(writer)));
         save(reader, file)
     })?;
@@ -176,7 +176,7 @@ fn take_offline(settings: &Settings, file: &Path) -> Result<Saved, BackupError> 
 }
 
 fn now() -> String {
-    // To the millisecond, as a server says it.
+    // In milliseconds, like a server.
     let now = jiff::Timestamp::now().as_millisecond();
     jiff::Timestamp::from_millisecond(now).unwrap_or_default().to_string()
 }
@@ -222,14 +222,14 @@ fn report(arguments: &Backup, saved: &Saved) -> ExitCode {
         )
     };
     if arguments.file == Path::new(STANDARD) {
-        // The backup itself is there.
+        // The backup went to standard output, so exit with 0 even if stderr is closed.
         writeln!(io::stderr(), "{text}").ok();
         return ExitCode::SUCCESS;
     }
     say(&text)
 }
 
-/// A stream of the API, for a thread that may wait.
+/// A stream of the API, for a thread that may block.
 struct Remote {
     runtime: tokio::runtime::Runtime,
     stream: Stream,
@@ -275,7 +275,7 @@ pub fn restore(arguments: &Restore, variables: &Variables) -> ExitCode {
     }
 }
 
-/// As a server has them by default; a disk that fails leaves nothing behind.
+/// A server's default options, except that a failing disk leaves nothing behind.
 pub fn options(data_dir: &Path) -> store::Options {
     let data_dir = data_dir.to_owned();
     let fatal: store::Fatal = std::sync::Arc::new(move |sentence| {
@@ -283,7 +283,7 @@ pub fn options(data_dir: &Path) -> store::Options {
         writeln!(io::stderr(), "lockkeeper: {sentence}").ok();
         std::process::exit(EXIT_DISK);
     });
-    // A server makes its next segments as its settings say.
+    // Small segments: the server creates later ones as its settings say.
     store::Options { segment_bytes: store::MIN_SEGMENT_BYTES, min_free_bytes: 0, fatal, ..store::Options::default() }
 }
 
@@ -300,7 +300,7 @@ fn in_words(restored: &Restored, data_dir: &Path, margin: u64) -> String {
     )
 }
 
-/// What is to be done about the master key, without which no server starts on what was restored.
+/// What to do about the master key, without which no server starts on the restored data.
 fn about_key(wanted: Option<&str>, given: Option<&str>, data_dir: &Path) -> String {
     let dir = data_dir.display();
     let fingerprint = wanted.map(|wanted| format!(" (fingerprint {wanted})")).unwrap_or_default();

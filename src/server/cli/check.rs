@@ -1,5 +1,5 @@
-//! The commands that look before a server starts. `lockkeeper check`: the files that it would serve with, and what they would
-//! change in its data. `lockkeeper doctor`: everything that it needs, and what to do.
+//! The commands that check before a server starts. `lockkeeper check`: the files it would use, and what they would
+//! change in its data. `lockkeeper doctor`: everything it needs, and what to do.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ use store::{LoggedStore, OpenError};
 pub struct Check {
     /// The file; files that it names are checked too
     file: PathBuf,
-    /// Also show what the files would create, change and remove in a data directory, which no server uses; as the server's user
+    /// Also show what the files would create, change and remove in a data directory, which no server uses; as the
+    /// server's user
     #[arg(long, requires = "data_dir")]
     diff: bool,
     /// The data directory to compare with
@@ -59,9 +60,9 @@ pub fn check(arguments: &Check) -> ExitCode {
 }
 
 fn differences(summary: &Summary, data_dir: &Path) -> Result<Vec<String>, DiffError> {
-    // The store would create it.
+    // The store would create a missing directory.
     let Ok(found) = data_dir.metadata() else { return Err(DiffError::NoData(data_dir.to_owned())) };
-    // What opening it writes would belong to us, and the server could not start any more.
+    // Opening the store creates files that would belong to us, and the server could not start.
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(DiffError::NotOurs(data_dir.to_owned()));
     }

@@ -1,4 +1,4 @@
-//! `lockkeeper cluster`: the state of a cluster, and moving everything into one or out of it.
+//! `lockkeeper cluster`: the state of a cluster, and moving all data into or out of it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -175,7 +175,7 @@ fn shown_as_json(status: &ClusterStatus) -> String {
     format!("{all:#}")
 }
 
-/// How often it says how far it is.
+/// Interval between progress reports.
 const SAID_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -199,8 +199,8 @@ pub struct Export {
     /// The data directory to make; it must be missing or empty
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// How many fencing tokens every environment skips: more than it can give until a server starts on the data directory. 0 if
-    /// the cluster is stopped and will not be started again
+    /// How many fencing tokens every environment skips: more than it can give until a server starts on the data
+    /// directory. 0 if the cluster is stopped and will not be started again
     #[arg(long, value_name = "NUMBER", default_value_t = FENCING_MARGIN,
           value_parser = clap::value_parser!(u64).range(0..=FENCING_MARGIN_MAX))]
     fencing_margin: u64,
@@ -230,7 +230,7 @@ fn export(arguments: &Export, settings: &Settings, cluster: &Cluster) -> ExitCod
     }
 }
 
-/// Says how far it is, to who watches.
+/// Reports progress to stderr.
 struct Speaker {
     began: Instant,
     said: Instant,
@@ -245,7 +245,7 @@ impl Speaker {
     fn tell(&mut self, totals: &Totals) {
         if self.said.elapsed() >= SAID_EVERY {
             self.said = Instant::now();
-            // The receiver was closed on purpose.
+            // A closed stderr must not stop the move.
             writeln!(std::io::stderr(), "lockkeeper: so far {}", moved(totals)).ok();
         }
     }

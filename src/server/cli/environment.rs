@@ -1,4 +1,5 @@
-//! Keeps this process and the secrets of its environment from other processes of the same user: steps among them.
+//! Hides this process and the secrets in its environment from other processes of the same user, such as deployment
+//! steps.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -17,17 +18,17 @@ use zeroize::Zeroizing;
 use crate::config;
 use delivery::runner;
 
-/// The descriptor of the secrets, for the same program after it has executed itself.
+/// Names the descriptor that passes the secrets to the program after it has executed itself.
 const HANDED_OVER: &str = "LK_SECRETS_DESCRIPTOR";
 /// All secrets together are far smaller.
 const SECRETS_BYTES_MAX: u64 = 1024 * 1024;
 
 pub type Variables = Vec<(OsString, OsString)>;
 
-/// The environment variables of this process, after which no other process can read them, or this one's memory.
+/// The environment variables of this process. After this call no other process can read them or this process's memory.
 ///
-/// The kernel shows the environment that a program was started with for as long as it runs. So if there are secrets in it,
-/// this executes the program once more, without them, and hands them over in memory.
+/// The kernel shows the environment that a program was started with for as long as it runs. So if it contains secrets,
+/// this executes the program again without them, and passes them in memory.
 pub fn protect() -> io::Result<Variables> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let (secrets, mut others): (Variables, Variables) =
@@ -43,9 +44,8 @@ pub fn protect() -> io::Result<Variables> {
     Ok(others)
 }
 
-/// Returns only if the program cannot be executed.
 fn hand_over(secrets: &Variables) -> io::Result<io::Error> {
-    // Inherited by the program, unlike what Rust opens.
+    // The descriptor is inherited by the program, unlike those that Rust opens.
     let mut memory = File::from(memfd_create("secrets", MemfdFlags::empty())?);
     for (name, value) in secrets {
         for text in [name, value] {
@@ -69,11 +69,11 @@ fn take_over(descriptor: &OsStr) -> io::Result<Variables> {
     let unreadable = || io::Error::new(io::ErrorKind::InvalidInput, format!("{HANDED_OVER} is not ours; unset it"));
     let number: RawFd = descriptor.to_str().and_then(|text| text.parse().ok()).ok_or_else(unreadable)?;
     let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{number}"))?;
-    // With room from the start: growing would leave copies behind.
+    // With sufficient capacity from the start: growing would leave copies of the secrets in memory.
     let size = usize::try_from(memory.metadata()?.len().min(SECRETS_BYTES_MAX)).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(size + 1));
     (&memory).take(SECRETS_BYTES_MAX).read_to_end(&mut bytes)?;
-    // Programs that this one starts would inherit the descriptor.
+    // Child processes would inherit the descriptor.
     memory.set_len(0)?;
     nix::unistd::close(number)?;
     let mut texts = bytes.split(|byte| *byte == 0).map(|text| OsString::from_vec(text.to_vec()));
@@ -84,7 +84,7 @@ fn take_over(descriptor: &OsStr) -> io::Result<Variables> {
     Ok(variables)
 }
 
-/// The name that the process had: executed by way of /proc it would be called `exe`.
+/// The name of the process; executed through /proc it would be called `exe`.
 fn own_name() -> CString {
     let program = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&program).file_name().unwrap_or_default();

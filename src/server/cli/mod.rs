@@ -19,7 +19,7 @@ pub use program::run;
 
 /// A fault in the settings or files: EX_CONFIG of `sysexits.h`.
 const EXIT_CONFIG: u8 = 78;
-/// The server could not start, or stopped by itself.
+/// The server could not start, or stopped without being told to.
 const EXIT_FAILED: u8 = 1;
 
 /// Prints the output of a command. Not `println`, which panics when stdout is closed.

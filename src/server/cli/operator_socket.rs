@@ -1,4 +1,5 @@
-//! Asks the server of a data directory by its socket: plain HTTP/1.0, whose answer ends with the connection.
+//! Asks the server of a data directory through its socket, over HTTP/1.0, where the end of the connection ends the
+//! response.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,11 +10,11 @@ use std::time::Duration;
 
 use crate::http::{OPERATOR_KEY, OPERATOR_SOCKET};
 
-/// The head of an answer of ours has some hundred bytes.
+/// The server's response heads have some hundred bytes.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
-/// A problem is smaller.
+/// Problems are smaller.
 const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
-/// A server that says nothing for so long hangs.
+/// A server that sends nothing for this long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
@@ -27,10 +28,9 @@ pub enum SocketError {
     NoAnswer(PathBuf),
 }
 
-/// The body of an answer.
 pub type Body = BufReader<UnixStream>;
 
-/// `None` if no server runs there.
+/// `None` if no server runs on the data directory.
 pub fn get(data_dir: &Path, path: &str) -> Result<Option<Body>, SocketError> {
     let socket = data_dir.join(OPERATOR_SOCKET);
     let failed = |source| SocketError::Io { path: socket.clone(), source };
@@ -57,7 +57,8 @@ pub fn get(data_dir: &Path, path: &str) -> Result<Option<Body>, SocketError> {
     Err(detail.map_or(SocketError::NoAnswer(socket), SocketError::Refused))
 }
 
-/// The header with the key of the server's start; a server of an earlier version has none, and asks for none.
+/// The header with the key that the server generated at its start. Servers of earlier versions have no key and require
+/// none.
 fn key(data_dir: &Path) -> Result<String, SocketError> {
     let path = data_dir.join(OPERATOR_KEY);
     match std::fs::read_to_string(&path) {
@@ -67,13 +68,13 @@ fn key(data_dir: &Path) -> Result<String, SocketError> {
     }
 }
 
-/// By the descriptor of the directory, since the name of a socket has at most 107 bytes.
+/// Connects through the descriptor of the directory, since the path of a socket has at most 107 bytes.
 fn connect(data_dir: &Path) -> io::Result<UnixStream> {
     let dir = File::open(data_dir)?;
     UnixStream::connect(format!("/proc/self/fd/{}/{OPERATOR_SOCKET}", dir.as_raw_fd()))
 }
 
-/// The status, when the head has been read.
+/// Reads the head and returns the status.
 fn read_head(body: &mut Body) -> io::Result<Option<u16>> {
     let mut head = body.take(HEAD_BYTES_MAX);
     let mut line = String::new();

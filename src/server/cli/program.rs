@@ -1,4 +1,4 @@
-//! The whole program: the server's commands, of which `lockkeeper serve` is here, and those of the client.
+//! The whole program: the server's commands, including `lockkeeper serve`, and those of the client.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-// There is one, and it is read once.
+// The size difference does not matter: there is one value, which is read once.
 #[allow(clippy::large_enum_variant)]
 enum Command {
     #[command(flatten)]
@@ -119,14 +119,14 @@ pub fn run() -> ExitCode {
         Command::Server(ServerCommand::Secrets(secrets::Command::Client(command))) => {
             client::run(client::Command::Secrets(*command), Arguments::command())
         }
-        // Without what follows for the server: a command under `lockkeeper run` inherits environment and mask as they are.
+        // Before the server's setup below: a command under `lockkeeper run` inherits environment and umask unchanged.
         Command::Client(command) => client::run(command, Arguments::command()),
         Command::Server(ServerCommand::Backup(arguments)) if arguments.is_remote() => backup::run_remote(&arguments),
         Command::Server(command) => run_server(command),
     }
 }
 
-/// Not commands for users, and they must start quickly: each step of a deployment runs them.
+/// Internal commands. They must start quickly: each step of a deployment runs them.
 fn run_hidden() -> Option<ExitCode> {
     if let Some(code) = client::hidden() {
         return Some(code);
@@ -136,7 +136,7 @@ fn run_hidden() -> Option<ExitCode> {
         Some(command) if command == runner::CONFINE_COMMAND => return Some(runner::confine()),
         Some(_) | None => {}
     }
-    // Nor this one: git's ssh runs it for its connection.
+    // Also internal: git's ssh runs it as its proxy command.
     let words: Vec<OsString> = std::env::args_os().skip(1).take(4).collect();
     if let [command, host, port] = &words[..]
         && command == outbound::TUNNEL_COMMAND
@@ -154,13 +154,14 @@ fn run_server(command: ServerCommand) -> ExitCode {
     }
     let asks_a_server = matches!(&command, ServerCommand::Doctor(_))
         || matches!(&command, ServerCommand::Audit(command) if command.asks_a_server());
-    // A client's token is a secret too, and it looks for it among the variables of the process.
+    // A client looks for its token, which is a secret too, among the variables of the process.
     let variables = if asks_a_server { Ok(std::env::vars_os().collect()) } else { environment::protect() };
     let variables = match variables {
         Ok(variables) => variables,
         Err(error) => return complain(EXIT_FAILED, &format!("cannot keep its secrets from other processes: {error}")),
     };
-    // Files of this process and of its git are the owner's alone; steps get the mask that the process was started with.
+    // Only the owner may read files of this process and of its git. Steps get the umask that the process was started
+    // with.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();
     match command {
         ServerCommand::Serve(arguments) => serve(arguments, variables, umask),
@@ -184,15 +185,15 @@ pub struct Serve {
     /// The data directory; created with owner-only permissions if missing; also LOCKKEEPER_DATA_DIR
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The address to listen on, like 127.0.0.1:8080 or localhost:8080; `:8080` and 0.0.0.0:8080 let other machines connect,
-    /// over IPv4, [::]:8080 also over IPv6; port 0 picks a free one; also LOCKKEEPER_LISTEN
+    /// The address to listen on, like 127.0.0.1:8080 or localhost:8080; `:8080` and 0.0.0.0:8080 let other machines
+    /// connect, over IPv4, [::]:8080 also over IPv6; port 0 picks a free one; also LOCKKEEPER_LISTEN
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Start without the damaged part of the log and everything after it, which is kept aside in the data directory
     #[arg(long)]
     discard_damaged_log: bool,
-    /// Start although the master key of the data is lost for good: deletes all secrets and the signing secrets of webhooks, and
-    /// seals events with a new key; does nothing while the key is there
+    /// Start although the master key of the data is lost for good: deletes all secrets and the signing secrets of
+    /// webhooks, and seals events with a new key; does nothing while the key is there
     #[arg(long)]
     forget_master_key: bool,
 }

@@ -1,5 +1,5 @@
-//! `lockkeeper secrets`: those of the client, and `rotate-key`, which manages the keys of a data directory while its server
-//! is stopped.
+//! `lockkeeper secrets`: the client's commands, and `rotate-key`, which manages the keys of a data directory while its
+//! server is stopped.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -80,7 +80,6 @@ fn rotate_key(flags: Flags, variables: Variables) -> ExitCode {
     }
 }
 
-/// The old and the new key, or neither.
 fn given_keys(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(MasterKey, MasterKey)>, &'static str> {
     match (old, new) {
         (None, None) => Ok(None),
@@ -101,7 +100,7 @@ fn given_keys(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(
 }
 
 fn rotate(settings: &Settings, keys: Option<(MasterKey, MasterKey)>) -> Result<Rotated, RotateError> {
-    // The store would create it, and a typo would look like a rotation.
+    // The store would create a missing directory, and a typo would look like a rotation.
     if !settings.data_dir.exists() {
         return Err(RotateError::NoData(settings.data_dir.clone()));
     }
@@ -112,7 +111,7 @@ fn rotate(settings: &Settings, keys: Option<(MasterKey, MasterKey)>) -> Result<R
     Ok(rotated)
 }
 
-/// A cluster has its key from the environment.
+/// The key of a cluster comes from the environment.
 fn rotate_cluster(cluster: &Cluster, keys: Option<(MasterKey, MasterKey)>) -> ExitCode {
     let Some((old, new)) = keys else { return complain(EXIT_CONFIG, &"LOCKKEEPER_MASTER_KEY is not set") };
     match app::rotate_cluster(cluster, old, new) {

@@ -1,19 +1,21 @@
-//! The dashboard's files, embedded in the program: one page, its styles and scripts, each with its type, and one version
-//! for all of them. Nothing of how they are served.
+//! The dashboard's files, embedded in the program: one page, its styles and scripts, each with its media type, and one
+//! version for all of them. They are served elsewhere.
 
 use std::sync::LazyLock;
 
 use include_dir::{Dir, File, include_dir};
 use sha2::{Digest, Sha256};
 
-/// Everything below `web` belongs to it: a new file needs no line here.
+use domain::Hex;
+
+/// Includes every file below `web`, so new files need no line here.
 static WEB: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/dashboard/web");
 
-/// The page that every address of the dashboard shows. It names the version of the others, so it is not one of them.
+/// The page at every address of the dashboard. It names the version of the other files, so it is not one of them.
 const SHELL: &str = "index.html";
-/// Where the page names the version.
+/// The placeholder for the version in the page.
 const VERSION_MARK: &str = "{{version}}";
-/// Of 64 hexadecimal digits: enough that two builds never share a version by chance.
+/// Of the hash's 64 hexadecimal digits: enough that no two builds share a version by chance.
 const VERSION_DIGITS: usize = 16;
 
 pub struct Asset {
@@ -27,7 +29,7 @@ pub fn asset(path: &str) -> Option<Asset> {
     Some(Asset { media_type: media_type(path)?, bytes: file.contents() })
 }
 
-/// The page, with the version in it.
+/// The page with the version filled in.
 pub fn shell() -> &'static str {
     static PAGE: LazyLock<String> = LazyLock::new(|| {
         let page = WEB.get_file(SHELL).and_then(File::contents_utf8);
@@ -36,22 +38,21 @@ pub fn shell() -> &'static str {
     &PAGE
 }
 
-/// Changes with every change of any file, so that browsers may keep what they have loaded under it.
+/// Changes with every file, so that browsers may cache the files under it permanently.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let mut every = files(&WEB);
         every.sort_by_key(|file| file.path());
         let mut hash = Sha256::new();
         for file in every {
-            // With the lengths, so that no two sets of files are the same bytes.
+            // Includes the lengths, so that different sets of files never hash the same bytes.
             let path = file.path().to_string_lossy();
             hash.update((path.len() as u64).to_be_bytes());
             hash.update(path.as_bytes());
             hash.update((file.contents().len() as u64).to_be_bytes());
             hash.update(file.contents());
         }
-        let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        digits.chars().take(VERSION_DIGITS).collect()
+        Hex(&hash.finalize()[..VERSION_DIGITS / 2]).to_string()
     });
     &VERSION
 }
@@ -81,9 +82,9 @@ mod tests {
 
     use super::*;
 
-    /// What a browser loads to show the board, so that it is there at once also over a slow line.
+    /// What a browser loads for the board, so that it appears quickly even over a slow connection.
     const BOARD_BYTES_MAX: usize = 120 * 1024;
-    /// All files together. The other pages are loaded when they are opened.
+    /// All files together. Browsers load the other pages when they are opened.
     const BYTES_MAX: usize = 290 * 1024;
 
     #[test]
@@ -107,7 +108,7 @@ mod tests {
         assert!(bytes <= BOARD_BYTES_MAX, "{bytes} bytes for the board, {} too many", bytes - BOARD_BYTES_MAX);
     }
 
-    /// The page, what it names itself, and these files with all that they import at once.
+    /// The page, the files it names, and `wanted`, each with everything it imports statically.
     fn loaded_for(wanted: &[&str]) -> BTreeSet<String> {
         let named = text(SHELL).split('"').filter_map(|part| part.strip_prefix("/assets/{{version}}/"));
         let mut open: Vec<String> = named.chain(wanted.iter().copied()).map(str::to_owned).collect();
@@ -120,7 +121,7 @@ mod tests {
         loaded
     }
 
-    /// The modules that one imports, as paths below `web`.
+    /// The modules that this one imports, as paths below `web`.
     fn imports(path: &str) -> Vec<String> {
         let names = text(path).split("from '").skip(1).filter_map(|rest| rest.split('\'').next());
         let folder = Path::new(path).parent().unwrap();

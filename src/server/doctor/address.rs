@@ -1,4 +1,4 @@
-//! The address that the server listens on: free, or a server of ours answers there.
+//! The address that the server listens on: whether it is free, or which server answers there.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,21 +9,21 @@ use super::finding::Finding;
 const ADDRESS: &str = "listen address";
 /// A server on this machine answers within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The head of an answer, and the few words of `/readyz`.
+/// The head of a response and the short body of `/readyz`.
 const ANSWER_MAX: u64 = 8 * 1024;
 
-/// Whoever has the address.
+/// The process that has the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Taken {
-    /// A server of ours, which serves or says why it does not.
+    /// A Lockkeeper server: ready, or reporting why it is not.
     Ready,
     NotReady,
-    /// It cannot be told through TLS.
+    /// Unknown, because the server there expects TLS.
     Encrypted,
     Other,
 }
 
-/// `encrypted`: it serves TLS there. `in_use`: a server runs on the data directory.
+/// `encrypted`: the server uses TLS. `in_use`: a server runs on the data directory.
 pub fn examine(listen: SocketAddr, encrypted: bool, in_use: bool) -> Finding {
     judge(
         listen,
@@ -70,7 +70,7 @@ fn ask(listen: SocketAddr) -> Taken {
     }
 }
 
-/// Every answer of ours has an id of its request.
+/// Lockkeeper puts a request id into every response.
 fn is_ours(answer: &str) -> bool {
     let head = answer.split("\r\n\r\n").next().unwrap_or_default().to_ascii_lowercase();
     head.contains("\r\nx-request-id: ")

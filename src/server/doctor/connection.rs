@@ -1,4 +1,5 @@
-//! As a client: the profile, the server, its clock and the token. Only where something says that there is a server to reach.
+//! Examines a server as its client: the profile, the connection, its clock and the token. Only if a setting names a
+//! server.
 
 use std::time::SystemTime;
 
@@ -14,13 +15,13 @@ const PROFILE: &str = "profile";
 const SERVER: &str = "server";
 const TOKEN: &str = "token";
 const CLOCK: &str = "clock of the server";
-/// `Date` has whole seconds, and the answer takes a moment.
+/// `Date` has whole seconds, and the response takes a moment.
 const CLOCKS_APART_SECONDS: i64 = 5;
-/// Exit codes of a failure that is the server's, and the token's.
+/// Exit codes for an unreachable server and a refused token.
 const UNREACHABLE: u8 = 69;
 const DENIED: u8 = 77;
 
-/// Variables that name a server, or who is asking.
+/// Variables that name a server or a token.
 const VARIABLES: [&str; 5] =
     ["LOCKKEEPER_URL", "LOCKKEEPER_TOKEN", "LOCKKEEPER_TOKEN_FILE", "LOCKKEEPER_PROFILE", "LOCKKEEPER_CA_FILE"];
 
@@ -37,7 +38,7 @@ pub fn examine(options: &Options) -> Vec<Finding> {
             Err(failure) => Finding::fault(PROFILE, failure.to_string(), "or log in again"),
         });
     }
-    // Once: who waits for an examination wants to know how it is now.
+    // A single attempt: the doctor reports the state at this moment.
     let options = Options { retry: 0, ..options.clone() };
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
@@ -80,7 +81,7 @@ fn clocks(own: i64, server: i64) -> Finding {
     Finding::warning(CLOCK, format!("{} seconds {side} ours", apart.abs()), advice)
 }
 
-/// Of a `Date` header.
+/// Parses a `Date` header.
 fn seconds(date: &str) -> Option<i64> {
     let parsed = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok()?;
     Some(parsed.as_second())

@@ -1,4 +1,4 @@
-//! The data directory and the disk that it lies on.
+//! The data directory and its disk.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,19 +16,19 @@ const SPACE: &str = "free space";
 const INODES: &str = "free inodes";
 const SYNC: &str = "fsync";
 
-/// Log and database grow between two looks of an operator.
+/// Room for the log and the database to grow until an operator looks again.
 const COMFORTABLE_FREE: u64 = 2 * 1024 * 1024 * 1024;
 /// Step logs and working directories are many small files.
 const INODES_FEW: u64 = 10_000;
 const INODES_NONE: u64 = 100;
-/// Each answer to a write waits for at least one sync.
+/// Each response to a write waits for at least one sync.
 const SYNC_SLOW: Duration = Duration::from_millis(20);
 const SYNCS: usize = 5;
-/// What one commit of a quiet server writes.
+/// The size of one commit on a quiet server.
 const PROBE_BYTES: usize = 4_096;
 const MIB: u64 = 1024 * 1024;
 
-/// Numbers of `statfs(2)`, from the kernel's `magic.h`.
+/// File system types of `statfs(2)`, from the kernel's `magic.h`.
 const VOLATILE: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 const OVERLAY: u64 = 0x794c_7630;
 const NETWORK: [(u64, &str); 7] = [
@@ -41,18 +41,18 @@ const NETWORK: [(u64, &str); 7] = [
     (0x6573_5546, "FUSE"),
 ];
 
-/// What was seen of a disk.
+/// The measurements of a disk.
 #[derive(Debug, Clone, Copy)]
 struct Disk {
     kind: u64,
     free_bytes: u64,
-    /// `None`: the file system does not count them.
+    /// `None`: the file system has no fixed number of inodes.
     free_inodes: Option<u64>,
 }
 
 pub fn examine(data_dir: &Path, min_free_bytes: u64) -> Vec<Finding> {
     let mut findings = vec![directory(data_dir)];
-    // A missing one will be made below what there is.
+    // A missing directory will be created below its nearest existing ancestor.
     let existing = data_dir.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     match look(existing) {
         Ok(disk) => {
@@ -86,7 +86,7 @@ fn directory(path: &Path) -> Finding {
             format!("{shown} belongs to another user"),
             "run the server, and this command, as that user",
         ),
-        // Each says what to do.
+        // These messages already say what to do.
         Err(error @ OpenError::Io { .. }) => {
             Finding::fault(DIRECTORY, error.to_string(), "run this as the server's user")
         }
@@ -97,7 +97,7 @@ fn directory(path: &Path) -> Finding {
 fn look(path: &Path) -> std::io::Result<Disk> {
     let kind = rustix::fs::statfs(path)?;
     let space = rustix::fs::statvfs(path)?;
-    // A number of 32 bits, whose sign means nothing.
+    // A 32-bit number; sign extension is cut off.
     let kind = kind.f_type as u64 & 0xffff_ffff;
     Ok(Disk {
         kind,
@@ -155,7 +155,7 @@ fn sync(took: Duration) -> Finding {
     Finding::ok(SYNC, words)
 }
 
-/// The median of a few, in a file that has no name and is gone with this process. `None` where that cannot be tried.
+/// The median of a few syncs of an unnamed temporary file. `None` if there cannot be such a file.
 fn time_syncs(directory: &Path) -> Option<Duration> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let mut probe = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR).ok()?);

@@ -1,24 +1,24 @@
-//! What an examination found of one thing: how it is, and what to do.
+//! The result of one examination: the state of a thing, and what to do about it.
 
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Ok,
-    /// It works, and may not for long, or not as well as it could.
+    /// It works, but maybe not for long, or not as well as it could.
     Warning,
-    /// The server does not start, or does not keep what it promises.
+    /// The server does not start, or does not keep its promises.
     Fault,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub level: Level,
-    /// What was looked at, in a word or two.
+    /// The examined thing, in a word or two.
     pub subject: &'static str,
-    /// How it is.
+    /// Its state.
     pub words: String,
-    /// What to do, unless it is well.
+    /// Advice, unless the level is `Ok`.
     pub advice: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// One line.
+    /// Formats a finding as one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<8} {}: {}", self.level.as_str(), self.subject, self.words)?;
         match &self.advice {

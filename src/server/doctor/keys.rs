@@ -1,4 +1,4 @@
-//! The master key, and the files of TLS.
+//! The master key and the TLS files.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ const DAY_SECONDS: u64 = 86_400;
 
 /// Where the master key is, with its fingerprint.
 #[derive(Debug)]
-enum Found {
+enum KeySource {
     Variable(String),
     File(String),
     Nowhere,
@@ -25,41 +25,41 @@ enum Found {
 /// `has_data`: a server has run on the data directory.
 pub fn master_key(given: Option<&MasterKey>, data_dir: &Path, has_data: bool) -> Finding {
     let found = match given {
-        Some(key) => Found::Variable(key.fingerprint()),
+        Some(key) => KeySource::Variable(key.fingerprint()),
         None => match secrets::fingerprint(data_dir, None) {
-            Ok(Some(fingerprint)) => Found::File(fingerprint),
-            Ok(None) => Found::Nowhere,
-            Err(error) => Found::Unfit(error.to_string()),
+            Ok(Some(fingerprint)) => KeySource::File(fingerprint),
+            Ok(None) => KeySource::Nowhere,
+            Err(error) => KeySource::Unfit(error.to_string()),
         },
     };
     judge_master_key(found, has_data, secrets::known_fingerprint(data_dir))
 }
 
 /// `known`: the fingerprint of the key that the data was last opened with.
-fn judge_master_key(found: Found, has_data: bool, known: Option<String>) -> Finding {
+fn judge_master_key(found: KeySource, has_data: bool, known: Option<String>) -> Finding {
     let of_known = known.as_ref().map(|known| format!(" with the fingerprint {known}")).unwrap_or_default();
     match (found, has_data) {
-        (Found::Variable(present) | Found::File(present), true)
+        (KeySource::Variable(present) | KeySource::File(present), true)
             if known.as_ref().is_some_and(|known| *known != present) =>
         {
             let words = format!("its fingerprint is {present}, and the data was last opened with a key{of_known}");
             Finding::fault(MASTER_KEY, words, "bring that key back, as master.key or LOCKKEEPER_MASTER_KEY")
         }
-        (Found::Variable(_), _) => Finding::ok(MASTER_KEY, "in LOCKKEEPER_MASTER_KEY"),
-        (Found::File(_), _) => {
+        (KeySource::Variable(_), _) => Finding::ok(MASTER_KEY, "in LOCKKEEPER_MASTER_KEY"),
+        (KeySource::File(_), _) => {
             Finding::ok(MASTER_KEY, "in master.key, for its owner alone; keep a copy elsewhere: no backup has it")
         }
-        (Found::Nowhere, false) => Finding::ok(MASTER_KEY, "none yet; the first start makes master.key"),
-        (Found::Nowhere, true) => Finding::fault(
+        (KeySource::Nowhere, false) => Finding::ok(MASTER_KEY, "none yet; the first start makes master.key"),
+        (KeySource::Nowhere, true) => Finding::fault(
             MASTER_KEY,
             "there is data, and no key for its secrets and its audit log",
             format!("put master.key back{of_known}, or set LOCKKEEPER_MASTER_KEY to the key"),
         ),
-        (Found::Unfit(why), _) => Finding::fault(MASTER_KEY, why, "the server does not start like this"),
+        (KeySource::Unfit(why), _) => Finding::fault(MASTER_KEY, why, "the server does not start like this"),
     }
 }
 
-/// The settings were loaded for a server, so the files can be used at all.
+/// The settings were loaded as for a server, so the files are known to be usable.
 pub fn tls(tls: Option<&Tls>, listens_elsewhere: bool) -> Vec<Finding> {
     let Some(tls) = tls else {
         let finding = if listens_elsewhere {
@@ -109,14 +109,14 @@ mod tests {
     fn data_without_its_key_is_a_fault_and_a_first_start_makes_one() {
         let key = || "0123456789abcdef".to_owned();
         let judge = |found, has_data, known| judge_master_key(found, has_data, known).level;
-        assert_eq!(judge(Found::Nowhere, true, None), Level::Fault);
-        assert_eq!(judge(Found::Nowhere, false, None), Level::Ok);
-        assert_eq!(judge(Found::File(key()), true, None), Level::Ok, "the data is of an earlier version");
-        assert_eq!(judge(Found::Unfit("mode 644".to_owned()), true, None), Level::Fault);
-        assert_eq!(judge(Found::Variable(key()), true, Some(key())), Level::Ok);
+        assert_eq!(judge(KeySource::Nowhere, true, None), Level::Fault);
+        assert_eq!(judge(KeySource::Nowhere, false, None), Level::Ok);
+        assert_eq!(judge(KeySource::File(key()), true, None), Level::Ok, "the data is of an earlier version");
+        assert_eq!(judge(KeySource::Unfit("mode 644".to_owned()), true, None), Level::Fault);
+        assert_eq!(judge(KeySource::Variable(key()), true, Some(key())), Level::Ok);
         let other = Some("fedcba9876543210".to_owned());
-        assert_eq!(judge(Found::File(key()), true, other.clone()), Level::Fault);
-        assert!(judge_master_key(Found::Nowhere, true, other).to_string().contains("fedcba9876543210"));
+        assert_eq!(judge(KeySource::File(key()), true, other.clone()), Level::Fault);
+        assert!(judge_master_key(KeySource::Nowhere, true, other).to_string().contains("fedcba9876543210"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the server needs of this machine: a clock that somebody keeps right, file descriptors, memory and processes, git,
-//! certificate authorities, and what confines steps.
+//! The server's requirements of this machine: a synchronised clock, file descriptors, memory and processes, git,
+//! certificate authorities, and support for confining steps.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,14 +13,14 @@ use crate::config::{Isolation, Settings};
 use delivery::runner::Layers;
 
 const CLOCK: &str = "clock";
-/// Clocks of file systems are coarse, and a server may write at this moment.
+/// File system clocks are coarse, and a server may be writing at this moment.
 const TOLERANCE: Duration = Duration::from_secs(2);
-/// Folders of the data directory whose files are written all the time.
+/// Folders of the data directory whose files are constantly written.
 const WRITTEN: [&str; 2] = ["", "log"];
-/// Files of a folder that are looked at: the log has few.
+/// Files examined per folder; the log has few.
 const FILES_MAX: usize = 10_000;
 
-/// Whether somebody keeps the clock right.
+/// Whether the clock is synchronised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Synchronised {
     Yes,
@@ -78,25 +78,25 @@ const DESCRIPTORS: &str = "file descriptors";
 const MEMORY: &str = "memory";
 const PROCESSES: &str = "processes";
 
-/// Enough for the server, without what steps take.
+/// Enough for the server without its steps.
 const MEMORY_ENOUGH: u64 = 256 * 1024 * 1024;
-/// A step is a supervisor, an init and its own programs.
+/// A step consists of a supervisor, an init process and its own programs.
 const PROCESSES_PER_STEP: u64 = 8;
-/// Threads of the server itself count, too.
+/// The server's own threads count, too.
 const PROCESSES_OF_SERVER: u64 = 64;
 const MIB: u64 = 1024 * 1024;
 
-/// What the settings ask for.
+/// The limits that the settings need.
 #[derive(Debug, Clone, Copy)]
 pub struct Needs {
     pub workers: usize,
-    /// Of one worker.
+    /// Per worker.
     pub connections: usize,
     pub steps: usize,
 }
 
 pub fn limits(needs: Needs) -> Vec<Finding> {
-    // The server raises the current limit to the maximum.
+    // The maximum counts, since the server raises the current limit to it.
     let mut findings = vec![descriptors(getrlimit(Resource::Nofile).maximum, needs)];
     findings.extend(limit_of_group("memory.max").map(memory));
     findings.extend(limit_of_group("pids.max").map(|limit| processes(limit, needs)));
@@ -135,7 +135,7 @@ fn processes(limit: u64, needs: Needs) -> Finding {
     Finding::ok(PROCESSES, words)
 }
 
-/// A limit of the control group of this process; `None` if there is none, or it cannot be read.
+/// A limit of this process's control group; `None` if unlimited or unreadable.
 fn limit_of_group(file: &str) -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -147,7 +147,7 @@ const GIT: &str = "git";
 const AUTHORITIES: &str = "certificate authorities";
 const ISOLATION: &str = "isolation of steps";
 
-/// Where distributions keep them.
+/// Where distributions keep certificate authorities.
 const BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

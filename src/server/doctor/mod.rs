@@ -1,8 +1,8 @@
-//! Looks at everything that a server needs before it starts, and says what to do about what is wrong. It changes nothing: what
-//! it tries, it tries in files without a name.
+//! Examines everything that a server needs before it starts, and says how to fix problems. It changes nothing: it tries
+//! writes in unnamed temporary files.
 //!
-//! From top to bottom: this file → `disk`, `machine`, `address`, `keys`, `connection` (as a client) → `finding`. Each looks,
-//! and then judges what it saw; the judgements are pure.
+//! From top to bottom: this file → `disk`, `machine`, `address`, `keys`, `connection` (as a client) → `finding`. Each
+//! file first measures, then judges the measurements in pure functions.
 
 mod address;
 mod connection;
@@ -19,7 +19,7 @@ use store::{Inspection, inspect};
 
 const SETTINGS: &str = "settings";
 
-/// The settings as a server would load them, and everything that they name.
+/// Examines the settings as a server would load them, and everything that they name.
 pub fn examine(loaded: &Result<Settings, Faults>) -> Vec<Finding> {
     let settings = match loaded {
         Ok(settings) => settings,

@@ -1,4 +1,4 @@
-//! How an environment is set up, and a member of an organization.
+//! Forms for the configuration of an environment and for a member of an organization.
 
 use super::element::Object;
 use super::form;
@@ -14,8 +14,8 @@ pub type Variables = Map<VariableName, VariableValue, VARIABLES_MAX>;
 type QueueLength = Integer<0, { QUEUE_LENGTH_MAX as i64 }>;
 
 form! {
-    /// The whole configuration: what is left out has its default. May also be sent as the only field `configuration` of an
-    /// object, as it stands in the environment.
+    /// The whole configuration: what is left out has its default. May also be sent as the only field `configuration` of
+    /// an object, as it stands in the environment.
     #[schema("examples": [{ "description": "For trying the API", "labels": { "size": "small" }, "defaultTtlSeconds": 900 }])]
     pub struct ConfigurationForm as "ConfigurationRequest" {
         /// For people.
@@ -39,8 +39,8 @@ form! {
         optional(QueueLength::new(Configuration::MAX_QUEUE_LENGTH as i64)) max_queue_length: QueueLength,
         /// The least role that may take the lock from its holder.
         optional(Role::Developer) force_claim_role: Role,
-        /// Deployed after a release or an expiry, before anybody else gets the environment; if that fails, the environment
-        /// is disabled.
+        /// Deployed after a release or an expiry, before anybody else gets the environment; if that fails, the
+        /// environment is disabled.
         nullable on_release: OnReleaseForm,
         /// A disabled environment is not handed out; its holder may finish.
         optional(false) disabled: bool,

@@ -1,5 +1,5 @@
-//! A request body or a file as a tree. JSON and TOML both become this tree, so that a form reads either in the same way. Also the
-//! spelling of its names, and how they are shown.
+//! A request body or a file as a tree. JSON and TOML both become this tree, so that forms read both in the same way.
+//! Also the spelling of field names, and how names are shown.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ const USUAL_FIELDS: usize = 8;
 /// One value of the tree.
 #[derive(Debug)]
 pub struct Element<'a> {
-    /// Where it begins in its file, in bytes; 0 in a request body.
+    /// Its start in its file, in bytes; 0 in a request body.
     pub at: usize,
     pub content: Content<'a>,
 }
@@ -29,19 +29,19 @@ pub enum Content<'a> {
     Text(Cow<'a, str>),
     Array(Vec<Element<'a>>),
     Object(Vec<Entry<'a>>),
-    /// A value that no form takes, by what it is called in faults.
+    /// A value that no form accepts, by its name in fault messages.
     Other(&'static str),
 }
 
 #[derive(Debug)]
 pub struct Entry<'a> {
     pub name: Cow<'a, str>,
-    /// Where the name begins in its file.
+    /// The start of the name in its file.
     pub name_at: usize,
     pub element: Element<'a>,
 }
 
-/// How names are spelled in a source. Forms have them in snake_case.
+/// How a source spells field names; forms define them in snake_case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
     /// JSON: camelCase.
@@ -73,7 +73,7 @@ impl Spelling {
     }
 }
 
-/// An object whose fields have the names of a form.
+/// An object whose field names are those of a form.
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'e> {
     pub at: usize,
@@ -96,7 +96,7 @@ impl<'e> Object<'e> {
         Some(text)
     }
 
-    /// Where a field begins; where the object does, if it is left out.
+    /// Where the field begins, or the object if the field is missing.
     pub fn at_of(&self, name: &str) -> usize {
         self.get(name).map_or(self.at, |element| element.at)
     }
@@ -111,7 +111,7 @@ impl<'a> Element<'a> {
         matches!(self.content, Content::Null)
     }
 
-    /// If the element is an object whose only field is this object, that object instead.
+    /// If the element is an object whose only field is an object called `name`, returns that inner object.
     pub fn unwrap_only(mut self, name: &str) -> Self {
         if let Content::Object(entries) = &mut self.content
             && let [entry] = &**entries
@@ -127,7 +127,7 @@ impl<'a> Element<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Element<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // serde_json bounds the depth.
+        // serde_json limits the depth.
         let content = deserializer.deserialize_any(JsonVisitor)?;
         Ok(Self { at: 0, content })
     }
@@ -197,7 +197,7 @@ fn refuse_duplicates<E: de::Error>(entries: &[Entry<'_>]) -> Result<(), E> {
     }
 }
 
-/// The name of a field, borrowed where it has no escapes.
+/// The name of a field, borrowed if it contains no escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
@@ -221,7 +221,7 @@ pub(super) fn camel_case(name: &str) -> String {
     camel
 }
 
-/// Without building it: every field of every request is compared.
+/// Compares without allocating: every field of every request is compared.
 fn is_camel_case_of(written: &str, name: &str) -> bool {
     let mut written = written.bytes();
     let mut name = name.bytes();
@@ -237,7 +237,7 @@ fn is_camel_case_of(written: &str, name: &str) -> bool {
     written.next().is_none()
 }
 
-/// The name of a raw identifier without its mark: `type` for `r#type`.
+/// The name of a raw identifier without its prefix: `type` for `r#type`.
 pub const fn plain(name: &'static str) -> &'static str {
     match name.as_bytes() {
         [b'r', b'#', ..] => name.split_at(2).1,
@@ -245,7 +245,7 @@ pub const fn plain(name: &'static str) -> &'static str {
     }
 }
 
-/// A name from outside as it can stand in one line on a terminal. One that is longer than ours is cut.
+/// A name from outside, made safe for one line on a terminal. Names longer than the form's are cut.
 pub fn shown(name: &str) -> String {
     let cut: String = name.chars().take(NAME_MAX).collect();
     let dots = if cut.len() < name.len() { "…" } else { "" };

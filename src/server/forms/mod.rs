@@ -1,8 +1,10 @@
-//! Forms: what a request body or a file may say, described once. A form is a struct with a type for each field; the reader
-//! of JSON and TOML and the schema of the OpenAPI document come from it, so names and bounds are written down once.
+//! Forms: each request body or file entry, described once. A form is a struct with a type for each field. The reader of
+//! JSON and TOML and the schema of the OpenAPI document are generated from it, so names and bounds are written only
+//! once.
 //!
-//! From the bottom up: `element` (the tree of a source), `reader`, `types` (fields with their bounds), `form!` here,
-//! then the forms themselves. JSON is parsed in `http`, TOML in `config`; nothing here knows either.
+//! From the bottom up: `element` (the tree of a source), `reader` and `schema`, `traits`, `types` (fields with their
+//! bounds), `form!` here, then the forms themselves. JSON is parsed in `http`, TOML in `config`; this folder depends on
+//! neither.
 
 mod configuration;
 mod element;
@@ -12,6 +14,7 @@ mod schema;
 mod session;
 #[cfg(test)]
 mod tests;
+mod traits;
 mod types;
 
 pub use configuration::{ConfigurationForm, EnvironmentName, MemberForm};
@@ -22,70 +25,27 @@ pub use pipeline::{Name, PipelineForm, RegistryStepForm};
 pub use reader::{FieldFault, Reader};
 pub use schema::{ObjectSchema, Schemas};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
+pub use traits::{Choice, Form, ObjectForm, ToJson};
 pub use types::texts;
 pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
 pub(crate) use types::{choices, named_choices};
 
-use serde_json::Value;
-
-// Named by `texts`.
+// Used by the `texts` macro.
 pub use domain::Malformed;
 
-/// A value that is read from an element.
-pub trait Form: Sized {
-    /// `None` if it left a fault.
-    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self>;
-
-    /// Its JSON schema. Schemas with a name are entered into `schemas` and referred to.
-    fn schema(schemas: &mut Schemas) -> Value;
-
-    /// The field that must be unique within a list of these, with its value.
-    fn unique_name(_object: &Object<'_>, _index: usize) -> Option<(&'static str, String)> {
-        None
-    }
-}
-
-/// A value that can be a default, which the schema names.
-pub trait ToJson {
-    fn to_json(&self) -> Value;
-}
-
-/// A closed set of names: a schema of its own, which requests and answers refer to.
-pub trait Choice: Copy + 'static {
-    /// The schema's name.
-    const SCHEMA: &'static str;
-    const DESCRIPTION: &'static str;
-
-    fn names() -> impl Iterator<Item = &'static str>;
-
-    fn name(self) -> &'static str;
-}
-
-/// A form that is an object.
-pub trait ObjectForm: Sized {
-    fn each_name(found: &mut dyn FnMut(&'static str));
-
-    fn read_fields(object: &Object<'_>, reader: &mut Reader) -> Option<Self>;
-
-    /// Checks more than one field. Called without the form if a field has a fault.
-    fn check(_object: &Object<'_>, _form: Option<&Self>, _reader: &mut Reader) {}
-
-    fn describe(schema: &mut ObjectSchema<'_>);
-}
-
-/// Makes a struct a form. Each field is
+/// Makes a struct a form. Each field is one of
 /// - `required`,
-/// - `optional`: may be left out, an `Option`; with a value in parentheses, that is its default,
-/// - `nullable`: may be left out or null, an `Option`; with a value in parentheses, that is its default,
+/// - `optional`: may be omitted, an `Option`; or has the default given in parentheses,
+/// - `nullable`: may be omitted or null, an `Option`; or has the default given in parentheses,
 /// - `flatten`: the fields of another form, in the same object.
 ///
-/// A name after `as` makes it a schema of its own, which others refer to; every form of the OpenAPI document has one, but
-/// those that are only flattened. Comments become descriptions, to which defaults are added; `#[schema(…)]` adds to the
-/// schema, on the form an example of a whole request. After the struct may follow:
-/// - `one_of`: fields of which exactly one is given, each with those that need it;
+/// A name after `as` creates a separate schema, which others reference; every form of the OpenAPI document has one,
+/// except those that are only flattened. Comments become descriptions, with defaults appended; `#[schema(…)]` adds to
+/// the schema, and on the form an example of a whole request. After the struct may follow:
+/// - `one_of`: fields of which exactly one is given, each with the fields that require it;
 /// - `any_of`: fields of which at least one is given;
-/// - `unique`: the field that must be unique within a list, and what it is by default;
-/// - `check`: what takes more than one field. It is also called where a field has a fault, then without the form.
+/// - `unique`: the field that must be unique within a list, and its default;
+/// - `check`: a check that involves more than one field. It also runs if a field has a fault, then without the form.
 #[macro_export]
 macro_rules! form {
     (
@@ -117,7 +77,7 @@ macro_rules! form {
                 _object: &$crate::forms::Object<'_>,
                 _reader: &mut $crate::forms::Reader,
             ) -> Option<Self> {
-                // All of them before the first is missed.
+                // Reads all fields before the first `?`, so that every fault is reported.
                 $(let $field = $crate::forms::field_value!(_object _reader $kind $(($default))? $field $type);)*
                 $(_reader.check_one_of(_object, &[$(&[$($crate::forms::plain(stringify!($alternative))),+]),+]);)?
                 $(_reader.check_any_of(_object, &[$($crate::forms::plain(stringify!($any))),+]);)?

@@ -1,5 +1,5 @@
-//! What a pipeline does: its stages with their steps, and where its code is; and a step of a registry, in a request or in a file of
-//! the registry's repository.
+//! Forms for a pipeline: its stages with their steps, and its repository; and for a registry step, in a request or in a
+//! file of the registry's repository.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ type Status = Integer<{ *STATUSES.start() as i64 }, { *STATUSES.end() as i64 }>;
 pub type InputValues = Map<VariableName, InputValue, INPUTS_MAX>;
 
 form! {
-    /// The whole pipeline: what is left out has its default. The texts of its stages and variables have at most 61440 bytes
-    /// together.
+    /// The whole pipeline: what is left out has its default. The texts of its stages and variables have at most 61440
+    /// bytes together.
     #[schema("examples": [{ "name": "Example", "stages": [{ "name": "build", "steps": [{ "run": ["echo", "hello"] }] }] }])]
     pub struct PipelineForm as "PipelineRequest" {
         /// For people; the id if left out.
@@ -64,8 +64,8 @@ form! {
         /// For all its steps together.
         #[schema("examples": [600])]
         optional(TimeoutSeconds::new(TIMEOUT_SECONDS_DEFAULT as i64)) timeout_seconds: TimeoutSeconds,
-        /// Whether it can be run again from its first step without harm: then a stage that a crash of the server cut off is
-        /// started again automatically.
+        /// Whether it can be run again from its first step without harm: then a stage that a crash of the server cut
+        /// off is started again automatically.
         optional(false) idempotent: bool,
         /// They run in this order; the first that fails ends the stage.
         required steps: List<StepForm, 1, STEPS_MAX>,
@@ -83,8 +83,8 @@ form! {
         optional run: Command,
         /// A request to make.
         optional http: HttpForm,
-        /// A step of a registry: `registry/step@version`. It must exist when the pipeline is saved, and is looked up when a
-        /// deployment starts.
+        /// A step of a registry: `registry/step@version`. It must exist when the pipeline is saved, and is looked up
+        /// when a deployment starts.
         optional uses: StepReference,
         /// The inputs of the step, by their names and types. Nothing is substituted in them.
         #[schema("examples": [{ "TARGET": "all", "STRICT": true }])]
@@ -128,8 +128,8 @@ form! {
         /// Into which fixes are to be merged.
         #[schema("examples": ["main"])]
         optional(Branch(default_branch())) default_branch: Branch,
-        /// The secret, of the pipeline or the organization, with the token that lets Lockkeeper push branches and open pull
-        /// requests.
+        /// The secret, of the pipeline or the organization, with the token that lets Lockkeeper push branches and open
+        /// pull requests.
         #[schema("examples": ["GIT_TOKEN"])]
         nullable credential: VariableName,
         /// The API of a GitHub server of your own. If left out: `/api/v3` of the host of `url`, or api.github.com for
@@ -198,7 +198,7 @@ impl Form for Statuses {
     }
 
     fn schema(schemas: &mut Schemas) -> Value {
-        // The bounds of each type hold for its values only.
+        // Each type's bounds apply only to values of that type.
         let mut schema = Status::schema(schemas);
         let list = List::<Status, 0, EXPECTED_STATUSES_MAX>::schema(schemas);
         schema["type"] = json!(["integer", "array"]);
@@ -256,7 +256,7 @@ impl StageForm {
 }
 
 impl StepForm {
-    /// `None` for one that does nothing, which is refused.
+    /// `None` if it defines no action, which is refused.
     fn step(&self, index: usize) -> Option<Step> {
         let name = self.name.clone().unwrap_or_else(|| step_name(index));
         let uses = || self.used().map(|used| Action::Uses(Box::new(used)));
@@ -346,7 +346,7 @@ fn check_input(object: &Object<'_>, form: Option<&InputForm>, reader: &mut Reade
 }
 
 impl RegistryStepForm {
-    /// `None` for one that does nothing, which is refused.
+    /// `None` if it defines no action, which is refused.
     pub fn step(&self) -> Option<RegistryStep> {
         let inputs = self.inputs.iter().flat_map(|inputs| &inputs.0);
         let input =

@@ -1,4 +1,4 @@
-//! Reads forms from elements. A fault does not stop the reading, so that all of them are reported at once.
+//! Reads forms from elements. Reading continues after a fault, so that all faults are reported together.
 
 use std::collections::HashMap;
 
@@ -6,23 +6,22 @@ use smallvec::SmallVec;
 
 use super::element::shown;
 use super::element::{Content, Element, Object, Spelling};
-use super::{Form, ObjectForm};
 use domain::Use;
 use domain::nearest::nearest;
 
 /// Deeper than the fields of most bodies.
 const USUAL_DEPTH: usize = 4;
 
-/// What is wrong with one field.
+/// A fault of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldFault {
     /// From the root: `stages[1].steps[0].run`.
     pub field: String,
-    /// Where it begins in its file, in bytes.
+    /// Its start in its file, in bytes.
     pub at: usize,
     /// The end of a sentence that begins with the field.
     pub message: String,
-    /// Of a name that must be unique: where it was used before.
+    /// If a name is not unique: where it was used first.
     pub first_at: Option<usize>,
 }
 
@@ -35,12 +34,15 @@ pub struct Reader {
 }
 
 #[derive(Debug)]
-enum Segment {
+pub(super) enum Segment {
     Field(&'static str),
-    /// A name that the writer has chosen, such as that of a label.
+    /// A name chosen by the writer, such as that of a label.
     Key(String),
     Index(usize),
 }
+
+/// The field of an entry of a list that must be unique, and its value.
+type UniqueName = fn(&Object<'_>, usize) -> Option<(&'static str, String)>;
 
 impl Reader {
     pub fn new(spelling: Spelling) -> Self {
@@ -51,13 +53,13 @@ impl Reader {
         !self.faults.is_empty()
     }
 
-    /// Notes that the step that is being read uses a step of a registry.
+    /// Records that the current step uses a registry step.
     pub(super) fn note_use(&mut self, used: Use) {
         let field = self.field();
         self.uses.push((field, used));
     }
 
-    /// The steps of registries that were used, each with the field that uses it: only the registries know their faults.
+    /// The used registry steps with the fields that use them; the caller looks them up in the registries.
     pub fn take_uses(&mut self) -> Vec<(String, Use)> {
         std::mem::take(&mut self.uses)
     }
@@ -66,23 +68,23 @@ impl Reader {
         self.faults
     }
 
-    /// A fault of the element that is being read.
+    /// Reports a fault of the current element.
     pub fn fault(&mut self, at: usize, message: impl Into<String>) {
         let field = self.field();
         self.faults.push(FieldFault { field, at, message: message.into(), first_at: None });
     }
 
-    /// A fault of a field of the object that is being read.
+    /// Reports a fault of a field of the current object.
     pub fn field_fault(&mut self, object: &Object<'_>, name: &'static str, message: impl Into<String>) {
         self.within(Segment::Field(name), |reader| reader.fault(object.at_of(name), message));
     }
 
-    /// A fault of something that stands beside the body, such as a name in the path.
+    /// Reports a fault outside the body, such as in a name in the path.
     pub fn outer_fault(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.faults.push(FieldFault { field: field.into(), at: 0, message: message.into(), first_at: None });
     }
 
-    /// A fault of an element that is something else. `allowed` completes "must be".
+    /// Reports an element of the wrong type. `allowed` completes "must be".
     pub fn mismatch(&mut self, element: &Element<'_>, allowed: &str) {
         let got = match &element.content {
             Content::Null => "null".to_owned(),
@@ -121,22 +123,7 @@ impl Reader {
         Some(Object { at: element.at, entries, spelling: self.spelling })
     }
 
-    /// A form with all its fields, and no others.
-    pub fn form<T: ObjectForm>(&mut self, element: &Element<'_>) -> Option<T> {
-        let object = self.object(element)?;
-        let form = self.fields(&object);
-        self.refuse_unknown(&object, T::each_name);
-        form
-    }
-
-    /// The fields of a form, in an object that may have others.
-    pub fn fields<T: ObjectForm>(&mut self, object: &Object<'_>) -> Option<T> {
-        let form = T::read_fields(object, self);
-        T::check(object, form.as_ref(), self);
-        form
-    }
-
-    fn refuse_unknown(&mut self, object: &Object<'_>, each_name: fn(&mut dyn FnMut(&'static str))) {
+    pub(super) fn refuse_unknown(&mut self, object: &Object<'_>, each_name: fn(&mut dyn FnMut(&'static str))) {
         for entry in object.entries {
             let mut is_known = false;
             each_name(&mut |name| is_known |= self.spelling.matches(&entry.name, name));
@@ -167,39 +154,12 @@ impl Reader {
         }
     }
 
-    pub fn required<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<T> {
-        let value = self.nullable(object, name)?;
-        if value.is_none() {
-            self.field_fault(object, name, "is required");
-        }
-        value
-    }
-
-    /// A field that may be left out or null. The outer `None`: it has a fault.
-    pub fn nullable<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<Option<T>> {
-        if object.get(name).is_some_and(Element::is_null) { Some(None) } else { self.optional(object, name) }
-    }
-
-    /// A field that may be left out. The outer `None`: it has a fault.
-    pub fn optional<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<Option<T>> {
-        let Some(element) = object.get(name) else { return Some(None) };
-        self.within(Segment::Field(name), |reader| T::read(element, reader)).map(Some)
-    }
-
-    pub fn entry<T: Form>(&mut self, index: usize, element: &Element<'_>) -> Option<T> {
-        self.within(Segment::Index(index), |reader| T::read(element, reader))
-    }
-
-    pub fn value<T: Form>(&mut self, key: &str, element: &Element<'_>) -> Option<T> {
-        self.within(Segment::Key(key.to_owned()), |reader| T::read(element, reader))
-    }
-
     pub fn key_fault(&mut self, key: &str, at: usize, message: impl Into<String>) {
         self.within(Segment::Key(key.to_owned()), |reader| reader.fault(at, message));
     }
 
-    /// Of fields that exclude one another, one group must be given. The first of each group stands for it, the others
-    /// need it.
+    /// Exactly one of these mutually exclusive groups must be given. The first field of a group identifies it; the
+    /// others require the first.
     pub fn check_one_of(&mut self, object: &Object<'_>, groups: &[&[&'static str]]) {
         let quoted = |names: &[&'static str]| {
             let names: Vec<_> = names.iter().map(|name| format!("`{}`", self.spelling.spell(name))).collect();
@@ -227,7 +187,6 @@ impl Reader {
         }
     }
 
-    /// At least one of these fields must be given.
     pub fn check_any_of(&mut self, object: &Object<'_>, names: &[&'static str]) {
         if let [first, others @ ..] = names
             && !names.iter().any(|name| object.has(name))
@@ -237,13 +196,13 @@ impl Reader {
         }
     }
 
-    /// Names within one list must be unique.
-    pub(super) fn check_unique<T: Form>(&mut self, elements: &[Element<'_>]) {
+    /// Reports names that are not unique within a list.
+    pub(super) fn check_unique(&mut self, elements: &[Element<'_>], unique_name: UniqueName) {
         let mut used: HashMap<String, usize> = HashMap::new();
         for (index, element) in elements.iter().enumerate() {
             let Content::Object(entries) = &element.content else { continue };
             let object = Object { at: element.at, entries, spelling: self.spelling };
-            let Some((field, name)) = T::unique_name(&object, index) else { continue };
+            let Some((field, name)) = unique_name(&object, index) else { continue };
             let at = object.at_of(field);
             let Some(&first_at) = used.get(&name) else {
                 used.insert(name, at);
@@ -259,14 +218,14 @@ impl Reader {
         }
     }
 
-    fn within<T>(&mut self, segment: Segment, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn within<T>(&mut self, segment: Segment, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(segment);
         let value = read(self);
         self.path.pop();
         value
     }
 
-    /// The path of the element that is being read. In a file the line says which table of an array it is.
+    /// The path of the current element. In a file the line shows which table of an array it is.
     fn field(&self) -> String {
         let mut field = String::new();
         for (place, segment) in self.path.iter().enumerate() {

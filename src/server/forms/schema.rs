@@ -3,83 +3,41 @@
 use serde_json::{Map, Value, json};
 
 use super::element::camel_case;
-use super::{Choice, Form, ObjectForm};
 
-/// The schemas that have a name.
+/// The named schemas.
 #[derive(Debug, Default)]
 pub struct Schemas(pub Map<String, Value>);
 
-/// The schema of an object, as its fields are described one by one.
+/// The schema of an object, built field by field.
 pub struct ObjectSchema<'s> {
-    schemas: &'s mut Schemas,
+    pub(super) schemas: &'s mut Schemas,
     properties: Map<String, Value>,
-    required: Vec<String>,
+    pub(super) required: Vec<String>,
     groups: Vec<Vec<String>>,
     extra: Map<String, Value>,
 }
 
 impl Schemas {
-    /// `name` has one, or none.
-    pub fn form<T: ObjectForm>(&mut self, name: &[&str], doc: &[&str]) -> Value {
-        let name = name.first().copied();
-        if let Some(name) = name
-            && self.0.contains_key(name)
-        {
-            return reference(name);
-        }
-        let mut object = ObjectSchema {
-            schemas: self,
-            properties: Map::new(),
-            required: Vec::new(),
-            groups: Vec::new(),
-            extra: Map::new(),
-        };
-        T::describe(&mut object);
-        match name {
-            Some(name) => {
-                let schema = object.finish(Some(name), doc);
-                self.named(name, schema)
-            }
-            // The comment of one that has no name is for readers of the code: the field that it is for has its own.
-            None => object.finish(None, &[]),
-        }
-    }
-
-    /// Enters a schema and refers to it.
+    /// Enters a schema and returns a reference to it.
     pub fn named(&mut self, name: &str, schema: Value) -> Value {
         self.0.insert(name.to_owned(), schema);
         reference(name)
     }
-
-    pub fn choice<T: Choice>(&mut self) -> Value {
-        let names: Vec<_> = T::names().collect();
-        self.named(T::SCHEMA, json!({ "type": "string", "enum": names, "description": T::DESCRIPTION }))
-    }
 }
 
-fn reference(name: &str) -> Value {
+pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-impl ObjectSchema<'_> {
-    pub fn required<T: Form>(&mut self, name: &str, doc: &[&str], extra: Value) {
-        self.required.push(camel_case(name));
-        self.optional::<T>(name, doc, extra);
+impl<'s> ObjectSchema<'s> {
+    pub(super) fn new(schemas: &'s mut Schemas) -> Self {
+        let (properties, extra) = (Map::new(), Map::new());
+        Self { schemas, properties, required: Vec::new(), groups: Vec::new(), extra }
     }
 
-    pub fn optional<T: Form>(&mut self, name: &str, doc: &[&str], extra: Value) {
-        let schema = T::schema(self.schemas);
-        self.add(name, schema, doc, extra);
-    }
-
-    pub fn nullable<T: Form>(&mut self, name: &str, doc: &[&str], extra: Value) {
-        let schema = or_null(T::schema(self.schemas));
-        self.add(name, schema, doc, extra);
-    }
-
-    fn add(&mut self, name: &str, mut schema: Value, doc: &[&str], extra: Value) {
+    pub(super) fn add(&mut self, name: &str, mut schema: Value, doc: &[&str], extra: Value) {
         if let (Some(schema), Value::Object(mut extra)) = (schema.as_object_mut(), extra) {
-            // As a text: generators make a field with a default one that every request must have.
+            // As text, since generators treat a field with a `default` as one that every request must have.
             let default = extra.remove("default").map(|default| format!("Default: `{default}`."));
             schema.extend(extra);
             let doc: Vec<_> = doc.iter().copied().chain(default.as_deref()).collect();
@@ -99,7 +57,7 @@ impl ObjectSchema<'_> {
         }
     }
 
-    fn finish(self, name: Option<&str>, doc: &[&str]) -> Value {
+    pub(super) fn finish(self, name: Option<&str>, doc: &[&str]) -> Value {
         let mut schema = if self.groups.is_empty() {
             object(&self.properties, &self.required)
         } else {
@@ -125,7 +83,7 @@ impl ObjectSchema<'_> {
         schema
     }
 
-    /// With the fields of one group and none of the others.
+    /// The object with the fields of one group and without those of the other groups.
     fn variant(&self, group: &[String]) -> Value {
         let is_elsewhere = |name: &String| !group.contains(name) && self.groups.iter().any(|g| g.contains(name));
         let mut properties = self.properties.clone();

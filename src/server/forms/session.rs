@@ -1,4 +1,4 @@
-//! What is asked of a session: claim, deploy, heartbeat.
+//! Forms for requests about a session: claim, deploy, heartbeat.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::types::{Integer, Map};
 use super::{Form, ToJson, form};
 use domain::{CommitId, Context, Identifier, LABELS_MAX, LabelValue, Priority, SECONDS_MAX};
 
-/// The longest that a request waits: proxies cut longer ones off.
+/// The longest time that a request waits: proxies abort longer ones.
 pub const WAIT_SECONDS_MAX: u64 = 300;
 
 pub type WaitSeconds = Integer<0, { WAIT_SECONDS_MAX as i64 }>;

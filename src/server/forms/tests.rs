@@ -1,4 +1,4 @@
-//! What forms take, from JSON and from TOML alike.
+//! The values that forms accept, in JSON and TOML alike.
 
 #![allow(clippy::unwrap_used)]
 
@@ -64,7 +64,7 @@ form! {
 
 type Number = Integer<1, 300>;
 
-/// The faults, as `field message`, sorted.
+/// The faults as `field message`, sorted.
 fn faults<T: Form>(text: &str) -> Vec<String> {
     let mut reader = Reader::new(Spelling::Camel);
     let _ = T::read(&serde_json::from_str(text).unwrap(), &mut reader);

@@ -37,7 +37,7 @@ impl ToJson for bool {
     }
 }
 
-/// An integer from `MIN` to `MAX`, however it is written: `5`, `5.0` and `5e0` are the same number.
+/// An integer from `MIN` to `MAX`, in any notation: `5`, `5.0` and `5e0` are the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Integer<const MIN: i64, const MAX: i64>(i64);
 
@@ -84,13 +84,13 @@ impl<const MIN: i64, const MAX: i64> ToJson for Integer<MIN, MAX> {
 }
 
 fn whole(number: &serde_json::Number) -> Option<i64> {
-    /// Up to here every integer has a floating-point number of its own.
+    /// Up to this value, every integer is exact as a floating-point number.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     let rounded = || number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT_MAX);
     number.as_i64().or_else(|| rounded().map(|float| float as i64))
 }
 
-/// A text with a rule.
+/// A string with a format.
 pub trait Text: Sized {
     fn parse_text(text: &str) -> Result<Self, Malformed>;
 
@@ -105,13 +105,14 @@ pub fn rule_schema(rule: &TextRule) -> Value {
     Value::Object(schema)
 }
 
-/// With an example, which is also shown where the text stands for itself, such as in a path.
+/// Adds an example, which is also shown where the text appears alone, such as in a path.
 pub fn example_of(mut schema: Value, example: &str) -> Value {
     schema["examples"] = json!([example]);
     schema
 }
 
-/// Types that are read from a text: by a parser and a schema. A name makes that a schema of its own.
+/// Implements `Form` for types that are read from text, given a parser and a schema. A name makes the schema a separate
+/// one.
 #[macro_export]
 macro_rules! texts {
     ($($type:ty $(as $name:literal)?: $parse:expr, $schema:expr;)*) => {
@@ -149,7 +150,7 @@ macro_rules! texts {
 
 pub use texts;
 
-/// Texts that have no type of their own in the domain: by a rule of it, or by a check and the pattern beside that.
+/// Defines types for texts without their own domain type: by a rule, or by a check and the pattern that documents it.
 macro_rules! new_texts {
     ($($(#[$doc:meta])* $name:ident: $(by $rule:ident)? $(from $check:ident, $pattern:ident)?;)*) => {
         $(
@@ -211,7 +212,7 @@ texts! {
     DeliveryId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
 }
 
-/// Describes enums with `ALL` and `as_str`.
+/// Implements `Choice` for enums with `ALL` and `as_str`.
 macro_rules! named_choices {
     ($($type:ty as $name:literal: $description:literal;)*) => {
         $(
@@ -233,7 +234,7 @@ macro_rules! named_choices {
 
 pub(crate) use named_choices;
 
-/// The same for those that requests have.
+/// Also implements `Form`, for enums that requests contain.
 macro_rules! choices {
     ($($type:ty as $name:literal: $description:literal;)*) => {
         $crate::forms::named_choices! { $($type as $name: $description;)* }
@@ -288,7 +289,7 @@ impl Reader {
     }
 }
 
-/// A value, or null to take away the one that is there. In an `optional` field, since leaving it out means something else.
+/// A value, or null to remove the present one. Used in an `optional` field, where omitting it means no change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clearable<T>(pub Option<T>);
 
@@ -318,7 +319,7 @@ impl<T: Form, const MIN: usize, const MAX: usize> Form for List<T, MIN, MAX> {
         let fits = reader.check_count(element.at, elements.len(), MIN, MAX);
         let elements = &elements[..elements.len().min(MAX)];
         let entries: Vec<_> = elements.iter().enumerate().map(|(index, entry)| reader.entry(index, entry)).collect();
-        reader.check_unique::<T>(elements);
+        reader.check_unique(elements, T::unique_name);
         let entries: Option<Vec<T>> = entries.into_iter().collect();
         entries.filter(|_| fits).map(Self)
     }
@@ -332,7 +333,7 @@ impl<T: Form, const MIN: usize, const MAX: usize> Form for List<T, MIN, MAX> {
     }
 }
 
-/// An empty one.
+/// Only an empty list can be a default.
 impl<T, const MAX: usize> ToJson for List<T, 0, MAX> {
     fn to_json(&self) -> Value {
         json!([])
@@ -351,7 +352,7 @@ impl Reader {
     }
 }
 
-/// An object whose names the writer chooses, with at most `MAX` of them.
+/// An object with at most `MAX` names that the writer chooses.
 #[derive(Debug, Clone)]
 pub struct Map<K, V, const MAX: usize>(pub BTreeMap<K, V>);
 

@@ -1,6 +1,6 @@
-//! Authentication and authorisation, by a token or by the sign-in of a browser: every handler of the API begins here.
-//! Another organization looks exactly like one that does not exist. What was sent instead of a token is never repeated, since
-//! it may be a token.
+//! Authentication and authorisation, by a token or a browser's sign-in: every handler of the API begins here. Another
+//! organization looks exactly like one that does not exist. Malformed credentials are never quoted, since they may
+//! contain a token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use accounts::auth::{Caller, Identity, Permission, Unauthenticated};
 use domain::{EnvironmentKey, Identifier, Initiator, Malformed, RequestRef, SessionId};
 use locks::Environments;
 use locks::pipelines::Pipeline;
-use shares::Place;
+use shares::Permit;
 
 /// An authenticated caller within their own organization, with the permission that the handler requires.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ pub struct Access {
 
 const HOW_TO_SEND: &str = "send `Authorization: Bearer <API_TOKEN>`; an admin creates tokens with POST /tokens";
 
-/// How often a request that waits looks at the clock, if its token expires: wall clocks are set.
+/// How often a waiting request checks whether its token has expired. Needed because wall clocks may be set.
 const EXPIRY_CHECKED_EVERY: Duration = Duration::from_secs(60);
 
 impl Access {
@@ -43,7 +43,7 @@ impl Access {
         Ok(access)
     }
 
-    /// For a path that names no organization: the caller's own. The role is not checked.
+    /// For paths without an organization, which means the caller's own. Does not check the role.
     pub fn to_own_organization(call: &Call, permission: Permission) -> Result<Self, Problem> {
         let App { node, realm, encrypted: _ } = call.app.clone();
         let caller = authenticate(call, &realm)?;
@@ -53,8 +53,8 @@ impl Access {
         Ok(Self { node, realm, caller, permission, request: call.id.clone() })
     }
 
-    /// After anything that took time: refuses a caller whose token was revoked or has expired since, who was removed or
-    /// demoted, and gives the others the role they have now. Costs next to nothing if nobody lost anything meanwhile.
+    /// Call this after anything that took time: refuses a caller who has lost access (token revoked or expired, member
+    /// removed or demoted), and updates the role of others. Costs almost nothing if nobody lost access meanwhile.
     pub fn renew(&mut self) -> Result<(), Problem> {
         if !self.is_current() {
             self.caller = self.caller_now()?;
@@ -62,12 +62,12 @@ impl Access {
         Ok(())
     }
 
-    /// The same for a request that has used its role already, or streams its answer.
+    /// The same for a request that no longer needs the role, or streams its response.
     pub fn check_again(&self) -> Result<(), Problem> {
         if self.is_current() { Ok(()) } else { self.caller_now().map(|_| ()) }
     }
 
-    /// Resolves in the moment in which the caller loses the permission, with the problem to answer.
+    /// Resolves as soon as the caller loses the permission, with the problem to respond with.
     pub async fn lost(&self) -> Problem {
         let mut revoked = self.realm.accounts.revocations.watch(&self.caller.organization);
         loop {
@@ -93,14 +93,14 @@ impl Access {
         Ok(caller)
     }
 
-    /// The caller's member and token, once what is shown is durable.
+    /// The caller's member and token, once they are durable.
     pub async fn identity(&self) -> Result<Identity, Problem> {
         let reading = self.realm.accounts.identity(&self.caller);
         let identity = read_within(self.node.answer_timeout, "members", reading).await?;
         identity.map_err(|why| unauthenticated(why, self.caller.is_sign_in))
     }
 
-    /// Until the token has expired, or the clock should be looked at again.
+    /// Waits until the token expires or the clock should be checked again.
     async fn expiry(&self) {
         let Some(expires) = self.caller.expires_at() else { return std::future::pending().await };
         let left = expires.as_millis().saturating_sub((self.realm.clock)().as_millis());
@@ -108,7 +108,8 @@ impl Access {
         tokio::time::sleep(left.min(EXPIRY_CHECKED_EVERY)).await;
     }
 
-    /// Reads a list of the caller's organization, when it is its turn. That may take a while, so access is checked again.
+    /// Reads a list of the caller's organization when it is its turn. Checks access again afterwards, since this may
+    /// take a while.
     pub async fn read_list<T: Send + 'static, E: Send + 'static>(
         &self,
         read: impl FnOnce() -> Result<T, E> + Send + 'static,
@@ -121,8 +122,8 @@ impl Access {
         Ok(list)
     }
 
-    /// A place for a request that waits or streams, since it holds its connection: the connections are shared too.
-    pub fn hold_connection(&self) -> Result<Option<Place>, Problem> {
+    /// A permit for a request that waits or streams: it holds a connection, and connections are shared, too.
+    pub fn hold_connection(&self) -> Result<Option<Permit>, Problem> {
         let Some(places) = self.node.held_connections.get() else { return Ok(None) };
         let held = places.try_acquire_for(&self.caller.organization, Some(self.caller.holder())).map_err(|refused| {
             Problem::overloaded(&format!("too many requests wait on their connections: {refused}; ask without waiting"))
@@ -145,7 +146,7 @@ impl Access {
         permission.is_granted_to(self.caller.role)
     }
 
-    /// A permission beyond the one of the handler.
+    /// Requires a permission in addition to the handler's.
     pub fn require(&self, permission: Permission) -> Result<(), Problem> {
         if self.may(permission) { Ok(()) } else { Err(denied(&self.caller, permission)) }
     }
@@ -155,7 +156,7 @@ impl Access {
         self.realm.pipelines.get(&self.caller.organization, id).ok_or_else(super::refusals::pipeline_not_found)
     }
 
-    /// The environment in the path; whether it exists is checked by the actor or the reader.
+    /// The environment in the path. The actor or the reader checks whether it exists.
     pub fn environment(&self, call: &Call) -> Result<EnvironmentKey, Problem> {
         let pipeline = self.pipeline(call)?.key.clone();
         let name = Identifier::parse(call.segment("envName")).map_err(|_| super::refusals::environment_not_found())?;
@@ -163,12 +164,12 @@ impl Access {
     }
 }
 
-/// The session in the path. A malformed id is answered like an unknown one.
+/// The session in the path. Text that is not an id counts as not found.
 pub fn session_id(call: &Call) -> Result<SessionId, Problem> {
     call.segment("sessionId").parse().map_err(|_| super::refusals::session_not_found())
 }
 
-/// A cookie is not looked at if there is a token.
+/// If there is a token, cookies are ignored.
 fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
     let Some(header) = call.request.headers().get(&AUTHORIZATION) else {
         if let Some(text) = cookies::sign_in_text(call) {
@@ -193,13 +194,13 @@ fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
     })
 }
 
-/// `why` completes "the token", if it is none of the usual mistakes.
+/// `why` completes "the token", for unusual mistakes.
 fn mistaken(header: &[u8], why: &str) -> Problem {
     let mistake = mistake(header).unwrap_or_else(|| format!("the token {why}"));
     Problem::unauthenticated(Code::InvalidToken, format!("{mistake}; {HOW_TO_SEND}"))
 }
 
-/// What a caller was authenticated with, as it was sent: the only secret that both sides know and the disk does not.
+/// The credential as sent: the only secret that both sides know and the disk does not contain.
 pub fn credential(call: &Call) -> &str {
     match call.request.headers().get(&AUTHORIZATION) {
         Some(header) => bearer(header).unwrap_or_default(),
@@ -247,18 +248,18 @@ fn denied(caller: &Caller, permission: Permission) -> Problem {
 const BEARER: &[u8] = b"Bearer";
 /// Schemes that other APIs use.
 const OTHER_SCHEMES: [&str; 8] = ["Basic", "Token", "Digest", "ApiKey", "Key", "OAuth", "Bot", "JWT"];
-/// Examples have these where a token belongs.
+/// Placeholders for tokens in examples.
 const PLACEHOLDERS: [&str; 9] =
     ["token", "api_token", "api-token", "your_token", "your-token", "your_api_token", "mytoken", "xxx", "changeme"];
 
-/// The token after `Bearer`; it may still be malformed.
+/// The token after `Bearer`; it may be malformed.
 pub fn bearer(header: &[u8]) -> Option<&str> {
     let (scheme, token) = header.split_at_checked(BEARER.len())?;
     let token = token.strip_prefix(b" ").filter(|_| scheme.eq_ignore_ascii_case(BEARER))?;
     str::from_utf8(token.trim_ascii()).ok()
 }
 
-/// The mistake in a header without a usable token, as a sentence. `None` if it is none of the usual ones.
+/// The mistake in a header without a usable token, as a sentence. `None` for unusual mistakes.
 pub fn mistake(header: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(header);
     let text = text.trim();
@@ -276,7 +277,7 @@ pub fn mistake(header: &[u8]) -> Option<String> {
         "" => "the header `Authorization` is empty, perhaps like the variable that should hold the token",
         _ if scheme.eq_ignore_ascii_case("authorization:") => "the name of the header is a part of its value",
         _ if is_bearer_and_more => "after `Bearer` comes a space, and nothing else before the token",
-        // A scheme that we do not know, and something after it.
+        // An unknown scheme with a parameter.
         _ if !token.is_empty() && !text.starts_with("lk_") => return None,
         _ => match mistake_in_token(text) {
             Some(mistake) => mistake,

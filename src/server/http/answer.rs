@@ -1,4 +1,4 @@
-//! Successful answers, `{"data": …}`, and conditional requests.
+//! Successful responses, `{"data": …}`, and conditional requests.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
@@ -14,10 +14,10 @@ use locks::idempotency::StoredAnswer;
 /// A handler's outcome.
 pub type Answered = Result<Response, EarlyReturn>;
 
-/// How a request ends that is not executed to its end.
+/// The end of a request that is not executed completely.
 pub enum EarlyReturn {
     Problem(Problem),
-    /// It was executed before, under the same `Idempotency-Key`.
+    /// Executed earlier, under the same `Idempotency-Key`.
     Replay(Box<StoredAnswer>),
 }
 
@@ -30,7 +30,7 @@ where
     }
 }
 
-/// The media type of answers, but for problems.
+/// The media type of responses other than problems.
 pub const JSON: &str = "application/json";
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -46,12 +46,12 @@ pub fn json<T: Serialize>(status: StatusCode, body: &T) -> Response {
     Response::new(status).of_type(JSON).rendered(rendered(body))
 }
 
-/// JSON for an answer: in the spare buffer of this thread.
+/// JSON for a response, in this thread's spare buffer.
 pub fn rendered<T: Serialize>(body: &T) -> Vec<u8> {
     write(body, spare_buffer::take())
 }
 
-/// JSON for something else.
+/// JSON for other purposes.
 pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
     write(body, Vec::with_capacity(spare_buffer::USUAL_BYTES))
 }
@@ -61,7 +61,7 @@ fn write<T: Serialize>(body: &T, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// 304 if the client already has this state, else the rendered answer; both with the `ETag`.
+/// 304 if the client already has this state, otherwise the rendered response; both with the `ETag`.
 pub fn tagged(headers: &Headers, etag: &str, render: impl FnOnce() -> Answered) -> Answered {
     let response = if is_known(headers, etag) { Response::new(StatusCode::NOT_MODIFIED) } else { render()? };
     Ok(response.with(ETAG, etag))
@@ -73,9 +73,9 @@ pub fn is_known(headers: &Headers, etag: &str) -> bool {
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag)
 }
 
-/// The condition of `If-Match` or `If-None-Match: *`. Our tags are `"{configuration}.{environment}.{queue}"` or
-/// `"{pipeline}.{environments}"`. Only the first part counts here, so that a change of the lock does not block a change of
-/// the configuration.
+/// The condition of `If-Match` or `If-None-Match: *`. Tags are `"{configuration}.{environment}.{queue}"` or
+/// `"{pipeline}.{environments}"`. Only the first part counts here, so that a change of the lock does not block a change
+/// of the configuration.
 pub fn expected(headers: &Headers) -> Option<Expected> {
     if !headers.contains(&IF_MATCH) {
         return tags(headers, IF_NONE_MATCH).any(|tag| tag == "*").then_some(Expected::Absent);
@@ -83,12 +83,12 @@ pub fn expected(headers: &Headers) -> Option<Expected> {
     if tags(headers, IF_MATCH).any(|tag| tag == "*") {
         return Some(Expected::Existing);
     }
-    // A tag that is not one of ours matches nothing.
+    // Unknown tags match nothing.
     let revision = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.split_once('.')?.0.parse().ok();
     Some(Expected::Revisions(tags(headers, IF_MATCH).filter_map(revision).collect()))
 }
 
-/// The versions that `If-Match` allows, where a tag is just a version; `None` if any version is allowed.
+/// The versions that `If-Match` allows, for records whose tag is just a version; `None` if any version is allowed.
 pub fn expected_versions(headers: &Headers) -> Option<Vec<u64>> {
     if !headers.contains(&IF_MATCH) || tags(headers, IF_MATCH).any(|tag| tag == "*") {
         return None;
@@ -97,7 +97,7 @@ pub fn expected_versions(headers: &Headers) -> Option<Vec<u64>> {
     Some(tags(headers, IF_MATCH).filter_map(version).collect())
 }
 
-/// The tags of all lines of a header. Ours contain no comma.
+/// The tags of all lines of a header. Our tags contain no comma.
 fn tags(headers: &Headers, name: HeaderName) -> impl Iterator<Item = &str> {
     headers.texts(name).flat_map(|line| line.split(',')).map(str::trim)
 }

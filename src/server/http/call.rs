@@ -1,4 +1,4 @@
-//! What a handler gets: a request, and the handles of its worker thread, and of its realm once that is known.
+//! The input of a handler: a request, and the handles of its worker thread and, once known, of its realm.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,21 +8,20 @@ use super::request::{Request, RequestId};
 use super::state::{Node, Realm, Shards};
 use cluster::peers::PeerClient;
 
-/// Most handlers need a realm; those of [`Front`](super::state::Front) need none.
+/// Most handlers need a realm; those of [`Front`](super::state::Front) do not.
 pub struct Call<A = App> {
     pub app: A,
     pub request: Request,
     pub incoming: Incoming,
-    /// The request id, as in the answer.
+    /// The request id, as in the response.
     pub id: RequestId,
     pub parameters: Rc<PathParameters>,
 }
 
-/// The parameters of a route, each with the number of its segment in the path.
+/// The parameters of a route with the numbers of their segments in the path.
 pub type PathParameters = [(String, usize)];
 
 impl<A> Call<A> {
-    /// The value of a path parameter.
     pub fn segment(&self, name: &str) -> &str {
         segment(&self.request, &self.parameters, name).unwrap_or_default()
     }
@@ -34,15 +33,15 @@ pub fn segment<'r>(request: &'r Request, parameters: &PathParameters, name: &str
     request.segments().segment(*number)
 }
 
-/// A worker thread's own handle: requests of different threads do not contend on one reference count.
+/// A separate handle per worker thread, so that requests of different threads do not contend on one reference count.
 pub type PerThread<T> = Rc<Arc<T>>;
 
-/// A worker thread's handles: all that a request needs which concerns no store.
+/// A worker thread's handles for requests that need no store.
 #[derive(Clone)]
 pub struct Front {
     pub node: PerThread<Node>,
     pub realms: Realms,
-    /// Whether its requests came by TLS.
+    /// Whether its requests came over TLS.
     pub encrypted: bool,
 }
 
@@ -51,11 +50,11 @@ pub struct Front {
 pub enum Realms {
     /// The whole data directory.
     Only(PerThread<Realm>),
-    /// Those of the shards that this node owns; it passes requests on to the owners of the others.
+    /// The shards that this node owns. It forwards requests for others to their owners.
     Shards(PerThread<Cluster>),
 }
 
-/// The other nodes, and how they are reached.
+/// The other nodes, and the client for them.
 pub struct Cluster {
     pub shards: Arc<dyn Shards>,
     pub client: PeerClient,
@@ -66,7 +65,7 @@ pub struct Cluster {
 pub struct App {
     pub node: PerThread<Node>,
     pub realm: PerThread<Realm>,
-    /// Whether the request came by TLS.
+    /// Whether the request came over TLS.
     pub encrypted: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Clients that wait, for a lock or for a change, as long as they are connected; and those that are slow to read a streamed
-//! answer.
+//! Clients that stay connected while they wait for a lock or a change, and clients that are slow to read a streamed
+//! response.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -27,23 +27,24 @@ use locks::Watch;
 /// How often a request that waits for a queued session counts as polling it, which holds its place.
 const POLL_EVERY: Duration = Duration::from_secs(20);
 
-/// Whether the client was still connected when its answer was ready.
+/// Whether the client was still connected when its response was ready.
 pub enum Waited<T> {
     There(T),
-    /// It disconnected before there was an answer; the awaited future has been dropped, or was never begun.
+    /// It disconnected before there was a response; the future was dropped, or never begun.
     Gone,
-    /// It had disconnected by the time there was an answer.
+    /// It had disconnected by the time there was a response.
     TooLate(T),
-    /// It lost its access while it waited, and is answered with the problem; with what it would have got, if that was there.
+    /// It lost its access while waiting and gets the problem. The second field is the response, if there already was
+    /// one.
     Revoked(Problem, Option<T>),
 }
 
-/// Awaits an answer, and gives up when the client disconnects or loses its access. A connection polls its handler
-/// whenever anything happens on its connection, including its end: we check each time. A request that does not wait (`waits`
-/// is false) is not given up once it has begun, only found to be too late.
+/// Awaits a response, and gives up when the client disconnects or loses its access. A connection polls its handler on
+/// every event, including its end, so this checks at each poll. A request that does not wait (`waits` is false) always
+/// runs to its end once begun, but its response may be too late.
 ///
-/// A client that closes only its half counts as gone: it looks the same as one that has died. One that did so with its
-/// request does not even get the lock for a moment.
+/// A client that closes only its sending half counts as gone, because it is indistinguishable from a dead one. A client
+/// that did so together with its request does not get the lock even for a moment.
 pub async fn while_connected<F: Future>(
     request: &Request,
     access: &Access,
@@ -63,7 +64,8 @@ pub async fn while_connected<F: Future>(
             Ok(()) => Waited::There(answer),
             Err(problem) => Waited::Revoked(problem, Some(answer)),
         }),
-        // From the first poll on: the connection may have ended with the request, and there is no second notification.
+        // Checked from the first poll on: the connection may have ended with the request, and there is no second
+        // notification.
         Poll::Pending if waits && is_known_gone() => Poll::Ready(Waited::Gone),
         Poll::Pending if waits => lost.as_mut().poll(context).map(|problem| Waited::Revoked(problem, None)),
         Poll::Pending => Poll::Pending,
@@ -71,12 +73,12 @@ pub async fn while_connected<F: Future>(
     .await
 }
 
-/// The answer for a client that has disconnected; it is seen only in logs and metrics.
+/// For a client that has disconnected; only visible in logs and metrics.
 pub fn gone() -> Problem {
     Problem::new(Code::ClientGone, Code::ClientGone.meaning())
 }
 
-/// A watch that reports every change since it was created.
+/// A watch that reports every change since its creation.
 pub trait Changes {
     async fn changed(&mut self);
 }
@@ -102,8 +104,8 @@ pub fn wait_of(request: &Request) -> Result<Duration, Problem> {
     Ok(Duration::from_secs(wait))
 }
 
-/// Waits for something to end while the client is connected and has access; returns its newest state. `read` finds nothing if it has
-/// ended and was removed already.
+/// Waits for something to end while the client is connected and has access; returns the newest state. `read` returns
+/// `None` if it has ended and was removed.
 pub async fn newest_within<T, W: Changes>(
     request: &Request,
     access: &Access,
@@ -142,14 +144,13 @@ pub async fn newest_within<T, W: Changes>(
     }
 }
 
-/// A state and its `ETag`.
 pub struct Read<T> {
     pub state: T,
     pub etag: String,
 }
 
-/// Reads at once, unless the client wants to wait: then it reads when the state is no longer the one that the client has,
-/// or, if it has not said which it has, the present one.
+/// Reads immediately, unless the client wants to wait: then it reads once the state differs from the one that the
+/// client has, or from the current one if the client names none.
 pub async fn read_when_changed<T, W: Changes>(
     request: &Request,
     access: &Access,
@@ -188,17 +189,17 @@ pub async fn read_when_changed<T, W: Changes>(
     match while_connected(request, access, true, pin!(changed)).await {
         Waited::There(read) => read,
         Waited::Revoked(problem, _) => Err(problem),
-        // Nobody received it: a lock that was granted in the meantime does not count as seen.
+        // Nobody received it, so a lock granted in the meantime does not count as seen.
         Waited::TooLate(_) | Waited::Gone => Err(gone()),
     }
 }
 
-/// For `HEAD`: the length of the body is not known, and nothing of it needs to be made.
+/// For `HEAD`: no body is rendered, so its length is unknown.
 pub fn bare(response: Response) -> Response {
     response.streaming(stream::empty::<Result<Bytes, Problem>>())
 }
 
-/// Lets a client leave its answer unread for longer or shorter than usual, until this is dropped.
+/// Changes how long a client may leave its response unread, until dropped.
 pub struct OwnPatience(Option<Arc<Connection>>);
 
 impl OwnPatience {

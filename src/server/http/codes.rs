@@ -24,7 +24,7 @@ macro_rules! codes {
                 match self { $(Code::$name => $title),* }
             }
 
-            /// When it is answered, and what the client should do.
+            /// When the code is used, and what the client should do.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Code::$name => $meaning),* }
             }

@@ -1,5 +1,5 @@
-//! The cookies of a browser: its sign-in, one that is under way at a provider, and what it is known by. Not readable by scripts, and sent to this
-//! server alone.
+//! A browser's cookies: its sign-in, a sign-in in progress at a provider, and the mark of a known browser. Hidden from
+//! scripts, and sent only to this server.
 
 use actix_web::http::header::{COOKIE, HeaderValue};
 
@@ -10,45 +10,46 @@ use accounts::auth::{KNOWN_SECONDS, OpenToken, known_browser_label};
 use accounts::sso::PENDING_SECONDS;
 use domain::Timestamp;
 
-/// With this prefix, browsers take it only over TLS from the host itself, not from a neighbour in its domain.
+/// With this prefix, browsers accept the cookie only over TLS and only from the host itself, not from other hosts of
+/// its domain.
 const SECURE: &str = "__Host-lockkeeper";
-/// On this machine without TLS, where browsers refuse the other.
+/// For this machine without TLS, where browsers refuse the secure prefix.
 const LOCAL: &str = "lockkeeper";
 
-/// The same for a sign-in that is under way at a provider.
+/// The same for a sign-in in progress at a provider.
 const PENDING_SECURE: &str = "__Host-lockkeeper-sso";
 const PENDING_LOCAL: &str = "lockkeeper-sso";
 
-/// What a browser is known by, for each account that has signed in with it.
+/// The marks of a known browser, one per account that has signed in with it.
 const KNOWN_SECURE: &str = "__Host-lockkeeper-known-";
 const KNOWN_LOCAL: &str = "lockkeeper-known-";
 
-/// Whether a page of another site that leads here brings the cookie along.
+/// Whether the browser sends the cookie when a page of another site leads here.
 #[derive(Clone, Copy)]
 enum SameSite {
     Strict,
-    /// The provider leads back here.
+    /// For the provider's redirect back.
     Lax,
 }
 
-/// The text of the sign-in that a request came with; it may be malformed or ended.
+/// The secret of the request's sign-in; it may be malformed or expired.
 pub fn sign_in_text(call: &Call) -> Option<&str> {
     let origin = Origin::of(call).ok()?;
     find(call.request.headers(), name(&origin))
 }
 
-/// For an answer that signs somebody in.
+/// For a response that signs somebody in.
 pub fn signed_in(origin: &Origin, open: &OpenToken, now: Timestamp) -> HeaderValue {
     let left = open.token.expires_at.map_or(0, |end| end.as_millis().saturating_sub(now.as_millis()).max(0) / 1_000);
     set(origin, name(origin), open.text.reveal(), SameSite::Strict, left)
 }
 
-/// For an answer that signs somebody out.
+/// For a response that signs somebody out.
 pub fn signed_out(origin: &Origin) -> HeaderValue {
     set(origin, name(origin), "", SameSite::Strict, 0)
 }
 
-/// What a browser needs to come back from a provider.
+/// The state that a browser needs to come back from a provider.
 pub fn pending_sign_in(origin: &Origin, sealed: &str) -> HeaderValue {
     set(origin, pending_name(origin), sealed, SameSite::Lax, PENDING_SECONDS)
 }
@@ -62,7 +63,7 @@ pub fn pending_sign_in_of<'c>(call: &'c Call, origin: &Origin) -> Option<&'c str
     find(call.request.headers(), pending_name(origin))
 }
 
-/// For an answer to a browser in which this account has signed in. It stays there when they sign out.
+/// For a browser in which this account has signed in. Kept after signing out.
 pub fn known_browser(origin: &Origin, account: (&str, &str), text: &str) -> HeaderValue {
     set(origin, &known_name(origin, account), text, SameSite::Strict, KNOWN_SECONDS)
 }
@@ -96,7 +97,7 @@ fn pending_name(origin: &Origin) -> &'static str {
     if origin.is_secure() { PENDING_SECURE } else { PENDING_LOCAL }
 }
 
-/// The first of that name: with a secure one there can be no other.
+/// The first cookie with this name. The secure prefix guarantees that there is only one.
 fn find<'h>(headers: &'h Headers, name: &str) -> Option<&'h str> {
     let lines = headers.texts(COOKIE);
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -1,6 +1,6 @@
-//! The events of an organization, read and rendered once for all subscribers. There is one hub with one task per organization
-//! that has subscribers. It keeps the newest events in a ring; a subscriber has only its position in it, and one that is
-//! behind the ring reads from the store.
+//! The events of an organization, read and rendered once for all subscribers. Each organization with subscribers has
+//! one hub with one task. It keeps the newest events in a ring; a subscriber only has a position in it, and reads from
+//! the store if it is behind the ring.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use crate::http::answer;
 use crate::http::dto::EventView;
 use domain::{Holder, Identifier};
 use events::{EventId, Events, Filter, RecordedEvent, Span};
-use shares::{Capacity, Place, Places, Refused};
+use shares::{Capacity, Permit, Permits, Refused};
 use store::StoreError;
 
-/// Each holds a connection, and is woken by every event of its organization.
+/// Each subscriber holds a connection, and wakes up for every event of its organization.
 const SUBSCRIBERS_MAX: usize = 4_000;
 /// The events that a subscriber can catch up on without reading the store.
 const RING_EVENTS: u64 = 2_048;
 /// The bound for large events.
 const RING_BYTES: usize = 4 * 1024 * 1024;
-/// The size of a piece; about as much is buffered for a client that does not read.
+/// The size of a piece, which is also about how much is buffered for a client that does not read.
 const PIECE_BYTES: usize = 32 * 1024;
 /// Events that become durable within this time are read together.
 const BATCHING: Duration = Duration::from_millis(5);
 
-/// The hubs of all organizations that have subscribers.
+/// The hubs of all organizations with subscribers.
 pub struct EventHubs {
     events: Events,
     pub timing: StreamTiming,
     open: Mutex<HashMap<Identifier, OpenHub>>,
-    places: Places,
+    places: Permits,
     subscribers: metrics::Gauge,
 }
 
 /// The timing of streams.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamTiming {
-    /// After this much silence, a comment is sent.
+    /// A comment is sent after this much silence.
     pub heartbeat: Duration,
     /// A subscriber that reads nothing for this long is cut off.
     pub stall: Duration,
@@ -61,7 +61,6 @@ pub struct Hub {
 /// How far a hub has read the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It has not read anything yet.
     NotStarted,
     UpTo(u64),
     /// It has stopped reading.
@@ -82,9 +81,9 @@ struct Frame {
 
 /// The events of the ring from a position on.
 pub enum RingEvents {
-    /// Those that the filter selects, if any, and the position after them.
+    /// The selected events, if any, and the position after them.
     Piece { text: Bytes, next: u64, last: Option<EventId> },
-    /// The position is before the ring; by so many events, up to the newest.
+    /// The position is before the start of the ring; `by` counts the events from there to the newest.
     Behind { by: u64 },
 }
 
@@ -92,14 +91,14 @@ pub enum RingEvents {
 pub struct Subscription {
     hubs: Arc<EventHubs>,
     pub hub: Arc<Hub>,
-    _place: Place,
+    _place: Permit,
 }
 
 impl EventHubs {
-    /// For a server with so many organizations.
+    /// `organizations` is their number on this server.
     pub fn new(events: Events, timing: StreamTiming, organizations: usize) -> Arc<Self> {
         let subscribers = metrics::gauge!("lockkeeper_event_subscribers");
-        let places = Places::without_queue("event_streams", Capacity::seats(SUBSCRIBERS_MAX).among(organizations));
+        let places = Permits::without_queue("event_streams", Capacity::seats(SUBSCRIBERS_MAX).among(organizations));
         Arc::new(Self { events, timing, open: Mutex::default(), places, subscribers })
     }
 
@@ -117,7 +116,7 @@ impl EventHubs {
         Ok(Subscription { hubs: self.clone(), hub: open.hub.clone(), _place: place })
     }
 
-    /// Reads new events into the ring, until there are no subscribers.
+    /// Reads new events into the ring while there are subscribers.
     async fn run(self: Arc<Self>, hub: Arc<Hub>) {
         let mut durable = self.events.durable();
         let events = self.events.clone();
@@ -192,7 +191,7 @@ impl Hub {
         while next < events.next(&self.organization)? {
             let read = events.read(&self.organization, next)?;
             let Some(last) = read.last() else {
-                // They were dropped before they were read; subscribers that missed them get a reset.
+                // The events were dropped before they were read; subscribers that missed them get a reset.
                 let Span { first, .. } = events.span(&self.organization)?;
                 if first <= next {
                     break;
@@ -239,7 +238,7 @@ impl Ring {
     fn extend(&mut self, frames: Vec<Frame>) {
         for frame in frames {
             if frame.event.id.number != self.next() {
-                // The journal has been cut, so the earlier events do not connect to this one.
+                // The journal has been cut, so the earlier events are not contiguous with this one.
                 *self = Self { first: frame.event.id.number, ..Self::default() };
             }
             self.bytes += frame.text.len();
@@ -339,7 +338,7 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         happen(&store, 100, "");
         let (events, hub) = (Events::new(store.clone()), Hub::new(Identifier::parse("acme").unwrap()));
-        // It found its first position just before a sweep.
+        // The hub found its first position just before a sweep.
         let mut batch = Batch::default();
         (0..2).for_each(|page| batch.delete(store::journal::page_key("acme", page)));
         batch.put(b"EF/acme", 64_u64.to_be_bytes());

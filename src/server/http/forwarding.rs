@@ -1,4 +1,4 @@
-//! Passes a request on to another node, and its answer back.
+//! Forwards a request to another node and returns its response.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -20,24 +20,25 @@ use super::socket::Socket;
 use super::state::Peer;
 use cluster::peers::{Forward, Forwarded, NotForwarded, PeerClient};
 
-/// Answers up to this size are sent on as a whole.
+/// Responses up to this size are sent on in one piece.
 const WHOLE_MAX: u64 = 64 * 1024;
 
-/// How long the answer to a claim is waited for whose client has gone. Its place in a queue is held as long.
+/// How long to wait for the response to a claim after its client has disconnected. Its place in a queue is held equally
+/// long.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
-/// Why another node's answer is not passed back.
+/// Why there is no response from another node.
 #[derive(Debug)]
 pub enum Unanswered {
     /// Nothing was executed there.
     NotExecuted(String),
     Unknown(String),
-    /// Nothing was executed, and the other node refuses requests of this one.
+    /// Nothing was executed, and the other node refuses requests from this one.
     Refused(String),
     ClientGone,
 }
 
-/// Gives up when the client does, which the other node then sees.
+/// Gives up when the client disconnects, which the other node then notices.
 pub async fn forward(
     client: &PeerClient,
     peer: &Peer,
@@ -61,7 +62,7 @@ pub async fn forward(
         polled => polled,
     });
     let answered = match while_there.await {
-        // The lock may be on its way already, and the owner takes what it has sent for delivered.
+        // The lock may already be on its way, and the owner regards a sent response as delivered.
         Err(Unanswered::ClientGone) if is_claim => {
             tokio::time::timeout(ON_ITS_WAY, exchange).await.unwrap_or(Err(Unanswered::ClientGone))
         }
@@ -77,12 +78,12 @@ pub async fn forward(
     Ok(response)
 }
 
-/// Routes are found with a slash at their end too.
+/// Routes also match with a trailing slash.
 fn is_claim(method: &Method, decoded_path: &str) -> bool {
     *method == Method::POST && decoded_path.trim_end_matches('/').ends_with("/sessions")
 }
 
-/// A client went away before it got its lock, which the owner believes to be delivered.
+/// Takes a lock back that the owner believes to be delivered, although its client has disconnected.
 fn take_back(client: PeerClient, peer: Peer, session: String, keyed: bool) {
     actix_web::rt::spawn(async move {
         let target = format!("{session}/undelivered?keyed={keyed}");
@@ -123,7 +124,7 @@ async fn exchange(
 
 async fn with_body(response: Response, answer: Forwarded, method: &Method) -> Result<Response, Unanswered> {
     match answer.length() {
-        // Its length is said, and nothing of it is sent.
+        // For `HEAD`, the length is sent without a body.
         Some(length) if *method == Method::HEAD => {
             Ok(response.body(SizedStream::new(length, stream::empty::<Result<Bytes, std::io::Error>>())))
         }

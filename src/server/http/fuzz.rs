@@ -1,4 +1,4 @@
-//! Whatever a client asks for, its path and its query are taken or refused.
+//! Paths and queries with any content are accepted or refused without a panic.
 
 #![allow(clippy::unwrap_used)]
 
@@ -79,7 +79,7 @@ fn fuzzed_paths_and_queries_are_taken_or_refused() {
     });
 }
 
-/// An id that is taken is written as it was read.
+/// An accepted id is formatted as it was parsed.
 fn check_ids(text: &str) {
     fn check<T: std::fmt::Display>(text: &str, read: Result<T, Malformed>) {
         if let Ok(id) = read {

@@ -1,5 +1,4 @@
-//! Requests that may be retried: checks the `Idempotency-Key` of a `POST` before it is executed, and renders answers that
-//! are stored.
+//! Retries: checks the `Idempotency-Key` of a `POST` before it is executed, and renders responses that are stored.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderName;
@@ -26,16 +25,16 @@ pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Most requests are answered within milliseconds.
 const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
-/// Old answers are dropped every few seconds while there are too many.
+/// While there are too many stored responses, old ones are dropped every few seconds.
 const NO_ROOM_RETRY_SECONDS: u64 = 15;
 
-/// A `POST` whose body has been read and that has not been executed before. With a key, its answer is to be stored.
+/// A `POST` that has not been executed before, with its body. If it has a key, its response will be stored.
 pub struct Begun {
     pub body: Body,
     pub pending: Option<Pending>,
 }
 
-/// For a `POST` without a query.
+/// For a `POST` without query parameters.
 pub async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
     Query::of(&call.request).finish()?;
     let body = read_body(call, access).await?;
@@ -43,8 +42,8 @@ pub async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyR
     Ok(Begun { body, pending })
 }
 
-/// The same for a body with a secret in it. The stored fingerprint, by which a retry is recognised, cannot be used to
-/// test guesses at the secret: it includes the caller's token or sign-in, of which the disk has only a hash.
+/// The same for a body that contains a secret. The stored fingerprint, which recognises a retry, cannot be used to test
+/// guesses of the secret: it includes the caller's token or sign-in, and the disk has only a hash of that.
 pub async fn begin_secret(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
     Query::of(&call.request).finish()?;
     let body = read_body(call, access).await?;
@@ -54,8 +53,8 @@ pub async fn begin_secret(call: &mut Call, access: &mut Access) -> Result<Begun,
     Ok(Begun { body, pending })
 }
 
-/// Called before the fields of the body are read: a request that was right when it was executed gets its answer again,
-/// also where it would be wrong by now.
+/// Must be called before the fields of the body are checked, so that a retry gets its response again even if the
+/// request would be invalid by now.
 pub fn check_key(request: &Request, access: &Access, body: &[u8]) -> Result<Option<Pending>, EarlyReturn> {
     check_key_as(request, access, |method, path| Fingerprint::of(method, path, body))
 }
@@ -100,12 +99,12 @@ fn check_key_as(
     }
 }
 
-/// For an environment's actor, which stores the answer together with the effect.
+/// For an environment's actor, which stores the response together with the effect.
 pub fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> StoredAnswer + Send + 'static) -> Option<Keyed<R>> {
     pending.map(|pending| Keyed { pending, render: Box::new(render) })
 }
 
-/// For a registry, which stores the answer in the batch of the change.
+/// For a registry, which stores the response in the batch of the change.
 pub fn keep<R: ?Sized>(
     pending: Option<Pending>,
     clock: impl FnOnce() -> Timestamp,
@@ -114,12 +113,12 @@ pub fn keep<R: ?Sized>(
     move |result, batch| pending.map(|pending| pending.keep(batch, &render(result), clock()))
 }
 
-/// An answer as it is sent, and stored if the request has a key.
+/// A response to be sent, and stored if the request has a key.
 pub fn answer<T: Serialize>(status: StatusCode, location: Option<String>, data: T) -> StoredAnswer {
     StoredAnswer { status: status.as_u16(), location, body: rendered(&One { data }), subject: None }
 }
 
-/// The same for an answer of which a retry needs the subject.
+/// The same for a response whose retry needs the subject.
 pub fn answer_about<T: Serialize>(subject: Subject, status: StatusCode, location: String, data: T) -> StoredAnswer {
     StoredAnswer { subject: Some(subject), ..answer(status, Some(location), data) }
 }
@@ -133,7 +132,7 @@ pub fn response(answer: StoredAnswer) -> Response {
     }
 }
 
-/// A stored answer, marked as such.
+/// A stored response, marked as replayed.
 pub fn replayed(answer: StoredAnswer) -> Response {
     response(answer).with(REPLAYED, "true")
 }
@@ -146,7 +145,7 @@ fn key_of(headers: &Headers) -> Result<Option<IdempotencyKey>, Malformed> {
     if given.next().is_some() {
         return Err(Malformed("must not be repeated"));
     }
-    // A value that is not ASCII text becomes empty, which is malformed too.
+    // A value that is not ASCII becomes empty, which is malformed, too.
     IdempotencyKey::parse(ascii(first).unwrap_or_default()).map(Some)
 }
 

@@ -9,11 +9,54 @@ use serde_json::Error;
 
 /// Appends the value.
 pub fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), Error> {
-    value.serialize(Writer { out })
+    value.serialize(Writer { out, plain: false })
+}
+
+/// A text in which there is nothing to escape, such as an id, a time or the name of a variant: copied without a look at its
+/// bytes. Other formats get a string, those that are not for people its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plain<'a>(&'a [u8]);
+
+impl<'a> Plain<'a> {
+    /// `ascii` has only letters, digits and `-`, `_`, `.` or `:`. Whatever else it has is written unescaped.
+    #[inline]
+    pub fn new(ascii: &'a [u8]) -> Self {
+        debug_assert!(
+            ascii.iter().all(|byte| matches!(byte, b'-' | b'_' | b'.' | b':') || byte.is_ascii_alphanumeric())
+        );
+        Self(ascii)
+    }
+}
+
+impl Serialize for Plain<'_> {
+    #[inline]
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_newtype_struct(PlainBytes::NAME, &PlainBytes(self.0))
+    }
+}
+
+/// What is in a [`Plain`]: the only type with this name, for which our writer says that it is not for people.
+struct PlainBytes<'a>(&'a [u8]);
+
+impl PlainBytes<'_> {
+    const NAME: &'static str = "$json::Plain";
+}
+
+impl Serialize for PlainBytes<'_> {
+    #[inline]
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.serialize_str(str::from_utf8(self.0).map_err(ser::Error::custom)?)
+        } else {
+            serializer.serialize_bytes(self.0)
+        }
+    }
 }
 
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
+    /// The value is the inside of a [`Plain`].
+    plain: bool,
 }
 
 /// A list or an object that is being written.
@@ -208,7 +251,18 @@ impl<'a> Serializer for Writer<'a> {
     }
 
     fn serialize_bytes(self, value: &[u8]) -> Result<(), Error> {
-        self.collect_seq(value)
+        if !self.plain {
+            return self.collect_seq(value);
+        }
+        self.out.reserve(value.len() + 2);
+        self.out.push(b'"');
+        self.out.extend_from_slice(value);
+        self.out.push(b'"');
+        Ok(())
+    }
+
+    fn is_human_readable(&self) -> bool {
+        !self.plain
     }
 
     fn serialize_none(self) -> Result<(), Error> {
@@ -232,8 +286,9 @@ impl<'a> Serializer for Writer<'a> {
         self.serialize_str(variant)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<(), Error> {
-        value.serialize(self)
+    #[inline]
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result<(), Error> {
+        value.serialize(Writer { plain: name == PlainBytes::NAME, ..self })
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -243,7 +298,7 @@ impl<'a> Serializer for Writer<'a> {
         variant: &'static str,
         value: &T,
     ) -> Result<(), Error> {
-        let Writer { out } = self.variant(variant);
+        let Writer { out, .. } = self.variant(variant);
         write(value, out)?;
         out.extend_from_slice(OBJECT_END);
         Ok(())
@@ -465,6 +520,26 @@ mod tests {
             is_written_the_same(&(address, Bytes(bytes), pause));
             is_written_the_same(&(narrow, wide, long));
             is_written_the_same(&BTreeMap::from([(long.0, address)]));
+        }
+
+        #[test]
+        fn a_plain_text_is_a_string_to_every_format(plain in "[A-Za-z0-9._:-]{0,80}", bytes: Vec<u8>) {
+            let ours = Plain::new(plain.as_bytes());
+            prop_assert_eq!(written(&ours), serde_json::to_string(&plain).unwrap());
+            prop_assert_eq!(serde_json::to_value(ours).unwrap(), Value::from(plain.as_str()));
+            // Also as a name, and beside other types that choose their form.
+            let mixed = BTreeMap::from([(plain.as_str(), (Some(ours), Bytes(bytes), std::net::Ipv4Addr::LOCALHOST, [ours]))]);
+            is_written_the_same(&mixed);
+            is_written_the_same(&BTreeMap::from([(PlainKey(&plain), mixed)]));
+        }
+    }
+
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    struct PlainKey<'a>(&'a str);
+
+    impl Serialize for PlainKey<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            Plain::new(self.0.as_bytes()).serialize(serializer)
         }
     }
 

@@ -1,6 +1,6 @@
-//! Limits of what clients may ask. Lists and logs are the most expensive reads: so many are read at once, with a share for each
-//! organization; more of them wait, up to a bound, and further ones are refused. The long read of a list lets other
-//! organizations go first between two pieces. And the rate limit per token.
+//! Limits on client requests. Lists and logs are the most expensive reads, so the number of concurrent ones is bounded,
+//! with a share for each organization. A bounded number of further ones waits, and the rest is refused. A long list
+//! read lets other organizations go first between two pieces. Also the rate limit per token.
 
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
@@ -17,28 +17,28 @@ use tokio::runtime::Handle;
 use super::codes::Code;
 use super::problem::Problem;
 use domain::{Holder, Identifier, TokenId};
-use shares::{Capacity, Paces, Place, Places, time_of_this_thread};
+use shares::{Capacity, Paces, Permit, Permits, time_of_this_thread};
 
-/// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
+/// Reads that may wait: enough for a fleet that starts simultaneously, and no more than can be read within seconds.
 const WAITING_MAX: usize = 4_096;
-/// Reads at once: one per core, since more would only take CPU time from claims and from each other; at least two, so
-/// that there is a place for a second organization.
+/// Concurrent reads: one per core, since more would only take CPU time from claims and each other; at least two, so
+/// that a second organization gets a permit.
 static AT_ONCE: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)));
 
 pub struct Scans {
-    places: Places,
+    places: Permits,
     what: &'static str,
     paces: Arc<Paces>,
 }
 
 impl Scans {
-    /// Reads of lists, on a server with so many organizations.
+    /// For reads of lists, on a server with this many organizations.
     pub fn of_lists(organizations: usize) -> Self {
         Self::new("list_reads", "lists", *AT_ONCE, organizations)
     }
 
-    /// Reads of logs, which do not wait for lists.
+    /// For reads of logs, which do not wait for lists.
     pub fn of_logs(organizations: usize) -> Self {
         Self::new("log_reads", "logs", *AT_ONCE, organizations)
     }
@@ -46,14 +46,14 @@ impl Scans {
     fn new(resource: &'static str, what: &'static str, at_once: usize, organizations: usize) -> Self {
         let paces = Arc::new(Paces::among(organizations));
         let (at_once, waiting) = (Capacity::turns(at_once), Capacity::turns(WAITING_MAX));
-        let places = Places::new(resource, at_once.among(organizations), waiting.among(organizations));
+        let places = Permits::new(resource, at_once.among(organizations), waiting.among(organizations));
         Self { places, what, paces }
     }
 
-    /// Runs a long read of the store for an organization, asked for by `holder` if that is a member of it, on a thread that may block, and that stands back behind the
-    /// others if the organization has read much lately. The place is held until the read has really ended, even if the
-    /// caller has gone; then it ends after its current piece. After too much it is held for a rest, so that the requests of
-    /// other organizations find most of the processors.
+    /// Runs a long read for an organization on a thread that may block. `holder` is the requesting member, if any. If
+    /// the organization has read much recently, others go first. The permit is held until the read has really ended,
+    /// even if the caller has gone; then the read stops after its current piece. After excessive reading, the permit is
+    /// held for an additional rest, so that other organizations find most processors free.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
         &self,
         organization: &Identifier,
@@ -89,10 +89,10 @@ impl Scans {
     }
 }
 
-/// A place that is held for a rest when its read has ended, but not for ever.
+/// A permit that is held for a bounded rest after its read has ended.
 struct RestingPlace {
-    place: Option<Place>,
-    /// By the clock of the thread that reads; `None` until it does.
+    place: Option<Permit>,
+    /// By the clock of the reading thread; `None` until it reads.
     began: Option<Duration>,
     organization: Identifier,
     paces: Arc<Paces>,
@@ -111,7 +111,7 @@ impl Drop for RestingPlace {
     fn drop(&mut self) {
         let (place, Some(began)) = (self.place.take(), self.began) else { return };
         let took = time_of_this_thread().saturating_sub(began);
-        // This thread belongs to another runtime. Both runtimes must use the same clock, and a test may have paused the caller's.
+        // This thread belongs to another runtime. Use the caller's clock, which a test may have paused.
         let _entered = self.on.enter();
         if let Some(rest) = self.paces.note(&self.organization, took) {
             tokio::spawn(async move {
@@ -122,7 +122,7 @@ impl Drop for RestingPlace {
     }
 }
 
-/// Notes when it is dropped: whoever awaited the read, or the read has ended.
+/// Sets the flag when dropped, which happens when the caller has gone or the read has ended.
 #[derive(Default)]
 struct Caller {
     gone: Arc<AtomicBool>,
@@ -152,7 +152,7 @@ impl RateLimits {
             return Ok(());
         };
         let wait = not_until.wait_time_from(self.clock.now());
-        // Rounded up to whole seconds: an earlier retry would be refused again.
+        // Rounded up to whole seconds, since an earlier retry would be refused again.
         let seconds = wait.as_secs() + u64::from(wait > Duration::from_secs(wait.as_secs()));
         let window = u64::from(self.burst.get()).div_ceil(u64::from(self.per_second.get())).max(1);
         let detail = format!("the token may make {} requests per second; try again in {seconds} s", self.per_second);
@@ -307,10 +307,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_too_much_its_place_rests() {
         let (scans, acme) = (scans(1), organization("acme"));
-        // Far ahead of every clock that is not paused, so that a read that uses one of those is found out.
+        // Far ahead of all unpaused clocks, so that the test notices a read that uses one.
         tokio::time::advance(Duration::from_secs(3_600)).await;
         while scans.paces.note(&acme, Duration::from_millis(1)).is_none() {}
-        // A blocking task that runs keeps the paused clock from advancing.
+        // A running blocking task keeps the paused clock from advancing.
         let (end, ended) = mpsc::channel::<()>();
         let busy = tokio::task::spawn_blocking(move || ended.recv());
         let reads_for_a_moment = || {
@@ -332,7 +332,7 @@ mod tests {
     #[actix::test]
     async fn a_refusal_says_whose_bound_it_is() {
         let scans = Scans {
-            places: Places::without_queue("test", Capacity::turns(1)),
+            places: Permits::without_queue("test", Capacity::turns(1)),
             what: "lists",
             paces: Arc::new(Paces::among(1)),
         };

@@ -1,4 +1,4 @@
-//! The metrics of requests: per route and method, and per error code.
+//! Request metrics: per route and method, and per error code.
 
 use std::cell::OnceCell;
 use std::sync::{LazyLock, OnceLock};
@@ -8,8 +8,8 @@ use metrics::{Counter, Histogram};
 
 use super::codes::Code;
 
-/// The metrics of one route, looked up once instead of with every request, and only when it is used: most routes of most
-/// servers never are.
+/// The metrics of one route, looked up once instead of per request, and only on first use, because most servers never
+/// use most routes.
 pub struct Meter {
     route: &'static str,
     methods: Vec<OfMethod>,
@@ -18,7 +18,7 @@ pub struct Meter {
 struct OfMethod {
     method: Method,
     seconds: OnceCell<Histogram>,
-    /// By the class of the status.
+    /// By status class.
     answers: [OnceCell<Counter>; CLASSES.len()],
 }
 

@@ -1,4 +1,4 @@
-//! Wraps every request: its id, span and metrics, and a problem for every error, also for a panic.
+//! Wraps every request: its id, span and metrics, and a problem for every error, including panics.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -47,7 +47,7 @@ pub async fn observe(
     let in_flight = RequestInFlight::begin(&front.node, connection);
     let id = RequestId::of(request.headers());
     let started = Instant::now();
-    // As expensive as reading and writing the whole request, so it exists only at debug level.
+    // A span costs as much as reading and writing the request, so it exists only at debug level.
     let span = tracing::debug_span!("request", ?id, method = %request.method(), path = loggable(&request));
 
     let found = router.find(&request);
@@ -100,7 +100,7 @@ fn refused(problem: &Problem, request: &Request, id: &RequestId) -> Response {
     if code.status().is_server_error() && code != Code::ShuttingDown {
         let (method, path, code) = (request.method(), loggable(request), code.as_str());
         match problem.cause() {
-            // The failure of a remote server: the client is told, and no operator has to act.
+            // A remote server failed: the client is told, and the operator need not act.
             Some(cause) if code == Code::RemoteFailed.as_str() => {
                 tracing::warn!(?id, %method, path, code, cause, "a request failed");
             }
@@ -111,14 +111,15 @@ fn refused(problem: &Problem, request: &Request, id: &RequestId) -> Response {
     problem.render(id)
 }
 
-/// The path of a request for the log. That of an invitation is worth a password, so it is not shown, wherever it stands.
+/// The path of a request for the log. An invitation's path is equivalent to a password, so it is hidden wherever it
+/// occurs.
 fn loggable(request: &Request) -> &str {
     let decoded = request.decoded_path();
     let is_secret = decoded.contains("lki_") || decoded.starts_with("/auth/invitations/");
     if is_secret { "/auth/invitations/…" } else { request.path() }
 }
 
-/// Counts a request as in flight until it is answered, or until a streamed answer ends.
+/// Counts a request as in progress until it is answered, or until its streamed response ends.
 struct RequestInFlight {
     node: PerThread<Node>,
     _connection: Option<ActiveRequest>,
@@ -130,7 +131,7 @@ impl RequestInFlight {
         Self { node: node.clone(), _connection: connection.map(Connection::request_began) }
     }
 
-    /// A small answer fits in the socket's buffer; a larger one stays in flight until its last piece is written.
+    /// A small response fits into the socket's buffer; a larger one stays in progress until its last piece is written.
     fn with(self, body: Body) -> Body {
         match body.size() {
             BodySize::None => body,
@@ -149,7 +150,7 @@ impl Drop for RequestInFlight {
     }
 }
 
-/// The size of a piece: what is written together.
+/// The number of bytes written together.
 const PIECE_BYTES: usize = 16 * 1024;
 
 struct Pieces {

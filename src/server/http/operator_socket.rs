@@ -1,8 +1,8 @@
-//! The operator's socket: a file in the data directory, for commands of who runs the server. It serves only what no single
-//! organization may see, to processes of the server's user and of root that know the key of this start.
+//! The operator socket: a file in the data directory for the operator's commands. It serves only data that no single
+//! organization may see, and only to processes of the server's user or root that know the key of the current start.
 //!
-//! The user is not enough: steps may have it, and where they have no mount namespace they can connect, since Landlock does
-//! not restrict that before Linux 7.1. It does keep them from reading the file of the key.
+//! Checking the user is not enough: steps may run as that user, and without a mount namespace they can connect, because
+//! Landlock does not restrict that before Linux 7.1. But it keeps them from reading the key file.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::future::pending;
@@ -33,32 +33,32 @@ use super::response::Response;
 use super::state::Realm;
 use super::wire::{self, Rules};
 
-/// Its name in the data directory.
+/// The socket's name in the data directory.
 pub const OPERATOR_SOCKET: &str = "operator.sock";
 /// The file beside it with the key of this start, which is sent as a bearer token.
 pub const OPERATOR_KEY: &str = "operator.key";
 const ONLY_OWNER: u32 = 0o600;
-/// An operator has a few at once.
+/// An operator needs only a few at a time.
 const CONNECTIONS_MAX: usize = 16;
-/// For a request that fits into one packet.
+/// Enough for a request that fits into one packet.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Removed when this is dropped.
+/// Removed when dropped.
 pub struct OperatorSocket {
     data_dir: PathBuf,
     handle: ServerHandle,
 }
 
 impl OperatorSocket {
-    /// In a data directory that this process holds.
+    /// Opens the socket in a data directory that this process has locked.
     pub fn open(data_dir: &Path, realm: Arc<Realm>) -> io::Result<Self> {
         let path = data_dir.join(OPERATOR_SOCKET);
-        // One that a killed server has left.
+        // A killed server leaves its socket.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        // Before anybody can connect.
+        // Must exist before anybody can connect.
         let key = Arc::new(Key::write(data_dir)?);
         let listener = bind(data_dir)?;
         std::fs::set_permissions(&path, Permissions::from_mode(ONLY_OWNER))?;
@@ -74,7 +74,7 @@ impl OperatorSocket {
         Ok(Self { data_dir: data_dir.to_owned(), handle })
     }
 
-    /// What an earlier start has left, if there is to be none.
+    /// Removes the files of an earlier start if there should be no socket.
     pub fn remove(data_dir: &Path) {
         for name in [OPERATOR_SOCKET, OPERATOR_KEY] {
             let _ = std::fs::remove_file(data_dir.join(name));
@@ -92,18 +92,19 @@ impl Drop for OperatorSocket {
     }
 }
 
-/// The hash of the key, so that comparing takes the same time for every wrong one.
+/// Stored as a hash, so that comparing takes equally long for all wrong keys.
 struct Key {
     hash: [u8; 32],
     refused: AtomicBool,
 }
 
 impl Key {
-    /// A new one, in place of that of an earlier start.
+    /// Creates a new key that replaces that of an earlier start.
     fn write(data_dir: &Path) -> io::Result<Self> {
         let text: String = rand::random::<[u128; 2]>().iter().map(|part| format!("{part:032x}")).collect();
         let mut options = OpenOptions::new();
-        // Over the one before, which has the same length: on a full disk, its block could not be had again.
+        // Overwrites the old key, which has the same length: on a full disk, a freed block might not be available
+        // again.
         options.write(true).create(true).truncate(false).mode(ONLY_OWNER);
         let mut file = options.open(data_dir.join(OPERATOR_KEY))?;
         file.write_all(text.as_bytes())?;
@@ -116,7 +117,7 @@ impl Key {
         if given.is_some_and(|given| <[u8; 32]>::from(Sha256::digest(given)) == self.hash) {
             return Ok(());
         }
-        // Once: a step that keeps trying must not fill the log.
+        // Logged only once: a step that keeps trying must not fill the log.
         if !self.refused.swap(true, Ordering::Relaxed) {
             tracing::warn!("a process without the operator's key was refused at the operator's socket");
         }
@@ -148,13 +149,13 @@ impl Operator {
     }
 }
 
-/// The name of a socket has at most 107 bytes, and the path of a data directory may be longer: it is named by its descriptor.
+/// Binds through the directory's descriptor, since a socket path may have at most 107 bytes.
 fn bind(data_dir: &Path) -> io::Result<UnixListener> {
     let dir = File::open(data_dir)?;
     UnixListener::bind(format!("/proc/self/fd/{}/{OPERATOR_SOCKET}", dir.as_raw_fd()))
 }
 
-/// Only the server's own user, and root.
+/// Only the server's own user and root.
 fn admit(stream: &UnixStream) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     if peer != 0 && peer != rustix::process::geteuid().as_raw() {

@@ -10,7 +10,7 @@ use super::problem::Problem;
 /// Long enough for a stalled disk to catch up.
 const STALLED_RETRY_SECONDS: u64 = 1;
 
-/// A stalled disk must not block the caller forever. The change may still take effect; `look` says how the caller checks.
+/// Bounds the wait for a stalled disk. The change may still take effect; `look` says how the caller checks.
 pub async fn done_within<T, E>(
     limit: Duration,
     look: &str,
@@ -28,8 +28,8 @@ where
     Ok(done?)
 }
 
-/// The same in a separate task: the change is completed, and its key stays in flight until it is durable, even if the
-/// caller has disconnected or timed out.
+/// The same in a separate task, so that the change is completed even if the caller has disconnected or timed out. Its
+/// key stays in use until the change is durable.
 pub async fn done_in_task<T: 'static, E: 'static>(
     limit: Duration,
     look: &str,

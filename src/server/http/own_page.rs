@@ -1,5 +1,5 @@
-//! Whether a request comes from a page of ours. Browsers send a cookie with every request to the server that set it,
-//! whoever made the request; so a cookie counts only if the browser says that one of our own pages did.
+//! Whether a request comes from our own page. Browsers send a server's cookies with every request to it, no matter
+//! which page makes the request; so a cookie counts only if the browser says that one of our pages made it.
 
 use std::net::IpAddr;
 
@@ -10,32 +10,32 @@ use super::codes::Code;
 use super::head::{Headers, ascii};
 use super::problem::Problem;
 
-/// Set by every browser that we support; scripts cannot change it.
+/// Set by every supported browser; scripts cannot change it.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Enough to tell one's browsers apart.
 const CLIENT_MAX: usize = 100;
 
-/// Who made a request, as far as the browser says.
+/// The sender of a request, according to the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     OwnPage,
-    /// The page of another site, or an address that somebody typed.
+    /// The page of another site, or an address that a user typed.
     Elsewhere,
-    /// No browser: nobody's cookie was sent against their will.
+    /// Not a browser, so no cookie was sent unintentionally.
     NoBrowser,
 }
 
-/// Where the browser finds this server.
+/// The address at which the browser finds this server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     url: String,
     is_secure: bool,
-    /// Whether it is this server's for sure. `Host` alone proves nothing: whoever sends a request writes into it what they like.
+    /// Whether it certainly belongs to this server. `Host` proves nothing, because clients can send any value.
     is_known: bool,
 }
 
 impl Origin {
-    /// Refused if everybody on the way could read what is sent.
+    /// Refused if others on the network could read the traffic.
     pub fn of(call: &Call) -> Result<Self, Problem> {
         let host = call.request.headers().text(&HOST).unwrap_or_default();
         let node = &call.app.node;
@@ -43,29 +43,29 @@ impl Origin {
         origin(node.public_url.as_deref(), call.app.encrypted, host, is_named).ok_or_else(insecure)
     }
 
-    /// `https://host`, without a slash at its end: to compare with what the same browser says, not to lead anybody there.
+    /// `https://host`, without a trailing slash: only for comparing with what the same browser sent, not for links.
     fn url(&self) -> &str {
         &self.url
     }
 
-    /// The same for links that others follow. Refused if it could be somebody else's.
+    /// The same for links that others follow. Refused if it might belong to somebody else.
     pub fn link(&self) -> Result<&str, Problem> {
         if self.is_known { Ok(&self.url) } else { Err(unknown_address()) }
     }
 
-    /// Whether it is reached by TLS.
+    /// Whether browsers reach it over TLS.
     pub fn is_secure(&self) -> bool {
         self.is_secure
     }
 }
 
-/// Who made the request.
+/// The sender of the request.
 pub fn sender(call: &Call) -> Sender {
     let own = Origin::of(call).ok();
     judge(call.request.headers(), own.as_ref().map(Origin::url))
 }
 
-/// Refuses a browser that is told what to do by a page of another site.
+/// Refuses requests that a page of another site makes.
 pub fn refuse_other_sites(call: &Call) -> Result<(), Problem> {
     match sender(call) {
         Sender::OwnPage | Sender::NoBrowser => Ok(()),
@@ -73,7 +73,7 @@ pub fn refuse_other_sites(call: &Call) -> Result<(), Problem> {
     }
 }
 
-/// Refuses everybody but our own pages: for requests that are authenticated by a cookie.
+/// Refuses all senders except our own pages: for requests authenticated by a cookie.
 pub fn require(call: &Call) -> Result<(), Problem> {
     match sender(call) {
         Sender::OwnPage => Ok(()),
@@ -81,7 +81,7 @@ pub fn require(call: &Call) -> Result<(), Problem> {
     }
 }
 
-/// The browser in a few words, for people who look at their sign-ins.
+/// A short name of the browser, shown in the list of sign-ins.
 pub fn client(call: &Call) -> String {
     let agent = call.request.headers().text(&USER_AGENT).unwrap_or_default();
     in_words(agent)
@@ -110,7 +110,7 @@ fn origin(public_url: Option<&str>, encrypted: bool, host: &str, is_named: impl 
     is_loopback(host).then(|| Origin { url: format!("http://{host}"), is_secure: false, is_known: true })
 }
 
-/// Whether a `Host` is this machine, whatever its port. Browsers treat these as safe without TLS.
+/// Whether a `Host` is this machine, on any port. Browsers treat these hosts as secure without TLS.
 fn is_loopback(host: &str) -> bool {
     let Some(name) = without_port(host) else { return false };
     let name = name.trim_end_matches('.').to_ascii_lowercase();
@@ -120,7 +120,7 @@ fn is_loopback(host: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The name or address of a `Host`; `None` if that is not one, perhaps with a port.
+/// The name or address of a `Host` without its port; `None` if malformed.
 fn without_port(host: &str) -> Option<&str> {
     let (name, rest) = match host.strip_prefix('[') {
         Some(address) => address.split_once(']')?,
@@ -132,7 +132,7 @@ fn without_port(host: &str) -> Option<&str> {
 }
 
 fn in_words(agent: &str) -> String {
-    // Each of these also names those before it, or browsers that it wants to be taken for.
+    // User agents also contain the names of earlier entries, or of browsers that they imitate.
     const BROWSERS: [(&str, &str); 5] =
         [("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari")];
     const SYSTEMS: [(&str, &str); 6] = [

@@ -17,13 +17,13 @@ use domain::{Malformed, Timestamp};
 
 const LIMIT_DEFAULT: u64 = 50;
 pub const LIMIT_MAX: u64 = 100;
-/// The largest integer that every JSON implementation keeps exact.
+/// The largest integer that every JSON implementation represents exactly.
 pub const PLACE_MAX: u64 = (1 << 53) - 1;
 
 /// The query of a request, read parameter by parameter like the fields of a body.
 pub struct Query {
     parameters: Vec<(String, String)>,
-    /// The parameters that were asked for, if any was given.
+    /// The known parameters, recorded only if any was given.
     known: Vec<&'static str>,
     errors: Vec<FieldError>,
 }
@@ -34,7 +34,7 @@ impl Query {
         Self { parameters, known: Vec::new(), errors: Vec::new() }
     }
 
-    /// Every value of a parameter that may be repeated.
+    /// Every value of a repeatable parameter.
     pub fn all(&mut self, name: &'static str) -> Vec<String> {
         if self.parameters.is_empty() {
             return Vec::new();
@@ -53,7 +53,7 @@ impl Query {
 
     pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> Option<u64> {
         let value = self.one(name)?;
-        // `parse` would also accept a sign, which is not in the contract.
+        // `parse` would also accept a sign, which the API does not allow.
         let number = value.bytes().all(|b| b.is_ascii_digit()).then(|| value.parse().ok()).flatten();
         match number {
             Some(number) if (least..=most).contains(&number) => Some(number),
@@ -69,7 +69,7 @@ impl Query {
         parse(&value).map_err(|malformed| self.wrong(name, malformed.to_string())).ok()
     }
 
-    /// `true` or `false`; false if it is left out.
+    /// `true` or `false`; false if omitted.
     pub fn flag(&mut self, name: &'static str) -> bool {
         let parse = |text: &str| text.parse().map_err(|_| Malformed("must be true or false"));
         self.text(name, parse).unwrap_or(false)
@@ -112,7 +112,7 @@ impl Query {
     }
 }
 
-/// A moment as the text of a parameter. Rounded up: what is compared with it has whole milliseconds.
+/// A time as the text of a parameter. Rounded up, because it is compared with times in whole milliseconds.
 pub fn moment(text: &str) -> Result<Timestamp, Malformed> {
     const NANOS_PER_MILLI: i128 = 1_000_000;
     let time: jiff::Timestamp = text
@@ -124,7 +124,7 @@ pub fn moment(text: &str) -> Result<Timestamp, Malformed> {
         .map_err(|_| Malformed("must be a time within the supported range"))
 }
 
-/// `limit` and `offset` of a general list.
+/// `limit` and `offset` of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
     pub limit: u64,
@@ -144,7 +144,7 @@ impl Slice {
         given.then_some(Self { limit, offset })
     }
 
-    /// Of a request without other parameters.
+    /// For a request without other parameters.
     pub fn of(request: &Request) -> Result<Self, Problem> {
         let mut query = Query::of(request);
         let slice = Self::take(&mut query);
@@ -152,7 +152,7 @@ impl Slice {
         Ok(slice)
     }
 
-    /// Its part of a whole list.
+    /// This slice of a whole list.
     pub fn part<I: Iterator>(self, list: I) -> Take<Skip<I>> {
         list.skip(usize::try_from(self.offset).unwrap_or(usize::MAX)).take(self.limit as usize)
     }
@@ -176,11 +176,11 @@ impl Slice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     pub limit: u64,
-    place: Place,
+    place: PageStart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PageStart {
     Page(u64),
     Offset(u64),
 }
@@ -192,30 +192,30 @@ impl Page {
         if both {
             query.wrong("offset", "must not be combined with `page`");
         }
-        let place = offset.map_or(Place::Page(page.unwrap_or(1)), Place::Offset);
+        let place = offset.map_or(PageStart::Page(page.unwrap_or(1)), PageStart::Offset);
         Self { limit: query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT), place }
     }
 
     pub fn offset(self) -> u64 {
         match self.place {
-            Place::Page(page) => (page - 1).saturating_mul(self.limit),
-            Place::Offset(offset) => offset,
+            PageStart::Page(page) => (page - 1).saturating_mul(self.limit),
+            PageStart::Offset(offset) => offset,
         }
     }
 
-    /// The page on which the first session stands.
+    /// The page that contains the first session.
     fn number(self) -> u64 {
         match self.place {
-            Place::Page(page) => page,
-            Place::Offset(offset) => offset / self.limit + 1,
+            PageStart::Page(page) => page,
+            PageStart::Offset(offset) => offset / self.limit + 1,
         }
     }
 
-    /// The relations of a `Link` header, by the parameter that the request has used.
+    /// The relations of a `Link` header, with the parameter that the request used.
     fn links(self, total: u64) -> Vec<(&'static str, &'static str, u64)> {
         let page = match self.place {
-            Place::Page(page) => page,
-            Place::Offset(offset) => {
+            PageStart::Page(page) => page,
+            PageStart::Offset(offset) => {
                 let links = Slice { limit: self.limit, offset }.links(total);
                 return links.into_iter().map(|(relation, offset)| (relation, "offset", offset)).collect();
             }
@@ -234,7 +234,7 @@ impl Page {
 }
 
 #[derive(Serialize)]
-pub struct Many<T> {
+pub struct ListEnvelope<T> {
     pub data: Vec<T>,
     pub pagination: SlicePagination,
 }
@@ -255,7 +255,7 @@ pub struct SlicePagination {
 }
 
 impl SlicePagination {
-    /// Of a list that was requested whole.
+    /// For a list that was requested as a whole.
     pub fn whole(total: u64) -> Self {
         Self { limit: total.max(1), offset: 0, total }
     }
@@ -293,7 +293,7 @@ pub struct PagePagination {
 pub fn slice<T: Serialize>(request: &Request, slice: Slice, total: u64, data: Vec<T>) -> Response {
     let pagination = SlicePagination { limit: slice.limit, offset: slice.offset, total };
     let links = slice.links(total).into_iter().map(|(relation, offset)| (relation, "offset", offset));
-    linked(request, slice.limit, links, answer::json(StatusCode::OK, &Many { data, pagination }))
+    linked(request, slice.limit, links, answer::json(StatusCode::OK, &ListEnvelope { data, pagination }))
 }
 
 pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T>) -> Response {
@@ -304,7 +304,7 @@ pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T
     linked(request, limit, links, answer::json(StatusCode::OK, &Pages { data, pagination }))
 }
 
-/// Only the link to the next page, for a list whose end is not known.
+/// Links only to the next page, for a list whose end is unknown.
 pub fn linked_to_next(request: &Request, limit: u64, offset: u64, response: Response) -> Response {
     linked(request, limit, std::iter::once(("next", "offset", offset)), response)
 }
@@ -341,13 +341,13 @@ mod tests {
         assert_eq!(slice(20).links(25), [("first", 0), ("prev", 10), ("last", 20)]);
         assert_eq!(slice(0).links(0), [("first", 0), ("last", 0)]);
         assert_eq!(slice(u64::MAX).links(20), [("first", 0), ("prev", 10), ("last", 10)]);
-        let page = |page| Page { limit: 10, place: Place::Page(page) };
+        let page = |page| Page { limit: 10, place: PageStart::Page(page) };
         let pages = |links: &[(&'static str, u64)]| links.iter().map(|(r, n)| (*r, "page", *n)).collect::<Vec<_>>();
         assert_eq!(page(1).links(25), pages(&[("first", 1), ("next", 2), ("last", 3)]));
         assert_eq!(page(3).links(25), pages(&[("first", 1), ("prev", 2), ("last", 3)]));
         assert_eq!(page(9).links(25), pages(&[("first", 1), ("prev", 3), ("last", 3)]));
         assert_eq!(page(u64::MAX).offset(), u64::MAX);
-        let at = |offset| Page { limit: 10, place: Place::Offset(offset) };
+        let at = |offset| Page { limit: 10, place: PageStart::Offset(offset) };
         assert_eq!(
             at(5).links(25),
             [("first", "offset", 0), ("prev", "offset", 0), ("next", "offset", 15), ("last", "offset", 20)]

@@ -1,4 +1,4 @@
-//! An error on the wire: RFC 9457 `application/problem+json`.
+//! An error response: RFC 9457 `application/problem+json`.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use super::response::Response;
 pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
 /// Long enough for a burst to pass.
 pub const OVERLOADED_RETRY_SECONDS: u64 = 1;
-/// The faults listed in one problem: nobody fixes more at a time, and an answer stays about as long as its request.
+/// The faults listed in one problem: nobody fixes more at a time, and the response stays about as long as its request.
 const ERRORS_MAX: usize = 100;
 
-/// Boxed, so that the rare outcome does not make every result large.
+/// Boxed, so that the rare error does not enlarge every result.
 #[derive(Debug)]
 pub struct Problem(Box<Inner>);
 
@@ -27,7 +27,7 @@ struct Inner {
     extra: Map<String, Value>,
     headers: Vec<(HeaderName, String)>,
     cause: Option<String>,
-    /// Instead of the one of its code.
+    /// Replaces the status of the code.
     status: Option<StatusCode>,
 }
 
@@ -45,7 +45,7 @@ impl Problem {
     }
 
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
-        // All our types can be serialised; one that could not would only be left out.
+        // All our types are serialisable; any other would only be omitted.
         if let Ok(value) = serde_json::to_value(value) {
             self.0.extra.insert(name.to_owned(), value);
         }
@@ -57,7 +57,7 @@ impl Problem {
         self
     }
 
-    /// Where a standard says another one than we do.
+    /// Replaces the code's status where a standard requires another one.
     pub fn with_status(mut self, status: StatusCode) -> Self {
         self.0.status = Some(status);
         self
@@ -72,12 +72,12 @@ impl Problem {
         self.with("retryAfterSeconds", seconds).with_header(RETRY_AFTER, &seconds.to_string())
     }
 
-    /// All faults of a body at once.
+    /// All faults of a body.
     pub fn invalid_request(errors: Vec<FieldError>) -> Self {
         Self::faulty(Code::InvalidRequest, errors)
     }
 
-    /// All faults of a query at once.
+    /// All faults of a query.
     pub fn invalid_parameters(errors: Vec<FieldError>) -> Self {
         Self::faulty(Code::InvalidParameter, errors)
     }
@@ -108,7 +108,7 @@ impl Problem {
             .with_header(ALLOW, allowed)
     }
 
-    /// In a cluster; `why` completes "the cluster cannot answer:".
+    /// In a cluster. `why` completes "the cluster cannot answer at the moment:".
     pub fn engine_unavailable(why: impl fmt::Display) -> Self {
         let detail = format!("the cluster cannot answer at the moment: {why}; try again");
         Self::new(Code::EngineUnavailable, detail).retry_after(OVERLOADED_RETRY_SECONDS)
@@ -119,12 +119,12 @@ impl Problem {
             .retry_after(OVERLOADED_RETRY_SECONDS)
     }
 
-    /// A failure of the server. The cause goes to the log, not to the client.
+    /// A failure of the server. The cause is logged and not sent to the client.
     pub fn internal(cause: impl fmt::Display) -> Self {
         Self::new(Code::InternalError, Code::InternalError.meaning()).because(cause)
     }
 
-    /// Adds a cause, which goes to the log with the request's id and not to the client.
+    /// Adds a cause, which is logged with the request's id and not sent to the client.
     pub fn because(mut self, cause: impl fmt::Display) -> Self {
         self.0.cause = Some(cause.to_string());
         self

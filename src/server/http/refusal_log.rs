@@ -1,7 +1,7 @@
-//! What the log says of requests without a token that were refused: of each network the first in a while, and of those after
-//! them how many. Strangers decide how many there are, and must not fill a disk, nor keep the reasons that others are refused
-//! for out of the log. The lines are bounded here, so their events have the field `bounded`: the log itself leaves none of
-//! them out.
+//! Logs refused requests that have no token: the first ones of each network in an interval, and then only their number.
+//! Strangers decide how many such requests there are, and must neither fill a disk nor keep the reasons of other
+//! refusals out of the log. The number of lines is bounded here, so their events have the field `bounded`, which keeps
+//! the log from leaving any out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 
 use accounts::auth::network;
 
-/// Refusals of one network that are logged one by one until the next report: each has its reason, for whoever sets up a CI.
+/// Individually logged refusals per network and interval. Each shows its reason, which helps those who set up a CI.
 const LOGGED_MAX: u64 = 40;
-/// The same of all networks together.
+/// The same for all networks together.
 const LINES_MAX: u64 = 800;
-/// Networks that are told apart until the next report; all others count as one.
+/// Networks counted separately per interval; all others count as one.
 const NETWORKS_MAX: usize = 1_000;
-/// Networks that a report names: those with most refusals.
+/// Networks that a report names: those with the most refusals.
 const NAMED_MAX: usize = 5;
 
-/// How often each network was refused since the last report.
+/// Counts each network's refusals since the last report.
 #[derive(Default)]
 pub struct RefusalLog(Mutex<Refused>);
 
@@ -35,17 +35,17 @@ struct Count {
     left_out: u64,
 }
 
-/// Refusals of one kind that were not logged one by one.
+/// Refusals of one kind that were not logged individually.
 #[derive(Debug, PartialEq, Eq)]
 struct Refusals {
     of: &'static str,
-    /// Empty if they are of many networks.
+    /// `None` for several networks.
     from: Option<IpAddr>,
     count: u64,
 }
 
 impl RefusalLog {
-    /// Counts a refusal of this kind, and has it logged if it is one of the first from there.
+    /// Counts a refusal of this kind, and calls `log` if it is one of the first from its network.
     pub fn note(&self, of: &'static str, from: Option<IpAddr>, log: impl FnOnce()) {
         let from = from.map(network);
         let mut refused = self.0.lock();
@@ -62,7 +62,7 @@ impl RefusalLog {
         log();
     }
 
-    /// Logs what was counted and not logged; `seconds` have passed since the last time.
+    /// Logs the numbers of refusals that were not logged individually in the last `seconds`.
     pub fn report(&self, seconds: u64) {
         let refused = std::mem::take(&mut *self.0.lock());
         for Refusals { of, from, count } in unlogged(refused.networks) {
@@ -74,7 +74,7 @@ impl RefusalLog {
     }
 }
 
-/// Most first; the networks beyond the named ones together.
+/// Sorted by count; all networks after the named ones are combined.
 fn unlogged(refused: HashMap<(&'static str, Option<IpAddr>), Count>) -> Vec<Refusals> {
     let mut each: Vec<_> =
         refused.into_iter().map(|((of, from), count)| Refusals { of, from, count: count.left_out }).collect();

@@ -1,6 +1,6 @@
-//! From a request's path and method to its handler, by patterns of paths in a tree of their segments. The crates for such trees
-//! find the values of parameters by name, with an allocation for every path of ours that has several: our handlers take them by
-//! their places in the path.
+//! Finds a request's handler by its path and method, with path patterns in a tree of segments. Existing crates for such
+//! trees find parameter values by name, with an allocation for every path with several parameters; our handlers find
+//! them by their position.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub struct Resource {
     pub meter: Meter,
     pub parameters: Rc<PathParameters>,
     pub content: Content,
-    /// Answered also where there are too many connections.
+    /// Also answered if there are too many connections.
     pub is_probe: bool,
     endpoints: Vec<Endpoint>,
     allowed: String,
@@ -109,17 +109,17 @@ fn parameters(path: &str) -> Rc<PathParameters> {
     path.split('/').enumerate().filter_map(|(number, segment)| Some((name(segment)?, number))).collect()
 }
 
-/// A segment of a pattern is a text; `{name}`, any segment that is not empty; `text{name}`, any that begins with the text and
-/// goes on; or, as the last, `{*name}`: the rest of the path, which is not empty. Where several patterns match a path, the
-/// first segment in which they differ decides: the order is as above, with `text{name}` before `{name}`. In the same place
-/// of the tree all `text{name}` have the same text.
+/// A segment of a pattern is literal text; `{name}`: any non-empty segment; `text{name}`: any longer segment that
+/// begins with the text; or, only as the last one, `{*name}`: the non-empty rest of the path. If several patterns match
+/// a path, the first segment in which they differ decides, with this precedence: text, `text{name}`, `{name}`,
+/// `{*name}`. All `text{name}` at the same place in the tree must have the same text.
 pub struct Patterns<T> {
-    /// Of the pattern that ends here.
+    /// The value of the pattern that ends here.
     value: Option<T>,
     texts: Vec<(String, Patterns<T>)>,
     beginning: Option<Box<(String, Patterns<T>)>>,
     any: Option<Box<Patterns<T>>>,
-    /// Of the pattern that takes the rest of the path.
+    /// The value of the pattern that matches the rest of the path.
     rest: Option<T>,
 }
 
@@ -128,7 +128,7 @@ impl<T> Patterns<T> {
         Self { value: None, texts: Vec::new(), beginning: None, any: None, rest: None }
     }
 
-    /// Panics where the pattern is known already.
+    /// Panics if the pattern has already been inserted.
     pub fn insert(&mut self, pattern: &str, value: T) {
         assert!(pattern.split('/').count() < SEGMENTS_MAX, "{pattern} has too many segments");
         let mut node = self;
@@ -155,7 +155,7 @@ impl<T> Patterns<T> {
         self.find_from(path.text.as_bytes(), 0, path.ends)
     }
 
-    /// With the segments that are left: where the first of them begins, and where each ends.
+    /// Matches the remaining segments: `start` is the start of the first one, `ends` are their ends.
     fn find_from<'s>(&'s self, path: &[u8], start: usize, ends: &[usize]) -> Option<&'s T> {
         let Some((&end, ends)) = ends.split_first() else { return self.value.as_ref() };
         let segment = &path[start..end];

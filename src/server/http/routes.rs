@@ -17,21 +17,21 @@ use super::resources::{
     webhooks,
 };
 
-/// Also served without `/api/v1`, since clients of both forms exist.
+/// Also served without `/api/v1`, because clients use both forms.
 pub const ENVIRONMENTS: &str = "/organizations/{orgId}/pipelines/{pipelineId}/ephemeral-environments";
 pub const ORGANIZATION: &str = "/organizations/{orgId}";
 pub const API: &str = "/api/v1";
 
 /// The endpoints of one path.
 pub struct Routes {
-    /// Below the place the table is for, as the document has it.
+    /// The path below the table's base, as in the document.
     pub path: &'static str,
     pub endpoints: Vec<Endpoint>,
-    /// What the router matches; the same but where paths would clash.
+    /// The path for the router. Differs from `path` only where paths would clash.
     pub pattern: &'static str,
-    /// The same with a name for each segment that a handler asks for.
+    /// The pattern with a name for each segment that a handler uses.
     pub named: &'static str,
-    /// Answered here too, although they are not allowed.
+    /// Also answered here, but not listed in `Allow`.
     pub refused: Vec<Endpoint>,
     pub content: Content,
     /// For monitoring.
@@ -47,11 +47,12 @@ pub struct Endpoint {
 
 pub enum Handler {
     OfRealm(RealmHandler),
-    /// Of a realm, for requests that another node makes itself. Those of clients are refused, and never passed on.
+    /// Concerns a realm, only for requests that other nodes make themselves. Those of clients are refused and never
+    /// forwarded.
     FromNodes(RealmHandler),
-    /// Concerns no store.
+    /// Needs no store.
     OfNode(NodeHandler),
-    /// The same, for requests that another node makes itself.
+    /// The same, only for requests that other nodes make themselves.
     OfNodeFromNodes(NodeHandler),
 }
 
@@ -66,7 +67,8 @@ pub fn environment_routes() -> Vec<Routes> {
             .put(environments::put, openapi::put_environment())
             .delete(environments::delete, openapi::delete_environment()),
         at("/{envName}/sessions").post(sessions::claim, openapi::claim_session()),
-        // No environment is called `sessions`: who makes one learns why, and one of an older version can be deleted.
+        // No environment may be called `sessions`: creating one is refused with the reason, and one from an older
+        // version can be deleted.
         at("/sessions").post(sessions::claim_any, openapi::claim_any()).named("/{envName}").refusing([
             unlisted(Method::PUT, environments::put),
             unlisted(Method::DELETE, environments::delete_reserved),
@@ -81,7 +83,8 @@ pub fn environment_routes() -> Vec<Routes> {
         at("/{envName}/lock").delete(sessions::release_lock, openapi::release_lock()),
         at("/{envName}/queue").get(environments::queue, openapi::get_queue()),
         at("/{envName}/history").get(environments::history, openapi::get_history()),
-        // The same as below the pipeline. Only that path is in the document, since this one looks like `/{envName}/sessions`.
+        // The same as below the pipeline. Only the other path is in the document, since this one looks like
+        // `/{envName}/sessions`.
         at("/sessions/{sessionId}")
             .unlisted([unlisted(Method::GET, sessions::view_any), unlisted(Method::DELETE, sessions::release_any)])
             .matching("/sessions/ses_{sessionId}"),
@@ -186,7 +189,7 @@ pub fn operator_routes() -> Vec<Routes> {
     ]
 }
 
-/// Signing in, for pages of ours: programs have tokens.
+/// Sign-in for our own pages; programs use tokens.
 pub fn sign_in_routes() -> Vec<Routes> {
     let page = |path, endpoint| at(path).unlisted([endpoint]);
     vec![
@@ -218,7 +221,7 @@ pub fn dashboard_files() -> Routes {
     served.content(Content::Dashboard)
 }
 
-/// The dashboard's page, at every address that `dashboard::is_page` says.
+/// The dashboard's page, at every address for which `dashboard::is_page` returns true.
 pub fn dashboard_page() -> Routes {
     at("/{page}").named("/").unlisted([of_node(dashboard::page)]).content(Content::Dashboard)
 }
@@ -316,13 +319,13 @@ fn from_nodes<F: Future<Output = Answered> + 'static>(method: Method, handler: f
     Endpoint { method, operation: None, handler }
 }
 
-/// A `GET` of another node that concerns no store.
+/// A `GET` for other nodes that needs no store.
 fn of_node_from_nodes<F: Future<Output = Answered> + 'static>(handler: fn(Call<Front>) -> F) -> Endpoint {
     let handler = Handler::OfNodeFromNodes(Box::new(move |call| handler(call).boxed_local()));
     Endpoint { method: Method::GET, operation: None, handler }
 }
 
-/// A `GET` that concerns no store.
+/// A `GET` that needs no store.
 fn of_node<F: Future<Output = Answered> + 'static>(handler: fn(Call<Front>) -> F) -> Endpoint {
     let handler = Handler::OfNode(Box::new(move |call| handler(call).boxed_local()));
     Endpoint { method: Method::GET, operation: None, handler }

@@ -1,5 +1,5 @@
-//! Gives a request to its handler, with the realm that it concerns. In a cluster that is here, or on another node, which is asked
-//! again while a shard is taken over.
+//! Passes a request to its handler with its realm. In a cluster, the realm is here or on another node, and the request
+//! is retried while the shard is being taken over.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -53,7 +53,7 @@ pub async fn dispatch(
     let handling = Handling { front, resource, handler, request, id };
     match &front.realms {
         Realms::Only(realm) => handling.answer(&front.with(realm), incoming).await,
-        // Boxed, since requests on one machine need no room for it.
+        // Boxed, so that requests on a single machine do not reserve room for it.
         Realms::Shards(cluster) => Box::pin(route(cluster, &handling, incoming)).await,
     }
 }
@@ -72,7 +72,7 @@ pub struct Handling<'a> {
 }
 
 impl Handling<'_> {
-    /// Answers it from this realm.
+    /// Answers the request from this realm.
     pub async fn answer(&self, app: &App, incoming: Incoming) -> Answered {
         let (request, parameters) = (self.request, &self.resource.parameters);
         let call = Call {
@@ -89,17 +89,17 @@ impl Handling<'_> {
     }
 }
 
-/// How long a request is tried again while its shard has no owner: longer than a take-over usually lasts.
+/// How long a request is retried while its shard has no owner: longer than a take-over usually takes.
 const TRIED_FOR: Duration = Duration::from_secs(15);
-/// Owners are seen a moment after they have taken a shard. Pauses double from the first to the longest, so that a request is
-/// passed on about twenty times at most.
+/// A new owner is visible a moment after it has taken a shard. Pauses double from the first to the longest, so a
+/// request is forwarded at most about twenty times.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
-/// Nobody mends the settings of a node sooner.
+/// Nobody fixes a node's settings sooner.
 const REFUSED_RETRY_SECONDS: u64 = 30;
 const WAY: HeaderName = HeaderName::from_static(VIA);
 const WAY_REFUSED: HeaderName = HeaderName::from_static(REFUSED);
 
-/// A request with its way, if another node has passed it on; or why it is not believed that one has.
+/// A request marked as forwarded if another node has forwarded it, or why that claim is not believed.
 pub fn arrived(cluster: &Cluster, request: Request) -> (Request, Option<Refusal>) {
     if !request.headers().contains(&WAY) {
         return (request, None);
@@ -132,7 +132,7 @@ pub async fn route(cluster: &Cluster, handling: &Handling<'_>, mut incoming: Inc
     }
     let route = Route { cluster, handling };
     let organization = segment(request, &handling.resource.parameters, "orgId");
-    // Without reading its body, which its handler does when it knows the client.
+    // Does not read the body; the handler does that once it has authenticated the client.
     if let Some(organization) = organization
         && let Whereabouts::Here(realm) = cluster.shards.of(organization)
     {
@@ -151,18 +151,18 @@ struct Route<'a> {
 }
 
 impl Route<'_> {
-    /// Answers it here, unless this node may have lost the shard by then.
+    /// Answers the request here, unless this node may have lost the shard by then.
     async fn answer(&self, realm: Arc<Realm>, incoming: Incoming) -> Answered {
         let (front, request) = (self.handling.front, self.handling.request);
         if !realm.store.is_current() {
-            // Nothing is executed: another node may look for the next owner.
+            // Nothing has been executed, so another node may look for the new owner.
             return Err(if request.via().is_some() { not_the_owner() } else { not_current() }.into());
         }
         let encrypted = request.via().map_or(front.encrypted, |via| via.encrypted);
         let app = App { realm: Rc::new(realm), encrypted, node: front.node.clone() };
         let answered = self.handling.answer(&app, incoming).await;
         if !app.realm.store.is_current() {
-            // The engine may or may not have the change, and this node can no longer tell.
+            // The engine may or may not have the change; this node can no longer tell.
             let lost = || Unanswered::Unknown("this node has lost the organization's shard meanwhile".to_owned());
             return Err(if is_read(request) { not_current() } else { problem(lost()) }.into());
         }
@@ -176,7 +176,7 @@ impl Route<'_> {
             let moved = self.cluster.shards.moved();
             let unanswered = match self.cluster.shards.of(organization) {
                 Whereabouts::Here(realm) => return self.answer(realm, Incoming::Whole(body.clone())).await,
-                // The node that passed it on looks again.
+                // The node that forwarded it looks for the owner again.
                 Whereabouts::At(_) | Whereabouts::Nowhere if request.via().is_some() => {
                     return Err(not_the_owner().into());
                 }
@@ -194,7 +194,7 @@ impl Route<'_> {
         }
     }
 
-    /// Gives up when somebody else owns the shard: the answer may never come then.
+    /// Gives up when the shard gets another owner, because the response may never come then.
     async fn forward(&self, peer: &Peer, organization: &str, body: &Bytes) -> Result<Response, Unanswered> {
         let Handling { front, request, id, .. } = self.handling;
         let replaced = async {
@@ -212,7 +212,7 @@ impl Route<'_> {
         }
     }
 
-    /// A request without an organization: the first realm that knows its token, sign-in or invitation answers.
+    /// For a request without an organization: the first realm that knows its token, sign-in or invitation answers.
     async fn ask_everywhere(&self, body: &Bytes) -> Answered {
         let mut last = Err(Problem::engine_unavailable("no shard has an owner").into());
         for place in self.cluster.shards.everywhere() {
@@ -234,7 +234,7 @@ impl Route<'_> {
         last
     }
 
-    /// Whether it has no effect to be sent twice.
+    /// Whether sending it twice is harmless.
     fn may_be_sent_again(&self, unanswered: &Unanswered) -> bool {
         let request = self.handling.request;
         match unanswered {
@@ -249,7 +249,7 @@ fn is_read(request: &Request) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// The organization of a request whose path has none.
+/// The organization of a request without one in its path.
 fn named_otherwise(request: &Request, body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -260,12 +260,12 @@ fn named_otherwise(request: &Request, body: &[u8]) -> Option<String> {
         parameters.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
     };
     let of_body = || Some(serde_json::from_slice::<Named>(body).ok()?.organization);
-    // Of a browser that comes back from its provider.
+    // A browser that comes back from its provider.
     let of_state = || sso::organization_of(&of_query("state")?).map(str::to_owned);
     of_query("organization").or_else(of_body).or_else(of_state)
 }
 
-/// Whether another realm may know what this one does not.
+/// Whether another realm may know the record.
 fn is_unknown(answered: &Answered) -> bool {
     match answered {
         Ok(response) => matches!(response.status.as_u16(), 401 | 404 | 503),
@@ -300,7 +300,7 @@ fn problem(unanswered: Unanswered) -> Problem {
             let detail = format!("{why}; whether the request took effect is not known, so check before you try again");
             Problem::new(Code::OutcomeUnknown, detail).retry_after(1).because(why)
         }
-        // An operator has to act, and the log says more.
+        // An operator must act, and the log says more.
         Unanswered::Refused(why) => {
             let detail =
                 "a node does not take requests of another one; an operator must act, the log of both nodes says why";
@@ -310,7 +310,7 @@ fn problem(unanswered: Unanswered) -> Problem {
     }
 }
 
-/// Answers of known length are complete already.
+/// Responses of known length are complete already.
 pub fn owned_stream(response: Response, realm: &PerThread<Realm>) -> Response {
     match response.body.size() {
         BodySize::None | BodySize::Sized(_) => response,
@@ -371,7 +371,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever target is accepted here reaches the owner as it is.
+        /// Every target that is accepted here reaches the owner unchanged.
         #[test]
         fn every_target_that_is_accepted_is_sent_on_as_it_is(
             target in r#"/[!-~äß☃]{0,20}(\?[!-~äß☃]{0,20})?"#, any_text in any::<String>()

@@ -1,4 +1,4 @@
-//! The listening server: its limits on slow and many clients, and its end.
+//! The listening server: its limits on slow clients and on their number, and its shutdown.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,23 +29,23 @@ pub struct ListenOptions {
     pub workers: usize,
     pub head_timeout: Duration,
     pub max_connections: usize,
-    /// Whether the operator asked for that number.
+    /// Whether the operator set this number.
     pub max_connections_given: bool,
 }
 
-/// What the server listens on.
+/// The addresses that the server listens on.
 pub struct Listeners {
     pub main: ReservedAddress,
-    /// `None`: the main listener speaks plain HTTP.
+    /// `None`: the main listener serves plain HTTP.
     pub encryption: Option<Encryption>,
 }
 
-/// The main listener speaks TLS.
+/// TLS on the main listener.
 pub struct Encryption {
     pub tls: Arc<ServerTls>,
-    /// How long browsers remember that; zero: not at all.
+    /// How long browsers remember to use TLS; zero: not at all.
     pub hsts: Duration,
-    /// A plain listener beside it.
+    /// An additional listener for plain HTTP.
     pub plain: Option<ReservedAddress>,
 }
 
@@ -59,11 +59,11 @@ pub struct RunningServer {
     ended: actix_web::rt::task::JoinHandle<io::Result<()>>,
 }
 
-/// What there is of a server only with TLS.
+/// The parts of a server with TLS.
 pub struct EncryptedServer {
     pub tls: Arc<ServerTls>,
     pub handshakes: Arc<Handshakes>,
-    /// Where it serves without TLS.
+    /// The address without TLS.
     pub plain_address: Option<SocketAddr>,
 }
 
@@ -96,22 +96,22 @@ impl Served {
     }
 }
 
-/// Connections that the kernel queues while all workers are busy: enough for a fleet that starts at once.
+/// Connections that the kernel queues while all workers are busy: enough for a fleet that starts simultaneously.
 const BACKLOG: u32 = 4096;
-/// Connections of a worker beyond its limit: enough for probes to get through while a crowd connects.
+/// Additional connections of a worker beyond its limit: enough for probes to get through while a crowd connects.
 const SURPLUS_MAX: usize = 64;
-/// How long a client may take nothing of its answer when the server stops.
+/// How long a client may go without reading its response while the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// After a drain only idle keep-alive connections are left, which need no waiting.
+/// After draining, only idle keep-alive connections are left, which need no waiting.
 const LINGER_SECONDS: u64 = 1;
 
 /// File descriptors of a worker without connections: its event loop.
 const DESCRIPTORS_PER_WORKER: u64 = 4;
-/// File descriptors that connections must leave free. The store, the log and the runtime hold about twenty; the rest is for
-/// files that they open temporarily.
+/// File descriptors that connections must leave free. The store, the log and the runtime hold about twenty; the rest is
+/// for files that they open temporarily.
 const RESERVED_DESCRIPTORS: std::ops::RangeInclusive<u64> = 48..=256;
 
-/// An address that is bound, and that nobody can connect to yet.
+/// A bound address that does not yet accept connections.
 pub struct ReservedAddress(Socket);
 
 impl ReservedAddress {
@@ -120,8 +120,8 @@ impl ReservedAddress {
     }
 }
 
-/// Binds the address before anything else is started, so that a start without it has no effect. An address with lingering
-/// connections is reused, so that a restart need not wait for them; one that another program listens on is refused.
+/// Binds the address before anything else starts, so that a failure has no effect. Lingering connections do not block
+/// the address, so that a restart need not wait for them; an address that another program listens on is refused.
 pub fn reserve(address: SocketAddr) -> io::Result<ReservedAddress> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -200,7 +200,7 @@ struct Worker {
     router: Router,
     rules: Rules,
     stopping: GracefulShutdownSignal,
-    /// Of a listener with TLS.
+    /// For a TLS listener.
     security: Option<TransportSecurity>,
 }
 
@@ -212,7 +212,7 @@ impl Service {
         fn_service(move |tcp: TcpStream| worker.clone().serve(connections.opened(tcp)))
     }
 
-    /// A connection counts from its beginning, before its handshake.
+    /// A connection counts from its start, before its handshake.
     fn encrypted(
         &self,
         handshakes: &Arc<Handshakes>,
@@ -257,16 +257,16 @@ impl Worker {
     }
 }
 
-/// The largest numbers of connections of a worker.
+/// The maximum numbers of connections of a worker.
 #[derive(Debug, PartialEq, Eq)]
 struct PerWorker {
     usual: usize,
-    /// Beyond the usual ones, until one of those has been closed for it, or for a probe.
+    /// Beyond the usual number, until a usual connection has been closed to make room, or for a probe.
     surplus: usize,
 }
 
-/// As many as configured, or as the limit on file descriptors allows. Otherwise clients could use up the descriptors that
-/// the server itself needs.
+/// The configured number, or as many as the limit on file descriptors allows. Otherwise clients could use up the
+/// descriptors that the server itself needs.
 fn connections_per_worker(options: &ListenOptions) -> PerWorker {
     let limit = raise_descriptor_limit();
     let fitting = limit.map_or(usize::MAX, |limit| fitting_connections(limit, options.workers));
@@ -297,16 +297,16 @@ fn divided(configured: usize, fitting: usize) -> PerWorker {
     PerWorker { usual: configured.min(fitting.saturating_sub(surplus)).max(1), surplus }
 }
 
-/// The limit on file descriptors, raised as far as allowed; `None` if there is none.
+/// The limit on file descriptors, raised as far as allowed; `None` if unlimited.
 fn raise_descriptor_limit() -> Option<u64> {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
-    // Some systems refuse even the maximum that they report; then the limit stays as it was.
+    // Some systems refuse even the maximum that they report; then the limit stays unchanged.
     setrlimit(Resource::Nofile, raised).ok();
     getrlimit(Resource::Nofile).current
 }
 
-/// A connection needs one file descriptor, its socket.
+/// A connection needs one file descriptor, for its socket.
 fn fitting_connections(limit: u64, workers: usize) -> usize {
     let workers = workers.max(1) as u64;
     let reserved = (limit / 4).clamp(*RESERVED_DESCRIPTORS.start(), *RESERVED_DESCRIPTORS.end());
@@ -315,7 +315,8 @@ fn fitting_connections(limit: u64, workers: usize) -> usize {
 }
 
 impl RunningServer {
-    /// Stops accepting, answers the requests in flight for up to `patience`, and stops. Returns how many were left unanswered.
+    /// Stops accepting, answers the requests in progress for up to `patience`, and stops. Returns how many were left
+    /// unanswered.
     pub async fn drain(self, patience: Duration) -> usize {
         self.node.draining.store(true, Ordering::Relaxed);
         self.handle.pause().await;

@@ -1,5 +1,5 @@
-//! The parts that handlers use: those of the process in `Node`, those of a store in `Realm`. A process has one realm, or, in a
-//! cluster, one for each shard that it owns; `Shards` knows them, and the nodes that have the others.
+//! The parts that handlers use: those of the process in `Node`, those of a store in `Realm`. A process has one realm,
+//! or, in a cluster, one for each shard that it owns; `Shards` finds them, and the nodes that own the others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -31,7 +31,7 @@ use events::Events;
 use locks::Environments;
 use locks::idempotency::Keys;
 use locks::pipelines::Pipelines;
-use shares::{Capacity, Disk, Limited, Places};
+use shares::{Capacity, Disk, Limited, Permits};
 use store::Store;
 use webhooks::Webhooks;
 
@@ -41,33 +41,33 @@ pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// The parts of the process, shared by all realms.
 pub struct Node {
     pub connections: Arc<Connections>,
-    /// Of requests without a token.
+    /// Refused requests without a token.
     pub refusals: RefusalLog,
     pub scans: Scans,
     pub log_reads: Scans,
-    /// Audits under way: one for each organization, since it reads all its events.
+    /// Running audits: one per organization, because an audit reads all its events.
     pub audits: Limited<Identifier>,
     pub git: Git,
-    /// Of the data directory.
+    /// The disk of the data directory.
     pub disk: Disk,
     pub logs: Logs,
-    /// Where the parts of logs are that other nodes wrote.
+    /// Finds parts of logs that other nodes wrote.
     pub archive: Archive,
-    /// Places to follow a log as it is written.
-    pub log_followers: Places,
-    /// Places for requests that wait or stream, and hold a connection meanwhile; known when the server listens.
-    pub held_connections: OnceLock<Places>,
-    /// In a cluster; known when the server listens.
+    /// Permits for following logs.
+    pub log_followers: Permits,
+    /// Permits for requests that wait or stream, and hold a connection meanwhile; set when the server listens.
+    pub held_connections: OnceLock<Permits>,
+    /// Only in a cluster; set when the server listens.
     pub cluster: OnceLock<Arc<dyn Surveyed>>,
     /// How many organizations share this process.
     pub organizations: usize,
-    /// The OpenAPI document, made when it is first asked for.
+    /// The OpenAPI document, generated on first use.
     pub openapi: LazyLock<Bytes>,
     pub body_timeout: Duration,
     pub answer_timeout: Duration,
-    /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
+    /// The URL for browsers if a TLS proxy is in front of the server: `https://host`.
     pub public_url: Option<String>,
-    /// If it has TLS of its own; known when the server listens.
+    /// If the server has TLS itself; set when it listens.
     pub tls: OnceLock<Arc<ServerTls>>,
     /// Renders the metrics in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
@@ -77,20 +77,21 @@ pub struct Node {
 }
 
 impl Node {
-    /// The server listens, with so many connections: requests that hold one for long have a share of them.
+    /// Called when the server listens, with its number of connections: requests that hold a connection for long get a
+    /// share of them.
     pub fn share_connections(&self, connections: usize) {
         let capacity = Capacity::seats(connections).among(self.organizations);
-        self.held_connections.get_or_init(|| Places::without_queue("held_connections", capacity));
+        self.held_connections.get_or_init(|| Permits::without_queue("held_connections", capacity));
     }
 }
 
-/// A store and everything that stands on it.
+/// A store and all parts that use it.
 pub struct Realm {
     pub store: Arc<dyn Store>,
     pub clock: WallClock,
     pub environments: Environments,
     pub accounts: Accounts,
-    /// The names for people of the organizations that files declare.
+    /// The display names of declared organizations.
     pub organization_names: Replaceable<HashMap<Identifier, String>>,
     pub idempotency: Keys,
     pub pipelines: Pipelines,
@@ -104,18 +105,19 @@ pub struct Realm {
     pub rate_limits: Option<RateLimits>,
     pub sso: Replaceable<SingleSignOn>,
     pub identities: Replaceable<Identities>,
-    /// `None` if the records lie in no data directory.
+    /// `None` without a data directory.
     pub backups: Option<Backups>,
 }
 
 impl Realm {
-    /// The name for people; the id if the file gives none.
+    /// The display name; the id if the file gives none.
     pub fn organization_name(&self, id: &Identifier) -> String {
         self.organization_names.get().get(id).map_or_else(|| id.to_string(), String::clone)
     }
 }
 
-/// What the files of the operator say, which may be replaced while the server runs. A request goes on with what it began with.
+/// Configuration from the operator's files, which may be replaced while the server runs. A request continues with the
+/// version that it began with.
 pub struct Replaceable<T>(RwLock<Arc<T>>);
 
 impl<T> Replaceable<T> {
@@ -143,14 +145,14 @@ pub trait Surveyed: Send + Sync {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overview {
     pub nodes: Vec<NodeSeen>,
-    /// By their numbers.
+    /// By number.
     pub shards: Vec<ShardSeen>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSeen {
     pub node: String,
-    /// Of its program.
+    /// The version of its program.
     pub version: String,
     pub lives: bool,
 }
@@ -165,7 +167,7 @@ pub struct ShardSeen {
 pub trait Shards: Surveyed {
     fn of(&self, organization: &str) -> Whereabouts;
 
-    /// All shards, for a request that names no organization. Each other node once.
+    /// All shards, for a request that names no organization. Each other node appears once.
     fn everywhere(&self) -> Vec<Whereabouts>;
 
     /// Resolves when a shard has got another owner since this was called.
@@ -189,6 +191,6 @@ pub enum Whereabouts {
 pub struct Peer {
     pub node: String,
     pub url: String,
-    /// It owns the shard once: if it loses it and takes it again, this is another number.
+    /// Identifies this ownership: if the node loses the shard and takes it again, the number differs.
     pub epoch: u64,
 }

@@ -1,6 +1,6 @@
-//! The engine of a cluster while everything moves: asking it again when it does not answer, whether the cluster is whole, and
-//! taking all its shards to empty and fill them. Nodes do not serve it meanwhile, so nobody else takes a shard but another
-//! process of this kind; whoever comes last goes on, and the other ends.
+//! The engine of a cluster during an import or export: retries, the check that the cluster is complete, and taking all
+//! its shards to empty and fill them. Nodes do not serve a cluster that is being filled, so only another import can
+//! take a shard; the last one to take it continues, and the other ends.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use store::engine::{
 };
 use store::{Changes, FORMAT_NUMBER, Sequence};
 
-/// Longer than an engine needs for a new leader, or a database for its failover.
+/// Longer than an engine needs to elect a leader, or a database to fail over.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
-/// The answer to a question that may be asked again, if there is one within a minute.
+/// Repeats an idempotent request for up to a minute while the engine is unreachable.
 pub async fn answered<T>(mut ask: impl AsyncFnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
     let (began, mut retries) = (Instant::now(), Retries::new(BACKOFF));
     loop {
@@ -61,7 +61,7 @@ pub enum NotReady {
     Key,
 }
 
-/// The record of a cluster that can be served with the master key of this hash.
+/// The record of a cluster that can be served with the master key that has this hash.
 pub async fn ready(engine: &impl Engine, key: u64) -> Result<ClusterRecord, NotReady> {
     let record = answered(async || engine.cluster().await).await?.ok_or(NotReady::Missing)?;
     check(&record, key)?;
@@ -80,10 +80,10 @@ pub fn check(record: &ClusterRecord, key: u64) -> Result<(), NotReady> {
     }
 }
 
-/// Larger transactions take longer, and are no faster.
+/// Larger transactions take longer and are not faster.
 const TRANSACTION_BYTES: usize = 1024 * 1024;
 const TRANSACTION_CHANGES: usize = 1_000;
-/// What waits to be written, of all shards: some have little each.
+/// Bound on the unwritten changes of all shards together: each shard alone may stay below a transaction.
 const WAITING_BYTES: usize = 64 * 1024 * 1024;
 
 /// A shard that this process has taken.
@@ -94,14 +94,14 @@ pub struct TakenShard<'a, E> {
     millis: u64,
     waiting: Changes,
     waiting_bytes: usize,
-    /// What was put into it.
+    /// Everything put into the shard so far.
     pub pairs: u64,
     pub bytes: u64,
 }
 
 impl<'a, E: Engine> TakenShard<'a, E> {
-    /// `None` if its record is no longer the one that was seen. `last` is the batch up to which it has all batches, once it is
-    /// filled.
+    /// `None` if the shard's record has changed since `seen`. Once the shard is filled, it contains all batches up to
+    /// `last`.
     pub async fn take(
         engine: &'a E,
         seen: &Shard,
@@ -131,7 +131,7 @@ impl<'a, E: Engine> TakenShard<'a, E> {
         self.waiting_bytes
     }
 
-    /// Deletes everything in it; the version without it, if there was something.
+    /// Deletes everything in the shard. Returns the version without it if there was something.
     pub async fn empty(&mut self) -> Result<Option<Version>, EngineError> {
         let contents = self.contents().await?;
         let was_empty = contents.is_empty();
@@ -159,7 +159,7 @@ impl<'a, E: Engine> TakenShard<'a, E> {
         Ok(())
     }
 
-    /// Writes what waits.
+    /// Writes the pending changes.
     pub async fn write(&mut self) -> Result<(), EngineError> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -178,7 +178,7 @@ impl<'a, E: Engine> TakenShard<'a, E> {
     async fn contents(&mut self) -> Result<Pairs, EngineError> {
         let (engine, number, version) = (self.engine, self.number(), self.tenure.shard().version);
         match answered(async || engine.load(number, version).await).await {
-            // Some engines keep no older version than that of whoever has taken the shard meanwhile.
+            // Some engines refuse to load a version older than that of the shard's new owner.
             Err(refused @ EngineError::Refused(_)) => {
                 self.commit(&Changes::new()).await?;
                 Err(refused)
@@ -187,24 +187,24 @@ impl<'a, E: Engine> TakenShard<'a, E> {
         }
     }
 
-    /// Writes what waits, and whether exactly that lies in the shard which was put into it.
+    /// Writes the pending changes, then checks that the shard contains exactly what was put into it.
     pub async fn is_complete(&mut self) -> Result<bool, EngineError> {
         self.write().await?;
-        // Also a shard without records has all batches: later ones come after them.
+        // An empty shard records `last` as well: later batches must come after it.
         self.commit(&Changes::new()).await?;
         let pairs = self.contents().await?;
         let bytes: u64 = pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
         Ok((pairs.len() as u64, bytes) == (self.pairs, self.bytes))
     }
 
-    /// A node that may serve it takes it at once.
+    /// Frees the shard: a node that may serve the cluster takes it immediately.
     pub async fn leave(self) -> Result<(), EngineError> {
         let Self { engine, tenure, .. } = self;
         answered(async || engine.leave(&tenure, None).await).await
     }
 }
 
-/// Writes the shards with most, until not much is waiting in all.
+/// Writes the shards with the most pending changes until the total is within `WAITING_BYTES`.
 pub async fn relieve<E: Engine>(shards: &mut [TakenShard<'_, E>]) -> Result<(), EngineError> {
     while shards.iter().map(TakenShard::waiting_bytes).sum::<usize>() > WAITING_BYTES {
         let Some(fullest) = shards.iter_mut().max_by_key(|shard| shard.waiting_bytes()) else { return Ok(()) };

@@ -1,7 +1,7 @@
-//! From a cluster into a new data directory, while its nodes serve it.
+//! Copies a cluster into a new data directory while its nodes serve it.
 //!
-//! Each shard is read as it was at one moment. An organization lies in one shard, and no change concerns two organizations, so
-//! each organization is exactly as it was at its moment; the moments of two shards may be seconds apart.
+//! Each shard is read at one moment. An organization is in one shard, and no change concerns two organizations, so each
+//! organization is copied consistently; the moments of two shards may be seconds apart.
 
 use std::num::NonZeroU16;
 use std::path::Path;
@@ -55,14 +55,14 @@ pub enum ExportError {
 pub struct Exported {
     pub totals: Totals,
     pub shards: u16,
-    /// The last batch of all shards: the data directory goes on after it.
+    /// The last batch of all shards; the data directory continues after it.
     pub sequence: Sequence,
-    /// How many environments have their next fencing token raised.
+    /// How many environments had their next fencing token raised.
     pub raised: usize,
 }
 
-/// Makes a data directory, which must be missing or empty, and raises all fencing tokens by `margin`. It is there completely,
-/// or not at all. `progress` is told after each shard how much that is so far.
+/// Creates a data directory, which must be missing or empty, and raises all fencing tokens by `margin`. On failure
+/// nothing is left behind. `progress` gets the totals so far after each shard.
 pub async fn export<E: Engine>(
     engine: &E,
     master: &MasterKey,
@@ -80,9 +80,9 @@ pub async fn export<E: Engine>(
         merging.add(Snapshot::new(shard, pairs), master)?;
         progress(&merging.exported.totals);
     }
-    // An import or a rotation that began meanwhile has made the shards what no cluster had.
+    // If an import or a rotation began meanwhile, the copied shards do not belong together.
     ready(engine, cluster.key).await?;
-    // Tokens that a node has given meanwhile would be given again.
+    // Without a margin, tokens that a node granted meanwhile would be granted again.
     if margin == 0 && !are_unchanged(engine, cluster.shards, &copied).await? {
         return Err(ExportError::Written);
     }
@@ -105,10 +105,10 @@ async fn are_unchanged(
     Ok(known.all(|shard| copied.contains(&(shard.number, shard.version))))
 }
 
-/// Shards that become one store.
+/// Several shards that are merged into one store.
 struct Merging {
     filling: Filling,
-    /// Of the first shard that has one; the events of the others are sealed with it anew.
+    /// From the first shard that has one; the events of the other shards are sealed again with it.
     audit_key: Option<AuditKey>,
     new_environments: Option<Vec<u8>>,
     exported: Exported,
@@ -159,7 +159,7 @@ impl Merging {
         Ok(self.filling.put(key.to_vec(), value.to_vec())?)
     }
 
-    /// What the shard's events are sealed with under the key of the data directory.
+    /// The changes that seal the shard's events with the audit key of the data directory.
     fn reseal(&mut self, shard: &Arc<Snapshot>, master: &MasterKey) -> Result<Changes, ExportError> {
         let number = shard.shard().number;
         let own = match find_audit_key(&**shard, Path::new(""), Some(master.clone()))? {

@@ -1,7 +1,7 @@
-//! From a data directory into an empty cluster.
+//! Moves a data directory into an empty cluster.
 //!
-//! The cluster's record says that it is being filled, before the first shard is taken and until the last one is complete.
-//! The next attempt deletes the remains of an interrupted one.
+//! The cluster's record says that it is being filled, from before the first shard is taken until the last one is
+//! complete. The next attempt deletes the remains of an interrupted one.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
@@ -13,11 +13,11 @@ use domain::Identifier;
 use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner, Shard};
 use store::{FORMAT_NUMBER, Sequence, Store, StoreError, end_of_prefix, keys};
 
-/// Pairs read at once: some hundred kilobytes, and rarely more than a megabyte.
+/// Pairs per read: some hundred kilobytes, rarely more than a megabyte.
 const PAIRS_AT_ONCE: usize = 256;
-/// How often the record of the cluster is looked at again that has changed between two looks.
+/// How often to retry when the cluster's record changes between reading and replacing it.
 const ATTEMPTS: u32 = 5;
-/// How often a shard is asked for that somebody else has just written.
+/// How often to retry taking a shard that somebody else has just written.
 const TAKE_ATTEMPTS: u32 = 100;
 
 /// Why the data was not moved: one sentence that says what to do.
@@ -81,7 +81,7 @@ impl From<EngineError> for ImportError {
     }
 }
 
-/// The cluster to be.
+/// The cluster to create.
 pub struct Target<'a, E> {
     pub engine: &'a E,
     pub shards: NonZeroU16,
@@ -93,15 +93,14 @@ pub struct Target<'a, E> {
     pub millis: u64,
 }
 
-/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
     pub organizations: BTreeSet<Identifier>,
-    /// Deleted ones too, whose fencing tokens go on if they are made again.
+    /// Includes deleted environments: their fencing tokens continue if they are created again.
     pub environments: u64,
     pub records: u64,
     pub bytes: u64,
-    /// Answers to requests of tokens that do not exist any more.
+    /// Answers to requests made with tokens that no longer exist.
     pub left_out: u64,
 }
 
@@ -113,7 +112,7 @@ impl Totals {
     }
 }
 
-/// Moves everything that the store has. `progress` is told now and then how much that is so far.
+/// Moves everything in the store. `progress` gets the totals so far from time to time.
 pub async fn import<E: Engine>(
     target: &Target<'_, E>,
     source: &dyn Store,
@@ -162,14 +161,14 @@ pub async fn import<E: Engine>(
     for shard in shards {
         shard.leave().await?;
     }
-    // With the run: another import may have taken the place of this one, and finished too.
+    // The record names the run, because another import may have replaced this one and finished too.
     let filled = ClusterRecord { state: ClusterState::Filled { run: target.owner.run }, ..filling };
     let done = answered(async || target.engine.replace(&filling, Some(&filled)).await).await?;
     if done { Ok(totals) } else { Err(ImportError::Replaced) }
 }
 
-/// Deletes everything that an interrupted import has left, so that the cluster is as empty as before it. An import that still
-/// runs has lost its shards then, and ends.
+/// Deletes everything that an interrupted import left, so that the cluster is as empty as before it. An import that is
+/// still running loses its shards and ends.
 pub async fn give_up<E: Engine>(engine: &E) -> Result<(), ImportError> {
     let found = answered(async || engine.cluster().await).await?;
     let Some(filling @ ClusterRecord { state: ClusterState::Filling { .. }, .. }) = found else {
@@ -183,7 +182,7 @@ pub async fn give_up<E: Engine>(engine: &E) -> Result<(), ImportError> {
     }
 }
 
-/// The cluster is being filled, by this process.
+/// Records that this process is filling the cluster.
 async fn begin<E: Engine>(target: &Target<'_, E>) -> Result<ClusterRecord, ImportError> {
     let Target { engine, shards, key, owner, .. } = target;
     let state = ClusterState::Filling { run: owner.run };
@@ -196,7 +195,7 @@ async fn begin<E: Engine>(target: &Target<'_, E>) -> Result<ClusterRecord, Impor
                     return Ok(filling);
                 }
             }
-            // Of an attempt that was interrupted, or that ends when it finds its shards taken.
+            // Left by an interrupted attempt, or by one that ends when it finds its shards taken.
             Some(seen @ ClusterRecord { state: ClusterState::Filling { .. }, .. }) => {
                 if answered(async || engine.replace(&seen, Some(&filling)).await).await? {
                     return Ok(filling);
@@ -211,7 +210,7 @@ async fn begin<E: Engine>(target: &Target<'_, E>) -> Result<ClusterRecord, Impor
     Err(ImportError::Replaced)
 }
 
-/// The data of a cluster whose record was removed may still be needed.
+/// Refuses leftover data: if only the cluster's record was removed, the data may still be needed.
 async fn check_empty(engine: &impl Engine) -> Result<(), ImportError> {
     for Shard { number, .. } in answered(async || engine.shards().await).await? {
         let copied = answered(async || engine.copy(number).await).await?;
@@ -222,7 +221,7 @@ async fn check_empty(engine: &impl Engine) -> Result<(), ImportError> {
     Ok(())
 }
 
-/// All shards, taken and empty. Others, of an attempt with another number of shards, are emptied too.
+/// Takes and empties all shards, also those that an attempt with more shards left.
 async fn take_all<'a, E: Engine>(
     target: &Target<'a, E>,
     filling: &ClusterRecord,
@@ -243,14 +242,14 @@ async fn take_all<'a, E: Engine>(
     for shard in &mut taken {
         emptied.extend(shard.empty().await?);
     }
-    // Else every attempt would leave its data in the history of the engine, until that is full.
+    // Without this, the data of every attempt would stay in the engine's history until the engine is full.
     if let Some(last) = emptied.into_iter().max() {
         answered(async || engine.forget(last).await).await?;
     }
     Ok(taken)
 }
 
-/// From whoever has it: an attempt before this one may still be writing, and ends when it finds its shards taken.
+/// Takes the shard from its owner: an earlier attempt may still be writing, and ends when it finds its shards taken.
 async fn take<'a, E: Engine>(
     target: &Target<'a, E>,
     filling: &ClusterRecord,
@@ -260,14 +259,15 @@ async fn take<'a, E: Engine>(
     let engine = target.engine;
     let is_replaced = async || Ok::<_, EngineError>(answered(async || engine.cluster().await).await? != Some(*filling));
     for _ in 0..TAKE_ATTEMPTS {
-        // Before it is taken, so that a late attempt does not take it from a node of a cluster that is whole by now.
+        // Checked before taking, so that a late attempt does not take the shard from a node of a complete cluster.
         if is_replaced().await? {
             return Err(ImportError::Replaced);
         }
         let known = answered(async || engine.shards().await).await?;
         let seen = known.into_iter().find(|shard| shard.number == number).unwrap_or_else(|| Shard::vacant(number));
         if let Some(taken) = TakenShard::take(engine, &seen, &target.owner, last, target.millis).await? {
-            // And before anything is changed: whoever replaces this attempt from now on takes the shard after it.
+            // Checked again before changing anything: an attempt that replaces this one from now on takes the shard
+            // after it.
             return if is_replaced().await? { Err(ImportError::Replaced) } else { Ok(taken) };
         }
     }

@@ -1,11 +1,11 @@
-//! Moves everything between a data directory and the shards of a cluster.
+//! Moves all data between a data directory and the shards of a cluster.
 //!
-//! Each line may use those above it, and none below:
+//! Each file may use those above it in this list:
 //!
 //! - `record_owner`: which organization a record belongs to, pure
 //! - `engine`: whether a cluster is whole; all its shards, while it is being filled
 //! - `import`: from a data directory into an empty cluster
-//! - `export`: from a cluster into a new data directory, while it serves
+//! - `export`: from a cluster into a new data directory, while nodes serve the cluster
 
 mod engine;
 mod export;

@@ -1,4 +1,5 @@
-//! Moving to and fro, on the engine in memory: whatever is lost on the way or interrupted, everything arrives or nothing counts.
+//! Import and export in both directions, on the engine in memory. Despite lost answers and interruptions, everything
+//! arrives or the cluster is not ready.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +38,7 @@ fn master() -> MasterKey {
     MasterKey::parse(&"1".repeat(64)).unwrap()
 }
 
-/// Records and events of several organizations, under keys that name them, and some of all.
+/// Records and events of several organizations, under keys that name them, and some that belong to all.
 async fn source() -> MemoryStore {
     let store = MemoryStore::new();
     for number in 0..90u32 {
@@ -73,7 +74,7 @@ fn options() -> Options {
     Options { segment_bytes: MIN_SEGMENT_BYTES, min_free_bytes: 0, ..Options::default() }
 }
 
-/// The store of a data directory that the cluster was exported to.
+/// Exports the cluster and opens the new data directory.
 async fn exported(engine: &MemoryEngine, home: &Path) -> LoggedStore {
     let to = home.join(ambient::entropy::run().to_string());
     export(engine, &master(), (&to, 0, options()), |_| ()).await.unwrap();
@@ -103,7 +104,7 @@ async fn everything_arrives_in_any_number_of_shards_and_comes_back_whatever_answ
         let engine = engine(&cluster, Faults::default());
         let found = shards_of(&engine).await;
         assert_eq!(found.len(), usize::from(shards));
-        // What belongs to all is in each, and everything else in one.
+        // Each shard has the records that belong to all; each other record is in one shard.
         let count: usize = found.iter().map(|(_, pairs)| pairs.len()).sum();
         assert_eq!(count, expected.len() + 2 * (usize::from(shards) - 1));
         assert!(
@@ -125,7 +126,7 @@ async fn everything_arrives_in_any_number_of_shards_and_comes_back_whatever_answ
     }
 }
 
-/// Polls so often, and gives up the rest as if the process had been killed.
+/// Polls `work` for this many steps, then drops it, as if the process had been killed.
 async fn interrupted<T>(steps: usize, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     for _ in 0..steps {
@@ -153,13 +154,13 @@ async fn wherever_an_import_is_killed_the_cluster_is_not_whole_and_the_next_one_
         let engine = engine(&cluster, Faults::default());
         let standing = ready(&engine, master().short_hash()).await;
         match standing {
-            // Its last step has been done, and only its answer was not waited for.
+            // The last step has been executed; only its answer was not received.
             Ok(_) => assert!(killed > 15),
             Err(error) => {
                 assert!(matches!(error, NotReady::Filling | NotReady::Missing), "{error}");
                 let refused = export(&engine, &master(), (&home.path().join("none"), 0, options()), |_| ()).await;
                 assert!(matches!(refused, Err(ExportError::NotReady(_))) && !home.path().join("none").exists());
-                // Another number of shards leaves nothing behind in the others.
+                // With another number of shards, nothing is left in the surplus ones.
                 import(&target(&engine, 3, 2), &store, |_| ()).await.unwrap();
                 let elsewhere = shards_of(&engine).await.into_iter().filter(|(shard, _)| shard.number >= 3);
                 assert_eq!(elsewhere.map(|(_, pairs)| pairs.len()).sum::<usize>(), 0);
@@ -180,7 +181,7 @@ async fn an_import_that_is_given_up_leaves_an_empty_cluster() {
         let engine = engine(&Arc::new(Cluster::default()), SLOW);
         assert!(matches!(give_up(&engine).await, Err(ImportError::NothingToGiveUp)));
         assert!(interrupted(steps, import(&target(&engine, 4, 1), &store, |_| ())).await.is_none(), "{steps}");
-        // In the middle.
+        // Interrupted in the middle.
         if shards_of(&engine).await.iter().any(|(_, pairs)| !pairs.is_empty()) {
             break engine;
         }
@@ -207,7 +208,7 @@ async fn a_cluster_that_has_data_is_refused_and_stays_as_it_was() {
     assert!(engine.replace(&record, Some(&rotating)).await.unwrap());
     let refused = import(&target(&engine, 4, 2), &store, |_| ()).await;
     assert!(matches!(refused, Err(ImportError::NotReady(NotReady::Rotating))));
-    // Somebody has removed its record.
+    // Somebody has removed the cluster's record.
     assert!(engine.replace(&rotating, None).await.unwrap());
     let refused = import(&target(&engine, 4, 2), &store, |_| ()).await;
     assert!(matches!(refused, Err(ImportError::LeftOver { shard: 0 })));
@@ -274,7 +275,7 @@ async fn an_attempt_that_stood_still_while_another_finished_changes_nothing() {
     }
 }
 
-/// Two imports of the same key and number of shards: that the cluster is ready does not say which one has filled it.
+/// Both imports have the same key and number of shards, so a ready cluster does not show which one filled it.
 #[tokio::test(start_paused = true)]
 async fn an_import_that_is_replaced_in_its_last_steps_says_so() {
     let (store, other) = (source().await, MemoryStore::new());
@@ -289,7 +290,7 @@ async fn an_import_that_is_replaced_in_its_last_steps_says_so() {
         let engine = engine(&cluster, Faults::default());
         let second = import(&target(&engine, 4, 2), &other, |_| ()).await;
         match (second, late.await) {
-            // One that had not begun finds a cluster with data.
+            // An import that had not begun finds a cluster with data.
             (Ok(_), Err(ImportError::Replaced | ImportError::NotEmpty)) | (Err(ImportError::NotEmpty), Ok(_)) => true,
             outcomes => panic!("after {steps} steps: {outcomes:?}"),
         }
@@ -329,7 +330,7 @@ async fn an_engine_without_room_is_emptied_and_the_history_of_an_attempt_forgott
     }
 }
 
-/// Each names a command, a setting or a thing to check.
+/// Each sentence names a command, a setting or a thing to check.
 #[test]
 fn every_sentence_says_what_to_do() {
     use store::engine::EngineError;
@@ -384,7 +385,7 @@ async fn a_record_of_an_unknown_kind_is_not_moved_and_its_cluster_not_whole() {
     assert!(matches!(ready(&engine, master().short_hash()).await, Err(NotReady::Filling)));
 }
 
-/// A shard that a node has taken, with an audit key of its own and sealed events.
+/// A shard that a node has taken, with its own audit key and sealed events.
 async fn sealed_shard(engine: &Arc<MemoryEngine>, number: u16, organization: &str) {
     let owner = Owner { node: "n1".to_owned(), url: String::new(), run: 1 };
     let options = EngineOptions::default();

@@ -1,6 +1,6 @@
-//! One line of the log, as text or JSON. Fields hold text from outside, such as paths, names and answers of other servers:
-//! whatever wrote an event, each of its fields is cut, and has no control characters. Lines are left out if others like them were
-//! just written: a loop that fails, or a stranger who is refused, must not fill a disk.
+//! One line of the log, as text or JSON. Fields may contain outside text, such as paths, names and responses of other
+//! servers, so every field is cut and its control characters are escaped. Lines are left out if similar ones were just
+//! written: a failing loop or a stranger's refused requests must not fill a disk.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write};
@@ -18,16 +18,16 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::LogFormat;
 
-/// More than any sentence of ours with its names; an error of another server may be cut.
+/// More than any of the server's own sentences with its names; errors of other servers may be cut.
 const FIELD_CHARACTERS_MAX: usize = 1_000;
-/// Says how many lines of the same kind were left out before this one. An event that has it already is a report of that.
+/// How many similar lines were left out before this one. An event that already has this field is itself such a report.
 const LEFT_OUT: &str = "left_out";
 
-/// Says that whoever logs an event bounds how many there are: it is always written, without this field. Otherwise the reasons
-/// that one stranger is refused for would keep those of all others out.
+/// Marks events whose number the caller bounds. They are always written, without this field. Otherwise one stranger's
+/// refused requests would suppress the reasons of everybody else's.
 const BOUNDED: &str = "bounded";
 
-/// Writes the events that are to be in the log.
+/// Formats events as lines and throttles them.
 pub struct Lines {
     format: LogFormat,
     began: Instant,
@@ -39,7 +39,7 @@ impl Lines {
         Self { format, began: Instant::now(), throttle: Mutex::default() }
     }
 
-    /// Logs how many lines were left out whose like has not been written since.
+    /// Logs how many lines were left out of each kind that has not been written since.
     pub fn report_left_out(&self) {
         let left_out = self.throttle.lock().take_left_out(self.began.elapsed());
         for (of, left_out) in left_out {
@@ -47,7 +47,7 @@ impl Lines {
         }
     }
 
-    /// `None` if it is left out.
+    /// How many similar lines were left out before this one; `None` if this one is left out, too.
     fn left_out_before(&self, event: &Event<'_>, fields: &Fields) -> Option<u64> {
         let level = *event.metadata().level();
         if level > Level::INFO || fields.has_left_out || fields.is_bounded {
@@ -69,7 +69,7 @@ where
     fn format_event(&self, context: &FmtContext<'_, S, N>, writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        // Nothing is written of an event without a line.
+        // A left-out event writes nothing.
         let Some(left_out) = self.left_out_before(event, &fields) else { return Ok(()) };
         if left_out > 0 {
             fields.named.push((LEFT_OUT, Value::from(left_out), false));
@@ -146,15 +146,15 @@ impl Line<'_> {
     }
 }
 
-/// The fields of an event, each cut.
+/// The fields of an event, each cut to its limit.
 #[derive(Default)]
 struct Fields {
     message: String,
-    /// And whether it is shown in quotes.
+    /// The flag says whether the value is quoted.
     named: Vec<(&'static str, Value, bool)>,
     has_left_out: bool,
     is_bounded: bool,
-    /// Of a record of the `log` crate.
+    /// The target of a record of the `log` crate.
     log_target: Option<String>,
 }
 
@@ -163,7 +163,8 @@ impl Fields {
         self.log_target.as_deref().unwrap_or_else(|| event.metadata().target())
     }
 
-    /// Records of the `log` crate have one place in common: the library that they come from tells them apart.
+    /// Identifies the place that logs. All records of the `log` crate come from one call site, so their target tells
+    /// them apart.
     fn place(&self, event: &Event<'_>) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.target(event), event.metadata().line()).hash(&mut hasher);
@@ -217,12 +218,12 @@ impl Visit for Fields {
     }
 }
 
-/// Anything else is shown in quotes, so that text from outside cannot look like further fields.
+/// Anything else is quoted, so that outside text cannot look like further fields.
 fn is_one_word(text: &str) -> bool {
     !text.is_empty() && !text.contains([' ', '=', '"'])
 }
 
-/// The text, cut, with control characters escaped. Not more of it is formatted than is shown.
+/// The text, cut, with control characters escaped. It formats no more than is shown.
 fn harmless(text: fmt::Arguments<'_>) -> String {
     let mut cut = Cut { text: String::new(), left: FIELD_CHARACTERS_MAX };
     if cut.write_fmt(text).is_err() && cut.left == 0 {
@@ -250,18 +251,18 @@ impl Write for Cut {
     }
 }
 
-/// Neither ends a line, nor moves a terminal's cursor, nor changes the direction of what follows.
+/// Excludes characters that end a line, move a terminal's cursor or change the text direction.
 fn is_harmless(character: char) -> bool {
     !character.is_control() && !matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A warning that is in every word the same is written once in this time.
+/// An identical warning is written once in this time.
 const SAME_EVERY: Duration = Duration::from_secs(5);
-/// More places than the program and its libraries have. Further ones, if any, count as one.
-const PLACES_MAX: usize = 10_000;
-/// How many different warnings one place of the program may write at once, and when it may write one more.
+/// More places than the program and its libraries have. Any further ones share one entry.
+const CALL_SITES_MAX: usize = 10_000;
+/// How many different warnings one place may write in a burst, and the interval for each further one.
 const WARNINGS: Bucket = Bucket { burst: 40, refill: Duration::from_secs(1) };
-/// What is no warning is often asked for one by one, such as an entry for each token that was made.
+/// Higher than for warnings: operators often need each entry, such as one per created token.
 const NOTES: Bucket = Bucket { burst: 200, refill: Duration::from_millis(100) };
 
 struct Bucket {
@@ -269,26 +270,26 @@ struct Bucket {
     refill: Duration,
 }
 
-/// A hash of a place in the program that logs: the path of its module, and its line.
-type Place = u64;
+/// A hash of a place in the program that logs: the module path and the line.
+type CallSiteHash = u64;
 
 #[derive(Default)]
-struct Throttle(HashMap<Place, Site>);
+struct Throttle(HashMap<CallSiteHash, Site>);
 
 #[derive(Default)]
 struct Site {
     /// When it may write a whole burst again.
     full_at: Duration,
     left_out: u64,
-    /// The newest lines, at most a burst and what was refilled since, and when they were written.
+    /// The newest warnings with their times: at most a burst, and those refilled since.
     lines: Vec<(u64, Duration)>,
-    /// The message of the last one.
+    /// The message of the last written event.
     message: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// So many like it were left out since the last one.
+    /// `left_out`: similar lines that were left out since the last one.
     Write {
         left_out: u64,
     },
@@ -296,12 +297,12 @@ enum Verdict {
 }
 
 impl Throttle {
-    /// Whether an event is written; `line` is a hash of all that is in it.
-    fn judge(&mut self, place: Place, level: Level, message: &str, line: u64, now: Duration) -> Verdict {
+    /// Decides whether an event is written; `line` is a hash of all its content.
+    fn judge(&mut self, place: CallSiteHash, level: Level, message: &str, line: u64, now: Duration) -> Verdict {
         let is_warning = level <= Level::WARN;
         let bucket = if is_warning { WARNINGS } else { NOTES };
-        let has_room = self.0.len() < PLACES_MAX || self.0.contains_key(&place);
-        let site = self.0.entry(if has_room { place } else { Place::default() }).or_default();
+        let has_room = self.0.len() < CALL_SITES_MAX || self.0.contains_key(&place);
+        let site = self.0.entry(if has_room { place } else { CallSiteHash::default() }).or_default();
         site.lines.retain(|(_, at)| now < *at + SAME_EVERY);
         let is_known = is_warning && site.lines.iter().any(|(known, _)| *known == line);
         let full_at = site.full_at.max(now) + bucket.refill;
@@ -317,7 +318,7 @@ impl Throttle {
         Verdict::Write { left_out: std::mem::take(&mut site.left_out) }
     }
 
-    /// The messages of which lines were left out, and how many, where none has been written for a while.
+    /// The messages whose lines were left out, with counts, at places that have been quiet for a while.
     fn take_left_out(&mut self, now: Duration) -> Vec<(String, u64)> {
         let quiet = |site: &&mut Site| site.left_out > 0 && site.lines.iter().all(|(_, at)| now >= *at + SAME_EVERY);
         let quiet = self.0.values_mut().filter(quiet);
@@ -348,7 +349,7 @@ mod tests {
         }
     }
 
-    /// The lines of these events, without their times.
+    /// The lines that these events write, without their times.
     fn logged(format: LogFormat, events: impl FnOnce()) -> Vec<String> {
         let written = Written::default();
         let writer = written.clone();

@@ -1,4 +1,5 @@
-//! Logs, metrics, and what every Prometheus client library says of its process. Never a token, a secret or a body.
+//! Logs, metrics, and the process metrics that all Prometheus client libraries export. Never a token, a secret or a
+//! body.
 
 mod line;
 
@@ -21,11 +22,11 @@ use shares::OTHERS;
 #[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
 pub struct BadFilter(String);
 
-/// Suppresses the web server's messages about its lifecycle, and sled's dumps of every record. The operator's filter follows
-/// and can enable them again.
+/// Suppresses the web server's lifecycle messages and sled's dumps of every record. The operator's filter comes after
+/// this one and can enable them again.
 const QUIET: &str = "actix_server=warn,sled=info";
 
-/// Parts that a filter may name as `lockkeeper::auth`, each with its crate. Any other name is a crate.
+/// Parts that a filter may name, as in `lockkeeper::auth`, with their crates. Any other name is a crate.
 const PARTS: [(&str, &str); 23] = [
     ("actors", "lockkeeper_locks"),
     ("app", "lockkeeper_server::app"),
@@ -52,7 +53,7 @@ const PARTS: [(&str, &str); 23] = [
     ("tls", "lockkeeper_server::tls"),
 ];
 
-/// A filter with the crates of the parts that it names.
+/// The filter with the names of parts replaced by their crates.
 fn by_crate(filter: &str) -> String {
     let target = |part: &str| {
         let name_end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
@@ -65,17 +66,17 @@ fn by_crate(filter: &str) -> String {
     directives.collect::<Vec<_>>().join(",")
 }
 
-/// What writes the log of this process.
+/// The formatter of this process's log.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// Logs how many lines were left out lately, where nothing else says so. To be called every few seconds.
+/// Logs how many lines were left out recently, unless a later line has said so. Must be called every few seconds.
 pub fn report_left_out() {
     if let Some(lines) = LINES.get() {
         lines.report_left_out();
     }
 }
 
-/// Logs go to stderr, so that stdout has only the output of commands.
+/// Logs go to stderr, so that stdout contains only the output of commands.
 pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
     let filter = read_filter(&log.filter)?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -90,11 +91,10 @@ pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
     Ok(())
 }
 
-/// Replaces the filter of the log that was started with another one.
+/// Replaces the filter that logging was started with.
 type ReplaceFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
 static REPLACE_FILTER: OnceLock<ReplaceFilter> = OnceLock::new();
 
-/// Logs by this filter from now on.
 pub fn replace_filter(filter: EnvFilter) -> bool {
     REPLACE_FILTER.get().is_some_and(|replace| replace(filter))
 }
@@ -103,13 +103,14 @@ pub fn read_filter(text: &str) -> Result<EnvFilter, BadFilter> {
     EnvFilter::try_new(format!("{QUIET},{}", by_crate(text))).map_err(|error| BadFilter(error.to_string()))
 }
 
-/// Buckets that show both an idle disk (a tenth of a millisecond) and a server in trouble.
+/// Buckets that show both an idle disk (a tenth of a millisecond) and an overloaded server.
 const SYNC_SECONDS: [f64; 12] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0];
-/// Few, since each route in use has them: what is answered at once, what waits for the disk, what waits for others.
+/// Only a few buckets, because each used route has all of them: immediate responses, waits for the disk, waits for
+/// other people.
 const REQUEST_SECONDS: [f64; 8] = [0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 10.0];
-/// From a claim that is served at once to one that takes a working day.
+/// From a claim that is granted immediately to one that takes a working day.
 const WAIT_SECONDS: [f64; 9] = [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 28_800.0];
-/// From a quick check to an environment that somebody has kept for a week.
+/// From a quick check to an environment held for a week.
 const HOLD_SECONDS: [f64; 9] = [1.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0];
 const BUCKETS: [(&str, &[f64]); 4] = [
     ("lockkeeper_log_sync_seconds", &SYNC_SECONDS),
@@ -118,7 +119,7 @@ const BUCKETS: [(&str, &[f64]); 4] = [
     ("lockkeeper_hold_seconds", &HOLD_SECONDS),
 ];
 
-/// The process's metrics, from the first call on.
+/// The process's metrics, which exist from the first call on.
 pub fn metrics() -> PrometheusHandle {
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
     HANDLE
@@ -146,11 +147,11 @@ pub fn render(metrics: &PrometheusHandle) -> String {
     text
 }
 
-/// With the number that each organization has among those that the settings list, from 1 on, instead of its name: everybody
-/// who reaches `/metrics` may read them.
+/// Replaces each organization's name with its position in the settings, counted from 1, because everybody who reaches
+/// `/metrics` can read them.
 pub fn without_names(text: &str, organizations: &[Identifier]) -> String {
     const LABEL: &str = "organization=\"";
-    // Those that a file has declared once and that the settings do not list any more come last.
+    // Organizations that a file declared once and that the settings no longer list come last.
     let mut names: Vec<&str> = organizations.iter().map(Identifier::as_str).collect();
     let mut numbered = String::with_capacity(text.len());
     let mut rest = text;
@@ -236,7 +237,7 @@ fn describe() {
 
 /// Counts the events of all organizations, and logs them at debug level.
 pub struct EventCounter {
-    /// By type, each from its first event on: most servers never have most of them.
+    /// By type. A counter is created with the type's first event: most servers never have most types.
     by_type: Vec<OnceLock<Counter>>,
     deployments: [(EventType, Counter); 3],
 }
@@ -275,14 +276,14 @@ impl Default for EventCounter {
     }
 }
 
-/// The start of the process, or of its telemetry a moment later.
+/// When the process, or its telemetry a moment later, started.
 static STARTED: OnceLock<f64> = OnceLock::new();
 
 fn process_started() -> f64 {
     *STARTED.get_or_init(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
 }
 
-/// Adds the metrics of the process. One that cannot be read is left out.
+/// Adds the metrics of the process, without unreadable ones.
 fn render_process(text: &mut String) {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
@@ -303,7 +304,7 @@ fn render_process(text: &mut String) {
     ];
     for (name, kind, help, value) in metrics {
         if let Some(value) = value {
-            // Writing to a text does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
         }
     }
@@ -316,7 +317,7 @@ fn bytes_of(status: &str, field: &str) -> Option<f64> {
     Some(kibibytes * 1024.0)
 }
 
-/// Newer kernels tell the number as the size of the directory; others list them.
+/// Newer kernels report the number as the size of the directory; otherwise count the entries.
 fn open_descriptors() -> Option<f64> {
     const DESCRIPTORS: &str = "/proc/self/fd";
     match std::fs::metadata(DESCRIPTORS).ok()?.len() {

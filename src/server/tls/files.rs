@@ -1,4 +1,4 @@
-//! The files of TLS: their names, what they contain at one moment, what is wrong with one, and what a certificate says of itself.
+//! The TLS files: their paths, their contents at one moment, their faults, and the names and validity of a certificate.
 
 use std::fmt;
 use std::fs::File;
@@ -15,10 +15,10 @@ use rustls::{CertificateError, Error, RootCertStore};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-/// Hundreds of authorities. A wrong path (a device, an image) is refused soon.
+/// Enough for hundreds of authorities. A wrong path (a device, an image) is refused early.
 const FILE_MAX_BYTES: u64 = 1 << 20;
 
-/// Where certificate and key are, and who must show a certificate.
+/// The paths of certificate and key, and whether clients must show a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
     /// The server's certificate, followed by those of its intermediate authorities, in PEM.
@@ -31,15 +31,15 @@ pub struct Files {
 /// Whether clients show a certificate, and the authorities that must have signed it, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They are not asked for one.
+    /// Clients are not asked for a certificate.
     Off,
-    /// A client without one is served too; one that is shown must be good.
+    /// Clients without a certificate are served, too; a certificate that is shown must be valid.
     Optional(PathBuf),
-    /// Without one there is no connection.
+    /// Connections without a certificate are refused.
     Required(PathBuf),
 }
 
-/// One of the files.
+/// One of the TLS files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Certificate,
@@ -47,14 +47,14 @@ pub enum Part {
     ClientCa,
 }
 
-/// What is wrong with a file, and what to do about it.
+/// A fault of a file, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Unfit {
     pub part: Part,
     pub message: String,
 }
 
-/// The files as they were at one moment, or why they could not be read.
+/// The files at one moment, or why they could not be read.
 pub struct Contents {
     pub certificate: Content,
     pub key: Content,
@@ -63,7 +63,7 @@ pub struct Contents {
 
 pub type Content = Result<Zeroizing<Vec<u8>>, Unfit>;
 
-/// Differs whenever the contents do.
+/// A hash of the contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
@@ -129,7 +129,7 @@ impl Contents {
 
 fn read(part: Part, path: &Path) -> Content {
     let unfit = |reason: &str| Unfit { part, message: format!("cannot read `{}`: {reason}", path.display()) };
-    // Of its final size from the start: a buffer that grows leaves copies of a key behind.
+    // A buffer of the final size: one that grows leaves copies of a key in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(length_of(path)));
     let read = File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|error| match error.kind() {
@@ -146,11 +146,11 @@ fn read(part: Part, path: &Path) -> Content {
 
 fn length_of(path: &Path) -> usize {
     let length = std::fs::metadata(path).map_or(0, |found| found.len());
-    // One more, so that the end is found without growing.
+    // One byte more, so that the end is found without growing the buffer.
     usize::try_from(length.min(FILE_MAX_BYTES) + 1).unwrap_or_default()
 }
 
-/// How long before its end a certificate is a concern: renewals are due earlier, and usually automatic.
+/// Warn this long before a certificate expires: renewals are usually automatic and happen earlier.
 const EXPIRES_SOON: Duration = Duration::from_hours(14 * 24);
 
 /// The names and the validity of a certificate.
@@ -184,7 +184,7 @@ impl Certificate {
         })
     }
 
-    /// Whether it is for this name or address, as clients would find.
+    /// Whether clients accept the certificate for this name or address.
     pub fn is_for(&self, host: &str) -> bool {
         let parsed = ParsedCertificate::try_from(&self.der);
         let name = ServerName::try_from(host);
@@ -202,7 +202,7 @@ impl Certificate {
         }
     }
 
-    /// The same, so long after 1970.
+    /// The concern at this time since 1970.
     pub fn concern_after(&self, since_epoch: Duration) -> Option<Concern> {
         self.concern(UnixTime::since_unix_epoch(since_epoch))
     }
@@ -240,12 +240,12 @@ impl fmt::Display for Certificate {
     }
 }
 
-/// Before and after all certificates.
+/// Times before and after the validity of any certificate.
 const FIRST: UnixTime = UnixTime::since_unix_epoch(Duration::ZERO);
 const LAST: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
 
-/// The bound of its validity that a certificate misses at `time`. The verification begins with it, and says it in its error:
-/// so no parser of certificates is needed beyond the one of rustls.
+/// The bound of its validity that a certificate misses at `time`. Verification checks the validity first and returns
+/// the bound in its error, so no certificate parser is needed besides that of rustls.
 fn missed_bound(parsed: &ParsedCertificate<'_>, time: UnixTime) -> Option<UnixTime> {
     let algorithms = ring::default_provider().signature_verification_algorithms.all;
     match verify_server_cert_signed_by_trust_anchor(parsed, &RootCertStore::empty(), &[], time, algorithms) {

@@ -1,10 +1,10 @@
-//! The server's side of TLS: certificate, key and client authorities, read from files, checked, and read again when they
-//! change. Knows nothing of connections, HTTP or settings.
+//! The server's side of TLS: certificate, key and client authorities, read from files, checked, and reloaded when they
+//! change. Independent of connections, HTTP and settings.
 //!
-//! Each line may use those above it, and none below:
+//! Each file may use those above it in this list:
 //!
-//! - `files`: what the files contain at one moment, and what is wrong with one; names and validity of a certificate
-//! - `server`: files that fit together, as the configuration that new connections use
+//! - `files`: the contents of the files at one moment, and their faults; names and validity of a certificate
+//! - `server`: files that fit together, as the configuration of new connections
 
 mod files;
 mod server;

@@ -1,5 +1,5 @@
-//! Certificate, key and client authorities that fit together, as the configuration of new connections; replaced when the files
-//! have changed. A connection keeps what it began with.
+//! Certificate, key and client authorities that fit together, as the configuration of new connections; replaced when
+//! the files change. Existing connections keep their configuration.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use rustls::{Error, InconsistentKeys, RootCertStore};
 
 use super::files::{Certificate, ClientCertificates, Content, Contents, Files, Fingerprint, Part, Unfit};
 
-/// The versions of HTTP that we speak. Not HTTP/2: see docs/design/http.md.
+/// The supported versions of HTTP. Not HTTP/2: see docs/design/http.md.
 const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
 /// A certificate with its key, for connections.
@@ -24,7 +24,7 @@ struct Identity {
     certificate: Certificate,
 }
 
-/// Reads and checks the files without using them. Returns what an operator should know of good ones.
+/// Reads and checks the files without using them. Returns warnings for the operator about usable files.
 pub fn check(files: &Files) -> Result<Vec<String>, Vec<Unfit>> {
     let identity = Identity::new(files, &files.read())?;
     let concern = identity.certificate.concern(UnixTime::now());
@@ -33,7 +33,7 @@ pub fn check(files: &Files) -> Result<Vec<String>, Vec<Unfit>> {
 }
 
 impl Identity {
-    /// All that is wrong with the files, if anything is.
+    /// Fails with all faults of the files.
     fn new(files: &Files, contents: &Contents) -> Result<Self, Vec<Unfit>> {
         let provider = Arc::new(ring::default_provider());
         let mut unfit = Vec::new();
@@ -65,7 +65,8 @@ fn configuration(
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     match clients {
         ClientCertificates::Off => config.ticketer = ring::Ticketer::new()?,
-        // Who resumes a session shows no certificate: it might have expired, or its authority might be gone.
+        // Resumed sessions skip the client certificate, which might have expired or whose authority might have been
+        // removed.
         ClientCertificates::Optional(_) | ClientCertificates::Required(_) => {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
@@ -105,7 +106,7 @@ fn verifier(
     builder.build().map_err(|error| unfit(format!("cannot be used: {error}")))
 }
 
-/// At least one.
+/// Parses the certificates, at least one.
 fn certificates(part: Part, content: &Content) -> Result<Vec<CertificateDer<'static>>, Unfit> {
     let bytes = content.as_ref().map_err(Clone::clone)?;
     let unfit = |message: String| Unfit { part, message };
@@ -141,7 +142,7 @@ fn signing_key(content: &Content, provider: &CryptoProvider) -> Result<Arc<dyn S
     })
 }
 
-/// Without the text of the file, which may be a part of the key.
+/// Does not quote the file, which may contain a key.
 fn not_pem(error: &PemError) -> String {
     let reason = match error {
         PemError::MissingSectionEnd { .. } => "it ends within a section; is it still being written?",
@@ -169,17 +170,17 @@ fn contains(bytes: &[u8], text: &[u8]) -> bool {
 pub struct ServerTls {
     files: Files,
     identity: RwLock<Identity>,
-    /// Of the files when they were last read, good or not, so that each change is reported once.
+    /// The fingerprint of the files when last read, usable or not, so that each change is reported once.
     seen: Mutex<Fingerprint>,
 }
 
-/// What a look at the files has found.
+/// The result of checking the files for changes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refreshed {
     Unchanged,
-    /// New connections use the new ones.
+    /// New connections use the new files.
     Replaced(Certificate),
-    /// They are not used; new connections go on with the old ones.
+    /// The new files are not used; new connections keep using the old ones.
     Refused(Vec<Unfit>),
 }
 
@@ -190,7 +191,7 @@ impl ServerTls {
         Ok(Self { files, identity: RwLock::new(identity), seen: Mutex::new(contents.fingerprint()) })
     }
 
-    /// For a new connection.
+    /// The configuration for a new connection.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.identity.read().config.clone()
     }
@@ -199,7 +200,7 @@ impl ServerTls {
         self.identity.read().certificate.clone()
     }
 
-    /// Whether clients that ask for this name or address find it in the certificate.
+    /// Whether clients that ask for this name or address accept the certificate.
     pub fn is_for(&self, host: &str) -> bool {
         self.identity.read().certificate.is_for(host)
     }
@@ -209,7 +210,7 @@ impl ServerTls {
         self.files.exposure()
     }
 
-    /// Reads the files, and uses them from now on if they have changed and are good.
+    /// Reads the files, and uses them from now on if they have changed and are usable.
     pub fn refresh(&self) -> Refreshed {
         let mut seen = self.seen.lock();
         let contents = self.files.read();

@@ -1,4 +1,4 @@
-//! Files as an operator may leave them: good, wrong, half-written and replaced.
+//! Files as an operator may leave them: valid, wrong, half-written and replaced.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -45,7 +45,7 @@ impl Folder {
         Files { clients: ClientCertificates::Required(self.0.path().join("clients.pem")), ..self.files() }
     }
 
-    /// What is wrong, without the directory.
+    /// The faults, without the directory.
     fn faults(&self, files: &Files) -> Vec<String> {
         let directory = format!("{}/", self.0.path().display());
         let unfit = check(files).unwrap_err();
@@ -205,7 +205,7 @@ fn clients_show_a_certificate_as_far_as_they_must() {
     }
 }
 
-/// A handshake without a network. Returns whether the server has seen a certificate of the client.
+/// Does a handshake without a network. Returns whether the server received a client certificate.
 fn meet(server: &ServerTls, authority: &Authority, shown: Option<&Issued>) -> Result<bool, rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.certificate.as_bytes()).unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! Webhooks over stores that hold, refuse, die and are opened again. Nothing is sent: what came of it is said.
+//! Webhooks over stores that hold, refuse, die and are opened again. Nothing is sent; the tests set the outcome of each
+//! delivery.
 #![allow(clippy::unwrap_used)]
 
 mod capturing;
@@ -24,7 +25,7 @@ use store::{Batch, MemoryStore, Store, end_of_prefix};
 
 const HOUR_MILLIS: i64 = 3_600_000;
 
-/// Webhooks of the organization `acme`, and a clock that stands still.
+/// Webhooks of the organization `acme`, and a clock that does not advance.
 struct Bench {
     store: Arc<MemoryStore>,
     webhooks: Webhooks,
@@ -55,7 +56,7 @@ impl Bench {
         Self { store, webhooks, clock }
     }
 
-    /// What a power cut leaves, opened again.
+    /// The state after a power cut, opened again.
     fn crashed(&self) -> Self {
         Self::over(self.store.crash(), self.clock.clone())
     }
@@ -106,7 +107,7 @@ impl Bench {
         self.webhooks.inner.take_due(most).0
     }
 
-    /// Says what came of sending it.
+    /// Sets the outcome of sending it.
     fn settle(&self, job: &Job, outcome: Outcome) -> DeliveryStatus {
         let inner = &self.webhooks.inner;
         let delivery = inner.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap();
@@ -127,7 +128,7 @@ impl Bench {
         self.webhooks.get(&acme(), id).unwrap()
     }
 
-    /// Which events there have been.
+    /// The types of all recorded events.
     fn event_types(&self) -> Vec<EventType> {
         let events = Events::new(self.store.clone());
         let mut found = Vec::new();

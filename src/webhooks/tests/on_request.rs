@@ -1,4 +1,4 @@
-//! Deliveries that are made again because somebody asks for it, and new secrets.
+//! Redeliveries on request, and new secrets.
 
 use super::*;
 use store::StoreError;

@@ -1,4 +1,4 @@
-//! Whose turn it is, and what follows from an attempt.
+//! The order of deliveries, and the consequences of an attempt.
 
 use super::*;
 use crate::delivery::FINISHED_KEPT;

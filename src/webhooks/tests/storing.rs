@@ -1,4 +1,4 @@
-//! What lies in the store reads back.
+//! Stored records are read back unchanged.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn at(millis: i64) -> Timestamp {
 fn sample() -> Webhook {
     Webhook {
         organization: acme(),
-        // A slash is no end of an id.
+        // A slash does not end an id.
         id: WebhookId(IdSeed(*b"/a/b/c/d/e/f")),
         target: Target::parse("https://receiver.invalid/hook?a=b").unwrap(),
         filters: vec![Filter::parse("session.*").unwrap(), Filter::parse("stage.failed").unwrap()],

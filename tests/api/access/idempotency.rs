@@ -1,4 +1,4 @@
-//! `Idempotency-Key` on making tokens: a retry gets the first answer again, and makes nothing.
+//! `Idempotency-Key` for creating tokens: a retry gets the first answer again, and creates nothing.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ async fn an_answer_that_was_kept_survives_a_kill() {
         make(&admin, KEY, "other").await.refused(422, "idempotency_key_reused");
         assert_eq!(tokens(&admin).await, 2);
     }
-    // What is kept after a restart does not take the place of what was kept before.
+    // Keys kept after a restart do not replace those kept before.
     make(&server.admin(), "another-key", "ci").await.created();
     assert_is_replay(&make(&server.admin(), KEY, "ci").await, &first);
 }
@@ -52,7 +52,7 @@ async fn a_key_is_for_one_request_of_one_token() {
     let first = make(&admin, KEY, "ci").await.created();
     let refused = make(&admin, KEY, "other").await.refused(422, "idempotency_key_reused");
     assert!(refused.json()["detail"].as_str().unwrap().contains("Idempotency-Key"), "{refused:?}");
-    // The same to us, and not what was sent the first time.
+    // The server treats it as the same request, but its text differs from the first one.
     let respelled = admin.request(Method::POST, &admin.path("/tokens/")).json(&json!({ "name": "ci" }));
     let refused = admin.send(respelled.header("Idempotency-Key", KEY)).await;
     refused.refused(422, "idempotency_key_reused");
@@ -87,7 +87,7 @@ async fn a_malformed_key_is_refused_by_name() {
     }
     assert_eq!(tokens(&admin).await, 1);
     make(&admin, &"~".repeat(128), "ci").await.created();
-    // On what can be repeated anyway it means nothing.
+    // It is ignored for requests that can be repeated anyway.
     let read = admin.request(Method::GET, &admin.path("/tokens")).header("Idempotency-Key", "a b");
     admin.send(read).await.ok();
 }
@@ -118,7 +118,7 @@ async fn tokens(admin: &Client) -> u64 {
     admin.get("/tokens").await.ok().json()["pagination"]["total"].as_u64().unwrap()
 }
 
-/// All of the first answer, but for the token's text.
+/// The whole first answer, except the token's text.
 fn assert_is_replay(again: &Answer, first: &Answer) {
     assert_eq!((again.status, again.header("idempotency-replayed")), (first.status, "true"), "{again:?}");
     for header in ["location", "content-type"] {

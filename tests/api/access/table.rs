@@ -1,5 +1,5 @@
-//! Every operation of the OpenAPI document, asked by everybody who could ask: with no token, a wrong one, one of each role, …
-//! Each cell is really sent; the table says which status it must have.
+//! Every operation of the OpenAPI document, requested by every kind of caller: without a token, with a wrong one, with
+//! one of each role, … Each cell is really sent; the table contains its expected status.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use super::{ACME, BETA, ROLES, rank};
 use crate::support::{ADMIN_TOKEN, Answer, Client, Server, Setup, lockkeeper};
 
-/// For each operation who may use it, and what those get who may. Nothing here takes effect: a body has a field that none
-/// knows, and ids are made up, so 404 and 422 come from behind the check of the role.
+/// The access to each operation, and the status for permitted callers. Nothing here takes effect: bodies have an
+/// unknown field, and ids are invented, so 404 and 422 come from after the check of the role.
 ///
-/// `any-admin`: an admin, of any organization; here there are two, which refuses them all. `public`: anybody, without a token. `member`: any role, and any organization, since the path names none. `page`: anybody,
-/// but no page of another site. `signed-in`: any member, by a cookie and not by a token.
+/// `any-admin`: an admin, of any organization; here there are two, so all are refused. `public`: anybody, without a
+/// token. `member`: any role in any organization, since the path names none. `page`: anybody, except pages of another
+/// site. `signed-in`: any member, with a cookie and not with a token.
 const TABLE: &str = "
     listPipelines             viewer      200
     getPipeline               viewer      200
@@ -110,7 +111,7 @@ const TABLE: &str = "
     finishSingleSignOn        public      400
 ";
 
-/// Requests of our pages, which are not in the document: for these, too, the table has rows.
+/// Requests of our pages that are not in the document; the table has rows for them too.
 const OF_PAGES: [(&str, &str, &str); 10] = [
     ("getMethods", "GET", "/auth/methods?organization=acme"),
     ("signIn", "POST", "/auth/sign-in"),
@@ -124,32 +125,32 @@ const OF_PAGES: [(&str, &str, &str); 10] = [
     ("finishSingleSignOn", "GET", "/auth/oidc/none/callback?state=x&code=x"),
 ];
 
-/// Who asks.
+/// The callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
     NoToken,
-    /// Well made, and nobody's.
+    /// Well formed, but unknown.
     BadToken,
     Expired,
     Revoked,
-    /// An admin, of another organization.
+    /// An admin of another organization.
     OtherOrganization,
     /// One of the organization's members.
     Member(&'static str),
-    /// A browser in which an admin has signed in, by a page of ours.
+    /// A browser in which an admin has signed in, from a page of ours.
     OwnPage,
-    /// The same browser, by a page of somebody else.
+    /// The same browser, from a page of another site.
     OtherSite,
 }
 
-/// What a column sends.
+/// The requests of a column.
 struct Caller {
     column: Column,
     client: Client,
     headers: Vec<(&'static str, String)>,
 }
 
-/// Who may use an operation.
+/// The callers that may use an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Public,
@@ -162,7 +163,7 @@ enum Access {
 
 struct Row {
     access: Access,
-    /// For those who may.
+    /// The status for permitted callers.
     status: u16,
 }
 
@@ -234,7 +235,7 @@ impl Row {
     }
 }
 
-/// The status, and why somebody was refused: the codes of what comes behind that check do not matter here.
+/// The status, and the code of a refusal; codes from after the permission check do not matter here.
 fn outcome(answer: &Answer) -> (u16, Option<String>) {
     let status = answer.status.as_u16();
     if status < 400 {
@@ -271,7 +272,7 @@ fn table() -> BTreeMap<&'static str, Row> {
     TABLE.lines().filter(|line| !line.trim().is_empty()).map(row).collect()
 }
 
-/// One of each operation, made from its description.
+/// One request per operation, built from its description.
 fn requests(document: &Value) -> Vec<Request> {
     let mut requests = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -284,7 +285,7 @@ fn requests(document: &Value) -> Vec<Request> {
             }
             let id = operation["operationId"].as_str().unwrap().to_owned();
             if id == "streamEvents" {
-                // Refused for the parameter, since a stream has no end to wait for.
+                // Refused because of the parameter, since a stream has no end to wait for.
                 filled += "?noSuchParameter=1";
             }
             let short = filled.strip_prefix("/api/v1").filter(|path| path.contains("/ephemeral-environments"));
@@ -308,7 +309,7 @@ async fn callers() -> (Server, Vec<Caller>) {
     let setup = |organizations: [&str; 2]| Setup::default().organizations(&organizations);
     let mut server = setup([BETA, ACME]).start();
     let bea = server.admin().in_organization("beta").post("/tokens", json!({ "name": "x" })).await.created().data();
-    // The operator's token is that of the first organization's admin, whichever that is.
+    // The operator's token belongs to the admin of whichever organization is first.
     assert!(server.terminate().success());
     server.change_setup(|_| setup([ACME, BETA]));
     server.start_again();
@@ -343,7 +344,7 @@ async fn signed_in(server: &Server) -> String {
 }
 
 async fn expired(server: &Server) -> Client {
-    // Long enough that it is still in the future when a busy server reads it.
+    // Long enough to be in the future when a busy server reads it.
     let soon = (jiff::Timestamp::now() + Duration::from_secs(3)).to_string();
     let made = server.admin().post("/tokens", json!({ "name": "short", "expiresAt": soon })).await.created().data();
     let client = server.with_token(made["token"].as_str().unwrap());

@@ -1,4 +1,4 @@
-//! Tokens: made, shown once, used, expired, revoked, and the first of all.
+//! Tokens: created, shown once, used, expired, revoked, and the first one.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -134,7 +134,7 @@ async fn a_token_never_outlives_the_one_that_it_was_made_with() {
             assert_eq!(made["expiresAt"], given, "{asked} for {user}");
         }
     }
-    // Nor by way of a sign-in.
+    // A sign-in does not circumvent that either.
     for (token, expected) in [(text, json!(end)), (ADMIN_TOKEN, Value::Null)] {
         let browser = server.anonymous();
         let signing_in = browser.request(Method::POST, "/auth/sign-in").json(&json!({ "token": token }));

@@ -1,4 +1,4 @@
-//! Who a caller is, by nothing but the token.
+//! The identity of a caller, from the token alone.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,10 +1,10 @@
-//! Below what an HTTP client would let through: broken, endless and halting requests.
+//! Requests that an HTTP client would not send: broken, endless and stalling ones.
 
 use super::assert_untouched;
 use crate::support::wire::{Wire, head, head_of_json};
 use crate::support::{Server, Setup, at};
 
-/// Nobody should have to wait long for a test of patience.
+/// Short, so that tests of timeouts are quick.
 const IMPATIENT: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\nhead_timeout_seconds = 1\n";
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_body_that_ends_early_or_is_badly_cut_is_no_claim() {
     cut.send(format!("{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{{}}")).await;
     cut.answer().await.unwrap().refused(400, "bad_request");
     assert_untouched(&admin).await;
-    // A body that goes on after its length is the next request, and no good one.
+    // Bytes after the length of a body are the next request, an invalid one.
     let mut long = Wire::open(&server).await;
     long.send(head_of_json("POST", &path, 2)).await;
     long.send("{}{}\r\n\r\n").await;

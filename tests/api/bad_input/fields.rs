@@ -1,4 +1,4 @@
-//! Fields of waiting, leases, labels and limits: each with every kind of value it does not take.
+//! Fields for waiting, leases, labels and limits: each with every kind of invalid value.
 
 use reqwest::Method;
 use serde_json::{Value, json};

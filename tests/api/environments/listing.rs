@@ -1,4 +1,4 @@
-//! Lists and histories: whole, in pages, filtered, and for a crowd.
+//! Lists and histories: complete, in pages, filtered, and for many clients.
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -80,7 +80,7 @@ async fn the_list_is_asked_for_some_environments_by_their_names() {
     let server = Server::start();
     let admin = server.admin();
     admin.claim("review-1", json!({})).await.created();
-    // As they are now, also while one of them waits for the next.
+    // The current sessions, even while one of them waits for the next.
     admin.claim("review-1", json!({ "queue": true })).await.has_status(202);
     let cases: [(&str, &[&str]); 6] = [
         ("envName=review-3&envName=review-1", &["review-1", "review-3"]),
@@ -177,7 +177,7 @@ async fn history_reaches_back_as_far_as_it_is_kept_and_no_further() {
         for (number, session) in sessions.iter().enumerate() {
             let found = admin.session("review-1", session).await;
             let again = if number < 8 { admin.release("review-1", session).await } else { found.clone() };
-            // Five that have ended, and the one that has not.
+            // Five ended ones, and the current one.
             if number < 3 {
                 found.refused(404, "session_not_found");
                 again.refused(404, "session_not_found");
@@ -324,7 +324,7 @@ async fn a_list_of_thousands_comes_whole_and_in_order() {
     }
 }
 
-/// A session that has come and gone.
+/// A session that has ended.
 async fn used(client: &Client, commit: &str) -> String {
     let claimed = client.claim("review-1", json!({ "commitId": commit })).await.created();
     client.release("review-1", &claimed.session()).await.ok();

@@ -1,4 +1,4 @@
-//! Reads beside deletions and trimming: each answer is that of one moment.
+//! Reads concurrent with deletions and trimming: each answer is a consistent snapshot.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::support::{Client, Setup, at};
 
 const READS: usize = 10_000;
 const READERS: usize = 8;
-/// Sessions that the history keeps.
+/// Sessions kept in the history.
 const RETENTION: usize = 16;
-/// Sessions of each environment that is deleted.
+/// Sessions of each deleted environment.
 const SESSIONS: usize = 3;
-/// How many environments are deleted at least.
+/// The minimum number of deleted environments.
 const DELETIONS: usize = 100;
-/// How many reads an environment sees before it is deleted.
+/// The number of reads of an environment before it is deleted.
 const READS_BEFORE_DELETE: usize = 6;
 
-/// The environment that is about to be deleted, and one of its sessions.
+/// The environment to be deleted, and one of its sessions.
 type Doomed = (String, String);
 
 /// The number of reads so far; `ENOUGH` at the end.
@@ -69,7 +69,7 @@ async fn make_doomed(admin: &Client, number: usize) -> Doomed {
     (name, session)
 }
 
-/// Makes sessions, each of which pushes an older one out of the history.
+/// Creates sessions, each of which pushes an older one out of the history.
 async fn trim(admin: Client, reads: Reads) -> usize {
     let mut sessions = 0;
     while !is_enough(&reads) {

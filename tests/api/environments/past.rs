@@ -1,4 +1,4 @@
-//! What was: the history of a period, and how environments were used.
+//! The past: the history of a period, and the utilisation of environments.
 
 use serde_json::{Value, json};
 

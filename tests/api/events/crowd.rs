@@ -1,4 +1,4 @@
-//! Five hundred who follow, while the server is stopped and killed under them: each sees every event once, in order.
+//! Five hundred followers while the server is stopped and killed: each sees every event once, in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,16 +15,16 @@ const SUBSCRIBERS: usize = 500;
 /// Between two restarts.
 const CYCLES: usize = 25;
 
-/// Only there so that a count that stands still fails the test instead of hanging it.
+/// Only makes the test fail instead of hang if a count does not change.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often something has happened, for those who wait for it.
+/// A counter that tasks can wait for.
 type Count = Arc<watch::Sender<usize>>;
-/// Where the server is now; it has another port after each start.
+/// The current address of the server, whose port changes with each start.
 type Address = watch::Receiver<Option<Client>>;
 
 struct Sighting {
-    /// What it had seen before it came, if anything.
+    /// The last event before it connected, if any.
     after: String,
     seen: Vec<String>,
 }
@@ -75,7 +75,7 @@ async fn each_of_five_hundred_sees_every_event_once_and_in_order_through_restart
     }
 }
 
-/// Follows until the last event, coming again whenever the stream ends.
+/// Follows until the last event, reconnecting whenever the stream ends.
 async fn follow(shared: Follow, mut address: Address, begin: &'static str, connected: Count) -> Sighting {
     let mut sighting = Sighting { after: begin.to_owned(), seen: Vec::new() };
     let mut last_id = begin.to_owned();
@@ -94,7 +94,7 @@ async fn follow(shared: Follow, mut address: Address, begin: &'static str, conne
     }
 }
 
-/// Whether the last event was among it.
+/// Whether it included the last event.
 async fn read(stream: &mut Stream, sighting: &mut Sighting) -> bool {
     if sighting.after.is_empty() {
         sighting.after.clone_from(&stream.last_id);
@@ -109,7 +109,7 @@ async fn read(stream: &mut Stream, sighting: &mut Sighting) -> bool {
     false
 }
 
-/// Claims and releases, as far as the server is there.
+/// Claims and releases while the server is up.
 async fn work(mut address: Address, environment: &'static str, done: Arc<AtomicBool>, cycles: Count) {
     while !done.load(Ordering::Relaxed) {
         let client = address.wait_for(Option::is_some).await.unwrap().clone().unwrap();

@@ -1,7 +1,7 @@
-//! Every kind of change leaves its event, in the name of whoever made it.
+//! Every kind of change records its event, in the name of its initiator.
 //!
-//! A scene makes changes of some kinds over the API and says which events they should have left. To add one, write its
-//! function and call it below.
+//! A scene makes changes of some kinds over the API and returns the events they should have recorded. To add one, write
+//! its function and call it below.
 
 #[path = "kinds/configuring.rs"]
 mod configuring;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use self::users::{Expected, Users, system};
 use super::all_events;
 
-/// Kinds of changes that take a git, which a machine may not have.
+/// Kinds of changes that need git, which a machine may not have.
 const WITH_GIT: &[&str] = &[
     "registry.created",
     "registry.updated",
@@ -78,7 +78,7 @@ async fn environments(users: &Users) -> Vec<Expected> {
     let place = "/pipelines/web/ephemeral-environments/made";
     let made = users.mia.act("PUT", place, json!({ "description": "new" })).await;
     let changed = users.mia.act("PUT", place, json!({ "description": "newer" })).await;
-    // What changes nothing is no event.
+    // A request without effect records no event.
     let same = users.mia.act("PUT", place, json!({ "description": "newer" })).await;
     let deleted = users.mia.act("DELETE", place, Value::Null).await;
     let events = all_events(&users.mia.client, "&envName=made").await;
@@ -90,7 +90,7 @@ async fn environments(users: &Users) -> Vec<Expected> {
     ]
 }
 
-/// The details are those that the document has for the event's type.
+/// The details are those that the document lists for the event's type.
 fn assert_described(document: &Value, event: &Value) {
     let mapping = &document["components"]["schemas"]["Event"]["discriminator"]["mapping"];
     let schema = |reference: &Value| {

@@ -1,4 +1,4 @@
-//! The list of events: filters, pages, and what it refuses.
+//! The list of events: filters, pages, and invalid requests.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The data directory of a server that is stopped, opened as its server would.
+//! The data directory of a stopped server, opened like its server would.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub fn acme() -> Identifier {
     Identifier::parse("acme").unwrap()
 }
 
-/// What a busy server would have recorded: so many events, each with a text of so many bytes. Says the id of the first.
+/// Records this many events, each with a text of this many bytes, as a busy server would. Returns the id of the first.
 pub fn record(home: &Path, count: usize, bytes: usize) -> String {
     let store = std::sync::Arc::new(open(home));
     let data = EventData::default().with("text", "x".repeat(bytes));
@@ -26,7 +26,7 @@ pub fn record(home: &Path, count: usize, bytes: usize) -> String {
         for _ in 0..count.min(100) {
             record_event(&mut batch, &acme(), &NewEvent::new(EventType::SecretUpdated, Cause::system(at), &data));
         }
-        // The store takes as much as the disk keeps up with.
+        // The store accepts only as much as the disk can write.
         while let Err(error) = store.commit(batch.clone()) {
             assert!(matches!(error, StoreError::Overloaded), "{error}");
             std::thread::yield_now();
@@ -36,7 +36,7 @@ pub fn record(home: &Path, count: usize, bytes: usize) -> String {
     Events::new(store).read(&acme(), 0).unwrap()[0].id.to_string()
 }
 
-/// As retention would.
+/// Removes pages as retention would.
 pub fn drop_pages(home: &Path, pages: u64) {
     let store = open(home);
     let mut batch = Batch::default();

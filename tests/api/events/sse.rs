@@ -1,4 +1,4 @@
-//! A client of the stream of events that knows no more of it than the standard says.
+//! A client of the event stream that only implements the standard.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::Client;
 
-/// Only there so that a stream that falls silent fails the test instead of hanging it.
+/// Only makes the test fail instead of hang if a stream falls silent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,14 +29,14 @@ pub struct Stream {
     response: Response,
     unread: Vec<u8>,
     said: VecDeque<SseItem>,
-    /// The event that is being read.
+    /// The event being parsed.
     kind: String,
     data: Option<Value>,
-    /// What a client sends when it comes again.
+    /// Sent by a client when it reconnects.
     pub last_id: String,
 }
 
-/// Where a client follows, and with which token.
+/// The stream to follow, and the token.
 #[derive(Clone)]
 pub struct Follow {
     http: reqwest::Client,
@@ -46,17 +46,17 @@ pub struct Follow {
 
 impl Follow {
     pub fn new(client: &Client, query: &str) -> Self {
-        // Without the time-out that other clients have: a stream goes on.
+        // Without the timeout of other clients, since a stream does not end.
         let http = reqwest::Client::builder().build().unwrap();
         Self { http, client: client.clone(), path: client.path(&format!("/events/stream{query}")) }
     }
 
-    /// The same after the server has started again.
+    /// The same after a restart of the server.
     pub fn by(&self, client: Client) -> Self {
         Self { client, ..self.clone() }
     }
 
-    /// Comes for the first time, or again after it has seen an event.
+    /// Connects for the first time, or reconnects after an event.
     pub async fn open(&self, last_id: &str) -> Result<Stream, reqwest::Error> {
         let mut request = self.client.request(Method::GET, &self.path).build()?;
         *request.timeout_mut() = None;
@@ -94,7 +94,7 @@ impl Stream {
         events
     }
 
-    /// Whatever is said next; none when the stream ends, as it should or not.
+    /// The next item; none when the stream ends, properly or not.
     pub async fn next(&mut self) -> Option<SseItem> {
         loop {
             if let Some(said) = self.said.pop_front() {

@@ -1,4 +1,4 @@
-//! The stream of events: from where it begins, how it goes on, and what ends it.
+//! The event stream: where it begins, how it continues, and what ends it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -216,7 +216,7 @@ async fn a_stream_ends_when_its_token_is_revoked() {
 #[tokio::test]
 async fn who_does_not_read_is_cut_off_and_others_go_on() {
     let home = tempfile::tempdir().unwrap();
-    // More than the sockets between them hold.
+    // More than fits into the sockets between them.
     const RECORDED: usize = 20_000;
     offline::record(home.path(), RECORDED, 1_000);
     let server = Setup::default().settings(QUICK).start_at(home.path());
@@ -265,7 +265,7 @@ async fn there_is_room_for_a_thousand_of_one_member_and_a_place_is_free_when_one
     let path = admin.path("/events/stream");
     let ask = format!("{}\r\n", head("GET", &path));
     let mut followers = Vec::new();
-    // Half of what the organization has.
+    // Half of the organization's places.
     for _ in 0..1_000 {
         let mut wire = Wire::open(&server).await;
         wire.send(&ask).await;
@@ -282,11 +282,11 @@ async fn there_is_room_for_a_thousand_of_one_member_and_a_place_is_free_when_one
     let mut of_ben = Stream::open(&ben, "", "").await;
     cycle(&admin, "review-1").await;
     assert_eq!(of_ben.events(2).await.len(), 2, "so has another member");
-    // Each place of another one makes its own share smaller.
+    // Each place of another member reduces its own share.
     drop(of_ben);
     drop(other);
     followers.pop();
-    // The server hears of it in its own time.
+    // The server learns of it with a delay.
     let follow = Follow::new(&admin, "");
     let mut stream = loop {
         if let Ok(stream) = follow.open("").await {

@@ -1,4 +1,4 @@
-//! Whoever changes what was recorded, with the server stopped, is found by `lockkeeper audit verify`.
+//! `lockkeeper audit verify` finds changes to recorded events made while the server was stopped.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,8 @@ fn edit(store: &LoggedStore, batch: &mut Batch, number: u64, change: impl FnOnce
     batch.put(journal::page_key("acme", number), edited.encode());
 }
 
-/// What is done to pages of 32 events, the last of them number `last`; the first event it touches, and how that is told.
+/// Manipulations of pages of 32 events, the last of them with number `last`; with the first affected event, and how it
+/// is reported.
 fn kinds() -> Vec<Kind> {
     vec![
         (
@@ -173,7 +174,7 @@ async fn tampering_of_each_kind_is_found() {
         store.commit(batch).unwrap();
         store.close();
         drop(store);
-        // Looking twice shows the same: the evidence stays.
+        // Repeating the check gives the same result: the evidence stays.
         for _ in 0..2 {
             let found = verify(home.path(), &[]);
             let text = printed(&found);
@@ -208,7 +209,7 @@ async fn a_server_that_starts_on_what_was_cut_off_says_so_and_the_evidence_stays
     assert!(printed(&found).contains(&format!("the journal once ended with {last}:")), "{}", printed(&found));
 }
 
-/// Changes one event and computes all that follows from it anew: pages, hashes, head.
+/// Changes one event and recomputes everything that depends on it: pages, hashes, head.
 fn rewrite(store: &LoggedStore, batch: &mut Batch, from: u64) {
     let mut head = Head::decode(&store.get(&journal::head_key("acme")).unwrap().unwrap()).unwrap();
     let mut before = None;
@@ -263,7 +264,7 @@ async fn who_can_write_the_disk_and_has_no_master_key_cannot_rewrite_the_chain()
     assert!(code == Some(1) && told.contains("do not match their seal: the chain was rewritten here"), "{told}");
     let at: u64 = told.split("broken at event ").nth(1).unwrap().split(':').next().unwrap().parse().unwrap();
     assert!(at <= 50, "{told}");
-    // A server that starts on it says so, and seals what comes after; the evidence stays.
+    // A server started on it reports that, and seals later events; the evidence stays.
     drop(server);
     let mut server = Setup::default().variable(KEY.0, KEY.1).start_at(home.path());
     cycle(&server.admin(), "review-2").await;

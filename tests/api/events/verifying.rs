@@ -79,7 +79,7 @@ async fn it_says_what_there_is_and_what_it_was_asked_for() {
     let admin = server.admin();
     cycle(&admin, "review-1").await;
     let events = all_events(&admin, "").await;
-    // By the operator's socket, since the server has the store.
+    // Through the operator's socket, since the server has the store locked.
     let running = verify(server.home(), &["--organization", "acme"]);
     assert_eq!(running.status.code(), Some(0), "{}", printed(&running));
     assert!(

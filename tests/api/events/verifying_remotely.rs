@@ -1,4 +1,4 @@
-//! `lockkeeper audit verify` by way of a running server.
+//! `lockkeeper audit verify` through a running server.
 
 use std::process::Output;
 

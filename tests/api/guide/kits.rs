@@ -1,4 +1,4 @@
-//! The kits for CIs in `config/ci`, as their jobs use them: the script, and the shell parts of the YAML files.
+//! The kits for CIs in `config/ci`, as jobs use them: the script, and the shell parts of the YAML files.
 
 use std::future::ready;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::support::issuer::{AUDIENCE, Issuer};
 use crate::support::recorded::{Recorded, Request, Response};
 use crate::support::{ADMIN_TOKEN, Server, Setup, at};
 
-/// What the kits need beside a shell.
+/// Programs that the kits need besides a shell.
 const TOOLS: [&str; 2] = ["curl", "jq"];
 
 #[tokio::test]
 async fn a_job_that_loses_its_lock_is_stopped_and_leaves_the_new_holder_alone() {
-    // Its children, too, and even if they do not want to.
+    // Including its children, even if they ignore the signal.
     let stubborn = "trap '' TERM; sleep 300 & sleep 301";
     let Some((server, mut job)) = start(&["--ttl", "4", "size=large", "--", "sh", "-c", stubborn]) else { return };
     server.admin().until_environment("review-3", |found| found["lockStatus"] == "locked").await;
@@ -69,7 +69,7 @@ async fn a_job_that_waits_says_for_whom_and_leaves_the_queue_when_it_gives_up() 
         assert!(said.contains("review-3: admin since") && said.contains("job 1"), "{said}");
         server.admin().until_queue_is("review-3", 0).await;
     }
-    // At once, not at the end of a long poll.
+    // Immediately, not at the end of a long poll.
     let mut cancelled = job(&server, &["review-3", "--", "true"]);
     server.admin().until_queue_is("review-3", 1).await;
     terminate(&cancelled);
@@ -135,7 +135,7 @@ async fn a_job_that_loses_its_lock_is_told_by_the_server() {
     }
 }
 
-/// Neither a change of the session nor what a proxy answers in the place of the server is a loss.
+/// A change of the session, or a proxy's answer in place of the server's, is not a loss.
 #[tokio::test]
 async fn a_job_goes_on_asking_whether_it_has_its_lock_until_that_is_lost() {
     if let Some(missing) = TOOLS.iter().find(|tool| !is_installed(tool)) {
@@ -177,7 +177,7 @@ async fn a_job_goes_on_asking_whether_it_has_its_lock_until_that_is_lost() {
     assert!(asked[1..].iter().all(|request| request.path.ends_with("?waitSeconds=25")), "{asked:?}");
 }
 
-/// Of the session.
+/// Whether it is a read of the session.
 fn is_read(request: &Request) -> bool {
     request.method == "GET" && request.path.contains("/sessions/")
 }
@@ -193,7 +193,7 @@ async fn a_job_without_a_secret_shows_the_identity_that_its_ci_gives_it() {
     let (token, home) = (issuer.token(json!({})), tempfile::tempdir().unwrap());
     let file = home.path().join("identity");
     std::fs::write(&file, format!("{token}\n")).unwrap();
-    // As GitHub gives it to a job with the permission `id-token: write`.
+    // As provided by GitHub to a job with the permission `id-token: write`.
     let given = token.clone();
     let github = Recorded::start(move |_| ready(Response::json(200, &json!({ "value": given })))).await;
     let url = format!("{}/token?api-version=2.0", github.address);
@@ -245,7 +245,7 @@ async fn the_action_for_github_runs_a_command_while_it_holds_an_environment() {
         let home = tempfile::tempdir().unwrap();
         let script = home.path().join("script");
         std::fs::write(&script, step["run"].as_str().unwrap()).unwrap();
-        // As the runner starts `shell: bash`.
+        // As the runner executes `shell: bash`.
         let mut command = command("bash");
         command.args(["--noprofile", "--norc", "-eo", "pipefail"]).arg(&script);
         command.env("GITHUB_ACTION_PATH", kits().join("github"));
@@ -269,7 +269,7 @@ async fn the_action_for_github_runs_a_command_while_it_holds_an_environment() {
     let named = json!({ "url": server.address, "token": ADMIN_TOKEN, "environment": "review-1", "run": "echo $LOCKKEEPER_ENVIRONMENT" });
     let done = run(named).await;
     assert_eq!((done.status.code(), &*done.stdout), (Some(0), &b"review-1\n"[..]), "{}", shown(&done));
-    // What an input says never becomes a part of the script.
+    // The value of an input never becomes part of the script.
     let sly =
         json!({ "url": server.address, "token": ADMIN_TOKEN, "labels": "size=$(touch${IFS}sly) *", "run": "true" });
     let done = run(sly).await;
@@ -292,7 +292,7 @@ async fn a_job_of_gitlab_holds_an_environment_from_its_first_command_to_its_last
     let again = job.after_script().await;
     assert_eq!(again.status.code(), Some(0), "nothing is held: {}", shown(&again));
 
-    // A job that never got one fails, and releases nothing.
+    // A job that never got a session fails, and releases nothing.
     let unknown = GitLabJob::new(&server, &file[".lockkeeper"], &["review-99", "6"]);
     assert_eq!(unknown.script("echo never").await.status.code(), Some(66));
     assert_eq!(unknown.after_script().await.status.code(), Some(0));
@@ -318,7 +318,7 @@ async fn a_job_of_gitlab_that_loses_its_lock_is_stopped() {
     assert_eq!(server.admin().get(&at("review-3")).await.ok().data()["lock"]["sessionId"], taken.session());
 }
 
-/// A job that extends the hidden one, in a project of its own.
+/// A job that extends the hidden one, in a separate project.
 struct GitLabJob {
     home: tempfile::TempDir,
     hidden: Value,
@@ -369,7 +369,7 @@ impl GitLabJob {
     }
 }
 
-/// A server and a file of the kits as JSON; `None`, with a word about it, where something is missing.
+/// A server and a file of the kits as JSON; `None`, with a message, if a program is missing.
 fn server_and_yaml(file: &str) -> Option<(Server, Value)> {
     if let Some(missing) = TOOLS.iter().find(|tool| !is_installed(tool)) {
         eprintln!("skipped: {file} is not tried, since {missing} is not installed");
@@ -388,7 +388,7 @@ fn shown(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A server and a job on it; `None`, with a word about it, where the tools are missing.
+/// A server and a job on it; `None`, with a message, if a program is missing.
 fn start(arguments: &[&str]) -> Option<(Server, Child)> {
     start_in("sh", arguments)
 }
@@ -418,7 +418,7 @@ fn job_at(shell: &str, url: &str, token: &str, arguments: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
 }
 
-/// Without what the CI that runs these tests has set.
+/// Without the variables of the CI that runs these tests.
 fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars() {

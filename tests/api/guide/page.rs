@@ -11,7 +11,7 @@ pub struct Page {
 }
 
 pub struct Block {
-    /// Of its opening fence, from 1.
+    /// The line of its opening fence, from 1.
     pub line: usize,
     pub language: String,
     pub text: String,
@@ -40,14 +40,14 @@ impl Page {
         self.blocks.iter().filter(|block| block.language == "sh")
     }
 
-    /// Each shell block whose answer the next block shows as JSON, with that block.
+    /// Each shell block that is followed by its answer as JSON, with that block.
     pub fn answers(&self) -> impl Iterator<Item = (&Block, &Block)> {
         let pairs = self.blocks.iter().zip(self.blocks.iter().skip(1));
         pairs.filter(|(block, next)| block.language == "sh" && next.language == "json")
     }
 
-    /// The shell blocks at the lines they have in the page, so that the shell names the page's lines. What a block
-    /// prints goes to a file of its line's number.
+    /// The shell blocks at their line numbers in the page, so that errors of the shell refer to the page's lines. The
+    /// output of a block goes to a file named after its line number.
     pub fn script(&self, printed: &Path, change: impl Fn(&str) -> String) -> String {
         let mut lines = vec![String::new(); self.text.lines().count()];
         // The first line is the title.
@@ -63,7 +63,7 @@ impl Page {
         lines.join("\n") + "\n"
     }
 
-    /// Of the links to files of ours: the file, and the heading in it.
+    /// The links to our files: the file, and the heading in it.
     pub fn links(&self) -> Vec<(String, Option<String>)> {
         let targets = self.text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let ours = targets.filter(|target| !target.contains("://"));
@@ -75,7 +75,7 @@ impl Page {
     }
 }
 
-/// The fenced blocks, or the line of one that does not end.
+/// The fenced blocks, or the line of an unterminated one.
 fn blocks(text: &str) -> Result<Vec<Block>, usize> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;

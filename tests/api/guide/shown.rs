@@ -1,8 +1,8 @@
-//! JSON as the guide shows it, with `…` for what is left out, beside what was really answered.
+//! JSON in the guide, with `…` for omitted parts, and its comparison with the actual answer.
 
 use serde_json::{Deserializer, Value};
 
-/// Members whose value is a word of a closed set: it must be the shown one.
+/// Members whose value is from a closed set, and so must equal the shown one.
 const WORDS: [&str; 8] = ["category", "code", "engine", "kind", "lockStatus", "role", "status", "requiredRole"];
 
 /// Reads it without the `…` between members and elements.
@@ -23,7 +23,7 @@ pub fn parse(shown: &str) -> Result<Value, String> {
     serde_json::from_str(&json).map_err(|error| format!("{error} in {json}"))
 }
 
-/// The last object or list in what a block printed.
+/// The last object or list in the output of a block.
 pub fn last_json(printed: &str) -> Option<Value> {
     let mut last = None;
     let mut rest = printed;
@@ -40,7 +40,7 @@ pub fn last_json(printed: &str) -> Option<Value> {
     last
 }
 
-/// That everything shown was answered: the members, the kinds of values, and the words of closed sets.
+/// Checks that everything shown was answered: the members, the kinds of values, and the values of closed sets.
 pub fn compare(shown: &Value, answer: &Value) -> Result<(), String> {
     match (shown, answer) {
         (Value::Object(shown), Value::Object(answer)) => {

@@ -1,4 +1,4 @@
-//! Issuers that replace their keys, are out, or are not who they should be.
+//! Issuers that rotate their keys, are down, or lie about their identity.
 
 use std::time::{Duration, Instant};
 

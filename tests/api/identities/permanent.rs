@@ -1,4 +1,4 @@
-//! A job has its token for a while, and makes nothing of it that stays.
+//! A job has its token for a limited time, and cannot create anything permanent with it.
 
 use serde_json::json;
 
@@ -39,7 +39,7 @@ async fn what_a_job_has_made_ends_with_its_token_and_with_the_rule() {
     let further = copy.post("/tokens", json!({ "name": "copy of it" })).await.created().data();
     let further = server.with_token(further["token"].as_str().unwrap());
 
-    // Another rule gives the same member from now on: what the old one gave is gone.
+    // From now on another rule assigns the same member: credentials from the old rule are gone.
     let narrowed = issuer.organization("acme", "").replace("'acme/*'", "'acme/other'");
     assert!(server.terminate().success());
     server.change_setup(|setup| setup.organizations(&[&narrowed]));

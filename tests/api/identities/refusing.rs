@@ -1,4 +1,4 @@
-//! Identity tokens and requests that are refused. Each looks the same to whoever sent it.
+//! Refused identity tokens and requests. All refusals look the same to the sender.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use super::{GRANT_TYPE, ID_TOKEN, exchange, exchange_in, exchanged, send, serve}
 use crate::support::issuer::{Issuer, changed_claims, put_together};
 use crate::support::{Answer, Server, Setup};
 
-/// Refused, with an answer that is the same for all.
+/// Refused, with the same answer for all.
 async fn is_refused(server: &Server, token: &str, said: &str) {
     let answer = exchange(server, token).await;
     let (found, expected) = (without_id(&answer), without_id(&exchange_in(server, "nobody", token).await));
@@ -23,7 +23,7 @@ async fn is_refused(server: &Server, token: &str, said: &str) {
     let log = server.log();
     let reasons: Vec<_> =
         log.lines().filter(|line| line.contains("was not exchanged") && line.contains("\"acme\"")).collect();
-    // The same reason is not written again and again.
+    // The same reason is not logged repeatedly.
     assert!(reasons.iter().any(|line| line.contains(said)), "{said:?} is not in {reasons:?}");
 }
 
@@ -100,7 +100,7 @@ async fn tokens_of_another_time_audience_issuer_or_job_are_refused() {
     ] {
         is_refused(&server, &issuer.token(changed), said).await;
     }
-    // Signed by another issuer, in our issuer's name; and the other way round.
+    // Signed by another issuer, in our issuer's name; and vice versa.
     is_refused(&server, &stranger.token(json!({ "iss": issuer.url() })), "ignature").await;
     is_refused(&server, &stranger.token(json!({})), "does not trust the issuer").await;
     exchange(&server, &issuer.token(json!({ "exp": now - 30, "iat": now + 30, "nbf": now + 30 }))).await.ok();
@@ -184,7 +184,7 @@ struct Rsa {
 }
 
 impl Rsa {
-    /// None, and says so, without openssl.
+    /// None, with a message, without openssl.
     fn generate() -> Option<Self> {
         let home = tempfile::tempdir().unwrap();
         let key = home.path().join("key.pem");

@@ -1,11 +1,11 @@
-//! An identity token that is exchanged again and again.
+//! An identity token that is exchanged repeatedly.
 
 use serde_json::json;
 
 use super::{exchange, exchanged, serve};
 use crate::support::issuer::{Issuer, JobKey};
 
-/// As the documentation says.
+/// The documented limit.
 const EXCHANGES_MAX: usize = 20;
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn another_spelling_of_the_signature_is_the_same_token() {
     issuer.publish(&[key.public()]);
     let server = serve(&issuer);
     let claims = issuer.claims();
-    // Each signature is another one, and what is signed is the same.
+    // The signatures differ, but the signed part is the same.
     for _ in 0..EXCHANGES_MAX {
         exchange(&server, &key.sign(&claims)).await.ok();
     }

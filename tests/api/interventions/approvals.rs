@@ -1,4 +1,4 @@
-//! Approvals: who may decide, what becomes of it, and that it is decided once.
+//! Approvals: who may decide, the consequences, and that each is decided only once.
 
 use serde_json::{Value, json};
 
@@ -102,7 +102,7 @@ async fn nobody_approves_what_they_triggered_where_the_pipeline_says_so() {
     let (path, _, approval) = waiting(&mia).await;
     mia.post(&format!("{approval}/approve"), json!({})).await.refused(403, "self_approval_denied");
     admin.post(&format!("{approval}/reject"), json!({})).await.ok();
-    // Who has it run again has triggered it too.
+    // A member who retries it has triggered it too.
     let retried = admin.post(&format!("{path}/stages/gate/retry"), json!({})).await.has_status(202).data();
     let approval = super::approval_of(&retried);
     admin.post(&format!("{approval}/approve"), json!({})).await.refused(403, "self_approval_denied");
@@ -163,7 +163,7 @@ async fn only_maintainers_decide_and_only_within_bounds() {
         mia.post(&format!("{approval}/{decision}"), body).await.refused(422, "invalid_request");
     }
     mia.get("/approvals/apr_0199f3c2a4b07f3e9d2c5a1b").await.refused(404, "approval_not_found");
-    // Nothing of this has ended the session that it is for.
+    // None of this has ended its session.
     mia.post(&format!("{approval}/approve"), json!({ "comment": null })).await.ok();
     assert_eq!(ana.get(GATED).await.ok().data()["lockStatus"], "locked");
 }

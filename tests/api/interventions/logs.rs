@@ -1,4 +1,4 @@
-//! Logs: in pages, as JSON, and as they are written.
+//! Logs: in pages, as JSON, and while they are written.
 
 use delivery::logs::{Logs, Section};
 use domain::{DeploymentId, Identifier, Timestamp};
@@ -9,7 +9,7 @@ use super::{NOBODYS, gated, waiting};
 use crate::support::wire::{Wire, head};
 use crate::support::{Client, Server};
 
-/// What a step would have written, put there while none runs.
+/// Writes the output of a step, while none is running.
 fn write(server: &Server, deployment: &str, texts: &[&[u8]]) {
     let logs = Logs::open(&server.data_dir().join("logs"), u64::MAX).unwrap();
     let id: DeploymentId = deployment.rsplit('/').next().unwrap().parse().unwrap();
@@ -160,7 +160,7 @@ async fn nor_does_who_follows_one_and_does_not_read() {
     gated(&server, true).await;
     let admin = server.admin();
     let (path, ..) = waiting(&admin).await;
-    // More than the sockets between them hold.
+    // More than fits into the sockets between them.
     let line = [b'x'; 99].into_iter().chain([b'\n']).collect::<Vec<_>>();
     write(&server, &path, &[&line.repeat(200_000)]);
     let mut wire = Wire::open(&server).await;
@@ -180,7 +180,7 @@ async fn five_hundred_of_one_member_follow_and_their_places_are_free_when_they_h
     let follow = admin.path(&format!("{path}/logs?follow=true"));
     let ask = format!("{}\r\n", head("GET", &follow));
     let mut followers = Vec::new();
-    // Half of what the organization has.
+    // Half of the organization's places.
     for _ in 0..500 {
         let mut wire = Wire::open(&server).await;
         wire.send(&ask).await;
@@ -190,7 +190,7 @@ async fn five_hundred_of_one_member_follow_and_their_places_are_free_when_they_h
     let refused = admin.send(admin.request(Method::GET, &follow)).await.refused(503, "overloaded");
     assert_eq!(refused.header("retry-after"), "1");
     followers.pop();
-    // The server hears of it in its own time, and of nothing else: nothing is written to this log.
+    // The server learns of it with a delay, and only from the connection: nothing is written to this log.
     let mut answer = loop {
         let answer = admin.request(Method::GET, &follow).send().await.unwrap();
         if answer.status() == 200 {

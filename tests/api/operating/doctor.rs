@@ -1,4 +1,4 @@
-//! `lockkeeper doctor`: what it finds before a first start, beside a server that runs, and where something is wrong.
+//! `lockkeeper doctor`: its findings before a first start, next to a running server, and with faults.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{ADMIN_TOKEN, Server, Setup, lockkeeper};
 
-/// With a home of its own, so that no profile of the one who runs the tests counts.
+/// With a separate home, so that no profile of the test's user is found.
 fn doctor(home: &Path, arguments: &[&str]) -> Command {
     let mut command = lockkeeper(&["doctor"]);
     command.args(arguments).current_dir(home).env("HOME", home).env_remove("XDG_CONFIG_HOME");
@@ -93,7 +93,7 @@ fn each_fault_is_said_with_what_to_do_and_makes_it_fail() {
     faults(&[], &[], &["fault    data directory", "not a lockkeeper data directory"]);
     std::fs::remove_dir_all(&data).unwrap();
 
-    // What a server has left, opened to others, and without its key.
+    // A data directory left by a server, accessible to others, and without its key.
     drop(Setup::default().start_at(home.path()));
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
     faults(&[], &[], &["fault    data directory", "chmod 700"]);

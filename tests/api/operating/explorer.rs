@@ -1,4 +1,4 @@
-//! The explorer as a newcomer finds it: its files, and "Try it out" on a fresh server with the values it fills in.
+//! The API explorer for a newcomer: its files, and "Try it out" on a fresh server with the prefilled values.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ async fn the_explorer_takes_nothing_from_elsewhere() {
     assert!(assets >= 4, "{index}");
 }
 
-/// From top to bottom of the page: nothing is refused for its example, nothing waits, and what the sample has stays as it is.
+/// From top to bottom of the page: no example is refused, nothing waits, and the sample stays unchanged.
 const FORM: &str = "application/x-www-form-urlencoded";
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn every_try_it_out_works_with_what_it_fills_in_and_harms_nothing() {
     let mut tried = 0;
     let mut refused = Vec::new();
     for Operation { path, method, operation } in in_order_of_the_page(&document) {
-        // The explorer offers no button for it, since a stream has no end.
+        // The explorer has no button for it, since a stream has no end.
         if operation["operationId"] == "streamEvents" {
             continue;
         }
@@ -82,13 +82,13 @@ async fn every_try_it_out_works_with_what_it_fills_in_and_harms_nothing() {
     }
 }
 
-/// As a browser sends a form.
+/// Encoded like a browser's form.
 fn encoded(example: &Value) -> String {
     let pairs = example.as_object().unwrap().iter().map(|(name, value)| (name, value.as_str().unwrap()));
     form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
-/// What the sample organization declares, without what passes by itself.
+/// The declarations of the sample organization, without fields that change on their own.
 async fn sample(admin: &Client) -> Value {
     let mut found = vec![admin.get("/pipelines").await.ok().data()];
     for pipeline in ["web", "shop"] {
@@ -131,7 +131,7 @@ struct Operation {
     operation: Value,
 }
 
-/// As the explorer's page has them: by tag, in the order of the document, deleting last.
+/// In the order of the explorer's page: by tag, in the order of the document, deletions last.
 fn in_order_of_the_page(document: &str) -> Vec<Operation> {
     #[derive(serde::Deserialize)]
     struct Document {
@@ -150,7 +150,7 @@ fn in_order_of_the_page(document: &str) -> Vec<Operation> {
     operations
 }
 
-/// An object whose members stay in their order.
+/// An object whose members keep their order.
 struct Members<T>(Vec<(String, T)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {

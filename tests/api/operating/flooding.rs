@@ -1,10 +1,10 @@
-//! Strangers do not fill the log, however much they send.
+//! Unauthenticated clients cannot fill the log, however much they send.
 
 use reqwest::Method;
 
 use crate::support::Server;
 
-/// As long as a path may be, nearly.
+/// Nearly the maximum length of a path.
 const PATH_BYTES: usize = 59_000;
 const REQUESTS: usize = 300;
 /// For all of them, which are 18 MB: some dozens of lines, each cut.

@@ -1,4 +1,4 @@
-//! `lockkeeper secrets rotate-key`, as an operator meets it.
+//! `lockkeeper secrets rotate-key` from the operator's view.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -84,7 +84,7 @@ async fn a_start_without_the_master_key_is_refused_until_it_is_back_or_given_up(
     let fingerprint = std::fs::read_to_string(server.data_dir().join("master.key.id")).unwrap();
     let fingerprint = fingerprint.trim_end().to_owned();
     assert!(server.terminate().success());
-    // There is no secret: the seals of the audit log alone need it.
+    // There are no secrets: only the seals of the audit log need it.
     std::fs::rename(&file, &kept).unwrap();
     let told = server.try_start_again().unwrap_err();
     for part in ["master.key is missing", &fingerprint, "LOCKKEEPER_MASTER_KEY", "--forget-master-key"] {
@@ -133,7 +133,7 @@ fn rotate_key(data_dir: &Path) -> Command {
     command
 }
 
-/// The exit code, what was asked for, and what was complained about.
+/// The exit code, the requested values, and the error output.
 fn outcome(command: &mut Command) -> (i32, String, String) {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Running out of file descriptors: clients may take many, and what is durable must not depend on how many are left.
+//! Running out of file descriptors: clients may use many, and durable writes must not depend on how many are left.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -38,7 +38,7 @@ async fn idle_connections_beyond_the_limit_on_descriptors_do_not_end_the_server(
 async fn a_connection_takes_one_descriptor() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const CONNECTIONS: usize = 3_000;
-    /// What the server may open meanwhile for itself.
+    /// Descriptors that the server may meanwhile open itself.
     const OTHERS: usize = 20;
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -67,7 +67,7 @@ async fn without_a_free_descriptor_the_log_goes_on_as_far_as_it_can_and_then_ref
     let before = checkpoints(&mut wire).await;
     let limit = set_descriptor_limit(&server, Some(0));
 
-    // More than what is left of one segment and the spare one hold.
+    // More than the rest of one segment and the spare one hold.
     let large_path = server.admin().path(&at("large"));
     let writes = tokio::spawn(async move {
         for n in 0..180 {
@@ -94,12 +94,12 @@ async fn without_a_free_descriptor_the_log_goes_on_as_far_as_it_can_and_then_ref
     server.admin().force_claim("review-1", json!({})).await.created();
 }
 
-/// Sets how many descriptors a running server may have, which leaves it those it has, and says how many it could.
+/// Sets the descriptor limit of a running server, which keeps the open ones, and returns the possible maximum.
 #[cfg(target_os = "linux")]
 fn set_descriptor_limit(server: &Server, current: Option<u64>) -> Option<u64> {
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
     let pid = Pid::from_raw(server.pid().try_into().unwrap());
-    // It has inherited ours.
+    // The server has inherited our maximum.
     let maximum = getrlimit(Resource::Nofile).maximum;
     prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).unwrap().current
 }

@@ -1,4 +1,4 @@
-//! Metrics: few on a server that does little, true, and named as the dashboard and the alert rules name them.
+//! Metrics: few on a nearly idle server, correct, and with the names used by the dashboard and the alert rules.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -53,7 +53,7 @@ async fn environments_locks_waits_and_deployments_are_shown() {
     let admin = server.admin();
     let environments =
         |metrics: &str, status: &str| value(metrics, &format!("lockkeeper_environments{{status=\"{status}\"}}"));
-    // The sample has three of the pipeline `web` and two of `shop`.
+    // The sample has three in the pipeline `web` and two in `shop`.
     let before = until(|| scrape(&server), |metrics| environments(metrics, "unlocked") == Some(5.0)).await;
     assert_eq!(value(&before, "lockkeeper_oldest_lock_age_seconds"), Some(0.0));
     assert_eq!(value(&before, "lockkeeper_oldest_waiter_age_seconds"), Some(0.0));
@@ -121,7 +121,7 @@ async fn promtool_finds_no_fault_and_every_rule_fires_when_it_should() {
     }
 }
 
-/// A server that has done a little of everything, with TLS, of which there are metrics too.
+/// A server that has done a little of everything, with TLS, which has metrics too.
 async fn busy() -> (Server, TempDir) {
     let home = tempfile::tempdir().unwrap();
     let issued = Authority::new("tests").issue(&["localhost"]);

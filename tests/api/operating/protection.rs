@@ -1,4 +1,4 @@
-//! Headers that protect those who look at an answer with a browser, or through a cache.
+//! Headers that protect people who open an answer in a browser, or through a cache.
 
 use reqwest::Method;
 use serde_json::json;
@@ -45,7 +45,7 @@ async fn the_explorer_keeps_no_token_and_its_page_needs_no_more_than_its_policy_
     };
     let (page, initializer) = (get("/docs/").await, get("/docs/swagger-initializer.js").await);
     assert!(initializer.contains("persistAuthorization: false"), "{initializer}");
-    // Scripts of their own files, none within the page.
+    // Only scripts from our own files, none inline.
     let mut scripts = page.split("<script").skip(1).map(|script| script.split("</script>").next().unwrap());
     assert!(scripts.all(|script| script.contains("src=\"") && script.ends_with('>')), "{page}");
     assert!(!page.contains("<style") && !page.contains("onload") && !page.contains("javascript:"), "{page}");

@@ -1,11 +1,11 @@
-//! What an organization file no longer declares: reported or removed, at a start and on SIGHUP.
+//! Objects that an organization file no longer declares: reported or removed, at a start and on SIGHUP.
 
 use serde_json::{Value, json};
 
 use crate::support::waiting::until as until_holds;
 use crate::support::{Client, Server, Setup, at, lockkeeper};
 
-/// `web` with these environments, and whatever else is given.
+/// `web` with these environments, and the given additions.
 fn file(prune: &str, environments: &[&str], more: &str) -> String {
     let head = format!(
         "[organization]\nid = \"acme\"\nprune = \"{prune}\"\n[[members]]\nname = \"admin\"\nrole = \"admin\"\n"
@@ -79,19 +79,19 @@ async fn what_is_free_is_removed_and_what_is_held_when_it_is_released() {
     granted.sort_by_key(Value::to_string);
     assert_eq!(granted, ["review-1", "review-9"]);
 
-    // Whoever holds it goes on with it, through a crash too.
+    // The holder keeps it, through a crash too.
     server.kill();
     server.change_setup(|setup| setup.organizations(&[&less]));
     server.start_again();
     let admin = admin.at(&server);
     admin.heartbeat("review-2", &held).await.ok();
-    // Somebody puts it back into service: what the file says holds.
+    // It is put back into service: the file's configuration still applies.
     admin.put(&at("review-2"), json!({})).await.ok();
     until(&admin, "review-2", |answer| answer["data"]["configuration"]["disabled"] == true).await;
     admin.release("review-2", &held).await.ok();
     until(&admin, "review-2", |answer| answer["code"] == "environment_not_found").await;
     admin.environment("by-hand").await.ok();
-    // The name is free again, and what the API makes stays.
+    // The name is free again, and an environment created through the API stays.
     admin.put(&at("review-2"), json!({})).await.created();
     assert!(server.terminate().success());
     server.start_again();
@@ -118,7 +118,7 @@ async fn a_start_and_a_reload_name_what_they_create_change_and_remove() {
     until_logged(&server, &said(second), 1).await;
     until_logged(&server, "removed an environment that the file no longer declares", 1).await;
     assert!(server.terminate().success());
-    // The same file again changes nothing; the next one takes the issuer away.
+    // The same file again changes nothing; the next one removes the issuer.
     let less = with_login
         .replace("client_id = \"lock\"", "client_id = \"key\"")
         .replace("audience = \"lock\"", "audience = \"key\"");
@@ -163,7 +163,7 @@ async fn an_environment_that_is_held_while_its_file_forgets_it_serves_again_when
         redeclare(&server, &put_back);
         let admin = server.admin();
         until(&admin, "review-2", is_disabled(false)).await;
-        // Whoever holds it has noticed nothing.
+        // The holder is not affected.
         admin.heartbeat("review-2", &held).await.ok();
     }
     let admin = server.admin();
@@ -264,7 +264,7 @@ async fn members_and_definitions_are_taken_over_without_a_restart() {
     let renamed = file("report", &["review-1"], max).replace("id = \"acme\"", "id = \"acme\"\nname = \"Acme Ltd\"");
     redeclare(&server, &renamed.replace("id = \"web\"", "id = \"web\"\nname = \"Shop\""));
     until_logged(&server, "reloaded changed=\"acme\"", 1).await;
-    // The start has logged it once.
+    // Logged once by the start.
     until_logged(&server, "applied declared pipelines changed=1", 2).await;
     zoe_client.environment("review-1").await.refused(401, "invalid_token");
     server.as_user("max").await.environment("review-1").await.ok();
@@ -278,7 +278,7 @@ async fn until(client: &Client, environment: &str, holds: impl Fn(&Value) -> boo
     until_holds(environment, async || holds(&client.environment(environment).await.json())).await;
 }
 
-/// The file has been applied some time after the signal.
+/// Waits until the file is applied, some time after the signal.
 pub async fn until_refused(client: &Client) {
     until_holds("the token ends", async || client.get("/pipelines").await.status == 401).await;
 }

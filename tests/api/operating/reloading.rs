@@ -1,4 +1,4 @@
-//! SIGHUP: the server reads its files again, and never ends by it.
+//! SIGHUP: the server reads its files again, and never ends because of it.
 
 use std::io::Write;
 use std::process::Command;
@@ -63,7 +63,7 @@ async fn many_at_once_are_few_reloads_and_the_last_state_counts() {
     server.admin().claim("review-1", json!({})).await.created();
 }
 
-/// The server hangs where it reads an organization file, before it has opened anything.
+/// The server hangs while reading an organization file, before it has opened anything.
 #[tokio::test]
 async fn during_a_start_it_is_kept_until_the_server_serves() {
     let home = tempfile::tempdir().unwrap();
@@ -74,10 +74,10 @@ async fn during_a_start_it_is_kept_until_the_server_serves() {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let log = std::fs::File::create(home.path().join("stderr")).unwrap();
     let mut child = Bounded::spawn(command.stdout(std::process::Stdio::null()).stderr(log));
-    // Returns when the server has opened it to read.
+    // Returns when the server has opened it for reading.
     let mut fifo = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
-    // The next one who reads it finds a file.
+    // The next reader finds a file.
     let file = home.path().join("new");
     std::fs::write(&file, ACME).unwrap();
     std::fs::rename(&file, &path).unwrap();

@@ -89,7 +89,7 @@ fn a_port_alone_lets_other_machines_connect_and_says_so() {
     }
 }
 
-/// A server that was started by its command line alone; killed when this is dropped.
+/// A server started only by its command line; killed when this is dropped.
 struct Started {
     child: Bounded,
     greeting: String,
@@ -107,13 +107,13 @@ impl Started {
         let mut greeting = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         while lines.read_line(&mut greeting).unwrap() > 0 && !greeting.contains("Admin token:") {}
-        // What it logs, it logs after the greeting.
+        // It logs only after the greeting.
         let is_serving = || std::fs::read_to_string(&log).unwrap().contains("serving");
         wait_until("it serves, or has ended", || is_serving() || child.try_wait().unwrap().is_some());
         Self { child, greeting, log }
     }
 
-    /// All of it, once it has stopped.
+    /// The whole log, once the server has stopped.
     fn log(&mut self) -> String {
         Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         self.child.wait().unwrap();
@@ -164,7 +164,7 @@ fn the_data_directory_is_its_owners_and_a_foreign_one_is_left_alone() {
 
 #[tokio::test]
 async fn a_data_directory_that_others_can_read_is_refused_and_nothing_in_it_is_theirs_to_read() {
-    // As most machines have it.
+    // The usual umask.
     let mut server = Setup::default().under(&["sh", "-c", "umask 022; exec \"$@\"", "sh"]).start();
     server.as_user("ana").await.claim("review-1", json!({})).await.created();
     assert!(server.terminate().success());
@@ -266,7 +266,7 @@ fn succeed(arguments: &[&str]) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// The exit code of a command that fails, and what it says.
+/// The exit code of a failing command, and its output.
 fn outcome(command: &mut Command) -> (i32, String) {
     let output = command.output().unwrap();
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())

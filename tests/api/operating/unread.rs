@@ -1,5 +1,5 @@
-//! Clients that ask and do not read, that crowd the server, or that go too far ahead: they are cut off, cost little
-//! meanwhile, and keep nobody else from being served. None of them needs a token.
+//! Clients that send requests without reading, that crowd the server, or that pipeline too much: they are disconnected,
+//! cost little meanwhile, and do not keep others from being served. None of them needs a token.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::waiting::until;
 use crate::support::wire::{Wire, head, head_of_json};
 use crate::support::{Server, Setup, at};
 
-/// Nobody should have to wait long for a test of patience.
+/// Short, so that tests of timeouts are quick.
 const IMPATIENT: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\nwrite_timeout_seconds = 1\n";
 const BUNDLE: &str = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -24,7 +24,7 @@ async fn three_hundred_that_do_not_read_cost_little_and_are_cut_off() {
     }
     let during = Memory::of(&server);
     until_cut_off(&server, "unread", 300).await;
-    // Only now does anybody read, to find that nothing more comes.
+    // Only now the test reads, to find that nothing more comes.
     for wire in unread {
         wire.closed().await;
     }
@@ -43,7 +43,7 @@ async fn requests_sent_far_ahead_of_their_answers_do_not_pile_up() {
     for _ in 0..20 {
         let mut wire = Wire::open(&server).await;
         senders.push(tokio::spawn(async move {
-            // It cannot send all of it, and is cut off while it tries.
+            // It cannot send all of it, and is disconnected while it tries.
             wire.send(BUNDLE.repeat(8) + &REQUEST.repeat(300_000)).await;
         }));
     }
@@ -68,7 +68,7 @@ async fn a_crowd_that_does_not_read_keeps_no_probe_out() {
         crowd.push(wire);
     }
     get(&server, "/healthz").await;
-    // Others are served as soon as it is clear that the crowd does not read.
+    // Others are served as soon as the server notices that the crowd does not read.
     until("others are served", async || server.admin().claim("review-1", json!({})).await.status != 503).await;
     assert_eq!(server.admin().environment("review-1").await.ok().data()["lockStatus"], "locked");
 }
@@ -95,7 +95,7 @@ async fn where_all_connections_wait_a_probe_is_answered_and_others_are_told_to_c
             break;
         }
     }
-    // The tenth is idle, and makes room for a new one with a request that takes its place for good.
+    // The tenth is idle, and makes room for a new one, whose request then keeps the place.
     let mut last = Wire::open(&server).await;
     last.send(head("GET", &format!("{queue}/sessions/{held}?waitSeconds=300")) + "If-None-Match: *\r\n\r\n").await;
     first.closed().await;
@@ -109,7 +109,7 @@ async fn where_all_connections_wait_a_probe_is_answered_and_others_are_told_to_c
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(get(&server, path).await.header("connection"), "close", "{path}");
     }
-    // Nobody who waits has lost the place.
+    // No waiter has lost its place.
     drop(last);
     until("there is room", async || server.admin().release("review-1", &held).await.status != 503).await;
     let mut granted = 0;
@@ -164,7 +164,7 @@ async fn requests_sent_while_another_one_waits_are_all_answered_in_their_order()
     }
 }
 
-/// The resident memory of the server, and what the kernel holds for all TCP connections of this machine.
+/// The server's resident memory, and the kernel's memory for all TCP connections of this machine.
 struct Memory {
     resident_mb: u64,
     kernel_mb: u64,
@@ -189,7 +189,7 @@ impl Memory {
     }
 }
 
-/// Asks for what is unpacked only once.
+/// Requests the files that are unpacked only once.
 async fn warm(server: &Server) {
     get(server, "/docs/swagger-ui-bundle.js").await;
 }

@@ -1,4 +1,4 @@
-//! What a PUT of a pipeline refuses, all of it at once and each fault under its place.
+//! Invalid bodies for the PUT of a pipeline: all faults are reported at once, each with its location.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What of a pipeline outlives a restart, and what a changed file does to it.
+//! How pipelines survive a restart, and how a changed file affects them.
 
 use serde_json::json;
 
@@ -46,7 +46,7 @@ async fn a_deleted_pipeline_stays_deleted_until_its_declaration_changes() {
     restart(&mut server, ACME);
     server.admin().get("/pipelines/shop").await.refused(404, "pipeline_not_found");
 
-    // An environment that is declared anew does not bring its pipeline back, and is made when that comes back.
+    // A newly declared environment does not restore its deleted pipeline, and is created when the pipeline returns.
     let environment = ACME.replace("name = \"staging-2\"", "name = \"staging-3\"");
     restart(&mut server, &environment);
     server.admin().get("/pipelines/shop").await.refused(404, "pipeline_not_found");

@@ -1,4 +1,4 @@
-//! Stopping and resuming: once is enough, twice is no fault, and a retry gets the first answer again.
+//! Stopping and resuming: idempotent, and a retry gets the first answer again.
 
 use serde_json::{Value, json};
 

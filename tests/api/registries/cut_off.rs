@@ -1,4 +1,4 @@
-//! Syncs that meet each other, are given up, or are cut off by the death of the server.
+//! Concurrent, abandoned, and interrupted syncs.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use crate::support::registries::{Remote, git_is_usable, greet, make, place, prog
 use crate::support::waiting::until;
 use crate::support::{Server, Setup};
 
-/// The real git, which waits before it does what a file `hold` names as long as there is one, and says so in a file `held`.
+/// The real git, which before a command named in the file `hold` waits until that file is gone, and reports it in a
+/// file `held`.
 fn holding_git(home: &Path) -> String {
     let (hold, held) = (home.join("hold"), home.join("held"));
     let script = format!(
@@ -43,7 +44,7 @@ impl Harness {
         std::fs::remove_file(self.home.path().join("hold")).unwrap();
     }
 
-    /// Waits until git waits; its process.
+    /// Waits until git waits; returns its process.
     async fn held(&self) -> String {
         let held = self.home.path().join("held");
         until("git waits", async || held.exists()).await;
@@ -140,7 +141,7 @@ async fn a_repository_that_hangs_is_given_up_with_all_that_was_started() {
     assert!(harness.server.log().contains("git took longer than 4 seconds"), "the reason is for the operator");
     ended(&process).await;
     harness.let_go();
-    // Nothing hangs from here on, so how long a busy machine takes must not matter.
+    // Nothing hangs from here on, so the speed of a busy machine must not matter.
     harness.server.kill();
     harness.server.change_setup(|setup| setup.variable("LOCKKEEPER_GIT_TIMEOUT_SECONDS", "60"));
     harness.server.start_again();

@@ -153,7 +153,7 @@ async fn a_server_without_git_says_so() {
     assert!(registry["error"].as_str().unwrap().starts_with("git is not installed: "), "{registry}");
 }
 
-/// A git that says what it was given, in the place of the real one.
+/// A script in place of git that reports its input.
 fn telling_git(home: &Path) -> String {
     let seen = home.join("seen");
     program(

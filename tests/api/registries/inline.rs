@@ -1,4 +1,4 @@
-//! Registries whose steps come with the request.
+//! Registries whose steps are in the request.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Steps of registries in pipelines: checked when those are saved, looked up when a deployment starts, and kept with it.
+//! Steps of registries in pipelines: checked when a pipeline is saved, resolved when a deployment starts, and stored
+//! with it.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::support::{Client, Server, Setup};
 
 const PIPELINE: &str = "/pipelines/web";
 
-/// Claims review-1, deploys there, and answers with the deployment when it has ended.
+/// Claims review-1, deploys there, and returns the deployment after its end.
 async fn deploy(client: &Client, session: &str) -> Value {
     let body = json!({ "commitId": "c0ffee1", "waitSeconds": 60 });
     client.deploy("review-1", session, body).await.ok().data()
@@ -168,7 +169,7 @@ async fn what_pipelines_use_is_not_taken_from_them() {
     mia.delete(&place(&registry)).await.has_status(204);
 }
 
-/// Whoever comes first, a pipeline is never left without the registry that it was saved with.
+/// Whichever comes first, a pipeline never loses the registry that it was saved with.
 #[tokio::test]
 async fn a_registry_is_not_deleted_under_a_pipeline_that_is_being_saved() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Claiming whichever environment with certain labels is free: at once, after a wait, or as a queued session.
+//! Claiming any free environment with certain labels: immediately, after a wait, or as a queued session.
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -64,7 +64,7 @@ async fn an_environment_must_have_all_the_labels() {
     refused.refused(409, "environment_disabled");
     let elsewhere = ANY.replace("web", "nowhere");
     admin.post(&elsewhere, json!({})).await.refused(404, "pipeline_not_found");
-    // Those of another pipeline do not count.
+    // Environments of another pipeline do not count.
     let elsewhere = admin.post(&ANY.replace("web", "shop"), json!({})).await.created();
     assert_eq!(elsewhere.data()["envName"], "staging-1");
 }
@@ -169,7 +169,7 @@ async fn leaving_is_a_release_and_nobody_leaves_for_others() {
     for again in [ben.release_any(&first).await, mia.release_any(&first).await, ana.any_session(&first).await] {
         assert_eq!(again.ok().data(), left);
     }
-    // Nor does it become anybody's by its end.
+    // Its end does not make it available to others either.
     ana.release_any(&first).await.refused(403, "not_session_holder");
     assert_eq!(mia.release_any(&second).await.ok().data()["endedBy"]["name"], "mia");
     ana.release("review-1", &held[0]).await.ok();
@@ -246,10 +246,10 @@ async fn as_many_as_are_free_can_be_had_at_once() {
     let many = make_many(&admin).await;
     let body = json!({ "labels": { "kind": "many" } });
     for _ in 0..25 {
-        // Nobody has to wait, and nobody is told that all are taken.
+        // Nobody has to wait, and no claim is refused as if all were taken.
         let held = join_all((0..many).map(async |_| admin.claim_any(body.clone()).await.created())).await;
         admin.claim_any(body.clone()).await.refused(409, "environment_locked");
-        // Those who come while they are given back leave nothing behind that stands in the way of the next.
+        // Claims that arrive while they are released leave nothing behind that blocks later ones.
         let (_, meanwhile) = tokio::join!(
             join_all(held.iter().map(|claimed| release_where_it_is(&admin, claimed.data()))),
             join_all((0..many).map(|_| admin.claim_any(body.clone()))),
@@ -362,7 +362,7 @@ async fn take_all(client: &Client) -> Vec<String> {
     held
 }
 
-/// Waits until so many wait for any environment, which a place behind them tells.
+/// Waits until this many wait for any environment, as shown by a place behind them.
 async fn until_any_are_waiting(client: &Client, count: usize) {
     loop {
         let queued = client.claim_any(json!({ "queue": true })).await.has_status(202);
@@ -378,7 +378,7 @@ async fn use_once(client: &Client, environment: &str) {
     release_for_good(client, environment, &session).await;
 }
 
-/// Releases it, and waits until the clock shows another time: which of two was used last is told in milliseconds.
+/// Releases it, and waits until the clock changes, since the order of last use has a resolution of milliseconds.
 async fn release_for_good(client: &Client, environment: &str, session: &str) {
     let ended = client.release(environment, session).await.ok().data();
     while now_millis() <= millis(&ended["endedAt"]) {

@@ -1,6 +1,6 @@
-//! A place in the queue is its client's as long as that asks about it, and so is a lock that came while it was away.
+//! A client keeps its place in the queue while it polls, and also a lock granted while it was away.
 //!
-//! It takes a minute to see, since that is how long nobody has to ask; so all of it is seen at once.
+//! This takes a minute, the time for which no poll is needed; so everything is tested at the same time.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_place_is_kept_by_its_clients_asking_and_by_nothing_else(server: &Serv
     let asked_about = ana.enqueue("review-1", json!({})).await.session();
     let (looking_on, asking) =
         (ask_once(&ben, "review-1", &looked_at).await, ask_once(&ana, "review-1", &asked_about).await);
-    // For any environment it is no different.
+    // The same applies when waiting for any environment.
     ben.claim("review-3", json!({})).await.created();
     let large = json!({ "queue": true, "labels": { "size": "large" } });
     let any = ana.claim_any(large).await.has_status(202).session();
@@ -68,7 +68,7 @@ async fn a_lock_that_nobody_comes_for_goes_to_the_next_in_line(server: &Server) 
     assert_has(&ended, json!({ "lockStatus": "expired", "endReason": "unasked", "endedAt": active["claimedAt"] }));
 }
 
-/// Asks about a session once, in a task of its own, for as long as it does not change.
+/// Polls a session once, in a separate task, until it changes.
 async fn ask_once(client: &Client, environment: &str, session: &str) -> JoinHandle<Answer> {
     let place = format!("{}/sessions/{session}", at(environment));
     let etag = client.get(&place).await.ok().header("etag").to_owned();

@@ -1,4 +1,5 @@
-//! Fencing tokens: they count the grants of an environment, and whoever acts with another one than the session's is told.
+//! Fencing tokens: they count the grants of an environment, and an action with a token other than the session's is
+//! refused.
 
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ async fn every_way_to_get_the_lock_takes_the_next_fencing_token() {
     admin.until_session_is("only", &first.session(), "expired").await;
     for session in &line {
         admin.until_any_session_is(session, "active").await;
-        // Those who leave, or find it taken, take none.
+        // Claims that leave the queue, or find it locked, use no token.
         let left = admin.enqueue("only", json!({})).await.session();
         admin.release("only", &left).await.ok();
         admin.claim("only", json!({})).await.refused(409, "environment_locked");
@@ -67,7 +68,7 @@ async fn whoever_acts_with_another_fencing_token_is_refused() {
         deploy(right).await.has_status(202);
     }
     assert_eq!(ana.get(&at).await.ok().data()["deploymentCount"], 2);
-    // A session that has ended says so, whatever the token.
+    // An ended session is reported, whatever the token.
     ana.force_claim("review-1", json!({})).await.created();
     for token in [json!(1), json!(2)] {
         let late = heartbeat(token.clone()).await;

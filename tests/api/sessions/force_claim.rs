@@ -1,4 +1,4 @@
-//! Taking the lock from its holder, and what the displaced one sees.
+//! Taking the lock from its holder, and the displaced holder's view.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ async fn a_displaced_holder_cannot_deploy() {
     let told = refused.refused(409, "session_overridden").json();
     assert_has(&told["endedBy"], json!({ "name": "ben", "sessionId": new }));
     assert_is_time(&told["endedAt"]);
-    // The status tells the same.
+    // The session's status agrees.
     let overridden = ana.session("review-1", &old).await.ok().data();
     assert_has(
         &overridden,
@@ -52,7 +52,7 @@ async fn a_force_claim_names_whom_it_overrode() {
     assert_has(&second, json!({ "lockStatus": "active", "context": "hotfix", "overrode": overrode }));
     let place = ben.path(&format!("{}/sessions/{}", at("review-1"), forced.session()));
     assert_eq!(forced.header("location"), place);
-    // One's own session can be overridden too.
+    // A member can override their own session too.
     let third = ben.force_claim("review-1", json!({})).await.created().data();
     assert_eq!(third["overrode"]["sessionId"], second["sessionId"]);
 }

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that is sent again is executed once, and gets its first answer again.
+//! `Idempotency-Key`: a repeated request is executed once, and gets its first answer again.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn a_retry_gets_the_first_answer_byte_for_byte_also_after_a_kill() {
         }
         assert_eq!(state(&admin).await, before, "nothing is done again");
     }
-    // Also where it would be refused by now, or answered otherwise: the queued one has the lock, and has ended.
+    // Even if it would be refused by now, or answered differently: the queued one has the lock, and has ended.
     let admin = server.admin();
     let (holder, queued) = (answers[3].session(), answers[4].session());
     admin.release("review-2", &holder).await.ok();
@@ -75,7 +75,7 @@ async fn a_key_is_for_one_request() {
         refused.refused(422, "idempotency_key_reused");
     }
     assert_is_replay(&ana.post_with_key(&sessions, "key", body.clone()).await, &first);
-    // Another token has keys of its own.
+    // Each token has separate keys.
     let refused = ben.post_with_key(&sessions, "key", body).await;
     refused.refused(409, "environment_locked");
 }
@@ -140,7 +140,7 @@ async fn an_organization_with_many_keys_makes_no_retry_of_another_execute_twice(
     assert_is_replay(&bea.post_with_key(&sessions, "mine", json!({})).await, &first);
     let beats = format!("{sessions}/{}/heartbeat", first.session());
     bea.post_with_key(&beats, "another", json!({})).await.ok();
-    // The start begins with a sweep.
+    // A start begins with a cleanup.
     server.kill();
     server.start_again();
     let bea = bea.at(&server);
@@ -242,7 +242,7 @@ async fn a_server_that_ends_sends_waiters_away_and_their_keys_bring_them_back_to
     assert!(server.wait().success());
     server.start_again();
     let (ana, ben) = (ana.at(&server), ben.at(&server));
-    // The one without a key has lost its place, and those who are away keep theirs for a while.
+    // The waiter without a key has lost its place; disconnected waiters with keys keep theirs for a while.
     let queue = ana.queue("review-1").await.ok().data();
     let contexts: Vec<_> = queue.as_array().unwrap().iter().map(|waiter| waiter["context"].clone()).collect();
     assert_eq!(contexts, ["first", "later", "both"]);
@@ -303,7 +303,7 @@ async fn the_same_holds_for_those_who_wait_for_any_environment_and_through_a_kil
     admin.until_any_session_is(&later, "active").await;
 }
 
-/// A request with a key, in a task of its own; sent again as long as another one is being answered under that key.
+/// A request with a key, in a separate task; repeated while another one with that key is in progress.
 fn keyed(client: &Client, path: &str, body: &Value) -> JoinHandle<Answer> {
     let (client, path, body) = (client.clone(), path.to_owned(), body.clone());
     tokio::spawn(async move {
@@ -316,7 +316,7 @@ fn keyed(client: &Client, path: &str, body: &Value) -> JoinHandle<Answer> {
     })
 }
 
-/// Waits until the one whose place was kept is back, by sending what would be refused if it was not.
+/// Waits until the client with the kept place is back, by sending a request that would otherwise be refused.
 async fn until_back(client: &Client, path: &str) {
     let another = json!({ "context": "another" });
     let is_kept =
@@ -324,7 +324,7 @@ async fn until_back(client: &Client, path: &str) {
     until("it is back", async || !is_kept().await).await;
 }
 
-/// What of the environments can be seen by anybody.
+/// The publicly visible state of the environments.
 async fn state(client: &Client) -> Value {
     let mut all = Vec::new();
     for name in ["review-1", "review-2", "review-3"] {

@@ -1,4 +1,4 @@
-//! Sessions that end by themselves: their TTL, what begins it anew, the longest hold, and who comes next.
+//! Sessions that end automatically: their TTL, how it is restarted, the maximum hold, and who is next.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn a_heartbeat_and_a_deployment_put_the_end_off() {
         assert_eq!(millis(&session["expiresAt"]) - millis(&deployed.data()["createdAt"]), 600_000);
         session
     });
-    // Reading does not: whoever looks on is not the holder.
+    // Reading does not: a reader is not the holder.
     the_clock_moves().await;
     assert_eq!(ana.session("review-1", &id).await.ok().data()["expiresAt"], last);
 }
@@ -159,7 +159,7 @@ async fn a_ttl_is_at_most_what_the_environment_allows_and_its_default_applies() 
     }
     let refused = admin.put(&at("short"), json!({ "maxTtlSeconds": 60, "defaultTtlSeconds": 61 })).await;
     assert_eq!(refused.refused(422, "invalid_request").faulty_fields(), ["defaultTtlSeconds"]);
-    // Over the default of the longest TTL too.
+    // Not above the default maximum TTL either.
     let refused = admin.put(&at("short"), json!({ "defaultTtlSeconds": 86_401 })).await;
     assert_eq!(refused.refused(422, "invalid_request").faulty_fields(), ["defaultTtlSeconds"]);
 }
@@ -221,7 +221,7 @@ async fn a_lease_does_not_run_out_because_the_server_was_down() {
     assert!(millis(&kept["expiresAt"]) >= started + 30_000, "at least half a minute");
     let alive = admin.heartbeat("review-2", &middling.session()).await.ok().data();
     assert!(millis(&alive["expiresAt"]) >= started + 31_000);
-    // What is left runs out by itself, and all that goes with it happens.
+    // The rest of the lease expires, with all its consequences.
     let ended = admin.until_session_is("review-1", &short.session(), "expired").await;
     assert!(millis(&ended["endedAt"]) >= started + 2_000, "its whole TTL: {ended:#}");
     let active = admin.until_session_is("review-1", &next, "active").await;
@@ -244,7 +244,7 @@ fn lease_seconds(claimed: &Answer) -> i64 {
     (millis(&claimed.data()["expiresAt"]) - millis(&claimed.data()["claimedAt"])) / 1000
 }
 
-/// So that what happens next has a later time.
+/// Ensures that the next event has a later time.
 async fn the_clock_moves() {
     let before = now_millis();
     while now_millis() <= before + 1 {

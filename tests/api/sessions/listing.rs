@@ -37,7 +37,7 @@ async fn everybody_s_sessions_are_listed_newest_first_over_all_pipelines() {
     );
     assert_has(&data[1], json!({ "pipelineId": "shop", "envName": "staging-1", "lockStatus": "active" }));
     assert_has(&data[2], json!({ "pipelineId": "web", "lockStatus": "active", "context": "PR 412" }));
-    // Each as the session itself shows it, and its pipeline.
+    // The same fields as the session itself, plus its pipeline.
     let mut own = ana.session("review-1", &first).await.ok().data();
     own["pipelineId"] = json!("web");
     assert_eq!(data[2], own);

@@ -53,7 +53,7 @@ async fn a_maintainer_releases_anybody_s_and_the_next_in_the_queue_gets_it() {
     assert_has(&released, json!({ "sessionId": first, "lockStatus": "released" }));
     assert_eq!(released["endedBy"]["name"], "mia");
     assert_eq!(ben.session("review-1", &queued).await.ok().data()["lockStatus"], "active");
-    // The one who had it before has no lock any more, and takes nobody's.
+    // The previous holder no longer has a lock, and cannot release another one's.
     ana.release_lock("review-1").await.refused(403, "not_session_holder");
 }
 
@@ -69,7 +69,7 @@ async fn what_is_not_there_or_not_held_is_said_as_it_is() {
     let path = ana.path(&format!("{}/lock", at("review-1")));
     let refused = ana.send(ana.request(Method::GET, &path)).await.refused(405, "method_not_allowed");
     assert_eq!(refused.header("allow"), "DELETE");
-    // The older form of the path, and the problem's own page.
+    // The older form of the path, and the page of the problem.
     let old = path.strip_prefix("/api/v1").unwrap().to_owned();
     ana.claim("review-1", json!({})).await.created();
     ana.send(ana.request(Method::DELETE, &old)).await.ok();

@@ -1,4 +1,4 @@
-//! How many claims of one token may wait.
+//! The limit on waiting claims per token.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ async fn one_token_cannot_fill_the_queue_and_is_told_which_setting_says_so() {
             assert_eq!(refused.header("retry-after"), "5");
         }
     }
-    // Who does not wait gets the usual answer, another token has its own places, and a free lock is given.
+    // A claim without waiting gets the usual answer, another token has separate places, and a free lock is granted.
     ana.claim("review-1", json!({})).await.refused(409, "environment_locked");
     also_ana.enqueue("review-1", json!({})).await;
     server.admin().put(&at("free"), json!({})).await.created();

@@ -1,4 +1,4 @@
-//! Waiting for an environment that somebody has: on the line with `waitSeconds`, or as a queued session with `queue`.
+//! Waiting for a locked environment: on the connection with `waitSeconds`, or as a queued session with `queue`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,7 +141,7 @@ async fn a_queued_session_is_asked_about_until_it_has_the_lock() {
     assert_eq!(millis(&queued["expiresAt"]) - millis(&queued["createdAt"]), 60_000, "unless its client asks");
     let place = answer.header("location").to_owned();
     assert_eq!(place, ben.path(&format!("{}/sessions/{id}", at("review-1"))));
-    // Somebody else's looking on is not its client's asking.
+    // A read by another member does not count as a poll of its client.
     let looked_at = ana.send(ana.request(Method::GET, &place)).await.ok().data();
     assert_has(&looked_at, json!({ "sessionId": id, "lockStatus": "queued", "queuePosition": 1 }));
     let mut asked = ben.send(ben.request(Method::GET, &place)).await.ok().data();

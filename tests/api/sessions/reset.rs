@@ -1,4 +1,4 @@
-//! `onRelease`: what puts an environment back in order before anybody else gets it.
+//! `onRelease`: the deployment that resets an environment before anybody else gets it.
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ async fn an_expiry_puts_it_in_order_for_the_next_in_line_and_a_force_claim_does_
     admin.deploy("clean", &granted.session(), json!({ "commitId": "decade2" })).await.has_status(202);
     let forced = admin.force_claim("clean", json!({})).await.created().session();
     assert_eq!(admin.environment("clean").await.data()["lastDeployment"]["commitId"], "decade2");
-    // What it is configured to be when it is given back is what counts.
+    // The configuration at the time of the release applies.
     admin.put(&at("clean"), json!({ "onRelease": null })).await.ok();
     admin.release("clean", &forced).await.ok();
     assert_eq!(admin.environment("clean").await.data()["lastDeployment"]["commitId"], "decade2");

@@ -1,4 +1,5 @@
-//! Those who wait, and the server is killed or stopped: who asks keeps a place, and everything goes on as it was.
+//! Waiters while the server is killed or stopped: polling clients keep their places, and everything continues
+//! unchanged.
 
 use serde_json::{Value, json};
 
@@ -28,14 +29,14 @@ async fn queued_sessions_keep_their_order_through_a_kill() {
         server.wait();
         server.start_again();
         let mia = mia.clone().at(&server);
-        // What is read before anything is claimed, and what is listed.
+        // State that is read before anything is claimed, and lists.
         let list = mia.get("/pipelines/web/ephemeral-environments").await.ok();
         assert_eq!(column(&list, "queueLength"), [6, 0, 0]);
         assert_eq!(mia.environment("review-1").await.data()["queueLength"], 6);
         assert_eq!(mia.queue("review-1").await.ok().data(), before.data());
     }
     for place in [2, 5, 0, 1, 4, 3] {
-        // Nobody who comes now comes before those who came before the restarts.
+        // New claims do not overtake those from before the restarts.
         let mia = mia.clone().at(&server);
         mia.claim("review-1", json!({ "priority": 7 })).await.refused(409, "environment_locked");
         mia.release("review-1", &holder).await.ok();
@@ -95,7 +96,7 @@ async fn a_session_for_any_environment_goes_on_through_kills() {
     let third = ana.claim_any(any(json!({}), "third")).await.has_status(202);
     assert_eq!(third.data()["queuePosition"], 2, "behind who wants the same");
 
-    // The first wants a large one; the others take what comes.
+    // The first wants a large one; the others accept any.
     ana.release("review-1", &held[0]).await.ok();
     assert_eq!(ana.until_any_session_is(&second, "active").await["envName"], "review-1");
     ana.release("review-3", &held[2]).await.ok();

@@ -1,4 +1,5 @@
-//! Clients that go away while they wait: their places are free at once, and no lock is left with a client that is gone.
+//! Clients that disconnect while they wait: their places are free immediately, and no lock stays with a client that is
+//! gone.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use crate::support::waiting::{ANY, column};
 use crate::support::wire::{Wire, head, head_of_json};
 use crate::support::{Client, Server, Setup, assert_has, at};
 
-/// How often the end of a connection and the grant of a lock are brought together.
+/// How often the end of a connection and the grant of a lock are made to coincide.
 const ROUNDS: u64 = 120;
 const NO_HTTP: &str = "no HTTP\r\n\r\n";
 
@@ -40,8 +41,8 @@ async fn a_client_that_closes_its_connection_leaves_the_queue_at_once() {
     assert_eq!(column(&history, "sessionId"), [held], "none of them ever had the lock");
 }
 
-/// The one kind that does not leave at once: it has an id that its client can learn with its key, and expires when nobody
-/// has asked about it for a minute.
+/// The only kind that stays: the client can learn its id again with the key, and it expires when nobody has polled it
+/// for a minute.
 #[tokio::test]
 async fn a_queued_session_with_a_key_is_kept_for_the_client_that_comes_back() {
     let server = Server::start();
@@ -115,7 +116,7 @@ async fn one_that_goes_unread_gets_no_lock() {
     for end in End::ALL {
         let held = admin.claim("review-1", json!({})).await.created().session();
         let mut wire = waiting(&server, &admin, &path).await;
-        // After the first the server reads no more, so the second stays before the end.
+        // After the first the server reads no more, so the second stays unread before the end.
         for _ in 0..2 {
             wire.send(NO_HTTP).await;
             read_by_now(&admin).await;
@@ -167,7 +168,7 @@ async fn a_crowd_that_vanishes_does_not_hold_up_who_comes_after_it() {
     let last = admin.wait_in_line("review-1", json!({ "waitSeconds": 50 }), CROWD + 1).await;
     drop(crowd);
     admin.release("review-1", &held).await.ok();
-    // Whoever the server had not seen go by then is found out when its turn comes.
+    // A disconnect that the server had not noticed yet is found when the client's turn comes.
     assert_eq!(last.await.unwrap().created().data()["lockStatus"], "active");
     admin.until_queue_is("review-1", 0).await;
 }
@@ -186,7 +187,7 @@ async fn one_cut_off_in_the_moment_of_the_release_leaves_the_lock_to_the_next() 
         let next = admin.wait_in_line("review-1", json!({ "waitSeconds": 50 }), 2).await;
         let told = cut_off_in_the_moment(&mut random, wire, admin.release("review-1", &holder)).await;
         if let Some(session) = told {
-            // The server was quicker, and its answer is there: that one has the lock, and may give it up.
+            // The server was quicker, and its answer has arrived: that client has the lock, and may release it.
             admin.release("review-1", &session).await.ok();
         }
         let granted = next.await.unwrap().created();
@@ -226,7 +227,7 @@ async fn one_cut_off_while_it_waits_for_any_environment_leaves_it_free() {
     admin.put(&at("only"), json!({ "labels": { "only": "one" } })).await.created();
     let mut random = SmallRng::seed_from_u64(3);
     for round in 0..ROUNDS {
-        // One that was granted in vain may still have it for a moment.
+        // An undeliverable grant may still be held for a moment.
         let held = admin.claim("only", json!({ "waitSeconds": 50 })).await.created().session();
         let mut wire = Wire::open(&server).await;
         let body = json!({ "waitSeconds": 300, "queue": round % 2 == 0, "labels": { "only": "one" } });
@@ -269,7 +270,7 @@ async fn one_that_comes_back_with_its_key_has_what_it_was_granted_and_keeps_it()
         let again = admin.until_answered(&key, &body).await.created();
         let session = again.session();
         assert!(told.is_none_or(|told| told == session));
-        // It has no TTL, and has been told of it: nothing ends it but a release.
+        // It has no TTL, and its client knows about it: only a release ends it.
         let lock = admin.environment("review-1").await.ok().data()["lock"].clone();
         let expected = json!({ "sessionId": session, "context": key, "expiresAt": null });
         assert_has(&lock, expected);
@@ -294,14 +295,14 @@ async fn a_grant_that_the_one_who_asks_never_heard_of_is_taken_back_in_time() {
         let told = cut_off_in_the_moment(&mut random, wire, admin.release("review-1", &held)).await;
         let lock = admin.until_environment("review-1", |found| found["queueLength"] == 0).await["lock"].clone();
         assert_eq!(lock["sessionId"], queued);
-        // A holder that knows nothing of its lock would have it for ever.
+        // A holder that does not know of its lock would keep it permanently.
         assert_eq!(lock["expiresAt"].is_null(), told.is_some(), "round {round}: told {told:?}, {lock:#}");
         admin.release("review-1", &queued).await.ok();
     }
 }
 
-/// A client that closes its half with its request looks like one that has died, so it is granted nothing, not even for a
-/// moment; it is told why. What holds no lock for it is done.
+/// A client that half-closes its connection with its request looks like one that has died, so it is granted nothing,
+/// not even for a moment, and is told why. Requests that do not hold a lock are executed.
 #[tokio::test]
 async fn one_that_closes_its_half_with_its_request_is_granted_nothing_and_told_why() {
     let server = Server::start();
@@ -324,8 +325,8 @@ async fn one_that_closes_its_half_with_its_request_is_granted_nothing_and_told_w
     }
 }
 
-/// Ends the connection while something else happens, and answers with the session that the client was told of all the
-/// same, if it was. Only half of the connection ends, so that this can be known.
+/// Ends the connection while something else happens, and returns the session that the client still received, if any.
+/// Only half of the connection is closed, so that this can be observed.
 async fn cut_off_in_the_moment(
     random: &mut SmallRng,
     mut wire: Wire,
@@ -345,11 +346,11 @@ async fn cut_off_in_the_moment(
     answer.filter(|answer| answer.status.is_success()).map(|answer| answer.session())
 }
 
-/// How a client goes.
+/// How a client disconnects.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Close,
-    /// It could still be told something, but nobody can know whether it will ever look.
+    /// It could still receive an answer, but it is unknown whether it will ever read it.
     HalfClose,
     Reset,
 }
@@ -357,7 +358,7 @@ enum End {
 impl End {
     const ALL: [Self; 3] = [Self::Close, Self::HalfClose, Self::Reset];
 
-    /// Answers with what is left open.
+    /// Returns the half that stays open.
     async fn of(self, mut wire: Wire) -> Option<Wire> {
         match self {
             Self::Close => drop(wire),
@@ -371,12 +372,12 @@ impl End {
     }
 }
 
-/// So that what is sent first is read first, whoever sends it.
+/// Ensures that data sent first is read first, whoever sends it.
 fn one_worker() -> Server {
     Setup::default().settings("workers = 1\n[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n").start()
 }
 
-/// With one worker, what was sent before this has been read after it.
+/// With one worker, everything sent before this has been read after it.
 async fn read_by_now(admin: &Client) {
     admin.environment("review-1").await.ok();
 }
@@ -401,7 +402,7 @@ async fn post(wire: &mut Wire, path: &str, body: &Value, key: Option<&str>) {
 }
 
 impl Client {
-    /// Sends a claim again until the server has seen that its first client is gone.
+    /// Repeats a claim until the server has noticed that its first client is gone.
     async fn until_answered(&self, key: &str, body: &Value) -> crate::support::Answer {
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {

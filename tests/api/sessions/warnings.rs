@@ -1,11 +1,11 @@
-//! Locks that never expire by themselves say so, to whoever has one and to whoever waits for one.
+//! Locks that never expire automatically are reported to their holders and to waiters.
 
 use serde_json::{Value, json};
 
 use crate::support::waiting::Bounded;
 use crate::support::{Answer, Server, Setup, assert_fields, at, lockkeeper};
 
-/// Environments of the sample without a TTL, beside its own.
+/// Environments without a TTL, in addition to those of the sample.
 async fn with_endless(names: &[&str]) -> Server {
     let server = Server::start();
     for name in names {
@@ -38,10 +38,10 @@ async fn a_lock_without_a_ttl_comes_with_a_warning_and_one_with_a_ttl_without() 
     let forced = ana.force_claim("endless", json!({ "ttlSeconds": 60 })).await.created().data();
     assert_eq!(forced["warning"], Value::Null);
     assert_eq!(ana.session("endless", &session).await.ok().data()["warning"], Value::Null, "it has ended");
-    // The sample's environments have a TTL of their own.
+    // The sample's environments have a TTL.
     let claimed = ana.claim("review-1", json!({})).await.created().data();
     assert!(claimed["warning"].is_null() && claimed["expiresAt"].is_string(), "{claimed}");
-    // The longest time of a hold is an end too.
+    // A maximum hold is an end too.
     server.admin().put(&at("held"), json!({ "maxHoldSeconds": 3600 })).await.created();
     assert_eq!(ana.claim("held", json!({})).await.created().data()["warning"], Value::Null);
 }
@@ -66,7 +66,7 @@ async fn a_refusal_and_a_wait_behind_such_a_lock_say_so() {
     let listed = ben.get("/sessions?envName=endless&lockStatus=queued").await.ok().data();
     says_endless(&listed[0]["warning"]);
 
-    // Behind one that expires, there is nothing to say.
+    // Behind a lock that expires there is no warning.
     ana.release("endless", &session).await.ok();
     ben.until_session_is("endless", &id, "active").await;
     ben.force_claim("endless", json!({ "ttlSeconds": 60 })).await.created();
@@ -124,7 +124,7 @@ async fn the_first_command_that_a_start_prints_has_a_ttl() {
     let claimed = admin.claim("review-1", json!({ "ttlSeconds": 900 })).await.created().data();
     assert_eq!(claimed["warning"], Value::Null);
     assert!(server.terminate().success());
-    // What is printed comes after the line about the token: from a start of its own, whose whole output is read.
+    // Output after the line about the token: from a separate start whose whole output is read.
     let other = tempfile::tempdir().unwrap();
     let data = other.path().join("data");
     let mut command = lockkeeper(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
@@ -136,8 +136,8 @@ async fn the_first_command_that_a_start_prints_has_a_ttl() {
     assert!(curl.ends_with("\"ttlSeconds\": 900}'"), "{curl}");
 }
 
-/// The sample of an earlier version had no TTL: its changed entries are applied, as its head says, and what the API has set
-/// stays where the entry is the same.
+/// The sample of an earlier version had no TTL: its changed entries are applied, as its first comment says, and changes
+/// through the API stay where the entry is the same.
 #[tokio::test]
 async fn a_data_directory_with_the_earlier_sample_gets_the_ttl() {
     let sample = include_str!("../../../config/acme.toml");
@@ -165,7 +165,7 @@ async fn a_data_directory_with_the_earlier_sample_gets_the_ttl() {
     assert_eq!(held["expiresAt"], Value::Null, "who has the lock keeps it as it was given");
     admin.release("review-1", &endless).await.ok();
     assert!(admin.claim("review-1", json!({})).await.created().data()["expiresAt"].is_string());
-    // What the API sets from now on stays, since the entry is the same at the next start.
+    // Changes through the API from now on stay, since the entry is the same at the next start.
     admin.put(&at("review-2"), json!({ "defaultTtlSeconds": 60 })).await.ok();
     assert!(server.terminate().success());
     server.start_again();

@@ -1,4 +1,4 @@
-//! Reads that are held open until what they read changes: `waitSeconds`, with `If-None-Match` and without.
+//! Reads that are held open until the resource changes: `waitSeconds`, with and without `If-None-Match`.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::support::waiting::{ANY, until};
 use crate::support::wire::{Wire, head};
 use crate::support::{Answer, Client, Server, Setup, assert_has, at};
 
-/// Longer than any change here takes: whoever is answered 304 has missed it.
+/// Longer than any change here takes: a client that gets 304 has missed it.
 const LONG: u64 = 50;
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn what_does_not_change_is_told_so_when_the_wait_is_over() {
 
 #[tokio::test]
 async fn who_does_not_say_what_it_has_waits_for_the_next_change() {
-    // With one worker, whoever is answered knows that all who asked before have been heard.
+    // With one worker, an answered client knows that all earlier requests have been read.
     let settings = "workers = 1\n[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n";
     let server = Setup::default().settings(settings).start();
     let admin = server.admin();
@@ -73,7 +73,7 @@ async fn who_does_not_say_what_it_has_waits_for_the_next_change() {
     let mut watching = Vec::new();
     for place in &places {
         let mut wire = Wire::open(&server).await;
-        // A connection is heard by the worker when it has been accepted, which another thread does.
+        // A worker reads a connection only after another thread has accepted it.
         wire.send(format!("{}\r\n", head("GET", &admin.path(place)))).await;
         wire.answer().await.unwrap().ok();
         wire.send(format!("{}\r\n", head("GET", &admin.path(&format!("{place}?waitSeconds=300"))))).await;
@@ -193,7 +193,7 @@ async fn a_session_can_be_read_at_any_moment_of_its_leaving() {
         let by_name = admin.enqueue("only", json!({})).await.session();
         let places = [format!("{ANY}/{by_any}"), format!("{}/sessions/{by_name}", at("only"))];
         let reading = join_all(places.iter().map(|place| async {
-            // Until it has ended; there is never a moment at which nobody knows of it.
+            // Until it has ended; at no moment is it unknown.
             until("it has ended", async || admin.get(place).await.ok().data()["lockStatus"] != "queued").await;
         }));
         let (_, by_any, by_name) = tokio::join!(reading, admin.release_any(&by_any), admin.release("only", &by_name));
@@ -203,7 +203,7 @@ async fn a_session_can_be_read_at_any_moment_of_its_leaving() {
 
 #[tokio::test]
 async fn a_server_that_ends_answers_all_who_watch() {
-    // With one worker, whoever is answered knows that all who asked before have been heard.
+    // With one worker, an answered client knows that all earlier requests have been read.
     let settings = "workers = 1\n[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n";
     let mut server = Setup::default().settings(settings).start();
     let admin = server.admin();
@@ -244,7 +244,7 @@ async fn queued_for_any(client: &Client) -> String {
     client.claim_any(body).await.has_status(202).session()
 }
 
-/// A read that is held open, in a task of its own.
+/// A read that is held open, in a separate task.
 async fn watch(client: &Client, place: &str) -> JoinHandle<Answer> {
     let etag = client.get(place).await.ok().header("etag").to_owned();
     let (client, place) = (client.clone(), place.to_owned());

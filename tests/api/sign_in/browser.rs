@@ -1,4 +1,4 @@
-//! A browser, as far as the server can tell: keeps a cookie, and says which page makes its requests.
+//! A browser from the server's view: keeps a cookie, and reports which page makes its requests.
 
 use std::net::IpAddr;
 
@@ -11,18 +11,18 @@ use crate::support::{Answer, Client, Server, http_builder};
 pub struct Browser {
     client: Client,
     cookie: Mutex<Option<String>>,
-    /// What it is known by, as it sends it back.
+    /// The cookie that marks a known browser.
     known: Mutex<Option<String>>,
     name: &'static str,
 }
 
 impl Browser {
-    /// One that is on a page of the server.
+    /// A browser on a page of the server.
     pub fn new(server: &Server) -> Self {
         Self { client: server.anonymous(), cookie: Mutex::new(None), known: Mutex::new(None), name: "lockkeeper" }
     }
 
-    /// One on another machine: this one has all addresses that begin with 127.
+    /// A browser on another machine: this one has all addresses that begin with 127.
     pub fn from_address(server: &Server, address: [u8; 4]) -> Self {
         let http = http_builder().local_address(IpAddr::from(address)).build().unwrap();
         Self { client: server.anonymous().over(http), ..Self::new(server) }
@@ -46,12 +46,12 @@ impl Browser {
         *self.cookie.lock() = Some(cookie.to_owned());
     }
 
-    /// By the page of the server, with the cookie if there is one.
+    /// From a page of the server, with the cookie if there is one.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.bare(method, path).header("Sec-Fetch-Site", "same-origin")
     }
 
-    /// The same without a word on who makes it.
+    /// The same without a header about the page.
     pub fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, path);
         let sign_in = self.cookie().map(|cookie| format!("{}={cookie}", self.name));
@@ -62,7 +62,7 @@ impl Browser {
         request.header("Cookie", format!("theme=dark; {}", cookies.join("; ")))
     }
 
-    /// Keeps the cookie that comes back.
+    /// Keeps a returned cookie.
     pub async fn send(&self, request: RequestBuilder) -> Answer {
         let answer = self.client.send(request).await;
         let value = answer.header("set-cookie").split(';').next().unwrap().strip_prefix(&format!("{}=", self.name));

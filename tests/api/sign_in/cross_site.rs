@@ -1,4 +1,4 @@
-//! Pages of other sites, which have no use for the cookie that their visitors' browsers would send.
+//! Pages of other sites, which cannot use the cookie that their visitors' browsers would send.
 
 use reqwest::Method;
 use serde_json::json;
@@ -89,7 +89,7 @@ async fn without_tls_nobody_signs_in_from_another_machine_unless_a_proxy_has_it(
     }
     let request = browser.request(Method::POST, "/auth/sign-in").header("Host", "lock.localhost:1").json(&body);
     browser.send(request).await.has_status(204);
-    // What was taken on this machine does not count under another name, as a page with that name could make it do.
+    // A cookie from this machine is not valid under another host name, which a page with that name could try.
     let request = browser.request(Method::GET, "/api/v1/whoami").header("Host", "lock.example");
     browser.send(request).await.refused(401, "missing_token");
 

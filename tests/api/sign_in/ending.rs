@@ -1,4 +1,4 @@
-//! How sign-ins end: by hand, by a new one in their place, by their number, and what waits on them.
+//! How sign-ins end: by signing out, by a new one, by the limit on their number; and requests that wait with them.
 
 use std::time::Duration;
 

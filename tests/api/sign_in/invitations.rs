@@ -1,4 +1,4 @@
-//! Invitations: a link that works once, for one member, for a while.
+//! Invitations: a link that works once, for one member, for a limited time.
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ async fn who_is_disabled_or_removed_is_not_invited_and_a_retry_gets_no_second_li
     admin.delete(&path).await.has_status(204);
     browser.post(&path_of(&url), json!({ "password": PASSWORD })).await.refused(404, "invitation_not_found");
     admin.post(&format!("{path}/invitation"), json!({})).await.refused(404, "member_not_found");
-    // Who comes back has nothing of before.
+    // A member who is added again has nothing from before.
     admin.post("/members", json!({ "name": "ana", "role": "viewer" })).await.created();
     browser.get(&path_of(&url)).await.refused(404, "invitation_not_found");
     assert_has(

@@ -1,4 +1,4 @@
-//! How often somebody may try.
+//! The limits on sign-in attempts.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn failures_use_up_an_account_and_successes_do_not() {
     browser.post("/auth/sign-in", with_password("ben", PASSWORD)).await.has_status(204);
     let token = server.admin().post("/tokens", json!({ "name": "x", "user": "ana" })).await.created().data();
     browser.post("/auth/sign-in", json!({ "token": token["token"] })).await.has_status(204);
-    // A name that nobody has is limited alike, so that it does not show.
+    // An unknown name has the same limits, so that it cannot be recognised.
     for _ in 0..2 {
         browser.post("/auth/sign-in", with_password("nobody", PASSWORD)).await.refused(401, "invalid_credentials");
     }
@@ -65,7 +65,7 @@ async fn a_stranger_who_guesses_locks_out_neither_other_addresses_nor_the_member
     };
     guesses(&stranger(2)).await;
     Browser::new(&server).post("/auth/sign-in", right.clone()).await.has_status(204);
-    // From many addresses together they are bounded as well: then no unknown browser gets in, for a while.
+    // Attempts from many addresses are limited too: then no unknown browser can sign in for a while.
     let mut last = 3;
     while stranger(last).post("/auth/sign-in", wrong.clone()).await.status != 429 {
         last += 1;

@@ -1,4 +1,4 @@
-//! Passwords: wrong ones, unknown names, changing them, and where none of it may ever show.
+//! Passwords: wrong ones, unknown names, changing them, and places where they must never appear.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::{PASSWORD, invite, invited, with_password};
 use crate::sign_in::browser::Browser;
 use crate::support::{Answer, Server, Setup};
 
-/// All of an answer that could tell one refusal from another.
+/// The whole answer, without anything that differs between two refusals.
 fn comparable(answer: &Answer) -> (u16, serde_json::Value) {
     let mut body = answer.json();
     body["requestId"] = serde_json::Value::Null;

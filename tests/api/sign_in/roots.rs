@@ -1,4 +1,4 @@
-//! What a browser makes ends with what it signed in with, as docs/security.md says.
+//! Credentials created in a browser end with the credential it signed in with, as docs/security.md says.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::{Client, Server};
 
 const TOKENS: &str = "/api/v1/organizations/acme/tokens";
 
-/// A token that a browser makes: a client with it, and its id.
+/// A token created in a browser: a client with it, and its id.
 async fn made(server: &Server, browser: &Browser, body: Value) -> (Client, String) {
     known(server, &browser.post(TOKENS, body).await.created().data())
 }

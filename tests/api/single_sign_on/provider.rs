@@ -1,4 +1,4 @@
-//! A real OpenID provider, and a browser that signs in there: as much of one as it takes.
+//! A real OpenID provider, and a minimal browser that signs in there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Client, Server, Setup, http_builder};
 
 pub const CLIENT_SECRET: &str = "a client secret that nobody must see";
-/// More than a sign-in has.
+/// More than a sign-in needs.
 const REDIRECTS_MAX: usize = 10;
 
-/// `tests/sso/provider.mjs`, until it is dropped.
+/// `tests/sso/provider.mjs`, running until dropped.
 pub struct Provider {
     child: Child,
     _stdin: ChildStdin,
@@ -22,7 +22,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// None, and says so, where there is no node to run it with.
+    /// None, with a message, if Node.js is not installed.
     pub fn start(arguments: &[&str]) -> Option<Self> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sso");
         let installed = Command::new(format!("{folder}/install")).output().unwrap();
@@ -42,7 +42,7 @@ impl Provider {
         Some(Self { _stdin: child.stdin.take().unwrap(), child, issuer })
     }
 
-    /// A server of an organization that has it as `test`, with more keys of the provider's entry.
+    /// A server of an organization that has the provider as `test`, with more keys in its entry.
     pub async fn serve(&self, keys: &str) -> Server {
         let server = Setup::default().organization(&self.organization(keys)).start();
         self.returns_to(&server).await;
@@ -69,7 +69,7 @@ impl Provider {
         self.control(json!({ "users": { user: groups } })).await;
     }
 
-    /// Changes it; answers with the number of requests so far, by path.
+    /// Changes the provider; returns the number of requests so far, by path.
     pub async fn control(&self, change: Value) -> Value {
         let client = Client::anonymous(&self.issuer);
         client.send(client.request(Method::POST, "/control").json(&change)).await.ok().json()
@@ -83,7 +83,7 @@ impl Drop for Provider {
     }
 }
 
-/// A browser with its cookies. It follows redirects only as far as it is told.
+/// A browser with its cookies. It follows only the requested number of redirects.
 pub struct Browser {
     http: reqwest::Client,
     cookies: HashMap<String, BTreeMap<String, String>>,
@@ -95,7 +95,7 @@ impl Browser {
         Self { http, cookies: HashMap::new() }
     }
 
-    /// What a link in a page leads to.
+    /// Follows a link in a page.
     pub async fn open(&mut self, url: &str) -> Answer {
         self.send(Method::GET, url, None).await
     }
@@ -126,7 +126,7 @@ impl Browser {
         Answer { status, headers, text: response.text().await.unwrap() }
     }
 
-    /// Begins a sign-in here, and finishes it at the provider: the address that the browser is sent back to.
+    /// Begins a sign-in here, and finishes it at the provider; returns the URL to which the browser is sent back.
     pub async fn go_to_provider(&mut self, server: &Server, user: &str) -> String {
         let start = format!("{}/auth/oidc/test?organization=acme&return=%2Facme%2Fweb%3Ffilter%3D1", server.address);
         let callback = format!("{}/auth/oidc/test/callback?", server.address);
@@ -146,13 +146,13 @@ impl Browser {
         panic!("the provider does not come back");
     }
 
-    /// The whole sign-in: the last answer of the server.
+    /// The whole sign-in; returns the last answer of the server.
     pub async fn sign_in(&mut self, server: &Server, user: &str) -> Answer {
         let callback = self.go_to_provider(server, user).await;
         self.open(&callback).await.has_status(303)
     }
 
-    /// Who the server says this browser is, asked by a page of its own.
+    /// The server's view of this browser's identity, requested by one of its pages.
     pub async fn whoami(&self, server: &Server) -> Answer {
         let client = server.anonymous();
         let cookie = self.cookie(server, "lockkeeper").unwrap_or_default();
@@ -164,18 +164,18 @@ impl Browser {
         self.cookies.get(&server.address)?.get(name).cloned()
     }
 
-    /// Everything it has for the server.
+    /// All cookies for the server.
     pub fn cookies_of(&self, server: &Server) -> Vec<String> {
         self.cookies.get(&server.address).into_iter().flatten().map(|(_, value)| value.clone()).collect()
     }
 }
 
-/// Where an answer sends the browser.
+/// The target of a redirect.
 pub fn location(answer: &Answer) -> &str {
     answer.header("location")
 }
 
-/// The code with which the browser is sent to the sign-in page.
+/// The error code with which the browser is sent to the sign-in page.
 pub fn error_of(answer: &Answer) -> String {
     let url: Url = format!("http://server{}", location(answer)).parse().unwrap();
     assert_eq!((answer.status.as_u16(), url.path()), (303, "/sign-in"), "{answer:?}");

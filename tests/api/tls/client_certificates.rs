@@ -1,4 +1,4 @@
-//! Clients that show a certificate: off, optional and required.
+//! Clients that present a certificate: off, optional and required.
 
 use reqwest::Method;
 use serde_json::json;
@@ -31,7 +31,7 @@ async fn required_means_no_connection_without_a_good_one() {
     for (identity, served) in [(None, false), (Some(&good), true), (Some(&foreign), false), (Some(&of_server), false)] {
         assert_eq!(is_served(&site, &server, identity).await, served, "{identity:?}");
     }
-    // It does not stand for anybody: a token is needed as well.
+    // It authenticates nobody: a token is required as well.
     let anonymous = server.anonymous().over(site.http(Some(&good)));
     anonymous.get("/pipelines").await.refused(401, "missing_token");
     let admin = server.admin().over(site.http(Some(&good)));
@@ -65,7 +65,7 @@ async fn an_authority_that_is_gone_lets_nobody_in_from_then_on() {
     let required = format!("client_certificates = \"required\"\nclient_ca = \"{folder}/machines.pem\"\n");
     let server = site.setup(&required).start();
     let (before, after) = (old.issue_for_client("runner-1"), new.issue_for_client("runner-1"));
-    // One client keeps what a session could be resumed with.
+    // One client keeps the state for resuming a session.
     let keeper = server.admin().over(site.http(Some(&before)));
     keeper.send(keeper.request(Method::GET, "/healthz")).await.ok();
     site.write("machines.pem", &new.certificate);

@@ -1,4 +1,4 @@
-//! Clients that keep the server waiting, with TLS: they have no more patience to expect than without.
+//! Clients that stall with TLS: the same timeouts apply as without.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +14,7 @@ const BUNDLE: &str = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n
 #[tokio::test]
 async fn a_handshake_that_stalls_is_cut_off() {
     let site = Site::new();
-    // Long enough for the handshake of a client that does not stall, also on a busy machine.
+    // Long enough for the handshake of a client that does not stall, even on a busy machine.
     let server = site.setup("[http]\nhead_timeout_seconds = 3\n").start();
     let hello = site.hello();
     let mut stalled = Vec::new();
@@ -68,7 +68,7 @@ async fn a_crowd_of_stalled_handshakes_keeps_nobody_out() {
         crowd.push(wire);
     }
     let admin = site.admin(&server);
-    // One whose bytes have just arrived is not closed under them; a moment later it is.
+    // A connection whose bytes have just arrived is not closed yet; a moment later it is.
     until("others are served", async || admin.claim("review-1", json!({})).await.status != 503).await;
     assert_eq!(admin.environment("review-1").await.ok().data()["lockStatus"], "locked");
     let crowded = "lockkeeper_connections_cut_off_total{reason=\"crowded\"}";
@@ -98,7 +98,7 @@ async fn where_all_connections_wait_a_probe_is_answered() {
             break;
         }
     }
-    // The idle one has to go for the last of them.
+    // The idle one is closed for the last of them.
     let mut last = site.wire(&server).await;
     last.send(head("GET", &format!("{path}/{held}?waitSeconds=300")) + "If-None-Match: *\r\n\r\n").await;
     first.closed().await;
@@ -148,7 +148,7 @@ async fn one_that_reads_slowly_but_steadily_gets_everything() {
         wire.send(BUNDLE).await;
         let mut answer = Vec::new();
         while !answer.ends_with(bundle.as_bytes()) {
-            // Long enough for the server to find that it cannot write more.
+            // Long enough for the server to notice that it cannot write more.
             admin.environment("review-1").await.ok();
             let mut piece = vec![0; 64 * 1024];
             let length = wire.stream().read(&mut piece).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_client_that_ends_in_any_way_waits_no_longer() {
     let server = site.start();
     let admin = site.admin(&server);
     let held = admin.claim("review-1", json!({})).await.created().session();
-    // With an alert, with the connection, and with both.
+    // With an alert, by closing the connection, and with both.
     for (alert, connection) in [(true, false), (false, true), (true, true)] {
         let mut wire = wait(&site, &server, &admin).await;
         if alert {

@@ -1,4 +1,4 @@
-//! The programs that people use: curl, openssl and Python.
+//! Common programs: curl, openssl and Python.
 
 use std::process::{Command, Output, Stdio};
 
@@ -33,7 +33,7 @@ fn curl_is_served_and_told_where_tls_is_missing() {
     let (code, told) = curl(&[], &healthz.replace("https://", "http://"));
     assert!(code == 0 && told.starts_with("HTTP/1.1 400 "), "{code} {told}");
     assert!(told.contains("Use https:// instead of http://"), "{told}");
-    // A token that was sent so is not looked at.
+    // A token that was sent that way is not examined.
     let (code, told) = curl(&["-H", &format!("Authorization: Bearer {ADMIN_TOKEN}")], &healthz.replace("s://", "://"));
     assert!(code == 0 && told.starts_with("HTTP/1.1 400 "), "{code} {told}");
 }
@@ -58,7 +58,7 @@ fn old_versions_and_weak_suites_are_refused() {
     for (arguments, reason) in [
         (&["-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"][..], "alert handshake failure"),
         (&["-tls1", "-cipher", "DEFAULT@SECLEVEL=0"], "alert handshake failure"),
-        // Neither key exchange nor encryption that could be undone later.
+        // Without weak key exchange and encryption.
         (&["-tls1_2", "-cipher", "AES128-GCM-SHA256:AES256-SHA@SECLEVEL=0"], "alert handshake failure"),
         (&["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA@SECLEVEL=0"], "alert handshake failure"),
         (&["-tls1_3", "-alpn", "h2"], "alert no application protocol"),

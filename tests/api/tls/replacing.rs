@@ -84,7 +84,7 @@ async fn files_that_do_not_fit_change_nothing_and_are_told_once() {
         site.write(name, text);
         server.signal("-HUP");
         until(told, async || metric(&admin, refused).await == count).await;
-        // Asked again, it is still the same.
+        // A second request gives the same result.
         server.signal("-HUP");
         assert!(site.shows(&server, &old).await, "{told}");
         until("it is logged", async || server.log().contains(told)).await;
@@ -114,7 +114,7 @@ async fn a_reload_takes_over_certificate_and_files_together_or_nothing() {
     let refused = "nothing is reloaded, and the next start will be refused";
     let is_logged = |part: &str, times: usize| server.log().matches(part).count() >= times;
 
-    // A bad certificate keeps the log filter from changing.
+    // A bad certificate prevents a change of the log filter.
     let good = site.authority.issue(&["localhost"]);
     site.write("cert.pem", &good.certificate);
     let settings = server.home().join("settings.toml");
@@ -131,7 +131,7 @@ async fn a_reload_takes_over_certificate_and_files_together_or_nothing() {
     until("it is good again", async || is_logged("reloaded changed=\"log.filter\"", 1)).await;
     until("its certificate is used", async || site.shows(&server, &good).await).await;
 
-    // A bad organization file keeps the certificate from being taken over with it. The poll takes it later: this looks before.
+    // A bad organization file prevents a reload of the certificate. The poll reloads it later: this checks before.
     let mut refusals = 1;
     let is_kept = until_found("a reload between two polls", async || {
         let next = site.authority.issue(&["localhost"]);
@@ -145,7 +145,7 @@ async fn a_reload_takes_over_certificate_and_files_together_or_nothing() {
         refusals += 1;
         until(refused, async || is_logged(refused, refusals)).await;
         let is_kept = !site.shows(&server, &last).await;
-        // Not long after a poll there is no other one.
+        // The next poll is not due shortly after the last one.
         let is_between = polled.elapsed() < Duration::from_secs(4);
         (is_between || is_kept).then_some(is_kept)
     });

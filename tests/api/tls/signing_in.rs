@@ -1,4 +1,4 @@
-//! Signing in over TLS: the cookie is one that browsers keep from neighbours and from connections without TLS.
+//! Signing in over TLS: browsers protect the cookie from other hosts in the domain and from connections without TLS.
 
 use reqwest::Method;
 use serde_json::json;
@@ -24,7 +24,7 @@ async fn over_tls_the_cookie_is_bound_to_the_host_and_no_other_one_is_taken() {
         let answer = browser.send(browser.bare(Method::GET, "/api/v1/whoami").header("Origin", &origin)).await;
         assert_eq!(answer.status == 200, is_own, "{origin}: {answer:?}");
     }
-    // A neighbour in the domain could set one without the prefix.
+    // Another host in the domain could set one without the prefix.
     let text = browser.cookie().unwrap();
     let request = client.request(Method::GET, "/api/v1/whoami").header("Cookie", format!("lockkeeper={text}"));
     client.send(request.header("Sec-Fetch-Site", "same-origin")).await.refused(401, "missing_token");
@@ -59,7 +59,7 @@ async fn a_link_leads_to_a_name_of_the_certificate_or_to_the_public_url_and_nowh
 async fn single_sign_on_begins_at_a_name_of_the_certificate_and_nowhere_else() {
     let site = Site::new();
     site.install(&site.authority.issue(&["localhost", "lock.example"]));
-    // Nobody answers there: the address of the server is looked at first.
+    // No provider answers there: the address of the server is checked first.
     let file = "[organization]\nid = 'acme'\n[[members]]\nname = 'admin'\nrole = 'admin'\n[[providers]]\nid = 'test'\n\
                 issuer = 'http://127.0.0.1:1'\nclient_id = 'c'\ndefault_role = 'viewer'\n";
     let server = site.setup("").organization(file).start();

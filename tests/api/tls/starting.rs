@@ -1,4 +1,4 @@
-//! What an operator sees of TLS: at the start, in a check, and in the answers.
+//! TLS from the operator's view: at the start, in a check, and in answers.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -83,7 +83,7 @@ fn everything_that_is_wrong_is_told_before_anything_starts() {
         assert!(told.contains(part), "{part} is not in\n{told}");
     }
     assert!(!home.path().join("data").exists());
-    // Other commands need no certificate: this one fails only for lack of data.
+    // Other commands need no certificate: this one fails only because there is no data.
     let data = home.path().join("data");
     let mut verify = lockkeeper(&["audit", "verify", "--config"]);
     let plain = site.settings("");

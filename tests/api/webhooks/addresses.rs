@@ -1,4 +1,4 @@
-//! Where deliveries must not go, unless the operator allows it.
+//! Addresses that deliveries must not reach unless the operator allows it.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::receiver::{Receiver, SECRET};
 use super::{cycle, make, only_delivery, patch};
 use crate::support::{Server, Setup};
 
-/// As an operator has it who has set nothing of it, but for the waits.
+/// With the operator's defaults, except for the waits.
 fn guarded() -> Server {
     Setup::default().variable("LOCKKEEPER_WEBHOOKS_RETRY_SECONDS", "").start()
 }

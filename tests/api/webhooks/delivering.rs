@@ -1,4 +1,4 @@
-//! What arrives, and what is done about what does not.
+//! Successful and failed deliveries.
 
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ async fn a_receiver_can_ask_for_time() {
         let time = |value: &Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second();
         let wait = time(&delivery["nextAttemptAt"]) - time(&delivery["attempts"][0]["at"]);
         assert!((899..=910).contains(&wait), "{wait} s");
-        // Somebody may be in a greater hurry.
+        // A member may want it sooner.
         let again = format!("/webhooks/{id}/deliveries/{}/redeliver", delivery["deliveryId"].as_str().unwrap());
         assert_eq!(admin.post(&again, json!({})).await.has_status(202).data()["status"], "pending");
         only_delivery(&admin, &id, |delivery| delivery["status"] == "delivered").await;
@@ -196,7 +196,7 @@ async fn while_a_secret_is_replaced_both_sign_and_then_only_the_new_one() {
     let rotated = admin.post(&rotate, json!({ "secret": OTHER_SECRET })).await.ok().data();
     assert_eq!(rotated["secret"], OTHER_SECRET);
     assert_is_time(&rotated["previousSecretExpiresAt"]);
-    // Both are verified from now on.
+    // Both signatures are verified from now on.
     receiver.plan_with("/hook", &[super::SECRET, OTHER_SECRET], json!([]), ok()).await;
     cycle(&admin, "review-1").await;
     let seen = receiver.seen("/hook", 2).await;

@@ -1,4 +1,4 @@
-//! Receivers that are gone or fail for long, and what becomes of their webhooks.
+//! Receivers that are gone or fail for long, and the consequences for their webhooks.
 
 use std::net::TcpListener;
 

@@ -1,4 +1,4 @@
-//! Making, changing and deleting them.
+//! Creating, changing and deleting webhooks.
 
 use std::path::Path;
 

@@ -88,7 +88,7 @@ class Receiver(BaseHTTPRequestHandler):
 
     def answer(self, answer):
         if answer.get("hang"):
-            # Until the test lets go of it, or the other side gives up.
+            # Until the test releases it, or the other side gives up.
             released.wait(60)
         body = answer.get("body", "").encode() or b"x" * answer.get("huge", 0)
         try:
@@ -123,6 +123,6 @@ class Server(ThreadingHTTPServer):
 
 server = Server(("127.0.0.1", 0), Receiver)
 print(server.server_address[1], flush=True)
-# Ends with the test, which holds the other end of this.
+# Ends with the test, which has the other end of this pipe.
 threading.Thread(target=lambda: (sys.stdin.read(), server.shutdown()), daemon=True).start()
 server.serve_forever()

@@ -1,4 +1,4 @@
-//! A receiver in a process of its own, which outlives the servers that send to it.
+//! A receiver in a separate process, which outlives the servers that send to it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// None, said aloud, where there is no Python.
+    /// None, with a message, if Python is not installed.
     pub fn start() -> Option<Self> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/webhooks/receiver.py");
         let child = Command::new("python3").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -36,7 +36,7 @@ impl Receiver {
         format!("{}{path}", self.address)
     }
 
-    /// What a path is to answer: these in turn, and then always that. Verifies with [`SECRET`].
+    /// Sets the answers of a path: these in order, and then always `then`. Verifies with [`SECRET`].
     pub async fn plan(&self, path: &str, answers: Value, then: Value) {
         self.plan_with(path, &[SECRET], answers, then).await;
     }
@@ -46,17 +46,17 @@ impl Receiver {
         self.post("/_plan", &plan).await;
     }
 
-    /// All that has come to a path, as soon as there is so much.
+    /// All deliveries to a path, once there are this many.
     pub async fn seen(&self, path: &str, count: usize) -> Vec<Value> {
         self.wait(json!({ "path": path, "count": count })).await
     }
 
-    /// The same, but only what was answered with this status counts, and of each message only once.
+    /// The same, counting only deliveries answered with this status, and each message only once.
     pub async fn distinct(&self, path: &str, status: u16, count: usize) -> Vec<Value> {
         self.wait(json!({ "path": path, "count": count, "answered": status, "distinct": true })).await
     }
 
-    /// All that has come to a path by now.
+    /// All deliveries to a path so far.
     pub async fn seen_by_now(&self, path: &str) -> Vec<Value> {
         self.wait(json!({ "path": path, "count": 0 })).await
     }
@@ -69,7 +69,7 @@ impl Receiver {
         found
     }
 
-    /// Lets go of all that hangs.
+    /// Releases everything that hangs.
     pub async fn release(&self) {
         self.post("/_release", &json!({})).await;
     }
@@ -87,7 +87,7 @@ impl Drop for Receiver {
     }
 }
 
-/// That every message that came was signed as it should be, and says which events they were, in the order of arrival.
+/// Checks that every message was signed correctly, and returns the events' ids in the order of arrival.
 pub fn event_ids(seen: &[Value]) -> Vec<String> {
     for entry in seen {
         let verified = entry["verified"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! The server ends in the middle of deliveries, with and without warning: what happened arrives all the same.
+//! The server ends during deliveries, with and without warning: every event is still delivered.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::receiver::{Receiver, event_ids};
 use super::{cycle, make, only_delivery, setup, until, webhook};
 use crate::support::Client;
 
-/// Receivers that fail every so often, so that retries are under way too.
+/// Receivers that sometimes fail, so that retries are pending too.
 fn flaky() -> serde_json::Value {
     let answers: Vec<_> = (0..60).map(|n| json!({ "status": if n % 3 == 0 { 500 } else { 200 } })).collect();
     json!(answers)
@@ -31,7 +31,7 @@ async fn every_event_arrives_though_the_server_is_stopped_and_killed_again_and_a
             cycle(&admin, "review-1").await;
         }
         happened += 2 * CYCLES;
-        // Some has arrived, some is on its way, some has not been looked at.
+        // Some have arrived, some are being sent, some have not been captured.
         receiver.distinct("/steady", 200, happened - 2 * CYCLES + 1).await;
         if round % 2 == 0 {
             server.kill();
@@ -54,7 +54,7 @@ async fn every_event_arrives_though_the_server_is_stopped_and_killed_again_and_a
     }
 }
 
-/// The ids of all events that sessions have left.
+/// The ids of all events of sessions.
 async fn recorded(admin: &Client) -> BTreeSet<String> {
     let mut ids = BTreeSet::new();
     for kind in ["session.claimed", "session.released"] {

@@ -1,4 +1,4 @@
-// Chromium, one for each test file, and the tabs of a test. Each person has cookies of their own.
+// Chromium, one per test file, and the tabs of a test. Each person has separate cookies.
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 import { Server, remember } from './server.mjs';
@@ -6,7 +6,7 @@ import { Tab } from './tab.mjs';
 
 export const fromNpm = createRequire(`${process.cwd()}/target/test-tools/browser/package.json`);
 
-// A test takes seconds, the one that visits all pages most of a minute; this is for one that hangs.
+// Tests take seconds, the one that visits all pages most of a minute; this limit is for hanging tests.
 const TEST_MS = 300_000;
 
 export function launch(options = {}) {
@@ -28,7 +28,8 @@ export function launch(options = {}) {
 export function together(options) {
   const shared = {};
   before(async () => {
-    // Both are noted before a failure of one is told: a browser that nobody closes would keep the tests from ending.
+    // Both are stored before a failure of one is reported: a browser that is never closed would keep the tests from
+    // ending.
     const [server, browser] = await Promise.allSettled([Server.start(options), launch()]);
     [shared.server, shared.browser] = [server.value, browser.value];
     const failed = [server, browser].find(({ status }) => status === 'rejected');
@@ -71,7 +72,7 @@ async function withTabs({ server, browser }, body) {
       remember(...(await context.cookies()).map(({ value }) => value));
       await context.close();
     }));
-    // What a failed test left locked must not fail the next one.
+    // Locks left by a failed test must not make the next one fail.
     await server.admin.releaseAll().catch(() => undefined);
   }
 }

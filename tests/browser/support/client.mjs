@@ -1,4 +1,4 @@
-// The API, as a program uses it: with a token, from outside the browser.
+// A program's view of the API: with a token, from outside the browser.
 export class Client {
   constructor(url, token, organization = 'acme') {
     this.url = url;

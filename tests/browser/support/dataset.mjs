@@ -1,10 +1,10 @@
-// Data to look at: none, little, much. `fill` gives the ids that addresses need.
+// Test data: none, little, much. `fill` returns the ids that URLs need.
 
 /** An organization in which nothing has been made yet. */
 export const EMPTY_ORGANIZATION = '[organization]\nid = "acme"\nname = "Acme"\n[[members]]\nname = "admin"\nrole = "admin"\n';
 
 const FAILING = ['sh', '-c', 'echo "npm ci"; echo "npm ERR! code ENOSPC"; echo "npm ERR! nospc ENOSPC: no space left on device, write" >&2; exit 1'];
-// How many requests are in flight while much data is made.
+// Concurrent requests while much data is created.
 const AT_ONCE = 32;
 
 /** What a team of five has on an ordinary morning. The server has the sample organization. */

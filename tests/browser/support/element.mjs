@@ -1,4 +1,4 @@
-// One element of a page as the accessibility tree has it: with a role and a name.
+// One element of a page in the accessibility tree, with a role and a name.
 
 export class Element {
   constructor(tab, node, objectId) {

@@ -1,7 +1,7 @@
-// What must never happen in a page, whatever a test looks at: an exception, an error in the console, a violation of the
+// Faults that must never occur in a page, in any test: an exception, an error in the console, a violation of the
 // content security policy, a failing asset, a server error, a request to another host.
 
-// The browser itself writes these for answers like 401 and 409, which are part of the work; answers are judged below.
+// The browser itself logs these for answers like 401 and 409, which are expected; answers are checked below.
 const FAILED_ANSWER = /^Failed to load resource: the server responded with a status of 4\d\d/;
 const NO_SERVER = /net::ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING|SOCKET_NOT_CONNECTED|NETWORK_IO_SUSPENDED)/;
 

@@ -1,4 +1,4 @@
-// How the board feels with 2,000 environments and 50 changes a second. Prints a report; asserts nothing.
+// Performance of the board with 2,000 environments and 50 changes per second. Prints a report; asserts nothing.
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { launch } from './browser.mjs';
@@ -8,7 +8,7 @@ import { Tab } from './tab.mjs';
 
 const ENVIRONMENTS = 2000;
 const CHANGES_PER_SECOND = 50;
-// The memory and the time until a change is seen are looked at this often.
+// The interval for measuring the memory and the delay until a change is visible.
 const SAMPLE_MS = 2000;
 const LONG_FRAME_MS = 50;
 
@@ -105,7 +105,7 @@ async function sample(tab) {
     await mia.claim(name, { context: text });
     seen.push((await shown) - sent);
     await mia.release(name);
-    // A full collection by command takes the page's time; nobody's browser does that, so its frames do not count.
+    // A forced full collection blocks the page; real browsers do not do that, so its frames do not count.
     if (turn % 5 === 0) {
       await tab.page.evaluate(() => { window.collecting = true; });
       await tab.devtools.send('HeapProfiler.collectGarbage');

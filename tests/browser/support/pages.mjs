@@ -1,4 +1,4 @@
-// Every page of the dashboard, by name and address. Whoever checks all pages goes through this list.
+// Every page of the dashboard, by name and URL. Tests of all pages use this list.
 
 /** `ids`: what `fill` of dataset.mjs made. Pages of things that do not exist in a dataset are left out. */
 export function pages(ids) {

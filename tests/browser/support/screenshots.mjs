@@ -1,4 +1,4 @@
-// Pictures of every page: {none, little, much} data × {desktop, phone} × {light, dark}, and an index to look through them.
+// Screenshots of every page: {none, little, much} data × {desktop, phone} × {light, dark}, and an index of them.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { launch } from './browser.mjs';
 import { EMPTY_ORGANIZATION, little, much } from './dataset.mjs';

@@ -1,4 +1,4 @@
-// The real server on a free port, with a data directory of its own. It can be killed and started again on the same port.
+// The real server on a free port, with a separate data directory. It can be killed and restarted on the same port.
 import { spawn, execFileSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
@@ -8,7 +8,8 @@ import { createInterface } from 'node:readline';
 import { Client } from './client.mjs';
 
 const PROGRAM = process.env.LOCKKEEPER_SERVER ?? 'target/debug/lockkeeper';
-// Where tests/run collects the logs of all tests and what must not be in them; else they go away with the server.
+// Where tests/run collects the logs of all tests and the texts that must not be in them; otherwise they are removed
+// with the server.
 const LOGS = process.env.LOCKKEEPER_TEST_LOGS;
 // A start takes less than a second; a loaded machine may need a few.
 const START_MS = 60_000;
@@ -64,7 +65,7 @@ export class Server {
       setTimeout(() => reject(new Error('the server did not start in time')), START_MS).unref();
     });
     this.url = await serves;
-    // What is printed after the address belongs to the greeting, and comes at once.
+    // Output after the address belongs to the greeting, and arrives immediately.
     await this.ready();
   }
 

@@ -1,12 +1,12 @@
-// A page of the dashboard as a person uses it: things are found by role and name, as a screen reader finds them, and
-// waited for by watching the page change.
+// A page of the dashboard from a person's view: elements are found by role and name, as by a screen reader, and awaited
+// by watching the page change.
 import { mkdirSync } from 'node:fs';
 import { Element } from './element.mjs';
 import { Faults } from './faults.mjs';
 
-// How long a person would wait at most. Only a failing test waits that long.
+// The longest time that a person would wait. Only a failing test waits this long.
 const PATIENCE_MS = 60_000;
-// Looks again after this time if nothing in the document has changed: a value typed into a field changes no node.
+// Checks again after this time if nothing in the document has changed: a value typed into a field changes no node.
 const LOOK_AGAIN_MS = 100;
 const PICTURES = 'target/browser';
 

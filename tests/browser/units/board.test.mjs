@@ -1,4 +1,4 @@
-// Which environments the board shows first, and what its filter looks at.
+// The order of environments on the board, and the fields that its filter searches.
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';

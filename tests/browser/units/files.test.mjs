@@ -1,5 +1,5 @@
-// What holds for every file of the dashboard: imports that resolve, nothing from elsewhere, nothing that the content
-// security policy would refuse. A page that is seldom opened would show a wrong import too late.
+// Rules for every file of the dashboard: imports that resolve, nothing from other hosts, nothing that the content
+// security policy would refuse. In a rarely opened page, a wrong import would be noticed too late.
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';

@@ -1,8 +1,8 @@
-// Times as people read them.
+// Times in the form shown to people.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-// The module ticks for as long as its page is open; a test ends.
+// The module has a timer for as long as its page is open; a test ends.
 globalThis.setInterval = () => 0;
 const { duration, relative } = await import(`${process.env.WEB}/lib/time.js`);
 

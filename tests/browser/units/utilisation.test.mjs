@@ -1,8 +1,8 @@
-// What the report on utilisation says in words, and the period that it is asked for.
+// The texts of the utilisation report, and the period that it requests.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-// The module of times ticks for as long as its page is open; a test ends.
+// The module for times has a timer for as long as its page is open; a test ends.
 globalThis.setInterval = () => 0;
 const { bucketsOf, inAWord, inUse, middle, period } = await import(`${process.env.WEB}/lib/utilisation.js`);
 

@@ -1,4 +1,4 @@
-//! Processes that a command leaves behind end before the environment is given to somebody else.
+//! Processes that a command leaves behind end before the environment is granted again.
 
 use super::{Notes, ended, is_alive, run_script};
 use crate::support::Server;

@@ -1,4 +1,4 @@
-//! Getting the lock: in the queue, at once or not at all, and through whatever loses answers.
+//! Getting the lock: in the queue, immediately or not at all, and despite lost answers.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -70,7 +70,7 @@ async fn however_many_answers_are_lost_there_is_one_claim() {
     let relay = Relay::to(&server.address);
     for lost in 1..=6 {
         relay.lose_answers(lost);
-        // With the organization named, the first request is the claim.
+        // With the organization given, the first request is the claim.
         let arguments = ["review-1", "--org", "acme", "--", "sh", "-c", "echo $LOCKKEEPER_FENCING_TOKEN"];
         let (code, stdout, stderr) = ended(&run(&relay.address, &arguments).output().unwrap());
         assert_eq!((code, stdout), (0, format!("{lost}\n")), "{stderr}");
@@ -108,7 +108,7 @@ async fn a_place_in_the_queue_outlives_a_restart_of_the_server() {
 async fn a_claim_that_is_given_up_without_an_answer_leaves_no_lock() {
     let server = Server::start();
     let relay = Relay::to(&server.address);
-    // Every answer is lost until patience is over: the claim was executed, and nobody was told.
+    // Every answer is lost until patience is over: the claim was executed, but its client does not know.
     relay.lose_answers(usize::MAX);
     let arguments = ["review-1", "--org", "acme", "--retry", "1", "--ttl", "5", "--", "echo", "mine"];
     let (code, stdout, stderr) = ended(&run(&relay.address, &arguments).output().unwrap());

@@ -1,4 +1,4 @@
-//! Many at once, of which a third is killed: never two commands in one environment at the same time.
+//! Many clients, a third of which are killed: two commands never run in one environment at the same time.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use crate::support::{Client, Setup};
 
 const PROCESSES: usize = 200;
 const ENVIRONMENTS: usize = 5;
-/// Only there so that a crowd that never gets through fails the test instead of hanging it.
+/// Only makes the test fail instead of hang if a crowd never finishes.
 const WITHIN: Duration = Duration::from_secs(300);
 
 #[tokio::test]
@@ -28,8 +28,8 @@ async fn a_crowd_of_which_a_third_is_killed_never_has_two_commands_in_one_enviro
         admin.put(&path(number), json!({ "labels": { "for": "crowd" } })).await.created();
     }
     let notes = Notes::new();
-    // The kernel gives a lock on a file back when its last holder has ended, however that was: whoever finds it taken meets a
-    // command that still runs. What a command leaves behind has it too.
+    // The kernel releases a file lock when its last holder has ended, for whatever reason: a command that finds it
+    // taken overlaps with a running one. Processes left behind by a command hold it too.
     let script = format!(
         "exec 9>>{0}/$LOCKKEEPER_ENVIRONMENT; flock -n 9 || echo $LOCKKEEPER_ENVIRONMENT >> {0}/clashes; \
          echo $LOCKKEEPER_FENCING_TOKEN >&9; sleep 0.$1; sleep 5 & exit 0",
@@ -56,7 +56,7 @@ async fn a_crowd_of_which_a_third_is_killed_never_has_two_commands_in_one_enviro
         };
         let kill = kill.map(|signal| (signal, Instant::now() + Duration::from_millis(chance.below(20_000))));
         crowd.push(Runner { child, kill, code: None });
-        // Those whose time comes while others start.
+        // Clients that are killed while others start.
         still_running(&mut crowd);
     }
     while still_running(&mut crowd) > 0 {
@@ -67,7 +67,7 @@ async fn a_crowd_of_which_a_third_is_killed_never_has_two_commands_in_one_enviro
     crowd.iter().for_each(|runner| *codes.entry(runner.code.unwrap()).or_default() += 1);
     println!("{codes:?} after {:?}", began.elapsed());
     assert!(!notes.exists("clashes"), "{:?}", std::fs::read_to_string(notes.at("clashes")));
-    // A machine that is too slow for leases this short loses some (79), or the answer at the end (69). That is no clash.
+    // A machine too slow for such short leases loses some (79), or the answer at the end (69). That is not a clash.
     assert!(codes.keys().all(|code| [0, 69, 79, 137, 143].contains(code)), "{codes:?}");
     assert!(codes[&0] >= PROCESSES / 3, "{codes:?}");
     assert!(codes[&137] + codes[&143] >= PROCESSES / 6, "{codes:?}");
@@ -78,7 +78,7 @@ fn still_running(crowd: &mut [Runner]) -> usize {
     crowd.iter_mut().map(Runner::step).filter(|runs| *runs).count()
 }
 
-/// In the end, and each was given out with rising fencing tokens.
+/// Checks that all are free at the end, and were granted with rising fencing tokens.
 async fn all_are_free(admin: &Client, notes: &Notes) {
     for number in 0..ENVIRONMENTS {
         admin.until(&path(number), |found| found["lockStatus"] == "unlocked" && found["queueLength"] == 0).await;
@@ -99,7 +99,7 @@ struct Runner {
 }
 
 impl Runner {
-    /// Kills it if its time has come. Returns whether it still runs.
+    /// Kills it if its time has come. Returns whether it is still running.
     fn step(&mut self) -> bool {
         if self.code.is_none() {
             if let Some((signal, _)) = self.kill.take_if(|(_, at)| *at <= Instant::now()) {
@@ -112,7 +112,7 @@ impl Runner {
     }
 }
 
-/// Repeatable with its seed.
+/// Random numbers, repeatable with a seed.
 struct Chance(u64);
 
 impl Chance {

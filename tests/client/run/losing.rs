@@ -6,7 +6,7 @@ use super::relay::Relay;
 use super::{Notes, Running, is_alive, run_script, until_gone};
 use crate::support::Server;
 
-/// Notes its pid, and waits for as long as it may.
+/// Writes its pid, and runs for as long as it may.
 fn long(notes: &Notes) -> String {
     format!("echo $$ > {}/pid; exec sleep 300", notes.path().display())
 }
@@ -60,7 +60,7 @@ async fn a_command_has_time_to_clean_up() {
 async fn a_command_that_succeeded_without_its_lock_did_not_succeed() {
     let server = Server::start();
     let notes = Notes::new();
-    // Nobody can wait, and the next heartbeat is fifteen seconds away: only the look at the end can tell.
+    // Waiting requests are refused, and the next heartbeat is fifteen seconds away: only the final check can notice.
     let relay = Relay::to(&server.address);
     relay.refuse_waits();
     let script =
@@ -103,7 +103,7 @@ async fn a_server_that_is_gone_longer_than_the_lease_ends_the_command_before_it(
     let notes = Notes::new();
     let running = Running::start(&mut run_script(&relay.address, &["review-1", "--ttl", "5"], &long(&notes)));
     let pid = notes.pid("pid").await;
-    // Whoever gets the lock next sees nothing of the command any more.
+    // The next holder sees no process of the command.
     let admin = server.admin();
     let next = admin.wait_in_line("review-1", json!({ "waitSeconds": 60 }), 1).await;
     relay.cut();

@@ -6,10 +6,10 @@ use super::relay::Relay;
 use super::{Notes, Running, is_alive, run_script};
 use crate::support::Server;
 
-/// The next heartbeat is a quarter of an hour away: a command that waits for it fails the test.
+/// The next heartbeat is a quarter of an hour away: waiting for it makes the test fail.
 const LONG_TTL: [&str; 3] = ["review-1", "--ttl", "1h"];
 
-/// Runs a command until somebody force-claims its environment.
+/// Runs a command until its environment is force-claimed.
 async fn lose(server: &Server, address: &str, arguments: &[&str]) {
     let notes = Notes::new();
     let script = format!("echo $$ > {}/pid; exec sleep 300", notes.path().display());

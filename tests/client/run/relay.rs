@@ -1,5 +1,4 @@
-//! Something between client and server that can lose what it should pass on, and whose address stays the same when the
-//! server starts again.
+//! A relay between client and server that can lose answers, and keeps its address when the server restarts.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,18 +12,18 @@ pub struct Relay {
 
 #[derive(Default)]
 struct State {
-    /// None: connections are closed at once.
+    /// None: connections are closed immediately.
     target: Mutex<Option<String>>,
-    /// How many answers are still to be lost.
+    /// The number of answers to lose.
     losing: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
-    /// Answers are passed on when they are complete.
+    /// Answers are forwarded when they are complete.
     buffers: AtomicBool,
     refuses_waits: AtomicBool,
     refused_waits: AtomicUsize,
 }
 
-/// For a request that wants to wait.
+/// The answer to a request that wants to wait.
 const NO_PLACE: &str = "{\"status\": 503, \"code\": \"overloaded\", \"detail\": \"too many requests wait\"}";
 
 impl Relay {
@@ -44,12 +43,12 @@ impl Relay {
         relay
     }
 
-    /// From here on to another address.
+    /// From here on, forwards to another address.
     pub fn lead_to(&self, address: &str) {
         *self.state.target.lock().unwrap() = Some(host(address));
     }
 
-    /// Nothing gets through any more, neither way.
+    /// Nothing is forwarded any more, in either direction.
     pub fn cut(&self) {
         *self.state.target.lock().unwrap() = None;
         for connection in self.state.open.lock().unwrap().drain(..) {
@@ -57,17 +56,17 @@ impl Relay {
         }
     }
 
-    /// The next answers are lost: the server has executed what was asked, and nobody hears of it.
+    /// The next answers are lost: the server has executed the requests, but the client does not know.
     pub fn lose_answers(&self, count: usize) {
         self.state.losing.store(count, Ordering::SeqCst);
     }
 
-    /// From here on no answer is passed on before it is complete, as proxies do that buffer.
+    /// From here on, answers are forwarded only when complete, as by buffering proxies.
     pub fn buffer(&self) {
         self.state.buffers.store(true, Ordering::SeqCst);
     }
 
-    /// As a server whose places for those that wait are all taken.
+    /// Like a server without room for waiting requests.
     pub fn refuse_waits(&self) {
         self.state.refuses_waits.store(true, Ordering::SeqCst);
     }
@@ -129,7 +128,7 @@ fn pass_requests(mut from_client: TcpStream, mut to_server: TcpStream, state: &S
     to_server.shutdown(Shutdown::Both).ok();
 }
 
-/// An answer of known length, or without a body. A stream never is.
+/// An answer of known length, or without a body. A stream is never complete.
 fn is_complete(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

@@ -1,4 +1,4 @@
-//! The usual course: claim, run, release, and the command's own exit code.
+//! The normal case: claim, run, release, and the command's own exit code.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -82,7 +82,7 @@ async fn the_command_inherits_no_pipe_of_ours() {
     let server = Server::start();
     let script = "for fd in /proc/self/fd/*; do readlink $fd; done | grep -c pipe: || true";
     let output = run_script(&server.address, &["review-1"], script).stderr(Stdio::null()).output().unwrap();
-    // Its standard output, and the one between the two halves of the script.
+    // Its standard output, and the pipe between the two halves of the script.
     let count: u32 = ended(&output).1.trim().parse().unwrap();
     assert!(count <= 2, "{output:?}");
 }

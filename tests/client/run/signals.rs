@@ -41,7 +41,7 @@ async fn a_command_that_a_signal_ends_is_told_by_the_exit_code() {
 async fn a_killed_client_leaves_no_command_and_no_lock() {
     let server = Server::start();
     let notes = Notes::new();
-    // One that does not care about being asked.
+    // A command that ignores being asked.
     let script = format!(
         "trap '' TERM; sleep 300 & echo $! > {0}/child; echo $$ > {0}/pid; while :; do sleep 0.05; done",
         notes.path().display()

@@ -1,4 +1,4 @@
-//! `watch`: as lines, and as a board on a terminal that is put back in order afterwards.
+//! `watch`: as lines, and as a board on a terminal whose settings are restored afterwards.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -58,14 +58,14 @@ async fn the_board_is_live_and_leaves_the_terminal_as_it_was() {
     let before = terminal.modes();
     let mut board = terminal.run(&user, &["watch"]);
     terminal.until("q quit");
-    // On a busy machine, the client says before what it waits for, and takes that back.
+    // On a busy machine, the client first shows why it is waiting, and then erases that.
     let (notice, _) = terminal.seen.split_once("\u{1b}[?1049h").expect("an alternate screen");
     assert!(notice.is_empty() || notice.ends_with("\r\u{1b}[K"), "{:?}", terminal.seen);
     assert!(terminal.seen.contains("3 environments, 3 free, 0 waiting"), "{:?}", terminal.seen);
     assert!(!terminal.modes().intersects(LocalModes::ICANON | LocalModes::ECHO));
     admin.claim("review-3", json!({ "context": "PR 412" })).await.created();
     terminal.until("PR 412");
-    // Frames are whole: each begins and ends, and lines have no breaks that would scroll the terminal.
+    // Frames are complete: each has a beginning and an end, and no line break would scroll the terminal.
     let (begun, ended) =
         (terminal.seen.matches("\u{1b}[?2026h").count(), terminal.seen.matches("\u{1b}[?2026l").count());
     assert!(begun >= 2 && begun - ended <= 1 && !terminal.seen.contains('\n'), "{begun} {ended}");
@@ -110,9 +110,9 @@ async fn a_board_whose_server_goes_away_says_so_and_comes_back() {
     assert_eq!(board.wait().unwrap().code(), Some(0));
 }
 
-/// A terminal with a program on it.
+/// A terminal with a running program.
 struct Terminal {
-    /// The side of whoever looks at it.
+    /// The user's side of the terminal.
     master: File,
     slave: OwnedFd,
     shown: mpsc::Receiver<Vec<u8>>,
@@ -148,7 +148,8 @@ impl Terminal {
         tcsetwinsize(&self.master, size).unwrap();
     }
 
-    /// With this terminal as its own, so that keys can become signals. `setsid` becomes the program: its id is the same.
+    /// With this as its controlling terminal, so that keys can become signals. `setsid` becomes the program: its id is
+    /// the same.
     fn run(&self, user: &User, arguments: &[&str]) -> Child {
         let plain = user.command(arguments);
         let mut command = Command::new("setsid");
@@ -171,7 +172,7 @@ impl Terminal {
         self.master.write_all(keys).unwrap();
     }
 
-    /// Until this is shown, from now on or already.
+    /// Waits until this text has been shown, now or before.
     fn until(&mut self, text: &str) {
         while !self.seen.contains(text) {
             match self.shown.recv_timeout(PATIENCE) {

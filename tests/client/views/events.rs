@@ -41,7 +41,7 @@ async fn followed_events_miss_nothing_and_repeat_nothing_over_a_restart() {
     assert!(following.until("session.claimed").contains(&during));
     server.kill();
     server.start_again();
-    // While it cannot connect: what happens meanwhile is not lost.
+    // Events that happen while it cannot connect are not lost.
     let after = [claimed(&server).await, claimed(&server).await];
     detour.lead_to(&server);
     for session in &after {
@@ -52,7 +52,7 @@ async fn followed_events_miss_nothing_and_repeat_nothing_over_a_restart() {
     user.run(&["events", "-f", "--retry", "0", "--url", "http://127.0.0.1:9"]).with_code(69);
 }
 
-/// A session that has come and gone.
+/// A session that has ended.
 async fn claimed(server: &Server) -> String {
     let session = server.admin().claim("review-1", json!({})).await.created().session();
     server.admin().delete("/pipelines/web/ephemeral-environments/review-1/lock").await.ok();
@@ -63,7 +63,7 @@ async fn claimed(server: &Server) -> String {
 async fn a_command_that_follows_ends_when_its_reader_has_gone() {
     let server = Server::start();
     let user = User::admin(&server);
-    // Nothing happens any more: it is noticed without another event.
+    // No more events happen: the loss is noticed without one.
     for arguments in [&["events", "-f"][..], &["watch"]] {
         let mut following = user.command(arguments).spawn().unwrap();
         drop(following.stdout.take());

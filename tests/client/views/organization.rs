@@ -43,7 +43,7 @@ async fn a_secret_goes_in_and_never_comes_out() {
     let shown = user.run(&["secrets", "list"]).ok().says("API_KEY").says("of the database");
     assert!(!shown.stdout.contains("horse"), "{}", shown.stdout);
     assert_eq!(user.json(&["secrets", "list", "--pipeline", "web"]).as_array().unwrap().len(), 1);
-    // LOCKKEEPER_PIPELINE is web: only the flag decides whose secret it is.
+    // LOCKKEEPER_PIPELINE is web: only the flag decides the owner of the secret.
     user.run(&["secrets", "delete", "API_KEY"]).ok().says("the organization's secret API_KEY is deleted");
     let left = user.json(&["secrets", "list"]);
     assert_eq!((left.as_array().unwrap().len(), &left[0]["pipelineId"]), (1, &json!("web")));

@@ -1,4 +1,4 @@
-//! Asking for an analysis, reading it, listing them.
+//! Requesting, reading and listing analyses.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn an_analysis_is_accepted_and_can_be_watched_until_it_is_completed() {
     let site = Site::with(json!([stage("build", "echo compiling; no-such-command-here --version")])).await;
     let deployment = failed(&site).await;
     let accepted = ask(&site, &deployment, json!({})).await;
-    // It may have ended in the moment it was answered for, but never before.
+    // It may have ended at the moment of the answer, but not before.
     assert_eq!(accepted.status, 202, "{accepted:?}");
     let begun = accepted.data();
     assert_fields(&begun, FIELDS);
@@ -156,7 +156,7 @@ async fn where_analysis_is_off_none_is_begun_and_those_there_are_can_be_read() {
 async fn another_organization_does_not_see_them() {
     let beta = "organization = { id = \"beta\" }\nmembers = [{ name = \"bea\", role = \"admin\" }]\n";
     let acme = include_str!("../../../config/acme.toml");
-    // The bootstrap token is of the first organization.
+    // The bootstrap token belongs to the first organization.
     let setup = Setup::default().organization(acme).organization(beta);
     let mut site = Site::start(setup, json!([stage("build", "exit 3")])).await;
     let deployment = failed(&site).await;

@@ -1,4 +1,4 @@
-//! What the builtin engine finds in deployments that really ran.
+//! Findings of the builtin engine in real deployments.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{analysed, deployed, failed};
 use crate::site::{Site, sh, stage, stage_with};
 use crate::support::assert_has;
 
-/// The line of the log that a piece of evidence names, as anybody can look it up.
+/// The log line that a piece of evidence refers to, read like any reader would.
 async fn line_named(site: &Site, deployment: &str, evidence: &Value) -> String {
     let (stage, step) = (evidence["stage"].as_str().unwrap(), evidence["step"].as_str().unwrap());
     let log = site.admin.get(&format!("/deployments/{deployment}/logs?stage={stage}&step={step}")).await.ok().text;
@@ -62,7 +62,7 @@ async fn a_failure_is_compared_with_the_last_success_of_its_environment() {
     assert_eq!(alone["comparedWith"], Value::Null);
     let good = deployed(&site, &session, "good").await;
     assert_eq!(good["status"], "succeeded");
-    // One of another environment is none of its business.
+    // A success in another environment is not considered.
     site.admin.claim("review-2", json!({ "commitId": "good" })).await.created();
     let second = deployed(&site, &session, "bad").await;
     let analysis = analysed(&site, second["deploymentId"].as_str().unwrap()).await;

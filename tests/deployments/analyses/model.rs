@@ -1,4 +1,4 @@
-//! The engine that asks a model, against a real server that answers as a test says.
+//! The engine that asks a model, with a real server whose answers the test sets.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ async fn no_secret_goes_to_the_model_wherever_it_stands() {
     }
 }
 
-/// A model that answers only as often as it is given leave to.
+/// A model that answers only as often as permitted.
 async fn reluctant_model() -> (Recorded, Arc<Semaphore>) {
     let leave = Arc::new(Semaphore::new(0));
     let held = leave.clone();
@@ -94,7 +94,7 @@ async fn a_crowd_is_told_to_come_again_and_those_who_were_accepted_are_served() 
         deployments.push(deployment["deploymentId"].as_str().unwrap().to_owned());
     }
     let mut accepted = Vec::new();
-    // Half of what the organization may have at once: the rest is for other members.
+    // Half of the organization's share: the rest is for other members.
     for deployment in deployments.iter().flat_map(|deployment| [deployment; 8]) {
         accepted.push(ask(&site, deployment, json!({})).await.has_status(202).data());
     }
@@ -114,7 +114,7 @@ async fn a_deployment_that_was_run_again_before_its_turn_came_is_not_looked_into
     let session = site.claim().await;
     let first = super::deployed(&site, &session, "first").await["deploymentId"].as_str().unwrap().to_owned();
     let second = super::deployed(&site, &session, "second").await["deploymentId"].as_str().unwrap().to_owned();
-    // As many as run at once, and one that waits for its turn.
+    // As many as run concurrently, and one that waits for its turn.
     let mut before = Vec::new();
     for _ in 0..4 {
         before.push(ask(&site, &first, json!({})).await.has_status(202).data());

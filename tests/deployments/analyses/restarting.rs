@@ -1,4 +1,4 @@
-//! A server that ends, however it does, loses no analysis that it has accepted.
+//! However the server ends, it loses no accepted analysis.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::site::{Site, stage};
 use crate::support::model::{finding, says, setup};
 use crate::support::recorded::{Recorded, Request};
 
-/// A model that answers nobody until it is told to, and tells when it is asked.
+/// A model that answers only when permitted to, and reports when it is asked.
 async fn silent_model() -> (Recorded, Arc<AtomicBool>, Arc<Notify>) {
     let (speaks, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
     let (spoken, told) = (speaks.clone(), asked.clone());
@@ -29,7 +29,7 @@ async fn silent_model() -> (Recorded, Arc<AtomicBool>, Arc<Notify>) {
     (model.await, speaks, asked)
 }
 
-/// Waits until the model is asked. The time is only there so that one who is never asked fails the test.
+/// Waits until the model is asked. The limit only makes a test fail instead of hang.
 async fn heard(asked: &Notify) {
     tokio::time::timeout(Duration::from_secs(60), asked.notified()).await.expect("nobody asked the model");
 }

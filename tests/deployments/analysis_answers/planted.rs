@@ -1,4 +1,4 @@
-//! Secrets that stand in every case and must not be in any request.
+//! Secrets planted in every case, which must not appear in any request.
 
 use analysis::{Case, CaseStep, Success};
 use base64::Engine as _;
@@ -13,7 +13,7 @@ use crate::support::recorded::Request;
 pub const SECRETS: [&str; 3] =
     ["correct-horse-battery-staple", "Tr0ub4dor \"zwölf\" & <3>/x", "first-line-of-a-secret\nsecond-line-of-a-secret"];
 
-/// In all of these texts that nobody declared a secret, this is the part that looks like one.
+/// The part that looks like a credential in all of these texts, which are not declared as secrets.
 const CREDENTIAL: &str = "hUnt3rZ2QxV9bLkP7wTd";
 const CREDENTIALS: &[&str] = &[
     "remote: using ghp_{} to push",
@@ -47,11 +47,11 @@ const CREDENTIAL_KEY: [&str; 4] =
 const KEY_IN_SCRIPT: &str =
     "sh -c cat > key <<END\n-----BEGIN PRIVATE KEY-----\nMIIE{}\n-----END PRIVATE KEY-----\nEND\n";
 
-/// The lines that stand in one case: with the next cases they take turns.
+/// The number of planted lines per case; the cases take turns.
 const LINES_PER_CASE: usize = 8;
 
-/// With an earlier step that printed secrets, with some at the end of the log, in the error and in the scripts. The lines of
-/// the log keep their numbers.
+/// With an earlier step that printed secrets, with some at the end of the log, in the error and in the scripts. The
+/// lines of the log keep their numbers.
 pub fn planted_in(case: &Case, turn: usize) -> Case {
     let mut case = case.clone();
     let all: Vec<String> = secret_lines().into_iter().chain(credential_lines()).collect();
@@ -95,7 +95,7 @@ fn secret_lines() -> Vec<String> {
         let forms = forms(value).into_iter().map(|form| format!("value is {form}, printed"));
         forms.chain([format!("value is {}", coloured(value))])
     };
-    // A log is cut into lines, so a secret of several lines is in none of them.
+    // A log is split into lines, so none of them contains a whole secret of several lines.
     SECRETS.into_iter().flat_map(str::lines).flat_map(of).collect()
 }
 
@@ -115,7 +115,7 @@ fn forms(value: &str) -> Vec<String> {
     ]
 }
 
-/// None of the planted values is in the request, neither as it was sent nor as the model reads it.
+/// Checks that no planted value is in the request, neither as sent nor as the model reads it.
 pub fn assert_hidden(request: &Request) {
     let body = request.json();
     let mut texts = vec![request.body.clone()];

@@ -75,7 +75,7 @@ impl Answer {
         response
     }
 
-    /// The object that a usable answer consists of.
+    /// The object in a usable answer.
     pub fn said(&self) -> Value {
         let content = self.content.clone().unwrap_or_else(|| {
             let body: Value = serde_json::from_str(self.body.as_ref().unwrap()).unwrap();
@@ -158,7 +158,7 @@ pub fn is_decisive(sample: &Sample, case: &Case, evidence: &Evidence) -> bool {
     evidence.step.as_str() == STEP && line.is_some_and(|line| shown(&line.text).contains(&shown(&sample.decisive)))
 }
 
-/// Without escape sequences and control characters, and with single blanks.
+/// Without escape sequences and control characters, and with single spaces.
 pub fn shown(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let mut kept = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! What GitHub's REST API (version 2022-11-28) is asked, and answers: recorded, one answer for each request in turn.
+//! The requests to GitHub's REST API (version 2022-11-28), and its answers: recorded, one answer per request in order.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// A server of one's own, under `/api/v3`, which the pipeline's repository names.
+    /// A self-hosted server, under `/api/v3`, which the pipeline's repository names.
     pub async fn start(harness: &Harness, answers: Vec<Response>) -> Self {
         let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
         let left = answers.clone();
@@ -46,7 +46,7 @@ impl Contract {
     }
 }
 
-/// A pull request, without most of what the API says of one.
+/// A pull request, without most fields of the API.
 pub fn created() -> Value {
     json!({
         "url": "https://github.example/api/v3/repos/acme/shop/pulls/1347",
@@ -65,7 +65,7 @@ pub fn made() -> Response {
     Response::json(201, &created()).with("Location", location).with("X-GitHub-Request-Id", "E0F4:1B0D")
 }
 
-/// To a head that has one.
+/// The answer for a branch that already has a pull request.
 pub fn exists() -> Response {
     let message = "A pull request already exists for acme:fix.";
     Response::json(
@@ -83,7 +83,7 @@ pub fn listed() -> Response {
     Response::json(200, &json!([created()]))
 }
 
-/// How the API says no.
+/// An error of the API.
 pub fn fault(status: u16, message: &str) -> Response {
     Response::json(
         status,

@@ -1,4 +1,4 @@
-//! What is told of analyses and fixes, also after a kill.
+//! Events of analyses and fixes, also after a kill.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Pull requests of a GitHub server: the exact requests, and what is made of each answer.
+//! Pull requests on a GitHub server: the exact requests, and the results of each answer.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::contract::{Contract, TOKEN, created, exists, fault, listed, made};
 use super::harness::{Harness, branch};
 use crate::support::recorded::Response;
 
-/// The document of an analysis, as it must be word for word.
+/// The exact document of an analysis.
 fn document(analysis: &Value) -> String {
     let cause = &analysis["rootCause"];
     let text = |value: &Value| value.as_str().unwrap().to_owned();

@@ -10,19 +10,19 @@ use crate::support::model::{finding, says, setup};
 use crate::support::recorded::{Recorded, Request};
 use crate::support::{Answer, Setup};
 
-/// What every repository here begins with.
+/// The initial content of every repository here.
 pub const SETTINGS: &str = "retries = 1\ntimeout = 5\n";
 
 pub struct Harness {
     pub site: Site,
     home: TempDir,
     stages: Value,
-    /// That suggested the patch.
+    /// The model that suggested the patch.
     _model: Option<Recorded>,
 }
 
 impl Harness {
-    /// None where git is not installed; says so.
+    /// None, with a message, if git is not installed.
     pub async fn new() -> Option<Self> {
         Self::start(Setup::default()).await
     }
@@ -60,7 +60,7 @@ impl Harness {
         self.home.path().join(name)
     }
 
-    /// The pipeline's, with these fields in place of what it has.
+    /// Sets the pipeline's repository, with these fields changed.
     pub async fn put_repository(&self, fields: Value) {
         let mut repository = json!({ "provider": "git", "url": self.url(), "defaultBranch": "main" });
         repository.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -110,7 +110,7 @@ impl Harness {
         sh(self.home.path(), script)
     }
 
-    /// Of the bare repository.
+    /// Runs git in the bare repository.
     pub fn git(&self, words: &str) -> String {
         self.sh(&format!("git --git-dir acme/shop.git {words}"))
     }
@@ -120,7 +120,7 @@ impl Harness {
         listed.lines().map(str::to_owned).collect()
     }
 
-    /// Runs at the remote when something is pushed there.
+    /// Installs a hook at the remote, which runs on a push.
     pub fn hook(&self, name: &str, script: &str) {
         let place = format!("acme/shop.git/hooks/{name}");
         std::fs::write(self.path(&place), format!("#!/bin/sh\n{script}\n")).unwrap();

@@ -1,11 +1,11 @@
-//! The server is killed between what it does there and what it writes down here.
+//! The server is killed between its action at the remote and recording it here.
 
 use serde_json::json;
 
 use super::contract::{Contract, created, exists, listed};
 use super::harness::{Harness, branch, place};
 
-/// The remote says through one pipe that it has the branch, and waits at another before it lets the push end.
+/// The remote reports through one pipe that it has the branch, and waits at another before it lets the push end.
 const HOLD: &str = "echo pushed > told; read go < wait; exit 0";
 
 /// Waits until the remote has the branch, and kills the server before it knows.
@@ -23,7 +23,7 @@ async fn kill_when_pushed(harness: &mut Harness, analysis: &serde_json::Value) {
     tokio::select! {
         heard = heard => assert_eq!(heard.unwrap(), "pushed\n"),
         answered = &mut asking => {
-            // Whoever listens is let go, or the test would never end.
+            // Releases the reader; otherwise the test would never end.
             std::fs::write(told, "").unwrap();
             panic!("it was answered before anything was pushed: {answered:?}");
         }

@@ -1,4 +1,4 @@
-//! What is pushed, and what is answered for it.
+//! The pushed branch, and the answer.
 
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ async fn a_patch_that_no_longer_applies_lies_beside_the_document_that_says_why()
 
 #[tokio::test]
 async fn a_patch_of_what_build_servers_run_is_left_for_people_to_look_at() {
-    // Git leaves out the first directory of a name, whatever it is.
+    // Git drops the first directory of a name, whatever it is.
     for first in ["b", "elsewhere"] {
         let workflow = format!("--- /dev/null\n+++ {first}/.github/workflows/ci.yml\n@@ -0,0 +1 @@\n+on: push\n");
         let Some(harness) = Harness::suggesting(&workflow).await else { return };

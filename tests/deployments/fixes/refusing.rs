@@ -1,4 +1,4 @@
-//! What stands in the way of a fix, and what is said then.
+//! Obstacles to a fix, and the resulting errors.
 
 use serde_json::{Value, json};
 
@@ -14,10 +14,10 @@ async fn the_default_branch_is_never_pushed_to_whoever_names_it() {
     let (analysis, main) = (harness.analysis().await, harness.git("rev-parse main"));
     let refused = harness.propose(&analysis, json!({ "branch": "main" })).await.refused(422, "invalid_request");
     assert_eq!(refused.faulty_fields(), ["branch"]);
-    // The pipeline takes another branch for the default one than the remote does.
+    // The pipeline's default branch differs from the remote's.
     harness.sh("cd clone && git push -q origin HEAD:refs/heads/develop");
     harness.put_repository(json!({ "defaultBranch": "develop" })).await;
-    // Also as servers would read them that know no case.
+    // Also in the spelling of servers that ignore letter case.
     for name in ["main", "develop", "Main", "DEVELOP"] {
         let refused = harness.propose(&analysis, json!({ "branch": name })).await.refused(422, "invalid_request");
         assert_eq!(refused.faulty_fields(), ["branch"]);

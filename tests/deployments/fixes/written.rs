@@ -29,7 +29,7 @@ async fn a_version_that_does_not_exist_is_replaced_and_the_fix_has_the_change() 
 #[tokio::test]
 async fn without_a_file_that_it_fits_there_is_no_patch_but_the_advice() {
     let Some(harness) = Harness::printing(NO_SUCH_VERSION).await else { return };
-    // Also a link, which could lead anywhere.
+    // Also for a link, which could point anywhere.
     harness.sh("echo requests==99.0 > outside.txt && ln -s ../outside.txt clone/requirements-dev.txt");
     harness.push_file("requirements.txt", "requests>=99\n");
     let analysis = harness.analysis().await;

@@ -16,7 +16,7 @@ try() { name=$1; shift; out=$("$@" 2>/dev/null | head -c 300 | tr '\0\n' '  '); 
 can() { name=$1; shift; if "$@" >/dev/null 2>&1; then echo "$name: GOT it"; else echo "$name: nothing"; fi; }
 "#;
 
-/// Reads what it can find, and tries every token it sees on the other organization.
+/// Reads everything it can, and tries every token it finds on the other organization.
 const BECOME_ADMIN: &str = r#"
 cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline "$DATA"/master.key "$DATA"/../settings.toml 2>/dev/null | tr '\0' '\n' > loot
 grep -aoE 'lk_[0-9A-Za-z]{36}' loot | sort -u > tokens
@@ -35,7 +35,7 @@ async fn a_step_does_not_become_the_admin_of_another_organization() {
             let boxed = Boxed::start(who, mode).await;
             let (status, log) = boxed.run(&boxed.beta, BECOME_ADMIN).await;
             assert_eq!(status, "succeeded", "{who:?} {mode}: {log}");
-            // Tokens of other programs on this machine may be seen, but this server must know none of them.
+            // Tokens of other programs on this machine may be visible, but this server must know none of them.
             let mut answers = log.lines().filter(|line| line.starts_with("status"));
             assert!(log.contains("over") && answers.all(|line| line == "status 401"), "{who:?} {mode}: {log}");
             let tokens = boxed.acme.get("/tokens").await.ok().text;
@@ -44,7 +44,7 @@ async fn a_step_does_not_become_the_admin_of_another_organization() {
     }
 }
 
-/// Everything it must not get.
+/// Tries everything that it must not access.
 const SPY: &str = r#"
 try memory cat /proc/$SERVER/maps
 try environment cat /proc/$SERVER/environ
@@ -62,7 +62,7 @@ echo over
 "#;
 const PTRACE: &str = "can trace-server timeout 5 strace -o trace -e trace=none -p $SERVER\n";
 
-/// What the spy of beta got while a step of acme ran.
+/// The output of the spy of beta while a step of acme ran.
 async fn spied(boxed: &Boxed) -> String {
     let marker = format!("7{}", boxed.server.pid());
     let victim = format!("echo acme-secret > secret.txt; echo acme-log; sleep 3{marker} & echo begun; wait");
@@ -74,7 +74,7 @@ async fn spied(boxed: &Boxed) -> String {
     let (status, log) = boxed.run(&boxed.beta, &script).await;
     assert!(status == "succeeded" && log.contains("over"), "{log}");
     assert!(boxed.acme.get("/pipelines").await.status.is_success(), "the server goes on");
-    // What the step takes for the data directory may be a place of its own.
+    // The step's data directory may be in its own view of the file system.
     let marks = ["mark", "work/mark"].map(|mark| boxed.server.data_dir().join(mark).exists());
     if marks == [false, false] { log } else { log + "write-data: GOT it\n" }
 }
@@ -97,7 +97,7 @@ async fn without_the_box_a_step_gets_all_of_it() {
     for what in ["data", "key", "logs", "work", "other-process", "signal-server", "signal-other", "write-data"] {
         assert!(log.contains(&format!("{what}: GOT")), "{what}: {log}");
     }
-    // Not even then: the server is closed to everybody but root.
+    // Not even then: only root can access the server.
     for what in ["memory", "environment", "descriptors", "trace-server"] {
         assert!(!log.contains(&format!("{what}: GOT")), "{what}: {log}");
     }
@@ -114,7 +114,7 @@ async fn a_step_inherits_no_file_that_the_server_was_started_with() {
     }
 }
 
-/// What a program of the operator would ask.
+/// The requests of an operator's program.
 const TAKE_A_BACKUP: &str = r#"
 for path in backup audit; do
     curl -sS -o answer -w "$path: status %{http_code}\n" --unix-socket "$DATA"/operator.sock \
@@ -143,7 +143,7 @@ async fn a_step_gets_nothing_by_the_operators_socket_and_the_operator_does() {
     }
 }
 
-/// Says which of these sockets it could connect to, and that its own work.
+/// Prints which of these sockets it could connect to, and that its own works.
 const CONNECT: &str = r#"
 /usr/bin/python3 - <<'END'
 import os, socket, sys
@@ -165,7 +165,7 @@ END
 "#;
 const PLACES: [&str; 4] = ["/run", "/var/lib", "/home", "/srv"];
 
-/// Sockets of this machine that everybody may use. Removed when this is dropped.
+/// Sockets of this machine that every user may use. Removed when this is dropped.
 struct OfMachine {
     paths: Vec<PathBuf>,
     name: String,
@@ -235,7 +235,7 @@ async fn a_step_is_given_the_sockets_that_the_operator_adds() {
     if !has("/usr/bin/python3") || !super::harness::can_be_root() {
         return;
     }
-    // As the socket of a container engine is usually named, and another way there.
+    // With the usual name of a container engine's socket, and another path to it.
     let name = format!("/run/lockkeeper-test-{}-added.sock", std::process::id());
     let path = PathBuf::from(&name);
     let _listener = UnixListener::bind(&path).unwrap();

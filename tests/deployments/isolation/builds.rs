@@ -1,4 +1,4 @@
-//! Ordinary work in the box.
+//! Ordinary work of confined steps.
 
 use std::process::Command;
 
@@ -63,7 +63,7 @@ printf 'fn main() { println!("built by cargo"); }\n#[test] fn works() {}\n' > sr
 cargo run --offline; cargo test --offline 2>&1 | tail -3
 "#;
 
-/// A compiler, agents and databases with sockets of their own, and whatever else is installed here.
+/// A compiler, agents and databases with their own sockets, and other installed programs.
 const TOOLS: &str = r#"
 export HOME=$PWD PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
 has() { command -v "$1" >/dev/null || { echo "$1 is not installed"; return 1; } }
@@ -124,7 +124,7 @@ async fn cargo_works_with_a_toolchain_that_the_operator_has_added() {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap().stdout;
     let sysroot = String::from_utf8(sysroot).unwrap().trim().to_owned();
     for (who, mode) in everybody_in_each_mode() {
-        // Where the server's user can reach it, as an operator would install it.
+        // Where the server's user can read it, as an operator would install it.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let toolchain = dir.path().join("toolchain");
         std::fs::create_dir(&toolchain).unwrap();

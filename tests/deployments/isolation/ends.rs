@@ -1,4 +1,4 @@
-//! Nothing of a confined step outlives its end, whoever is killed.
+//! No process of a confined step outlives its end, whichever process is killed.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::harness::{Boxed, Who, everybody, process_with, processes_with};
 
-/// Starts one that leaves its group, its session, its variables and its directory, and ignores TERM.
+/// Starts a process that leaves its group, its session, its variables and its directory, and ignores TERM.
 fn detaching(marker: &str) -> String {
     format!(
         "(cd / && env -i /usr/bin/setsid sh -c 'trap \"\" TERM; sleep {marker} & echo begun; wait; sleep {marker}') & "
@@ -40,7 +40,7 @@ async fn nothing_is_left_when_the_server_and_the_supervisor_are_killed() {
         kill.arg("-9").arg(boxed.server.pid().to_string()).arg(supervisor.to_string());
         assert!(kill.status().unwrap().success());
         boxed.server.wait();
-        // No server is started again: the kernel does it.
+        // The server is not restarted: the kernel does it.
         gone_soon(&marker);
     }
 }

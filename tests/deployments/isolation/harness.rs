@@ -1,5 +1,5 @@
 //! A server with two organizations, run as root, as an ordinary user, or as root without capabilities, and steps that
-//! say what they got.
+//! print the results of their attempts.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -16,20 +16,21 @@ use crate::support::{Client, Server, Setup};
 /// An ordinary user that this machine does not have.
 pub const ORDINARY: u32 = 54_321;
 
-/// Who runs the server.
+/// The user that runs the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     Root,
     Ordinary,
-    /// Root as in many containers: it may change neither users nor namespaces.
+    /// Root as in many containers, which may change neither users nor namespaces.
     Bare,
-    /// An ordinary user as in most containers, where nobody gets new namespaces.
+    /// An ordinary user as in most containers, which cannot create namespaces.
     Contained,
-    /// The same, and the kernel has no Landlock either.
+    /// The same, on a kernel without Landlock.
     Exposed,
 }
 
-/// Runs the rest of its arguments where the system calls of its first, a list, are refused as a container engine does.
+/// Runs the rest of its arguments with the system calls in its first argument, a list, refused like in a container
+/// engine.
 const REFUSING: &str = r#"
 import ctypes, os, struct, sys
 numbers = [int(number) for number in sys.argv[1].split(",")]
@@ -67,13 +68,13 @@ impl Who {
     }
 }
 
-/// Runs the program behind it where these system calls are refused.
+/// Runs the following program with these system calls refused.
 pub fn refusing(calls: &[u32]) -> Vec<String> {
     let calls: Vec<_> = calls.iter().map(u32::to_string).collect();
     ["/usr/bin/python3", "-c", REFUSING, &calls.join(",")].map(str::to_owned).to_vec()
 }
 
-/// Whether the tests run as root; if not, only an ordinary user's server can be tested.
+/// Whether the tests run as root; otherwise only an ordinary user's server can be tested.
 pub fn can_be_root() -> bool {
     let is_root = rustix::process::getuid().is_root();
     if !is_root {
@@ -82,18 +83,18 @@ pub fn can_be_root() -> bool {
     is_root
 }
 
-/// All who can run a server here.
+/// All users that can run a server here.
 pub fn everybody() -> Vec<Who> {
     if can_be_root() { vec![Who::Root, Who::Ordinary, Who::Bare] } else { Vec::new() }
 }
 
-/// All who can run a server that confines here, with each mode that holds for them.
+/// All users that can run a confining server here, with each mode that works for them.
 pub fn everybody_in_each_mode() -> Vec<(Who, &'static str)> {
     let modes = |who| if who == Who::Bare { &["best"][..] } else { &["best", "strict"] };
     everybody().into_iter().flat_map(|who| modes(who).iter().map(move |mode| (who, *mode))).collect()
 }
 
-/// Those who run a server in a container, with the mode that starts there.
+/// The users of a server in a container, with the mode that starts there.
 pub fn contained() -> Vec<(Who, &'static str)> {
     if can_be_root() && has("/usr/bin/python3") {
         vec![(Who::Contained, "best"), (Who::Exposed, "best")]
@@ -104,7 +105,7 @@ pub fn contained() -> Vec<(Who, &'static str)> {
 
 pub struct Boxed {
     pub server: Server,
-    /// Of the admin of `acme`.
+    /// The client of acme's admin.
     pub acme: Client,
     pub beta: Client,
     /// A directory that every step may write to, and everybody may read.
@@ -112,7 +113,8 @@ pub struct Boxed {
     _home: TempDir,
 }
 
-/// Other users than those of any other server here: the kernel counts the processes of a user, whoever started them.
+/// Different users from those of every other server here: the kernel counts the processes per user, whoever started
+/// them.
 fn own_users() -> String {
     static SERVERS: AtomicU32 = AtomicU32::new(0);
     const EACH: u32 = 16;
@@ -141,12 +143,12 @@ impl Boxed {
         let words: Vec<String> = around.iter().cloned().chain(who.wrapper()).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let setup = Setup::default().without_variable("LOCKKEEPER_RUNNER_ISOLATION").settings(&settings).under(&words);
-        // The operator's token is that of the first organization's admin: of beta at first, and then of acme.
+        // The operator's token belongs to the first organization's admin: first of beta, then of acme.
         let mut server = setup.organization(BETA).organization(ACME).start_at(home.path());
         let admin = server.admin().in_organization("beta");
         let [made, spare] = [(); 2].map(|()| admin.post("/tokens", json!({ "name": "test" })));
         let (made, spare) = (made.await.created().data(), spare.await.created().data());
-        // A token that no other server on this machine has: its own is in its environment for a moment of its start.
+        // A token that no other server on this machine has: its own is in its environment for a moment at its start.
         admin.delete(&format!("/tokens/{}", spare["tokenId"].as_str().unwrap())).await.has_status(204);
         assert!(server.terminate().success());
         let (token, spare) = (made["token"].as_str().unwrap(), spare["token"].as_str().unwrap());
@@ -156,7 +158,7 @@ impl Boxed {
         Self { server, acme, beta, open, _home: home }
     }
 
-    /// What an attacker would find out anyway.
+    /// Facts that an attacker would find out anyway.
     fn variables(&self) -> Value {
         json!({
             "SERVER": self.server.pid().to_string(), "ADDRESS": self.server.address,
@@ -164,7 +166,7 @@ impl Boxed {
         })
     }
 
-    /// A deployment of one step, in whatever session has the environment afterwards.
+    /// A deployment of one step, in the session that then holds the environment.
     pub async fn begin(&self, client: &Client, environment: &str, script: &str) -> String {
         let body = json!({ "stages": [{ "name": "only", "steps": [sh(script)] }], "variables": self.variables() });
         client.put("/pipelines/web", body).await.ok();
@@ -180,7 +182,7 @@ impl Boxed {
         client.get(&format!("/deployments/{deployment}/logs")).await.ok().text
     }
 
-    /// Runs a step to its end: its status, and what it wrote.
+    /// Runs a step to its end; returns its status and output.
     pub async fn run(&self, client: &Client, script: &str) -> (String, String) {
         let deployment = self.begin(client, "review-1", script).await;
         let end = self.finished(client, &deployment).await;
@@ -210,7 +212,7 @@ pub fn processes_with(text: &str) -> Vec<i32> {
     found
 }
 
-/// The one process with this text, as soon as it is there.
+/// The only process with this text, once it exists.
 pub fn process_with(text: &str) -> i32 {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -227,7 +229,7 @@ fn contains(bytes: &[u8], text: &[u8]) -> bool {
     bytes.windows(text.len()).any(|window| window == text)
 }
 
-/// Whether a program is installed; says so if a test must do without.
+/// Whether a program is installed; prints a message if a test has to skip it.
 pub fn has(program: &str) -> bool {
     let found = Path::new(program).exists();
     if !found {

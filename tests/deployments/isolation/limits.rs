@@ -1,4 +1,4 @@
-//! What a confined step may take.
+//! The limits of a confined step.
 
 use super::harness::{Boxed, Who, everybody};
 
@@ -23,7 +23,7 @@ async fn a_step_takes_no_more_than_its_limits() {
             assert!(log.contains(what), "{who:?}: {what}: {log}");
         }
         assert!(!log.contains("too much"), "{who:?}: {log}");
-        // With all its processes gone, the next step has its whole share.
+        // When all its processes are gone, the next step has its whole share.
         let (status, log) = boxed.run(&boxed.acme, "echo again").await;
         assert!(status == "succeeded" && log == "again\n", "{who:?}: {log}");
     }

@@ -1,4 +1,4 @@
-//! What the server says at its start about the confinement of steps, and when it refuses.
+//! The server's messages at its start about the confinement of steps, and refusals to start.
 
 use super::harness::{Boxed, Who, can_be_root, contained, home, refusing};
 use crate::support::{Setup, refusal};

@@ -1,4 +1,4 @@
-//! How steps end, by themselves or not.
+//! How steps end, on their own or from outside.
 
 use domain::{StageEnd, StepStatus};
 

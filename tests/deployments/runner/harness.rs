@@ -1,4 +1,4 @@
-//! A runner with a host that writes down what it hears, and the jobs to give it.
+//! A runner with a host that records its calls, and jobs for it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use zeroize::Zeroizing;
 
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Never over within a test.
+/// Never ends within a test.
 pub const FOR_EVER: Duration = Duration::from_secs(3_600);
 pub const SHORT: Duration = Duration::from_millis(100);
 
@@ -33,15 +33,15 @@ pub enum Report {
     Swept(DeploymentId),
 }
 
-/// What the host says when it is asked for variables.
+/// The host's answer to a request for variables.
 type Given = Box<dyn Fn() -> Result<StepInputs, String> + Send>;
 
 pub struct FakeHost {
     reports: mpsc::UnboundedSender<Report>,
     pub variables: Mutex<Given>,
-    /// Whether a stage that is about to begin is still wanted; until that is said, it waits, and so does who has swept.
+    /// Whether a stage that is about to begin is still wanted; until this is set, it waits, and so does a sweep.
     pub wanted: watch::Sender<Option<bool>>,
-    /// Whether it says that it still owns all environments.
+    /// Whether the host answers that it still owns all environments.
     pub owns: AtomicBool,
     /// How often it was asked that.
     asked: watch::Sender<u32>,
@@ -52,7 +52,7 @@ impl FakeHost {
         self.reports.send(reports).ok();
     }
 
-    /// Resolves when the host has been asked so many times more whether it still owns an environment.
+    /// Resolves after this many more questions whether the host still owns an environment.
     pub async fn asked(&self, times: u32) {
         let mut asked = self.asked.subscribe();
         let wanted = *asked.borrow() + times;
@@ -116,12 +116,12 @@ impl Harness {
         Self::open(max_running, grace, log_bytes_per_step, None, 1)
     }
 
-    /// As on a node of a cluster: the processes of steps need a sign that the host still owns their environment.
+    /// As on a node of a cluster: the processes of steps need proof that the host still owns their environment.
     pub fn leased(step_lease: Duration) -> Self {
         Self::open(1, FOR_EVER, 1 << 20, Some(step_lease), 1)
     }
 
-    /// As on a server with a second organization, which keeps so much output of a step.
+    /// As on a server with a second organization, which keeps this much output of a step.
     pub fn shared(log_bytes_per_step: u64) -> Self {
         Self::open(1, FOR_EVER, log_bytes_per_step, None, 2)
     }
@@ -205,13 +205,13 @@ impl Harness {
         String::from_utf8(text).unwrap()
     }
 
-    /// The number that a step has written after this word, once it has.
+    /// The number that a step prints after this word.
     pub async fn number_after(&self, job: u8, word: &str) -> i32 {
         let line = self.line(job, word).await;
         line[word.len()..].trim().parse().unwrap()
     }
 
-    /// The whole line that begins with this, once it is there.
+    /// The whole line that begins with this text, once it is written.
     pub async fn line(&self, job: u8, beginning: &str) -> String {
         let mut watch = self.logs.watch(deployment(job));
         loop {
@@ -226,13 +226,13 @@ impl Harness {
     }
 }
 
-/// Fails a test that would hang.
+/// Makes a hanging test fail.
 pub async fn within_reason<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(120), future).await.expect("it takes far too long")
 }
 
 thread_local! {
-    /// Each test has a thread of its own. What is swept in one must not be what runs in another.
+    /// Each test has its own thread. A sweep in one test must not hit processes of another.
     static TEST: u64 = rand::random();
 }
 
@@ -287,7 +287,7 @@ pub fn failed(reason: &str) -> StageEnd {
     StageEnd::Failed(Arc::from(reason))
 }
 
-/// Whether it runs no more; whoever inherited it may not have taken notice yet.
+/// Whether it is no longer running; its adoptive parent may not have noticed yet.
 pub fn is_gone(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))

@@ -1,5 +1,5 @@
-//! Steps of a server that may have lost their environment to another machine: running ones end by themselves, and no other
-//! one starts.
+//! Steps of a server that may have lost their environment to another machine: running ones are ended, and no other one
+//! starts.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use super::requests::{answer, answering, call};
 use super::statuses;
 use super::trees::DETACHES;
 
-/// Long enough for a busy machine to deliver a beat within it.
+/// Long enough for a busy machine to deliver a beat in time.
 const LEASE: Duration = Duration::from_secs(3);
-/// The host is asked so often in one lease.
+/// The number of times the host is asked during one lease.
 const ASKED_PER_LEASE: u32 = 10;
 const ENDED: &str = "step `step-1` was ended: the server could not show for 3 s that it still owns this environment";
 
@@ -26,7 +26,7 @@ fn detaching() -> Action {
     sh(&format!("{DETACHES} echo supervisor $PPID; exec sleep 1000"))
 }
 
-/// Of everything that `detaching` starts, and of the supervisor, which is the last.
+/// The pids of everything that `detaching` starts, and of the supervisor, which is last.
 async fn pids(harness: &Harness) -> [i32; 3] {
     let [detached, child, supervisor] =
         ["detached ", "child ", "supervisor "].map(|word| harness.number_after(1, word));
@@ -55,7 +55,7 @@ fn the_steps_of_a_frozen_server_end_by_themselves() {
         let pids = pids(&harness).await;
         (harness, pids)
     });
-    // From here on nobody runs the server's tasks, but its end of the lifeline is open.
+    // From here on the server's tasks do not run, but its end of the lifeline is open.
     let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     other.block_on(async {
         for pid in pids {
@@ -95,7 +95,7 @@ async fn a_cancelled_step_counts_as_cancelled_although_its_lease_ends_it() {
     harness.line(1, "ready").await;
     harness.runner.stop(&environment("web"), deployment(1));
     harness.line(1, "asked").await;
-    // Its grace period is never over.
+    // Its grace period never ends.
     harness.host.owns.store(false, Ordering::SeqCst);
     let (_, end, steps) = harness.end().await;
     assert_eq!((end, statuses(&steps)), (StageEnd::Cancelled, vec![(StepStatus::Cancelled, None)]));

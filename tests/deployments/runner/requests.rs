@@ -1,4 +1,4 @@
-//! Steps that are requests.
+//! Steps that are HTTP requests.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub fn call(url: String) -> HttpCall {
     HttpCall { method: Arc::from("POST"), url: Arc::from(url), headers: Vec::new(), body: None, expect_status: vec![] }
 }
 
-/// Answers one request and gives what was sent; with no answer it keeps the connection open.
+/// Answers one request and returns it; without an answer it keeps the connection open.
 pub async fn answering(answer: Option<String>) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -31,7 +31,7 @@ pub async fn answering(answer: Option<String>) -> (String, tokio::task::JoinHand
     (address, request)
 }
 
-/// Whether a request is there with all of its body.
+/// Whether a request has arrived with its whole body.
 fn is_whole(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));

@@ -1,4 +1,4 @@
-//! Nothing of a step is left, whatever it started and whoever was killed.
+//! No process of a step is left, whatever it started and whichever process was killed.
 
 use std::process::{Command, Stdio};
 
@@ -8,8 +8,8 @@ use super::harness::{
     FOR_EVER, Harness, Report, SHORT, deployment, environment, failed, is_gone, job, sh, until_gone, within_reason,
 };
 
-/// Starts one that leaves its group, its session, its variables and its directory, ignores TERM, and has a child; it
-/// makes the file `told` when it has said who they are.
+/// Starts a process that leaves its group, its session, its variables and its directory, ignores TERM, and has a child;
+/// it creates the file `told` after printing their ids.
 pub const DETACHES: &str = r#"d=$PWD; cd / && env -i /usr/bin/setsid sh -c 'trap "" TERM; sleep 1000 & echo child $!;
     echo detached $$; : > "$0"; while :; do sleep 1000; done' "$d/told" & "#;
 
@@ -35,7 +35,7 @@ async fn what_has_detached_itself_is_gone_when_a_stage_is_cancelled() {
 #[tokio::test]
 async fn processes_that_are_gone_before_they_are_seen_are_gone_for_good() {
     let mut harness = Harness::new(1, SHORT);
-    // Each starts the next and ends, in its own group and in ever new ones.
+    // Each starts the next and ends, in its own group and in new ones.
     let script = "trap '' TERM; f() { f & }; f; g() { setsid sh -c \"$1\" sh \"$1\" & }; \
                   g 'setsid sh -c \"$1\" sh \"$1\" &'; echo ready; exec sleep 1000";
     harness.runner.start(job(1, vec![sh(script)]));
@@ -120,7 +120,7 @@ async fn what_is_run_again_after_a_sweep_is_not_swept_once_more() {
     harness.host.wanted.send_replace(None);
     harness.runner.sweep(environment("web"), deployment(1));
     assert_eq!(harness.hear().await, Report::Swept(deployment(1)));
-    // Told to stop before it is known to have ended; and as soon as that is known, somebody runs it again.
+    // Told to stop before its end is known; and as soon as that is known, it is retried.
     harness.runner.stop(&environment("web"), deployment(1));
     harness.host.wanted.send_replace(Some(true));
     harness.runner.start(job(1, vec![sh("echo ready; until [ -e go ]; do :; done")]));

@@ -1,4 +1,4 @@
-//! Who runs when there are more stages than places.
+//! The order of stages when there are more of them than places.
 
 use domain::{StageEnd, StepStatus};
 

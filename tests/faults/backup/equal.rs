@@ -1,4 +1,4 @@
-//! A restored server shows what the other one showed.
+//! A restored server has the same state as the original.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! No fencing token is given twice, although a restored server has forgotten some that it gave.
+//! No fencing token is granted twice, although a restored server does not know the last ones of the original.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn tokens_after_a_restore_are_above_every_token_ever_given_and_the_history
     let file = server.home().join("backup");
     said(&backup(&server.data_dir(), &file));
 
-    // The server goes on, and then its disk is lost.
+    // The server continues, and then its disk is lost.
     for expected in 21..=30 {
         assert_eq!(claim_and_release(&admin, "review-1").await, expected);
     }
@@ -50,7 +50,7 @@ async fn tokens_after_a_restore_are_above_every_token_ever_given_and_the_history
     restore_home(&file, home.path(), &server.data_dir());
     let mut restored = setup().start_at(home.path());
     let admin = restored.admin();
-    // The holder as of the backup still has its token, lower than any that was given since.
+    // The holder in the backup still has its token, which is lower than any granted later.
     let holder = admin.session("review-2", &held).await.ok().data();
     assert_eq!((&holder["lockStatus"], &holder["fencingToken"]), (&json!("active"), &json!(token)));
     admin.release("review-2", &held).await.ok();
@@ -68,7 +68,7 @@ async fn tokens_after_a_restore_are_above_every_token_ever_given_and_the_history
         let (page, _) = tokens(&admin, "review-1", &format!("limit=2&offset={offset}")).await;
         assert_eq!(page, expected[offset..(offset + 2).min(23)], "offset {offset}");
     }
-    // One that the backup does not know may have given tokens too.
+    // An environment unknown to the backup may have had grants too.
     admin.put(&at("made-later"), json!({})).await.created();
     assert_eq!(claim_and_release(&admin, "made-later").await, MARGIN + 1);
 

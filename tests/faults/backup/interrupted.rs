@@ -1,4 +1,4 @@
-//! Killed in the middle, on either side.
+//! Killed during the backup or the restore, on either side.
 
 use std::io::Write;
 
@@ -35,7 +35,7 @@ async fn a_restore_that_is_killed_leaves_no_data_directory_and_can_be_repeated()
     for fraction in [3, 2] {
         let mut child = restoring(&data);
         let mut input = child.stdin.take().unwrap();
-        // When all of it was taken, much of it has been written.
+        // When all of it has been read, much of it has been written.
         input.write_all(&whole[..whole.len() / 4 * fraction]).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! What is refused, and what it leaves behind: nothing.
+//! Refused backups and restores, which leave nothing behind.
 
 use serde_json::json;
 
@@ -66,12 +66,12 @@ async fn there_is_one_backup_at_a_time_and_a_slow_reader_stops_nobody() {
     assert!(told.contains("another backup is being taken"), "{told}");
     let claimed = admin.claim("review-1", json!({})).await.created();
     admin.release("review-1", &claimed.session()).await.ok();
-    // One that is given up makes room for the next.
+    // An abandoned one makes room for the next.
     drop(slow);
     until_saved(&server, "third");
 }
 
-/// The server notices a moment later that the client of another one has gone.
+/// The server notices with a delay that the client of another one has gone.
 fn until_saved(server: &Server, name: &str) {
     for _ in 0..1_000 {
         let output = backup(&server.data_dir(), &server.home().join(name));
@@ -106,7 +106,7 @@ async fn a_disk_that_is_too_small_leaves_an_empty_directory() {
     let (code, told) = why(&restore(&file, &data));
     assert!(matches!(code, 1 | 74), "{code} {told}");
     assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "{told}");
-    // A mount of its own is no hindrance where there is room.
+    // A separate mount does not matter if there is room.
     std::fs::remove_file(server.data_dir().join("logs").join(LARGE_LOG)).unwrap();
     let small = server.home().join("small");
     said(&backup(&server.data_dir(), &small));

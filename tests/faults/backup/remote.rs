@@ -1,4 +1,4 @@
-//! `lockkeeper backup` over the API, as any client.
+//! `lockkeeper backup` over the API, like any client.
 
 use std::path::Path;
 use std::process::Output;

@@ -1,5 +1,5 @@
-//! Backups while many clients claim and release: each has everything that was acknowledged before it began, and nothing that is
-//! not whole.
+//! Backups while many clients claim and release: each contains everything that was acknowledged before it began, and
+//! nothing incomplete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::support::waiting::until;
 const ENVIRONMENTS: usize = 6;
 const BACKUPS: usize = 4;
 
-/// The last token of an environment that a client was told of.
+/// The last token of each environment that a client received.
 type Told = Arc<Vec<AtomicU64>>;
 
 fn name(number: usize) -> String {
@@ -50,7 +50,7 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it_bega
 
     let mut taken = Vec::new();
     for number in 0..BACKUPS {
-        // Something must have happened since the last one.
+        // Something must have happened since the last backup.
         let last = read(&told);
         until("all go on", async || read(&told).iter().zip(&last).all(|(now, then)| now > then)).await;
         let before = read(&told);
@@ -61,7 +61,7 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it_bega
             let (data, to) = (server.data_dir(), file.clone());
             said(&tokio::task::spawn_blocking(move || backup(&data, &to)).await.unwrap());
         }
-        // A grant may be durable before its client is told.
+        // A grant may be durable before its client receives it.
         let after: Vec<u64> = read(&told).iter().map(|token| token + 1).collect();
         taken.push((file, before, after));
     }

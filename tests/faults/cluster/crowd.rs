@@ -1,4 +1,4 @@
-//! A crowd that claims and releases under keys while nodes are stopped and killed one after the other.
+//! Many clients that claim and release with keys while nodes are stopped and killed one at a time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,16 +15,16 @@ const ENVIRONMENTS: [&str; 3] = ["review-1", "review-2", "review-3"];
 
 #[derive(Default)]
 struct Seen {
-    /// The clients that hold an environment by their own account.
+    /// The clients that hold an environment, as far as they know.
     holders: BTreeMap<&'static str, usize>,
-    /// The fencing tokens of each environment, in the order in which clients learnt of them.
+    /// The fencing tokens of each environment, in the order in which clients received them.
     tokens: BTreeMap<&'static str, Vec<u64>>,
     sessions: Vec<(&'static str, String)>,
     wrong: Vec<String>,
 }
 
 struct Crowd {
-    /// Where the nodes are now.
+    /// The current addresses of the nodes.
     addresses: Mutex<Vec<String>>,
     admin: Client,
     seen: Mutex<Seen>,
@@ -62,7 +62,7 @@ impl Crowd {
         assert_eq!(removed, Some(number));
     }
 
-    /// Until it is certain: whoever has no answer asks again, and finds it released.
+    /// Repeats until it is certain: a client without an answer retries, and finds it released.
     async fn release(&self, number: usize, environment: &str, session: &str) {
         for attempt in number.. {
             let client = self.client(attempt);
@@ -81,7 +81,7 @@ impl Crowd {
         self.admin.clone().at_address(&addresses[attempt % addresses.len()])
     }
 
-    /// With one key, at one node after the other, until one says what came of it.
+    /// With one key, trying the nodes in turn, until one has an answer.
     async fn until_answered(&self, number: usize, path: &str, body: Value) -> Answer {
         let key = format!("key-{}", self.keys.fetch_add(1, Ordering::Relaxed));
         for attempt in number.. {

@@ -1,4 +1,4 @@
-//! Nodes that the network cuts off: from the engine, in one direction or both, and from each other.
+//! Nodes that the network disconnects: from the engine, in one direction or both, and from each other.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::support::waiting::{until, until_found};
 
 const ENGINE: &str = "m0";
 
-/// Two nodes with a network between everything.
+/// Two nodes with a proxy on every connection.
 struct Apart {
     nodes: Nodes,
     network: Network,
@@ -29,7 +29,7 @@ impl Apart {
             let from = From::Host(name.to_owned());
             let engine = (ENGINE.to_owned(), etcd.addresses()[0]);
             let to_engine = between.spawn(Proxy::start(network.clone(), from, engine)).await.unwrap().unwrap();
-            // Where the node serves is known when it does.
+            // The node's address is known only once it serves.
             let itself = (name.to_owned(), SocketAddr::from(([127, 0, 0, 1], 9)));
             let to_node = between.spawn(Proxy::start(network.clone(), From::Named, itself)).await.unwrap().unwrap();
             let node = setup(&etcd, name, "").variable("LOCKKEEPER_CLUSTER_ETCD", &to_engine.url());
@@ -51,7 +51,7 @@ impl Apart {
     }
 }
 
-/// Nodes need the network while a test waits for them to start.
+/// Nodes need the proxies while a test waits for them to start.
 fn runtime_of_its_own() -> tokio::runtime::Handle {
     let (sender, handle) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -84,7 +84,7 @@ async fn a_claim_whose_confirmation_never_reaches_the_owner_is_made_once() {
     let Some(mut apart) = Apart::start().await else { return };
     let (owner, other) = (apart.nodes.owner(), apart.nodes.other());
     let sessions = format!("{}/sessions", at("review-1"));
-    // One way only: what it writes is written, and it does not hear of it.
+    // In one direction only: its writes arrive, but it does not receive the answers.
     apart.network.cut(ENGINE, &Apart::name(owner));
     let lost = {
         let (admin, sessions) = (apart.nodes.admin(owner), sessions.clone());
@@ -120,7 +120,7 @@ async fn an_owner_whose_answers_never_reach_the_other_node_executes_a_claim_once
     let direct = apart.nodes.admin(owner);
     let is_held = async || !direct.environment("review-1").await.ok().data()["lock"].is_null();
     until("the claim is made", is_held).await;
-    // Who retries with the key at the owner is told the same.
+    // A retry with the key at the owner gets the same answer.
     let again = direct.post_with_key(&sessions, "k1", json!({})).await.created();
     assert_eq!(again.data()["fencingToken"], 1);
     apart.network.heal();

@@ -1,4 +1,4 @@
-//! Real members of etcd: on loopback, with free ports and a directory of their own.
+//! Real etcd members: on loopback, with free ports and a separate directory.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -7,8 +7,7 @@ use std::sync::mpsc;
 
 use tempfile::TempDir;
 
-/// The limits that a node requires; a leader elected soon; and no wait for the disk: members are killed here, but their
-/// machine is not.
+/// The limits that a node requires; a fast election; and no fsync: members are killed here, but their machine is not.
 const FLAGS: [&str; 5] = [
     "--max-txn-ops=4096",
     "--max-request-bytes=4194304",
@@ -26,12 +25,12 @@ pub struct EtcdServers {
 }
 
 impl EtcdServers {
-    /// `None` where etcd is not installed; says so.
+    /// `None`, with a message, if etcd is not installed.
     pub fn start(count: usize) -> Option<Self> {
         Self::start_with(count, &[])
     }
 
-    /// With more flags.
+    /// With additional flags.
     pub fn start_with(count: usize, flags: &[&str]) -> Option<Self> {
         if Command::new("etcd").arg("--version").output().is_err() {
             println!("skipped: etcd is not installed");
@@ -46,7 +45,7 @@ impl EtcdServers {
         Some(servers)
     }
 
-    /// Where they serve clients.
+    /// Their addresses for clients.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.ports.iter().map(|(client, _)| SocketAddr::from(([127, 0, 0, 1], *client))).collect()
     }
@@ -99,7 +98,7 @@ impl EtcdServers {
             .unwrap();
         let (sender, lines) = mpsc::channel();
         let output = BufReader::new(process.stderr.take().unwrap());
-        // Reads to the end, since a full pipe would stop the member; nobody listens once it is ready.
+        // Reads to the end, since a full pipe would block the member; nobody reads the lines once it is ready.
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
         self.processes[place] = Some(process);
         lines
@@ -110,7 +109,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// It says so once it has a leader and listens.
+/// It prints that once it has a leader and listens.
 fn wait_until_ready(lines: mpsc::Receiver<String>) {
     let mut said = Vec::new();
     for line in lines {

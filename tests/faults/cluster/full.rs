@@ -1,4 +1,4 @@
-//! An engine without room: writes are refused, nothing is lost, and it goes on when there is room again.
+//! An engine without space: writes are refused, nothing is lost, and it continues when there is space again.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::waiting::until;
 const JUNK: &[u8] = b"junk/";
 const MEGABYTE: usize = 1024 * 1024;
 
-/// One megabyte after the other, until `is_enough`, or the engine takes no more.
+/// Writes one megabyte at a time, until `is_enough`, or until the engine refuses.
 pub async fn fill(etcd: &EtcdServers, is_enough: impl Fn(i64) -> bool) {
     let mut engine = EtcdClient::connect(etcd.addresses()[0]).await.unwrap();
     for number in 0..200 {
@@ -29,7 +29,7 @@ pub async fn fill(etcd: &EtcdServers, is_enough: impl Fn(i64) -> bool) {
     panic!("the engine is never full");
 }
 
-/// As its operator does.
+/// As its operator would.
 pub async fn tidy_up(etcd: &EtcdServers) {
     let mut engine = EtcdClient::connect(etcd.addresses()[0]).await.unwrap();
     engine.delete(JUNK).await.unwrap();
@@ -39,7 +39,7 @@ pub async fn tidy_up(etcd: &EtcdServers) {
     engine.disarm().await.unwrap();
 }
 
-/// Claims until the answer is this one. Claims that were made are released.
+/// Claims until the answer is this one. Successful claims are released.
 async fn until_claims_are(admin: &Client, status: u16) {
     until("claims are answered so", async || {
         let answer = admin.claim("review-2", json!({})).await;
@@ -67,12 +67,12 @@ async fn before_the_engine_is_full_writes_are_refused_and_reads_go_on() {
     let held = admin.claim("review-1", json!({})).await.created();
     fill(&nodes.etcd, |used| used > 52 * MEGABYTE as i64).await;
     until_claims_are(&admin, 503).await;
-    // For longer than a lease lasts: it is renewed, since the engine itself still takes writes.
+    // Longer than the duration of a lease: it is renewed, since the engine itself still accepts writes.
     for _ in 0..30 {
         assert_eq!(admin.environment("review-1").await.ok().data()["lock"]["sessionId"], held.session());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // What ends something needs hardly any room, and may make some.
+    // Ending something needs hardly any space, and may free some.
     admin.release("review-1", &held.session()).await.ok();
     let refused = admin.claim("review-1", json!({})).await.refused(503, "storage_full");
     assert!(refused.text.contains("the cluster's engine is full"), "{}", refused.text);
@@ -88,11 +88,12 @@ async fn an_engine_that_takes_no_more_writes_loses_nothing_and_goes_on_when_it_d
     fill(&nodes.etcd, |used| used > 24 * MEGABYTE as i64).await;
     let held = admin.claim("review-1", json!({ "ttlSeconds": 10 })).await.created();
     fill(&nodes.etcd, |_| false).await;
-    // What is asked now is refused, or not known; then the nodes cannot show any more that they own their shards.
+    // Requests are now refused, or their outcome is unknown; then the nodes can no longer prove that they own their
+    // shards.
     until("reads are refused", async || admin.environment("review-1").await.status == 503).await;
     assert_eq!(admin.claim("review-2", json!({})).await.status, 503);
     tidy_up(&nodes.etcd).await;
     until_claims_are(&admin, 201).await;
-    // No lock ages while nobody can keep it.
+    // Locks do not expire while they cannot be renewed.
     admin.heartbeat("review-1", &held.session()).await.ok();
 }

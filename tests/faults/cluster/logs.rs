@@ -1,4 +1,4 @@
-//! Logs of deployments that outlive their node: read from the node that wrote them, and from a store that all nodes share.
+//! Deployment logs that outlive their node: read from the node that wrote them, and from a store shared by all nodes.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::nodes::{Nodes, setup};
 use crate::support::waiting::{until, until_found};
 use crate::support::{Answer, Client, at, secrecy};
 
-/// The first attempt fails, after a line that does not end.
+/// The first attempt fails, after an unterminated line.
 const TWICE: &str = "echo one; echo two; test -e $TRACE || { touch $TRACE; printf half; exit 1; }; echo three";
 const SECRET: &str = "a-value-that-no-log-shows-2718";
 
@@ -34,7 +34,7 @@ async fn start_with(more: &str, variables: &[(&str, &str)]) -> Option<Nodes> {
     Some(nodes)
 }
 
-/// The id of a deployment of this script, and of its session, when it has ended as expected.
+/// The ids of a deployment of this script and of its session, after the expected end.
 async fn deployed(admin: &Client, script: &str, trace: &Path, status: &str) -> (String, String) {
     let stages = json!([{ "name": "build", "steps": [{ "name": "run", "run": ["sh", "-c", script] }] }]);
     admin.put("/pipelines/web", json!({ "stages": stages, "variables": { "TRACE": trace } })).await.ok();
@@ -49,7 +49,7 @@ fn logs(deployment: &str, query: &str) -> String {
     format!("/deployments/{deployment}/logs?{query}")
 }
 
-/// The answer of the owner, however long a take-over lasts on a busy machine.
+/// The answer of the owner, however long a takeover lasts on a busy machine.
 async fn answered(admin: &Client, path: &str) -> Answer {
     loop {
         let answer = admin.get(path).await;
@@ -85,10 +85,10 @@ async fn a_log_is_read_from_the_node_that_wrote_it_while_that_lives() {
     let detail = dead.json()["detail"].as_str().unwrap().to_owned();
     let name = format!("n{}", owner + 1);
     assert!(detail.contains(&name) && detail.contains("cluster.logs"), "{detail}");
-    // Back, without its shard: the new owner asks it.
+    // It returns without its shard: the new owner reads from it.
     nodes.nodes[owner].start_again();
     assert_eq!(until_readable(&admin, &deployment).await, before);
-    // The stage is run again, by the new owner: the log has both parts, in order, and pages of it are as of one.
+    // The new owner runs the stage again: the log has both parts, in order, and its pages are continuous.
     admin.post(&format!("/deployments/{deployment}/stages/build/retry"), json!({})).await.has_status(202);
     admin.until(&format!("/deployments/{deployment}"), |found| found["status"] == "succeeded").await;
     let whole = admin.get(&logs(&deployment, "")).await.ok().text;
@@ -107,7 +107,7 @@ async fn a_log_is_read_from_the_node_that_wrote_it_while_that_lives() {
     assert_eq!(admin.get(&logs(&deployment, "follow=true")).await.ok().text, whole);
     let head = admin.send(admin.request(Method::HEAD, &admin.path(&logs(&deployment, "")))).await.ok();
     assert_eq!(head.header("lockkeeper-next-offset"), lines.len().to_string());
-    // What nodes ask each other is for nodes alone, at every node and with every header.
+    // Only nodes may send requests between nodes, to every node and with every header.
     for node in 0..2 {
         let path = format!("/cluster/logs/acme/{deployment}/0?from=0");
         for client in [nodes.nodes[node].anonymous(), nodes.admin(node)] {
@@ -116,12 +116,12 @@ async fn a_log_is_read_from_the_node_that_wrote_it_while_that_lives() {
             client.send(forged).await.refused(421, "not_the_owner");
         }
     }
-    // What was copied stays readable.
+    // The copy stays readable.
     nodes.nodes[owner].kill();
     assert_eq!(until_readable(&admin, &deployment).await, whole);
 }
 
-/// The only object in the shared directory, once it has all of a log.
+/// The only object in the shared directory, once it contains a whole log.
 async fn uploaded(shared: &Path, text: &str) -> PathBuf {
     let has_all = |path: &PathBuf| std::fs::read(path).is_ok_and(|log| String::from_utf8_lossy(&log).contains(text));
     let finished = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
@@ -157,7 +157,7 @@ async fn a_log_in_a_shared_directory_outlives_its_node_masked_and_until_its_depl
     let after = admin.get(&page).await.ok();
     assert_eq!((&after.text, after.header("lockkeeper-next-offset")), (&page_before.text, "15003"));
     assert!(after.text.lines().count() >= 2 && before.contains(&after.text), "{after:?}");
-    // With the environment goes the deployment, and with that its log: the next owner looks at its start.
+    // The deletion of the environment deletes the deployment and its log: the next owner cleans up at its start.
     admin.release("review-1", &session).await.ok();
     admin.delete(&at("review-1")).await.has_status(204);
     until("the deployment is gone", async || admin.get(&logs(&deployment, "")).await.status == 404).await;
@@ -182,7 +182,7 @@ async fn a_log_that_was_not_uploaded_is_so_when_its_node_starts_again() {
         assert!(dead.text.contains("the store of logs does not work"), "{dead:?}");
     }
     std::fs::create_dir(&shared).unwrap();
-    // It is asked again some seconds after it failed.
+    // It is tried again some seconds after it failed.
     until("the store is asked again", async || {
         let dead = answered(&nodes.admin(other), &logs(&deployment, "")).await.refused(503, "log_unavailable");
         dead.text.contains("the store of logs does not have it yet")
@@ -200,11 +200,11 @@ async fn a_log_that_was_not_uploaded_is_so_when_its_node_starts_again() {
     assert!(metrics.contains("lockkeeper_log_uploads_waiting 0"), "{metrics}");
 }
 
-/// A server of S3, killed when dropped.
+/// An S3 server, killed when dropped.
 struct Moto(Child, u16);
 
 impl Moto {
-    /// `None` where it is not installed; says so.
+    /// `None`, with a message, if it is not installed.
     async fn start() -> Option<Self> {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/target/test-tools/moto/bin/moto_server");
         if !Path::new(program).exists() {
@@ -242,7 +242,7 @@ async fn a_log_on_s3_outlives_its_node() {
     secrecy::note(secret);
     let (owner, other) = (nodes.owner(), nodes.other());
     let admin = nodes.admin(other);
-    // The bucket is made late: what could not be uploaded before comes after it.
+    // The bucket is created late: failed uploads are repeated afterwards.
     let (deployment, _) = deployed(&admin, "seq 1 1000", Path::new("none"), "succeeded").await;
     until("an upload fails", async || nodes.nodes[owner].log().contains("cannot upload a log")).await;
     let http = crate::support::http_builder().build().unwrap();

@@ -1,4 +1,4 @@
-//! A data directory that becomes a cluster, and comes back: with every record, lock and fencing token.
+//! A data directory that becomes a cluster, and returns: with every record, lock and fencing token.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -49,7 +49,7 @@ fn export(etcd: &EtcdServers, key: &str, to: &Path, margin: &str) -> Output {
     operator(etcd, 4, key, &["cluster", "export", "--to", text(to), "--fencing-margin", margin]).output().unwrap()
 }
 
-/// Until the engine answers and every shard has an owner.
+/// Waits until the engine answers and every shard has an owner.
 async fn until_ready(node: &Server) {
     let client = node.anonymous();
     let is_ready = async || client.send(client.request(reqwest::Method::GET, "/readyz")).await.status == 200;
@@ -64,7 +64,7 @@ fn copy_logs(from: &Path, to: &Path) {
     }
 }
 
-/// A server on one machine on an exported data directory, with the key and the logs of the cluster.
+/// A server on one machine with an exported data directory, and the key and logs of the cluster.
 fn serve_alone(home: &Path, key: &str, organization: &str, logs_of: &Server) -> Server {
     copy_logs(&logs_of.data_dir(), &home.join("data"));
     let setup = Setup::default().settings(SETTINGS).organization(organization);
@@ -109,13 +109,13 @@ async fn a_data_directory_becomes_three_nodes_and_then_one_server_again_with_eve
         let found = if expected.is_string() { Value::from(answer.text) } else { answer.data() };
         assert_eq!(comparable(known_to(expected, found)), comparable(expected.clone()), "GET {path}");
     }
-    // Sessions, fencing tokens, answers under keys, secrets and queues go on.
+    // Sessions, fencing tokens, answers of idempotency keys, secrets and queues continue.
     the_lease_and_its_answer_are_kept(&nodes[0].admin(), &written["kept"]).await;
     secrets_open(&nodes[1].admin()).await;
     the_queue_goes_on(&nodes[2].admin(), &written).await;
     verified(operator(&etcd, 4, &key, &["audit", "verify"]));
 
-    // While the nodes serve: a backup, whose tokens are higher than any that is given meanwhile.
+    // While the nodes serve: a backup, whose tokens are higher than any that is granted meanwhile.
     let backup_home = tempfile::tempdir().unwrap();
     let words = said(&export(&etcd, &key, &backup_home.path().join("data"), "1000"));
     assert!(words.contains("Exported 4 shards") && words.contains("is 1000 higher"), "{words}");
@@ -132,7 +132,7 @@ async fn a_data_directory_becomes_three_nodes_and_then_one_server_again_with_eve
         .await
         .refused(409, "backup_unavailable");
 
-    // And exactly, when they are stopped.
+    // An exact copy, when they are stopped.
     let before = shown(&nodes[0].admin(), &paths, &written).await;
     let token = holder(&nodes[1].admin()).await["fencingToken"].as_u64().unwrap();
     for node in &mut nodes {
@@ -149,7 +149,7 @@ async fn a_data_directory_becomes_three_nodes_and_then_one_server_again_with_eve
                 assert_eq!(found, expected, "GET {path}");
             }
         }
-        // The holder is the same, and the next one has the next token.
+        // The holder is the same, and the next one gets the next token.
         let held = holder(&admin).await;
         assert_eq!(held["fencingToken"], token);
         let session = held["sessionId"].as_str().unwrap();
@@ -171,7 +171,7 @@ async fn holder(admin: &Client) -> Value {
     admin.environment("review-2").await.ok().data()["lock"].clone()
 }
 
-/// Two organizations, whose shards have audit keys of their own, end in another engine with another number of shards.
+/// Two organizations, whose shards have separate audit keys, move to another engine with another number of shards.
 #[tokio::test]
 async fn the_number_of_shards_changes_by_export_and_import() {
     let (Some(etcd), Some(postgres)) = (EtcdServers::start(1), PostgresServer::start()) else { return };
@@ -238,7 +238,7 @@ fn give_up(etcd: &EtcdServers) -> Output {
     operator(etcd, 128, MASTER_KEY, &["cluster", "import", "--give-up"]).output().unwrap()
 }
 
-/// Many shards, so that there is a middle; which moment it is killed at does not matter.
+/// With many shards, so that the import takes a while; when it is killed does not matter.
 fn kill_import(etcd: &EtcdServers, data_dir: &Path, delay: u64) {
     let mut command = operator(etcd, 128, MASTER_KEY, &["cluster", "import", "--data-dir", text(data_dir)]);
     let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -247,7 +247,7 @@ fn kill_import(etcd: &EtcdServers, data_dir: &Path, delay: u64) {
     process.wait().unwrap();
 }
 
-/// Killed after it has begun; the delay that comes next.
+/// Kills an import after it has begun; returns the next delay.
 fn interrupted_import(etcd: &EtcdServers, data_dir: &Path) -> u64 {
     let mut delay = 100;
     while state_of(etcd).is_null() {
@@ -294,7 +294,7 @@ async fn an_import_that_is_killed_leaves_a_cluster_that_no_node_serves_until_it_
     let to = node_home.path().join("export");
     let (code, words) = why(&export(&etcd, MASTER_KEY, &to, "1"));
     assert!(code == 1 && words.contains("being filled") && !to.exists(), "{words}");
-    // Given up, and then done.
+    // Abandoned, and then completed.
     let words = said(&give_up(&etcd));
     assert!(words.contains("The cluster is empty again: import into it"), "{words}");
     assert!(state_of(&etcd).is_null());
@@ -308,7 +308,7 @@ async fn an_import_that_is_killed_leaves_a_cluster_that_no_node_serves_until_it_
     assert_eq!(found["lock"]["sessionId"], held.session());
 }
 
-/// All nodes stopped, killed in the middle, and run again: no secret is lost.
+/// With all nodes stopped, a rotation is killed and repeated: no secret is lost.
 #[tokio::test]
 async fn the_master_key_of_a_cluster_is_replaced_while_it_is_stopped() {
     const NEW: &str = "2222222222222222222222222222222222222222222222222222222222222222";
@@ -334,8 +334,8 @@ async fn the_master_key_of_a_cluster_is_replaced_while_it_is_stopped() {
         let output = operator(&etcd, 4, MASTER_KEY, &["cluster", "status", "--json"]).output().unwrap();
         serde_json::from_slice::<Value>(&output.stdout).unwrap()["state"].clone()
     };
-    // It looks for nodes for some seconds, and then changes one shard after the other. Which moment it is killed at does not
-    // matter, as long as it has begun.
+    // It looks for nodes for some seconds, and then changes one shard at a time. When it is killed does not matter, as
+    // long as it has begun.
     let mut delay = 500;
     while state() == "ready" {
         assert!(delay <= 10_000, "the rotation does not begin");
@@ -350,7 +350,7 @@ async fn the_master_key_of_a_cluster_is_replaced_while_it_is_stopped() {
     let other = "3".repeat(64);
     let (code, words) = why(&rotate().env("LOCKKEEPER_MASTER_KEY_NEW", &other).output().unwrap());
     assert!(code == 1 && words.contains("begun with other keys"), "{words}");
-    // With the two exchanged it goes back.
+    // With the two keys swapped, it reverts.
     let revert = || rotate().env("LOCKKEEPER_MASTER_KEY", NEW).env("LOCKKEEPER_MASTER_KEY_NEW", MASTER_KEY).output();
     said(&revert().unwrap());
     node.start_again();

@@ -12,7 +12,7 @@ pub struct Nodes {
 
 pub const MASTER_KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
-/// With more settings of the cluster.
+/// With additional settings of the cluster.
 pub fn setup(etcd: &EtcdServers, name: &str, more: &str) -> Setup {
     let setup = Setup::default().settings(&format!("[cluster]\nshards = 4\n{more}"));
     let setup = setup.variable("LOCKKEEPER_MASTER_KEY", MASTER_KEY).variable("LOCKKEEPER_CLUSTER_ENGINE", "etcd");
@@ -45,7 +45,7 @@ impl Nodes {
         }
     }
 
-    /// The node that owns the shard of the sample: the last that has opened it.
+    /// The node that owns the sample's shard: the last one that has opened it.
     pub fn owner(&self) -> usize {
         // crc32c("acme") modulo 4.
         let opened = |log: String| log.lines().rfind(|line| line.contains("took a shard shard=2 ")).map(epoch);
@@ -53,7 +53,7 @@ impl Nodes {
         epochs.enumerate().max_by_key(|(_, epoch)| *epoch).unwrap().0
     }
 
-    /// A node that does not.
+    /// A node that does not own it.
     pub fn other(&self) -> usize {
         (self.owner() + 1) % self.nodes.len()
     }

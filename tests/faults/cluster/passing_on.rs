@@ -1,4 +1,4 @@
-//! Requests that one node passes on to another: as the client sent them, signed, each once, and not again and again.
+//! Requests that one node forwards to another: unchanged, signed, each once, and without loops.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn until_ready(node: &Server) {
 }
 
 impl Pair {
-    /// `None` where PostgreSQL is not installed. The first node is alone at first, and keeps the only shard for a minute.
+    /// `None` if PostgreSQL is not installed. The first node starts alone, and keeps the only shard for a minute.
     async fn start(advertise: Option<&str>) -> Option<Self> {
         Self::start_with(advertise, |other| other).await
     }
@@ -61,7 +61,7 @@ async fn exchange(server: &Server, request: &str) -> Answer {
     wire.answer().await.unwrap()
 }
 
-/// How many requests a node was sent that another one had passed on or a client had sent.
+/// The number of requests that a node received, from clients and other nodes.
 async fn requests(node: &Server) -> u64 {
     let client = node.admin();
     let metrics = client.send(client.request(Method::GET, "/metrics")).await.ok().text;
@@ -98,7 +98,7 @@ async fn a_request_reaches_the_owner_as_the_client_sent_it() {
         assert_eq!(passed_on.status, direct.status, "{target}: {passed_on:?}");
         assert!(direct.status.as_u16() < 500, "{direct:?}");
         if direct.text.is_empty() {
-            // Not HTTP: refused before anything is passed on.
+            // Not HTTP: refused before anything is forwarded.
             continue;
         }
         let said = |answer: &Answer| {
@@ -107,11 +107,11 @@ async fn a_request_reaches_the_owner_as_the_client_sent_it() {
             said
         };
         assert_eq!(said(&passed_on), said(&direct), "{target}");
-        // A path that no node knows is passed on to nobody.
+        // A path that no node knows is not forwarded.
         let sent = requests(&pair.owner).await - before;
         assert_eq!(sent, u64::from(direct.json()["code"] != "route_not_found"), "{target}");
     }
-    // With a body that comes in pieces.
+    // With a chunked body.
     let claim = format!("{environments}/review-1/sessions?");
     let chunked = head("POST", &claim) + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     let claimed = exchange(&pair.other, &(chunked + "8\r\n{\"contex\r\n8\r\nt\":\"it's\r\n2\r\n\"}\r\n0\r\n\r\n"))
@@ -120,7 +120,7 @@ async fn a_request_reaches_the_owner_as_the_client_sent_it() {
     assert_eq!(claimed.data()["context"], "it's");
 }
 
-/// A relay before the owner, which writes down what the other node sends, and can change it.
+/// A relay in front of the owner, which records the other node's requests, and can change them.
 #[derive(Clone, Default)]
 struct Relay {
     seen: Arc<Mutex<Vec<u8>>>,
@@ -184,7 +184,7 @@ async fn what_was_overheard_between_nodes_cannot_be_sent_again() {
 async fn a_request_that_was_changed_between_nodes_is_refused_and_sent_once() {
     let Some((relay, pair)) = Relay::before_owner().await else { return };
     let (owner, other) = (pair.owner.admin(), pair.other.admin());
-    // So that the nodes know each other's time.
+    // Lets the nodes learn each other's time.
     other.environment("review-1").await.ok();
     *relay.change.lock() = Some(("review-1", "review-2"));
     let before = relay.requests();
@@ -218,7 +218,7 @@ async fn nodes_whose_clocks_are_an_hour_apart_pass_requests_on() {
     assert!(requests(&pair.owner).await - before <= 3, "one of them was signed again");
 }
 
-/// Where Debian has the library that shows a program another time, if it is installed.
+/// The path of Debian's library that fakes a program's time, if it is installed.
 fn faketime() -> Option<String> {
     let folders = std::fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));

@@ -1,4 +1,4 @@
-//! A real PostgreSQL: on loopback, with a free port, a directory and a password of its own.
+//! A real PostgreSQL: on loopback, with a free port, and a separate directory and password.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::waiting::wait_until;
 
-/// Where Debian puts its programs, which are not in the path.
+/// The directory of its programs on Debian, which is not in the PATH.
 const DEBIAN: &str = "/usr/lib/postgresql";
 /// PostgreSQL does not run as root; this user exists everywhere.
 const NOBODY: u32 = 65_534;
@@ -25,7 +25,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// `None` where PostgreSQL is not installed; says so.
+    /// `None`, with a message, if PostgreSQL is not installed.
     pub fn start() -> Option<Self> {
         let Some(programs) = programs() else {
             println!("skipped: PostgreSQL is not installed");

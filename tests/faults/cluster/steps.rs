@@ -1,4 +1,4 @@
-//! The steps of a node that has lost its shard: they must have ended before others run in the same environment.
+//! The steps of a node that has lost its shard: they must end before others run in the same environment.
 
 use std::process::Command;
 
@@ -12,8 +12,8 @@ use crate::support::waiting::until;
 
 const APART: [&str; 5] = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// Holds a lock of the kernel for as long as any of its processes lives, and says so if another one has it. Those of the
-/// commit `a…` do not end by themselves.
+/// Holds a file lock for as long as any of its processes runs, and reports if another one has it. Those with a commit
+/// `a…` do not end on their own.
 const HELD: &str = "exec 9> $TRACE.held; flock -n 9 || echo overlap >> $TRACE; echo $LOCKKEEPER_COMMIT >> $TRACE; \
                     case $LOCKKEEPER_COMMIT in a*) sleep 600;; esac";
 
@@ -70,7 +70,7 @@ async fn steps_of_a_frozen_node_have_ended_before_the_next_deployment_begins() {
     let lease = "step_lease_seconds = 15\n";
     let mut nodes = Nodes { nodes: vec![setup(&etcd, "n1", lease).start()], etcd };
     nodes.until_ready(0).await;
-    // As on another machine: it does not see the processes of the first.
+    // Like on another machine: it does not see the first node's processes.
     nodes.nodes.push(setup(&nodes.etcd, "n2", lease).under(&APART).start());
     nodes.until_ready(1).await;
     let (owner, other) = (0, 1);
@@ -83,7 +83,7 @@ async fn steps_of_a_frozen_node_have_ended_before_the_next_deployment_begins() {
     let traced = || std::fs::read_to_string(&trace).unwrap_or_default();
     until("the step has begun", async || traced() == "aaaaaaa\n").await;
     nodes.nodes[owner].signal("-STOP");
-    // Locks move on at once, and steps when those of the frozen node must have ended.
+    // Locks move immediately, and steps when those of the frozen node must have ended.
     let path = format!("{}/force-claim", crate::support::at("review-1"));
     let next = admin.post_with_key(&path, "k1", json!({})).await.created().session();
     let deployment = admin.deploy("review-1", &next, json!({ "commitId": "bbbbbbb" })).await.has_status(202);

@@ -1,4 +1,4 @@
-//! What must be true of every crowd, checked on its story. What is not is told with the jobs that show it.
+//! Rules that hold for every crowd, checked on its story. A violation is reported with the jobs that show it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,13 +17,13 @@ const CHECKS: [Check; 6] = [
     nobody_comes_back_from_the_dead,
 ];
 
-/// That nothing is wrong with it, or all that is.
+/// Succeeds if no rule is violated, otherwise reports all violations.
 pub fn check(story: &Story) {
     let wrong: Vec<_> = CHECKS.iter().filter_map(|check| check(story).err()).collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Every job that was not cut off gets one lock, gives it back, and is refused nothing.
+/// Every job that was not disconnected gets one lock and releases it, and none of its requests is refused.
 pub fn everybody_is_served_once(story: &Story) -> Result<(), String> {
     let mut seen = vec![(0, 0, 0); story.jobs.len()];
     for Entry { job, moment } in &story.entries {
@@ -50,7 +50,7 @@ pub fn everybody_is_served_once(story: &Story) -> Result<(), String> {
     Ok(())
 }
 
-/// Nobody is told that it holds a lock while somebody else knows that it does and has not begun to give it back.
+/// No job receives a lock while another job has it and has not begun to release it.
 pub fn one_holder_at_a_time(story: &Story) -> Result<(), String> {
     let mut holders: HashMap<&str, JobId> = HashMap::new();
     for Entry { job, moment } in &story.entries {
@@ -68,7 +68,7 @@ pub fn one_holder_at_a_time(story: &Story) -> Result<(), String> {
     Ok(())
 }
 
-/// Each grant of an environment has the token after that of the grant before it, from 1, also as the clients saw them.
+/// Each grant of an environment has the next token, from 1, also as the clients saw them.
 pub fn tokens_rise_by_one(story: &Story) -> Result<(), String> {
     for History { environment, sessions } in &story.histories {
         let mut before: Option<&Past> = None;
@@ -92,7 +92,7 @@ pub fn tokens_rise_by_one(story: &Story) -> Result<(), String> {
     Ok(())
 }
 
-/// Each job has one session at most in all histories together, the one it was told of; and there are no others.
+/// Each job has at most one session in all histories together, the one it received; and there are no others.
 pub fn the_history_is_what_the_clients_saw(story: &Story) -> Result<(), String> {
     let mut told: HashMap<JobId, &Grant> = grants(story).collect();
     let mut known: BTreeMap<JobId, &str> = BTreeMap::new();
@@ -126,7 +126,7 @@ pub fn the_history_is_what_the_clients_saw(story: &Story) -> Result<(), String> 
     }
 }
 
-/// Of two that got the same environment, one that was known to wait before the other asked was served before it.
+/// Of two jobs that got the same environment, one that was known to wait before the other's request was served first.
 pub fn nobody_overtakes(story: &Story) -> Result<(), String> {
     let (mut asked, mut queued) = (HashMap::new(), HashMap::new());
     for (place, Entry { job, moment }) in story.entries.iter().enumerate() {
@@ -137,7 +137,7 @@ pub fn nobody_overtakes(story: &Story) -> Result<(), String> {
         }
     }
     for History { environment, sessions } in &story.histories {
-        // Of those served later, the one that was first known to wait.
+        // Among the jobs served later, the first known to wait.
         let mut patient: Option<(usize, JobId)> = None;
         for past in sessions.iter().rev() {
             if let (Some((waited, job)), Some(asked)) = (patient, asked.get(&past.job))
@@ -153,7 +153,7 @@ pub fn nobody_overtakes(story: &Story) -> Result<(), String> {
     Ok(())
 }
 
-/// One that was cut off has no lock, or had one that was taken back; and none if it was seen to have left.
+/// A disconnected job has no lock, or had one that was taken back; and none if it was seen to have left.
 pub fn nobody_comes_back_from_the_dead(story: &Story) -> Result<(), String> {
     let told: HashMap<JobId, &Grant> = grants(story).collect();
     let gone: HashMap<JobId, Timestamp> = story
@@ -168,9 +168,9 @@ pub fn nobody_comes_back_from_the_dead(story: &Story) -> Result<(), String> {
         let Some(job) = story.jobs.get(past.job) else { continue };
         let right = match (job.fate, past.reason.as_deref()) {
             (Fate::Served, _) => true,
-            // It was told, or its answer was under way when it went.
+            // It received the grant, or its answer was being sent when it disconnected.
             (Fate::CutOff, Some("ttl")) => gone.get(&past.job).is_some_and(|gone| past.claimed_at <= *gone),
-            // It could not be told, so it cannot have been.
+            // The grant was undeliverable, so it cannot have been received.
             (Fate::CutOff, Some("vanished")) => !told.contains_key(&past.job),
             (Fate::CutOff, _) | (Fate::LeftUnserved, _) => false,
         };

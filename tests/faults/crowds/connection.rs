@@ -1,4 +1,4 @@
-//! One job's connection: light enough that a thousand are open at once, and it may break at any moment.
+//! One job's connection: cheap enough for a thousand at a time, and it may break at any moment.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 
 use crate::support::wire::{head, head_of_json};
 
-/// Only there so that a server that forgets a client fails the test instead of hanging it.
+/// Only makes a test fail instead of hang if the server forgets a client.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BASE: &str = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments";
 
-/// A request that can be sent again, and told.
+/// A request that can be repeated and printed.
 #[derive(Debug, Clone)]
 pub struct Request {
     method: &'static str,
@@ -60,13 +60,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What there is to say about one that was not expected.
+    /// The text for an unexpected answer.
     pub fn told(&self) -> String {
         format!("{} {}", self.status, self.body)
     }
 }
 
-/// It ended before there was a whole answer.
+/// The connection ended before a whole answer.
 #[derive(Debug)]
 pub struct Broken;
 
@@ -76,7 +76,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// `address` as the server gives it, `http://127.0.0.1:port`.
+    /// `address` as the server prints it, `http://127.0.0.1:port`.
     pub async fn open(address: &str) -> Result<Self, Broken> {
         let stream = TcpStream::connect(address.trim_start_matches("http://")).await.map_err(|_| Broken)?;
         stream.set_nodelay(true).map_err(|_| Broken)?;
@@ -89,7 +89,7 @@ impl Connection {
         answer.await.unwrap_or_else(|_| panic!("neither answered nor closed: {request}"))
     }
 
-    /// Closes it at once, without the farewell that a client that ends in peace sends.
+    /// Closes it immediately, without an orderly shutdown.
     pub fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Clients that are cut off, at any moment: nobody waits for them, and no lock stays with them.
+//! Clients that disconnect at any moment: no other client waits for them, and no lock stays with them.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::job::{Cut, CutSignals, Hold, Job, gate};
 use super::record::{Fate, JobId, Story};
 
 const JOBS: usize = 1_000;
-/// These come before the first lock is given back, the others while the line moves.
+/// These arrive before the first lock is released, the others while the queue moves.
 const EARLY: usize = JOBS / 2;
-/// One in ten is cut off.
+/// One in this many is disconnected.
 const CUT_ONE_IN: usize = 10;
-/// Of the early ones that are cut off, two in three are before the first lock is given back.
+/// Two in three of the early disconnected ones leave before the first lock is released.
 const BEFORE_OF_THREE: usize = 2;
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn clients_that_are_cut_off_hold_nothing_and_hold_nobody_up() {
     println!("{JOBS} jobs, {} cut off while nobody was served; {}", leaving.len(), outcome(&story));
 }
 
-/// Every second one in line closes its connection when the one before it gives its lock back.
+/// Every second waiter closes its connection when the previous one releases its lock.
 #[tokio::test]
 async fn a_client_that_goes_at_the_moment_of_its_grant_does_not_take_the_lock_with_it() {
     const PAIRS: usize = 60;
@@ -105,12 +105,12 @@ fn at_random(luck: &mut SmallRng) -> Cut {
 }
 
 fn at_grant(luck: &mut SmallRng) -> Cut {
-    /// About as many as a lock takes from one hand to the next.
+    /// About the time in which a lock moves to the next holder.
     const MOMENTS_MAX: usize = 100;
     Cut::AtGrant(luck.random_range(0..MOMENTS_MAX))
 }
 
-/// Whose turn it is can be seen of those only who wait for one by name.
+/// The order of turns can only be observed for jobs that wait for one environment by name.
 fn wants(luck: &mut SmallRng, cut: Option<&Cut>) -> Wants {
     match cut {
         Some(Cut::AtGrant(_)) => Wants::Named(luck.random_range(0..ENVIRONMENTS)),
@@ -125,7 +125,7 @@ async fn until_waiting(fleet: &Fleet, queues: &[usize], pool: usize) {
     fleet.until_pool_is(pool).await;
 }
 
-/// What became of the others that were cut off.
+/// The outcomes of the other disconnected jobs.
 fn outcome(story: &Story) -> String {
     let past = |job: JobId| story.histories.iter().flat_map(|history| &history.sessions).find(|past| past.job == job);
     let (mut unserved, mut vanished, mut expired) = (0, 0, 0);

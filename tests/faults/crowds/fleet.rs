@@ -1,4 +1,4 @@
-//! A server with five environments for a crowd, and what can be seen of it from outside.
+//! A server with five environments for a crowd, and its state as visible from outside.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::record::{History, Past, Record, Story, job_of};
 use crate::support::{Client, Server, Setup, at};
 
 pub const ENVIRONMENTS: usize = 5;
-/// Everybody is to be found in the history, however many they are.
+/// The history has room for all jobs.
 const SETTINGS: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\nhistory_retention = 1000000\n";
 /// How long the server may hold a request that waits for a change.
 const WAIT_SECONDS: u32 = 30;
 const PAGE: usize = 100;
 
-/// What a job asks for.
+/// The target of a job's claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wants {
     Named(usize),
@@ -25,12 +25,12 @@ pub enum Wants {
 }
 
 impl Wants {
-    /// Half want one by name, the same number of each, and half want any.
+    /// Half want one by name, evenly distributed, and half want any.
     pub fn of(number: usize) -> Self {
         if number.is_multiple_of(2) { Wants::Named(number / 2 % ENVIRONMENTS) } else { Wants::Any }
     }
 
-    /// Where it claims, below the pipeline's environments.
+    /// The path of its claim, below the pipeline's environments.
     pub fn path(self) -> String {
         match self {
             Wants::Named(number) => format!("/{}/sessions", name(number)),
@@ -38,7 +38,7 @@ impl Wants {
         }
     }
 
-    /// What it claims with.
+    /// The body of its claim.
     pub fn body(self, mut with: Value) -> Value {
         if self == Wants::Any {
             with["labels"] = labels();
@@ -75,7 +75,7 @@ impl Fleet {
         Self { server, record: Arc::default() }
     }
 
-    /// How many wait for each environment by name.
+    /// The number of waiters for each environment by name.
     pub async fn queue_lengths(&self) -> Vec<usize> {
         let client = self.server.admin();
         let mut lengths = Vec::new();
@@ -85,14 +85,14 @@ impl Fleet {
         lengths
     }
 
-    /// How many wait for any environment, which is told to one who does not want to. While all of them are held.
+    /// The number of waiters for any environment, as reported to a claim without waiting. Call it while all are held.
     pub async fn pool_length(&self) -> usize {
         let path = at("sessions");
         let refused = self.server.admin().post(&path, json!({ "labels": labels() })).await;
         queue_length(&refused.refused(409, "environment_locked").json())
     }
 
-    /// Waits until so many wait for an environment.
+    /// Waits until this many wait for an environment.
     pub async fn until_queue_is(&self, environment: usize, length: usize) {
         self.until(environment, |found| queue_length(found) == length).await;
     }
@@ -101,7 +101,7 @@ impl Fleet {
         self.until(environment, |found| found["lockStatus"] == "locked").await;
     }
 
-    /// Waits until so many wait for any; there is no event to be awaited. While all of them are held.
+    /// Waits until this many wait for any; polls, since there is no event for it. Call it while all are held.
     pub async fn until_pool_is(&self, length: usize) {
         const ATTEMPTS: usize = 10_000;
         for _ in 0..ATTEMPTS {
@@ -113,7 +113,7 @@ impl Fleet {
         panic!("{length} never wait for any environment");
     }
 
-    /// Waits until the environment looks as wanted.
+    /// Waits until the environment has the wanted state.
     async fn until(&self, environment: usize, wanted: impl Fn(&Value) -> bool) {
         const CHANGES: usize = 10_000;
         let client = self.server.admin();
@@ -131,14 +131,14 @@ impl Fleet {
         panic!("{} never comes to look as it should", name(environment));
     }
 
-    /// Waits until every lock is free, and sees that nobody waits any more.
+    /// Waits until every lock is free, and checks that no waiter is left.
     pub async fn until_all_is_quiet(&self) {
         for number in 0..ENVIRONMENTS {
             self.until(number, |found| found["lockStatus"] == "unlocked" && queue_length(found) == 0).await;
         }
     }
 
-    /// The whole story, checked; and then, that nobody is left who waits for any environment.
+    /// The whole story, checked; also checks that no waiter for any environment is left.
     pub async fn check(&self) -> Story {
         self.until_all_is_quiet().await;
         let client = self.server.admin();
@@ -187,7 +187,7 @@ fn past(entry: &Value) -> Past {
     }
 }
 
-/// A thousand connections are more than many systems give a process at first.
+/// A thousand connections exceed many systems' initial limit for a process.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();

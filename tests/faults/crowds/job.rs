@@ -1,4 +1,4 @@
-//! A job of a crowd: claims, waits for its turn, uses its environment for a moment and gives it back; or is cut off.
+//! A job of a crowd: claims, waits for its turn, uses its environment for a moment and releases it; or disconnects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use super::connection::{Answer, Broken, Connection, Request};
 use super::fleet::{ENVIRONMENTS, Fleet, Wants};
 use super::record::{Fate, Grant, JobId, Moment, Record, context_of, job_of};
 
-/// As long as the server lets anybody wait.
+/// The server's maximum wait.
 const WAIT_SECONDS: u32 = 300;
-/// What frees the lock of one that was cut off and could not give it back.
+/// Frees the lock of a job that disconnected and could not release it.
 const SHORT_TTL_SECONDS: u32 = 1;
 
-/// What a job does with its environment.
+/// A job's use of its environment.
 #[derive(Clone)]
 pub enum Hold {
     Nothing,
@@ -36,26 +36,26 @@ impl Hold {
     }
 }
 
-/// When a job closes its connection without a word.
+/// When a job closes its connection without notice.
 #[derive(Clone)]
 pub enum Cut {
     /// When it is told to.
     Told(watch::Receiver<bool>),
-    /// After so many releases of anybody.
+    /// After this many releases by any job.
     AfterReleases(usize),
-    /// When the release that makes it the next one is sent, or so many moments later.
+    /// When the release that makes it next is sent, or this many moments later.
     AtGrant(usize),
     /// When it has its lock.
     Holding,
 }
 
-/// Those who are cut off at their grant, and how they are told.
+/// The jobs that disconnect at their grant, and how they are notified.
 #[derive(Default)]
 pub struct CutSignals {
     of: Mutex<HashMap<JobId, Arc<Notify>>>,
 }
 
-/// What every job knows.
+/// The data shared by all jobs.
 pub struct JobContext {
     address: String,
     record: Arc<Record>,
@@ -76,7 +76,7 @@ impl Job {
     }
 
     pub fn with(fleet: &Fleet, signals: &Arc<CutSignals>, wants: Wants, hold: Hold, cut: Option<Cut>) -> Self {
-        // One that is gone before it can have a lock needs nothing that frees it.
+        // A job that leaves before it can have a lock needs no TTL to free it.
         let needs_ttl = cut.as_ref().is_some_and(|cut| !matches!(cut, Cut::Told(_)));
         let request = |id| {
             let mut body = json!({ "context": context_of(id), "waitSeconds": WAIT_SECONDS });
@@ -102,7 +102,7 @@ impl Job {
         Self { id, hold, cut, request: request(id), place }
     }
 
-    /// Begins as soon as there is a connection.
+    /// Returns once it has a connection.
     pub async fn start(self) -> JoinHandle<()> {
         let connection = Connection::open(&self.place.address).await.unwrap();
         tokio::spawn(self.run(connection))
@@ -129,7 +129,7 @@ impl Job {
         self.expect(answer, 200);
     }
 
-    /// Comes to an end when it is cut off while it waits, if it is.
+    /// Completes when the job is to disconnect while it waits, if ever.
     async fn cut_off(&self) {
         match &self.cut {
             None | Some(Cut::Holding) => std::future::pending().await,
@@ -170,7 +170,7 @@ impl Job {
         }
     }
 
-    /// If the next in line is to be cut off when its turn comes: that is now.
+    /// If the next waiter is to disconnect at its grant, now is the time.
     async fn tip_off_next(&self, connection: &mut Connection, grant: &Grant) {
         if self.place.signals.of.lock().unwrap().is_empty() {
             return;
@@ -184,7 +184,7 @@ impl Job {
         }
     }
 
-    /// What it was told, if that is what it asked for.
+    /// The data of the answer, if it has the expected status.
     fn expect(&self, answer: Result<Answer, Broken>, status: u16) -> Option<Value> {
         let told = match answer {
             Ok(mut answer) if answer.status == status => return Some(answer.body["data"].take()),
@@ -200,7 +200,7 @@ impl Job {
     }
 }
 
-/// The five who hold all environments until they are told to let go.
+/// The five jobs that hold all environments until told to release them.
 pub async fn gate(fleet: &Fleet, open: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     let mut keepers = Vec::new();
     for number in 0..ENVIRONMENTS {

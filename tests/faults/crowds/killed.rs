@@ -1,4 +1,4 @@
-//! The server is killed again and again under a crowd that does not give up: everybody gets one lock, and only one.
+//! The server is killed repeatedly during a crowd that keeps retrying: every job gets exactly one lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,9 +13,9 @@ use super::fleet::{Fleet, Wants};
 use super::from_variable;
 use super::record::{Fate, Grant, JobId, Moment, Record, context_of};
 
-/// From one kill to the next, however long a start takes.
+/// The time between two kills, however long a start takes.
 const PACE: Duration = Duration::from_secs(1);
-/// When one is told to come again; it is told so while the server is busy with what it asked before.
+/// The pause before a retry, which the server requests while an earlier request is in progress.
 const COME_AGAIN: Duration = Duration::from_millis(10);
 
 #[tokio::test]
@@ -63,13 +63,13 @@ async fn with_its_key_every_job_gets_one_lock_however_often_the_server_is_killed
 #[derive(Default)]
 struct ClientContext {
     record: Arc<Record>,
-    /// No new jobs any more.
+    /// Whether no new jobs start.
     closing: AtomicBool,
     broken: AtomicUsize,
     replayed: AtomicUsize,
 }
 
-/// Does one job after the other, through all lives of the server.
+/// Does one job after another, over all restarts of the server.
 struct Client {
     addresses: watch::Receiver<String>,
     connection: Option<Connection>,
@@ -121,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Asks about a queued session until it has its lock.
+    /// Polls a queued session until it has its lock.
     async fn ask_for_turn(&mut self, wants: Wants, session: &Value) -> Result<Value, String> {
         let path = format!("{}/{}?waitSeconds=30", wants.path(), session["sessionId"].as_str().unwrap());
         let mut etag = "\"none\"".to_owned();
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    /// The connection there is, or a new one; if nobody answers, the server's next life is awaited.
+    /// The existing connection, or a new one; if the server does not answer, waits for its next start.
     async fn connect(&mut self) -> Option<&mut Connection> {
         if self.connection.is_none() {
             let address = self.addresses.borrow_and_update().clone();

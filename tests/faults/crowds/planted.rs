@@ -1,4 +1,4 @@
-//! Each check finds what it is there for, planted in a story that is right otherwise.
+//! Each check finds its kind of fault, planted in an otherwise correct story.
 
 use super::checks::{
     check, everybody_is_served_once, nobody_comes_back_from_the_dead, nobody_overtakes, one_holder_at_a_time,
@@ -170,7 +170,7 @@ fn a_ghost_that_holds_a_lock_is_found() {
     assert_found(nobody_comes_back_from_the_dead(&story), "must not have", &[job]);
 }
 
-/// Two environments with two jobs each, served one after the other.
+/// Two environments with two jobs each, served sequentially.
 fn right() -> Story {
     let histories = [ONE, TWO].map(|name| History { environment: name.to_owned(), sessions: Vec::new() });
     let mut story = Story { histories: histories.into(), ..Story::default() };
@@ -199,25 +199,25 @@ fn has_turn(story: &mut Story, job: JobId, environment: &str) {
     remember(story, job, environment, "");
 }
 
-/// It is told of a grant that is to be remembered next.
+/// The job receives a grant, which is added to the history next.
 fn holds(story: &mut Story, job: JobId, environment: &str) {
     let token = history(story, environment).sessions.len() as u64 + 1;
     let grant = Grant { environment: environment.to_owned(), session: session(job), token };
     note(story, job, Moment::Holds(grant));
 }
 
-/// At the place in the story that its entry has.
+/// At the time of its entry in the story.
 fn is_cut_off(story: &mut Story, job: JobId) {
     let now = time(story);
     note(story, job, Moment::CutOff(now));
 }
 
-/// It passes with every entry.
+/// Each entry advances it.
 fn time(story: &Story) -> Timestamp {
     Timestamp::from_second(story.entries.len() as i64).unwrap()
 }
 
-/// It has the lock from now on; it ends for a reason, or by its release if there is none.
+/// The job holds the lock from now on; the session ends for a reason, or without one by its release.
 fn remember(story: &mut Story, job: JobId, environment: &str, reason: &str) {
     let claimed_at = time(story);
     let history = history(story, environment);
@@ -238,7 +238,7 @@ fn session(job: JobId) -> String {
     format!("ses_{job}")
 }
 
-/// It says what is wrong, and shows what these jobs had to do with it.
+/// Checks that a fault is reported, with the entries of these jobs.
 #[track_caller]
 fn assert_found(found: Result<(), String>, what: &str, jobs: &[JobId]) {
     let found = found.expect_err("nothing was found");

@@ -1,4 +1,4 @@
-//! What the jobs of a crowd did and were told, in the order in which it happened on their side.
+//! The actions of a crowd's jobs and the answers they received, in the order on the clients' side.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard};
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// Its place in the record; its context says it to the server.
+/// Its index in the record; the context of its claim contains it.
 pub type JobId = usize;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,13 +32,13 @@ pub enum Moment {
     Claims,
     /// Its claim is known to be in the queue.
     Queued,
-    /// It has been told that it holds the lock.
+    /// It has received the lock.
     Holds(Grant),
     /// Its release is sent next, for the first time.
     Releases,
-    /// It was told something else than it asked for.
+    /// It received an unexpected answer.
     Refused(String),
-    /// It has just closed its connection, and says nothing more.
+    /// It has just closed its connection, and records nothing more.
     CutOff(Timestamp),
 }
 
@@ -48,13 +48,13 @@ pub struct Entry {
     pub moment: Moment,
 }
 
-/// What is to become of a job.
+/// The planned end of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Served,
-    /// Cut off at some moment; it may have had its lock by then.
+    /// Disconnects at some moment; it may have had its lock by then.
     CutOff,
-    /// Cut off, and seen to be no longer in the queue while nobody could get a lock.
+    /// Disconnects, and is seen to have left the queue while no lock was granted.
     LeftUnserved,
 }
 
@@ -82,7 +82,7 @@ pub struct History {
     pub sessions: Vec<Past>,
 }
 
-/// Everything that is known at the end.
+/// All records at the end.
 #[derive(Debug, Clone, Default)]
 pub struct Story {
     pub jobs: Vec<Job>,
@@ -91,7 +91,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// What these jobs asked for, did and were told, and what the server remembers of them.
+    /// The requests, actions and answers of these jobs, and their sessions on the server.
     pub fn of_jobs(&self, jobs: &[JobId]) -> String {
         let mut text = String::new();
         for job in jobs {
@@ -118,7 +118,7 @@ pub fn job_of(context: &str) -> Option<JobId> {
     context.strip_prefix("job-")?.parse().ok()
 }
 
-/// The story while it is being written.
+/// The story while it is being recorded.
 #[derive(Default)]
 pub struct Record {
     story: Mutex<Story>,
@@ -126,7 +126,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A new job, by what it will ask for once it knows who it is.
+    /// Adds a job; `request` creates its request from its id.
     pub fn add(&self, fate: Fate, request: impl FnOnce(JobId) -> String) -> JobId {
         let mut story = self.story();
         let id = story.jobs.len();
@@ -142,7 +142,7 @@ impl Record {
         }
     }
 
-    /// Waits until there have been so many releases.
+    /// Waits until there have been this many releases.
     pub async fn until_releases(&self, wanted: usize) {
         self.releases.subscribe().wait_for(|count| *count >= wanted).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Many ask at once after a restart, while the environments come back into memory: nobody's place is ever out of sight.
+//! Many concurrent reads after a restart, while environments are loaded: no place in a queue is ever missing.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::{Client, Server, at};
 
 const ENVIRONMENTS: usize = 100;
 const RESTARTS: usize = 4;
-/// How often each is asked, at once.
+/// Concurrent reads of each.
 const LOOKS: usize = 8;
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn a_queued_session_is_there_from_the_first_request_after_a_restart() {
     }
 }
 
-/// Each time by another way; the first is what brings the environment into memory.
+/// Each time with another kind of request; the first loads the environment.
 async fn look_at(client: Client, look: usize, environment: String, session: String) {
     match look % 4 {
         0 => {

@@ -1,4 +1,4 @@
-//! What a crowd was told, and what must therefore not be contradicted.
+//! The states that a crowd has seen, which later answers must not contradict.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::Client;
 
-/// Runs them all at once and waits for all.
+/// Runs them all concurrently and waits for all.
 pub async fn at_once<T: Send + 'static>(
     tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
 ) -> Vec<T> {
@@ -29,7 +29,7 @@ pub async fn actors_in_memory(client: &Client) -> u64 {
     value.map_or(0, |value| value.trim().parse::<f64>().unwrap() as u64)
 }
 
-/// Waits until the number of environments in memory is a wanted one.
+/// Waits until the number of environments in memory is as wanted.
 pub async fn until_actors(client: &Client, wanted: impl Fn(u64) -> bool) {
     const ATTEMPTS: usize = 3000;
     const PAUSE: Duration = Duration::from_millis(10);
@@ -42,10 +42,10 @@ pub async fn until_actors(client: &Client, wanted: impl Fn(u64) -> bool) {
     panic!("environments stay in memory");
 }
 
-/// How far an environment has come: a session's grant is even, its end is odd and just after it.
+/// The progress of an environment: a session's grant is even, its end is the next odd number.
 type Position = u64;
 
-/// Everything that anybody was told.
+/// All states seen by any client.
 pub struct Sightings {
     known: Vec<Position>,
     sessions: HashMap<(usize, u64), String>,
@@ -56,7 +56,7 @@ impl Sightings {
         Self { known: vec![0; environments], sessions: HashMap::new() }
     }
 
-    /// What is known now, and must not be contradicted by what is asked from now on.
+    /// The states known now, which later requests must not contradict.
     pub fn known(&self) -> Vec<Position> {
         self.known.clone()
     }
@@ -83,7 +83,7 @@ impl Sightings {
     /// A reader saw this lock, or none, after `before` was known.
     pub fn saw(&mut self, environment: usize, lock: &Value, before: &[Position], how: &str) {
         if lock.is_null() {
-            // Whatever was known as held has ended; more is not said.
+            // The previously known session has ended; nothing more is known.
             self.advance(environment, before[environment] | 1);
             return;
         }

@@ -1,4 +1,4 @@
-//! A thousand jobs wait for five environments, by name and for any, in line.
+//! A thousand jobs wait for five environments, by name and for any, in a queue.
 
 use tokio::sync::watch;
 
@@ -7,7 +7,7 @@ use super::job::{Hold, Job, gate};
 use super::record::Moment;
 
 const JOBS: usize = 1_000;
-/// Those whose places in line are known, one after the other.
+/// The jobs with known places in the queue, which start sequentially.
 const IN_ORDER: usize = 100;
 /// Of every ten of them, these wait for any environment.
 const ANY_OF_TEN: [usize; 3] = [2, 5, 6];
@@ -34,7 +34,7 @@ async fn a_thousand_jobs_wait_for_five_environments_and_each_has_its_turn() {
         fleet.record.note(id, Moment::Queued);
     }
 
-    // Half of the others come before the first lock is given back, the rest while the line moves.
+    // Half of the others arrive before the first lock is released, the rest while the queue moves.
     let early = IN_ORDER..IN_ORDER.midpoint(JOBS);
     let mut queues = vec![0; ENVIRONMENTS];
     queues[0] = first_queue;

@@ -1,4 +1,4 @@
-//! What happens when files of the data directory are not as they were written.
+//! Damaged files in the data directory.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ async fn a_torn_end_of_the_log_is_cut_and_nothing_acknowledged_with_it() {
         let of = sectors.len() / SECTOR;
         for (number, sector) in sectors.chunks_mut(SECTOR).enumerate() {
             if !kept(number, of) {
-                // Not even all of a sector need have arrived; its end is what tells.
+                // A sector may be incomplete; its end shows that.
                 sector[SECTOR / 2..].fill(0);
             }
         }
@@ -120,7 +120,7 @@ async fn a_torn_snapshot_of_the_database_is_no_obstacle() {
 
 #[tokio::test]
 async fn a_damaged_database_never_passes_for_a_whole_one() {
-    // So many that the log no longer has them all and the database is needed.
+    // So many that the log no longer contains them all and the database is needed.
     const OTHERS: usize = 1100;
     const PLACES: usize = 6;
     let home = tempfile::tempdir().unwrap();
@@ -162,14 +162,14 @@ async fn a_damaged_database_never_passes_for_a_whole_one() {
     held.assert_all_there(&server).await;
 }
 
-/// In place of what was there.
+/// Replaces the target.
 fn copy_directory(from: &Path, to: &Path) {
     std::fs::remove_dir_all(to).ok();
     let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
     assert!(copied.success());
 }
 
-/// Whether the start was refused, clearly. If it was not, the damage has not cost anything.
+/// Whether the start was refused, clearly. If it was not, checks that the damage has cost nothing.
 async fn refuses_or_has_all(server: &mut Server, held: &Held, what: &str) -> bool {
     let before = server.log().len();
     if let Err(said) = server.try_start_again() {
@@ -184,7 +184,7 @@ async fn refuses_or_has_all(server: &mut Server, held: &Held, what: &str) -> boo
     false
 }
 
-/// What a server that did not start said: one line for people, and no panic.
+/// Checks the output of a server that did not start: one line for people, and no panic.
 fn assert_one_sentence(said: &str, what: &str) {
     let plain = said.lines().filter(|line| line.starts_with("lockkeeper: "));
     assert_eq!(plain.count(), 1, "{what}: {said}");

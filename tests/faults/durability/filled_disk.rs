@@ -9,7 +9,7 @@ use crate::support::tenants::{ACME, BETA};
 use crate::support::{Answer, Client, Server, Setup, at};
 
 pub const DISK_MIB: u32 = 256;
-/// It goes on when there is nothing left to write to.
+/// It continues when there is no space left to write to.
 const FILLS: &str = "dd if=/dev/zero of=big bs=1M 2>/dev/null; touch \"$TRACE\"; exec sleep 600";
 
 async fn start(disk: &SmallDisk, runner: &str) -> Server {
@@ -40,7 +40,7 @@ pub async fn finished(client: &Client, deployment: &str) -> Value {
     client.until(&format!("/deployments/{deployment}"), is_finished).await
 }
 
-/// Without any help.
+/// Checks that it continues without help.
 async fn goes_on(disk: &SmallDisk, server: &Server) {
     let work = disk.home().join("data/work");
     let left = || async { std::fs::read_dir(&work).unwrap().count() };
@@ -97,7 +97,7 @@ async fn on_a_disk_that_a_step_has_filled_cancelling_works_and_a_start_ends_it()
             server.kill();
             let logged_before = server.log().len();
             server.start_again();
-            // It says what to free.
+            // The message names what to free.
             let named = format!("largest in it: {}", disk.home().join("data/work").join(&deployment).display());
             assert!(server.log()[logged_before..].contains(&named), "{named}: {}", server.log());
         } else {
@@ -117,7 +117,7 @@ async fn on_a_disk_that_a_step_has_filled_cancelling_works_and_a_start_ends_it()
 /// An ordinary user that this machine does not have.
 const ORDINARY: u32 = 54_322;
 
-/// Two organizations on a small disk: one has filled some of it and goes on quietly, the other fills it.
+/// Two organizations on a small disk: one has filled some of it and continues quietly, the other fills it.
 struct Neighbours {
     server: Server,
     quiet: Client,
@@ -153,7 +153,7 @@ impl Neighbours {
         deploy(client).await.1
     }
 
-    /// The step that fills the disk is ended with this reason, and the quiet one stays.
+    /// The step that fills the disk is ended with this reason, and the quiet one continues.
     async fn ends_only(&self, script: &str, reason: &str) {
         let quiet = "dd if=/dev/zero of=own bs=1M count=24 2>/dev/null; touch \"$TRACE\"; exec sleep 600";
         let quiet = self.run(&self.quiet, quiet).await;
@@ -201,7 +201,7 @@ async fn a_file_that_is_removed_and_still_open_hides_nothing() {
 async fn a_place_that_is_not_measured_hides_nobody_when_the_disk_is_nearly_full() {
     let Some(disk) = SmallDisk::on_blocks(DISK_MIB) else { return };
     let neighbours = Neighbours::start(&disk, "min_free_mb = 64", None).await;
-    // What it leaves stays, so that the disk is still low afterwards.
+    // Its files stay, so that the disk is still low afterwards.
     let script = "dd if=/dev/zero of=\"$DATA/elsewhere\" bs=1M 2>/dev/null; exec sleep 600";
     neighbours.ends_only(script, "(runner.min_free_mb)").await;
     std::fs::remove_file(disk.home().join("data/elsewhere")).unwrap();
@@ -250,7 +250,7 @@ async fn a_step_that_fills_the_disk_while_it_is_being_stopped_is_killed() {
 async fn what_is_kept_of_one_organization_leaves_room_for_the_others() {
     let Some(disk) = SmallDisk::mount(DISK_MIB) else { return };
     let mut neighbours = Neighbours::start(&disk, "min_free_mb = 32", None).await;
-    // Kept for an approval, and written in parts that are small for the disk.
+    // Waits for an approval, and writes in parts that are small for the disk.
     let part = json!({ "name": "part", "run": ["sh", "-c", "dd if=/dev/zero of=$LOCKKEEPER_STAGE bs=1M count=40 2>/dev/null"] });
     let stages = json!([
         { "name": "a", "steps": [part] },
@@ -322,7 +322,7 @@ async fn what_could_not_be_tried_at_the_start_never_lowers_the_isolation_of_step
         let setup = Setup::default().without_variable("LOCKKEEPER_RUNNER_ISOLATION").settings(&settings);
         let mut server = setup.start_at(home.path());
         assert!(server.terminate().success());
-        // In the way of the directory that is needed to try it, as a full disk is.
+        // Blocks the directory that the probe needs, like a full disk.
         let in_the_way = home.path().join("data/work/probe");
         std::fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
         std::fs::write(&in_the_way, "").unwrap();

@@ -1,4 +1,4 @@
-//! What happens when the disk is full.
+//! A full disk.
 
 use reqwest::Method;
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::{EXIT_FAILED, until};
 use crate::support::{Answer, Client, Server, Setup, at, refusal};
 
 const SETTINGS: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 8\n";
-/// Twice what a small data directory takes with its reserve.
+/// Twice the size of a small data directory with its reserve.
 const DISK_MIB: u32 = 128;
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers_without_a_restart(
     let read = server.admin().session("unasked", &unasked).await.ok().data();
     assert_eq!(read["lockStatus"], "active", "a read that would have been noted");
 
-    // Also a server that starts on a full disk serves reads.
+    // A server that starts on a full disk serves reads too.
     server.kill();
     server.start_again();
     held.assert_all_there(&server).await;
@@ -101,7 +101,7 @@ async fn on_a_disk_without_a_byte_left_ends_and_starts_work_and_nothing_acknowle
 
     let mut released = 0;
     for round in 0..4 {
-        // Also what the server has freed itself.
+        // Including the space that the server has freed itself.
         disk.fill(0);
         let client = server.admin();
         assert_eq!(client.claim("free", json!({})).await.status, 503);
@@ -137,7 +137,7 @@ async fn on_a_disk_without_a_byte_left_ends_and_starts_work_and_nothing_acknowle
     wait_for_reserve(&disk, &server).await;
 }
 
-/// Everything that is held for a full disk.
+/// Waits for all space that is reserved for a full disk.
 pub async fn wait_for_reserve(disk: &SmallDisk, server: &Server) {
     let log = disk.home().join("data/log");
     let held = || async { ["reserve-0", "reserve-3", "start.reserve"].iter().all(|name| log.join(name).exists()) };
@@ -159,7 +159,7 @@ async fn a_disk_that_is_filled_at_once_loses_nothing_acknowledged() {
     wait_for_reserve(&disk, &server).await;
     disk.fill(0);
 
-    // Without a reserve of free space, the log goes on until it needs another file.
+    // Without reserved space, the log continues until it needs another file.
     let client = server.admin();
     let mut refused = None;
     for number in 0..CLAIMS_MAX {
@@ -191,7 +191,7 @@ async fn a_server_whose_own_log_has_no_room_left_serves_all_the_same() {
     let mut server = Setup::default().under(&wrapper).start();
     let mut held = Held::default();
     held.claim_new(&server.admin(), "held").await;
-    // What cannot be said is not what decides how it ends.
+    // A message that cannot be written does not change the exit code.
     assert_eq!(refusal(&Setup::default().under(&wrapper), server.home()).0, EXIT_FAILED);
     assert_eq!(server.terminate().code(), Some(0));
     server.start_again();

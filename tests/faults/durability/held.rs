@@ -1,4 +1,4 @@
-//! Locks that were acknowledged one by one, and whether they are all still there.
+//! Individually acknowledged locks, and whether all of them still exist.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Makes an environment of this name and claims it.
+    /// Creates an environment with this name and claims it.
     pub async fn claim_new(&mut self, client: &Client, environment: &str) {
         let answer = make_and_claim(client, environment).await;
         self.note(environment, &answer.created());
@@ -26,7 +26,7 @@ impl Held {
         self.claims.len()
     }
 
-    /// The sessions are as they were answered, and hold their environments.
+    /// Checks that the sessions are unchanged, and hold their environments.
     pub async fn assert_all_there(&self, server: &Server) {
         self.assert_first_there(server, self.len()).await;
     }
@@ -47,12 +47,13 @@ impl Held {
     }
 }
 
-/// Makes an environment of this name and claims it; the answer to the claim, or to the making if that failed.
+/// Creates an environment with this name and claims it; returns the answer to the claim, or to the creation if that
+/// failed.
 pub async fn make_and_claim(client: &Client, environment: &str) -> Answer {
     make_and_try_claim(client, environment).await.unwrap()
 }
 
-/// The same, for a server that may end under way.
+/// The same, for a server that may end meanwhile.
 pub async fn make_and_try_claim(client: &Client, environment: &str) -> Result<Answer, reqwest::Error> {
     let path = client.path(&at(environment));
     let made = client.try_send(client.request(Method::PUT, &path).json(&json!({}))).await?;

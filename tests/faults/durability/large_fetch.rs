@@ -10,7 +10,7 @@ use crate::support::{Answer, Server, Setup};
 
 const MIB: u64 = 1024 * 1024;
 
-/// A server with a registry whose repository has grown by 32 MiB that cannot be compressed.
+/// A server with a registry whose repository has grown by 32 MiB of incompressible data.
 struct Site {
     disk: SmallDisk,
     server: Server,

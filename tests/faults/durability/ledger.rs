@@ -1,4 +1,4 @@
-//! Every effect that a client was told of, and the comparison with what a server knows after it was killed.
+//! All effects that clients were told of, and the comparison with the state of a server after it was killed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::support::{Client, at};
 
-/// What clients were told of the environments, and what they asked for and never heard of.
+/// The answers that clients received about the environments, and their unanswered requests.
 pub struct Ledger {
     environments: Vec<Environment>,
-    /// Answers that told of an effect.
+    /// Answers that reported an effect.
     pub acknowledged: usize,
 }
 
@@ -18,11 +18,11 @@ struct Environment {
     /// By fencing token.
     sessions: BTreeMap<u64, Session>,
     unanswered: Unanswered,
-    /// The lowest token of which something was learned since the last comparison.
+    /// The lowest token with new information since the last comparison.
     touched_from: Option<u64>,
 }
 
-/// What a client was told of a session.
+/// The facts about a session that clients received.
 #[derive(Debug, Clone)]
 struct Session {
     id: String,
@@ -37,14 +37,14 @@ struct Ended {
     by_session: Option<String>,
 }
 
-/// Requests without an answer: they may have taken effect.
+/// Requests without an answer, which may have taken effect.
 #[derive(Default)]
 struct Unanswered {
     grants: usize,
     releases: HashSet<String>,
 }
 
-/// A session that a client may act on.
+/// A session that a client may use.
 pub struct Holder {
     pub session: String,
     pub user: String,
@@ -59,19 +59,19 @@ impl Ledger {
         format!("env-{environment}")
     }
 
-    /// The highest token that anybody was told of.
+    /// The highest token that any client received.
     pub fn newest(&self, environment: usize) -> u64 {
         let newest = self.environments[environment].sessions.last_key_value();
         newest.map_or(0, |(token, _)| *token)
     }
 
-    /// The newest session, if nobody was told of its end.
+    /// The newest session, if no client received its end.
     pub fn holder(&self, environment: usize) -> Option<Holder> {
         let (_, session) = self.environments[environment].sessions.last_key_value()?;
         session.ended.is_none().then(|| Holder { session: session.id.clone(), user: session.user.clone() })
     }
 
-    /// A new session, which must have a higher token than all that were known when it was asked for.
+    /// A new session, which must have a higher token than all that were known when it was requested.
     pub fn granted(&mut self, environment: usize, session: &Value, newest_before: u64) {
         self.acknowledged += 1;
         let token = session["fencingToken"].as_u64().unwrap();
@@ -90,7 +90,7 @@ impl Ledger {
         self.acknowledged += 1;
     }
 
-    /// A session as an answer showed it: a holder, or a whole one with its end and its deployments.
+    /// A session as an answer showed it: a holder, or a complete one with its end and its deployments.
     pub fn shown(&mut self, environment: usize, session: &Value) {
         let known = self.learn(environment, session);
         for deployment in session["deployments"].as_array().into_iter().flatten() {
@@ -121,7 +121,8 @@ impl Ledger {
 
     pub fn release_unanswered(&mut self, environment: usize, session: &str) {
         let known = &mut self.environments[environment];
-        // It may have taken effect: the next session's grant can have been told while the answer to this got lost.
+        // It may have taken effect: the next session's grant may have arrived while the answer to this request was
+        // lost.
         if let Some(token) = known.sessions.iter().rev().find(|(_, held)| held.id == session).map(|(token, _)| *token) {
             known.touch(token);
         }
@@ -142,8 +143,8 @@ impl Ledger {
         known
     }
 
-    /// Compares everything that was learned since the last comparison with what the server now says, and takes over
-    /// what requests without an answer turned out to have done.
+    /// Compares everything learned since the last comparison with the server's current state, and adds the effects of
+    /// requests without an answer.
     pub async fn compare(&mut self, client: &Client) {
         for number in 0..self.environments.len() {
             let from = self.environments[number].touched_from.unwrap_or(self.newest(number));

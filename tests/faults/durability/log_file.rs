@@ -1,4 +1,4 @@
-//! The redo log's files as they lie on the disk, for tests that damage them. Written from the description in
+//! The files of the redo log on disk, for tests that damage them. Written from the description in
 //! `src/store/log/format.rs`, and not with its code, so that both must agree.
 
 use std::fs::File;
@@ -52,7 +52,7 @@ impl LogFile {
         groups
     }
 
-    /// The first group that has this text in it.
+    /// The first group that contains this text.
     pub fn group_with(&self, text: &str) -> Group {
         let has = |group: &Group| {
             let bytes = &self.bytes[group.offset..group.offset + group.extent];

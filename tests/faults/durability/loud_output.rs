@@ -8,7 +8,7 @@ use super::small_disk::SmallDisk;
 use super::until;
 use crate::support::waiting;
 
-/// More than the storage keeps free, and less than the step prints.
+/// More than the minimum free space of the storage, and less than the step prints.
 const ROOM: u64 = 16 * 1024 * 1024;
 /// Without a free block, a remark needs room in the last block of the log.
 const BLOCK: u64 = 4096;

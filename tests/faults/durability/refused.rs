@@ -1,5 +1,5 @@
-//! Leases that run out, and every kind of write, while the disk is full: the server stays calm, goes on when there is room
-//! again, and starts on the full disk.
+//! Leases that expire, and every kind of write, while the disk is full: the server uses few resources, continues when
+//! there is space again, and starts on the full disk.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::{Answer, Client, Server, Setup, at};
 
 const MIB: u64 = 1024 * 1024;
 const ENVIRONMENTS: usize = 30;
-/// For how long the full disk is watched.
+/// How long the full disk is observed.
 const WATCHED_SECONDS: u64 = 10;
 const LINES_PER_SECOND_MAX: u128 = 10;
 
@@ -40,7 +40,7 @@ async fn a_full_disk_with_leases_running_out_keeps_no_processor_and_no_log_busy(
     until("a full disk", || readiness(&server), |answer| answer.status == 503).await;
 
     watch(&server, &kept, &ending[0]).await;
-    // It also starts on the full disk, with what has run out.
+    // It also starts on the full disk, with the expired leases.
     server.kill();
     server.start_again();
     watch(&server, &kept, &ending[1]).await;
@@ -51,19 +51,19 @@ async fn a_full_disk_with_leases_running_out_keeps_no_processor_and_no_log_busy(
     until("room", || readiness(&server), |answer| answer.status == 200).await;
     for (name, queued) in names.iter().zip(&queued) {
         let has_gone_on = |answer: &Answer| answer.data()["lock"]["sessionId"] != json!(null);
-        // Its lease ends by itself, and whoever waited has the lock, or has lost the place meanwhile.
+        // Its lease expires, and its waiter has the lock, or has lost its place meanwhile.
         let ended = |answer: &Answer| !has_gone_on(answer) || answer.data()["lock"]["sessionId"] == json!(queued);
         until("the end of a lease", || admin.environment(name), ended).await;
     }
     admin.release("kept", &kept).await.ok();
 }
 
-/// For some seconds: tries every kind of write, and counts what the server logs and which part of a processor it uses.
+/// For some seconds: tries every kind of write, counts the logged lines, and measures the processor use.
 async fn watch(server: &Server, kept: &str, (ending, session): &(&str, String)) {
     let (logged_before, used_before, began) = (server.log().len(), processor_seconds(server), Instant::now());
     try_every_write(&server.admin(), kept).await;
     let admin = server.admin();
-    // Ends work, and what would begin is refused.
+    // Work can be ended, and new work is refused.
     admin.release(ending, session).await.ok();
     admin.claim(ending, json!({})).await.refused(503, "storage_full");
     let etag = admin.session("kept", kept).await.ok().header("etag").to_owned();
@@ -82,7 +82,7 @@ async fn watch(server: &Server, kept: &str, (ending, session): &(&str, String)) 
     assert!(lines <= LINES_PER_SECOND_MAX * seconds, "{}", &server.log()[logged_before..]);
 }
 
-/// Each is refused for want of room, or done where it needs none or may use what is kept for it.
+/// Each is refused because of the full disk, or succeeds if it needs no space or may use the reserve.
 async fn try_every_write(admin: &Client, kept: &str) {
     let session = format!("{}/sessions/{kept}", at("kept"));
     let member = json!({ "name": "cai", "role": "viewer" });
@@ -119,10 +119,10 @@ async fn readiness(server: &Server) -> Answer {
     client.send(client.request(Method::GET, "/readyz")).await
 }
 
-/// That the server has used so far.
+/// The processor time that the server has used so far.
 fn processor_seconds(server: &Server) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-    // After the name, which may have spaces, utime and stime are the 12th and 13th.
+    // After the name, which may contain spaces, utime and stime are the 12th and 13th.
     let (_, after) = stat.rsplit_once(") ").unwrap();
     let ticks: u64 = after.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 10).as_secs_f64()

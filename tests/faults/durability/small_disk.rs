@@ -14,17 +14,17 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// `None`, and a line that says so, where this user may not mount.
+    /// `None`, with a message, if this user may not mount.
     pub fn mount(mebibytes: u32) -> Option<Self> {
         Self::mounted(&["-t", "tmpfs", "-o", &format!("size={mebibytes}m,mode=700"), "tmpfs"])
     }
 
-    /// The same with so few files.
+    /// The same with this limit on files.
     pub fn with_files(mebibytes: u32, files: u32) -> Option<Self> {
         Self::mounted(&["-t", "tmpfs", "-o", &format!("size={mebibytes}m,nr_inodes={files},mode=700"), "tmpfs"])
     }
 
-    /// A file system on a file: unlike one in memory, it counts what each process writes.
+    /// A file system on a file: unlike one in memory, it counts the writes of each process.
     pub fn on_blocks(mebibytes: u32) -> Option<Self> {
         let image = tempfile::NamedTempFile::new().unwrap();
         image.as_file().set_len(u64::from(mebibytes) * 1024 * 1024).unwrap();
@@ -33,7 +33,7 @@ impl SmallDisk {
             skipped("mkfs.ext4 does not work here");
             return None;
         }
-        // The mount keeps the file after its name is gone.
+        // The mount keeps the file after its name is removed.
         Self::mounted(&["-o", "loop", image.path().to_str().unwrap()])
     }
 
@@ -50,14 +50,14 @@ impl SmallDisk {
         }
     }
 
-    /// For a server of this user.
+    /// For a server run by this user.
     pub fn belongs_to(&self, user: u32) {
         for dir in [self.home().to_owned(), self.mounted_at()] {
             std::os::unix::fs::chown(dir, Some(user), Some(user)).unwrap();
         }
     }
 
-    /// Makes files until there can be no more.
+    /// Creates files until that fails.
     pub fn fill_files(&self) {
         let dir = self.mounted_at().join("fillers");
         std::fs::create_dir_all(&dir).ok();
@@ -114,7 +114,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily, so that it also goes while a server that a failed test left behind still holds it.
+        // Lazily, so that it works even while a server of a failed test still uses it.
         Command::new("umount").arg("-l").arg(self.mounted_at()).status().ok();
     }
 }

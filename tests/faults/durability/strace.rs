@@ -1,4 +1,4 @@
-//! A server under strace: what it asked of the kernel in which order, or a kernel that fails at a chosen place.
+//! A server under strace: the order of its system calls, or a kernel that fails at a chosen call.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -11,7 +11,7 @@ use crate::support::Setup;
 
 const SIGKILL: i32 = 9;
 
-/// Says why not, where strace cannot be used.
+/// Prints the reason if strace cannot be used.
 pub fn is_usable() -> bool {
     match Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output() {
         Ok(output) if output.status.success() => return true,
@@ -22,14 +22,14 @@ pub fn is_usable() -> bool {
 }
 
 /// A server under strace, which writes to `output`. `-D`: the server stays our child, so that killing it and its exit
-/// code are its own.
+/// code work as usual.
 pub fn under(setup: Setup, output: &Path, options: &[&str]) -> Setup {
     let words = ["strace", "-D", "-f", "-y", "-s", "800", "-o"];
     setup.under(&[&words[..], &[output.to_str().unwrap()], options].concat())
 }
 
-/// Starts a server that is killed as one of its threads makes this system call for the `place`th time. False if it came
-/// to serve before that.
+/// Starts a server that is killed when one of its threads makes this system call for the `place`th time. False if it
+/// served before that.
 pub fn cuts_start_short(home: &Path, call: &str, place: u32) -> bool {
     let kill = format!("inject={call}:signal=SIGKILL:when={place}");
     let trace = format!("trace={call}");
@@ -48,12 +48,12 @@ pub fn cuts_start_short(home: &Path, call: &str, place: u32) -> bool {
     true
 }
 
-/// The system calls of a server that has ended, in their order.
+/// The system calls of an ended server, in their order.
 pub struct Trace {
     pub steps: Vec<Step>,
 }
 
-/// A call was entered or has returned; a call of one thread may lie between those of another.
+/// A call was entered or has returned; calls of other threads may be in between.
 #[derive(Debug)]
 pub struct Step {
     pub call: String,
@@ -68,7 +68,7 @@ pub enum Moment {
 }
 
 impl Trace {
-    /// Waits until strace has written everything down.
+    /// Waits until strace has written everything.
     pub async fn of(pid: u32, output: PathBuf) -> Self {
         let pid = pid.to_string();
         let is_end = |line: &str| line.split_whitespace().take(2).eq([pid.as_str(), "+++"]);
@@ -102,7 +102,7 @@ impl Trace {
         Self { steps }
     }
 
-    /// Where the first call after `from` is that has all of these texts in its arguments.
+    /// The index of the first call after `from` that has all of these texts in its arguments.
     pub fn find(&self, from: usize, calls: &[&str], entered: bool, texts: &[&str]) -> Option<usize> {
         let is_it = |step: &Step| {
             calls.contains(&step.call.as_str())

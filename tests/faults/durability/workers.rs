@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::ledger::{Holder, Ledger};
 use crate::support::{Answer, Client, Server, at};
 
-/// The users of the clients, with their tokens: made once, used through all restarts.
+/// The users of the clients, with their tokens: created once, used through all restarts.
 pub struct Users {
     tokens: Vec<(String, String)>,
 }
@@ -38,7 +38,7 @@ pub struct Worker {
     pub ledger: Arc<Mutex<Ledger>>,
     pub environments: usize,
     pub random: SmallRng,
-    /// Counts what was acknowledged in this life of the server.
+    /// The number of acknowledged effects since the server's last start.
     pub acknowledged: watch::Sender<usize>,
 }
 
@@ -124,7 +124,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A reader is told of nothing that is older than what was acknowledged before it asked, or that is lost later.
+    /// A reader never sees a state older than the acknowledged one at its request, or one that is lost later.
     async fn look(&mut self, environment: usize) -> Result<(), Gone> {
         let newest_before = self.ledger.lock().unwrap().newest(environment);
         let client = &self.clients[0].1;

@@ -1,4 +1,4 @@
-//! What files declare of members, and what the API made of them, over starts with the same and with other files.
+//! Members that files declare and the API changes, over starts with the same and with other files.
 
 use super::*;
 use domain::Email;
@@ -76,7 +76,7 @@ async fn file_and_api_together_never_leave_an_organization_without_an_admin() {
     let (admin, ana) = (user(&accounts, "admin"), user(&accounts, "ana"));
     accounts.change_member(&acme(), ana, MemberUpdate::role(Role::Admin), START).await.unwrap();
     accounts.remove_member(&acme(), admin, START).await.unwrap();
-    // The file does not say anything new of the admin, and takes the only one there is away.
+    // The file says nothing new about the admin, and demotes the only other one.
     let file = [("admin", Role::Admin), ("ana", Role::Viewer)];
     let restored = start(&store, &file).await;
     assert_eq!(roles(&restored).await, [("ana".to_owned(), Role::Viewer), ("admin".to_owned(), Role::Admin)]);

@@ -1,4 +1,4 @@
-//! What is told of members and tokens: once for each change, in its batch, in the name of whose it is.
+//! Events about members and tokens: once per change, in its batch, in the name of the initiator.
 
 use super::*;
 use ::events::{Events, RecordedEvent};

@@ -1,5 +1,5 @@
-//! Members over the API and at a provider: added, promoted, demoted, removed with all their tokens, and never the last
-//! admin.
+//! Members over the API and from a provider: added, promoted, demoted, removed with all their tokens, and never the
+//! last admin.
 
 use super::*;
 use crate::auth::change::MemberChange;
@@ -314,7 +314,7 @@ async fn a_person_is_one_member_for_ever_with_the_role_of_now() {
     let again = open(&store, &["admin"]).await;
     assert_eq!(arrive(&again, &renamed).await.unwrap(), ("ana".to_owned(), Role::Viewer));
     assert_eq!(user(&again, "ana"), id);
-    // Removed with the link: they begin anew.
+    // Removed with the link: the person gets a new member.
     again.remove_member(&acme(), id, START).await.unwrap();
     assert_eq!(arrive(&again, &renamed).await.unwrap(), ("anna".to_owned(), Role::Viewer));
     let later = open(&store, &["admin"]).await;

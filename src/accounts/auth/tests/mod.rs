@@ -21,7 +21,7 @@ use domain::{IdSeed, Identifier, Initiator, NoShare, Person, RequestRef, Role, T
 use store::{Batch, MemoryStore, Store, StoreError};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
-/// Nobody's doing.
+/// A change of the server itself.
 const START: Cause<'static> = Cause { by: None, at: NOW };
 
 #[tokio::test]
@@ -284,14 +284,14 @@ fn rule() -> SourceId {
     SourceId::of_rule(&["ci".to_owned()])
 }
 
-/// A member of this name, over the API, with a token that the operator gave them.
+/// A member of this name, over the API, with a token that the operator created.
 fn initiator(accounts: &Accounts, name: &str) -> Initiator {
     let token = TokenId(IdSeed([8; 12]));
     let_in(accounts, &acme(), user(accounts, name), token);
     via(accounts, name, token)
 }
 
-/// Makes a token known that is not among API tokens.
+/// Registers a token that is not an API token.
 fn let_in(accounts: &Accounts, organization: &Identifier, user: UserId, id: TokenId) {
     let new = NewToken { organization: organization.clone(), user, name: "browser".to_owned(), expires_at: None };
     let kind = TokenKind::SignIn(token::SignInOrigin { client: "test".to_owned() });
@@ -317,7 +317,7 @@ async fn revoke(accounts: &Accounts, id: TokenId) -> Result<(), AccountsError> {
     accounts.revoke(&acme(), id, None, START).await
 }
 
-/// A store with tokens of the admin, put there at once: making so many one by one takes long.
+/// A store with tokens of the admin, written directly: creating so many one by one takes long.
 async fn with_tokens(count: usize) -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;

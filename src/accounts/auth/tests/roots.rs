@@ -1,4 +1,4 @@
-//! What a credential was made from ends it, whichever way it was made.
+//! A credential ends with its root, however it was created.
 
 use super::*;
 use crate::auth::invitations::OpenInvitation;
@@ -279,7 +279,7 @@ async fn what_came_from_a_rule_ends_with_it_also_if_another_one_names_the_member
     let trust = other.get_mut(&acme()).unwrap();
     trust.sources.remove(&rule());
     trust.sources.insert(SourceId::of_rule(&["other".to_owned()]), grants(Role::Developer));
-    // While the server runs: an exchange that is under way is refused from then on.
+    // While the server runs: an exchange in progress is refused from then on.
     accounts.apply_trust(other.clone(), NOW).await.unwrap();
     let refused = accounts.exchange(job(rule()), &Arc::from("req_1"), NOW).await;
     assert!(matches!(refused, Err(AccountsError::NoLongerTrusted)));
@@ -358,9 +358,9 @@ async fn a_provider_reaches_no_higher_than_the_role_that_it_may_give() {
     }
     let before = accounts.member_named(&acme(), "admin").unwrap();
     assert_eq!((before.role, &before.link), (Role::Admin, &None), "nothing has changed");
-    // One that may give the role connects itself; the last admin keeps it.
+    // A provider that may give the role can link itself; the last admin stays admin.
     assert_eq!(arrive(Role::Viewer, Role::Admin).await.unwrap().role, Role::Admin);
-    // If it may not give it any more, it lets the last admin in no more, though they are connected.
+    // A provider that may no longer give the role cannot sign in the last admin, even if linked.
     assert!(matches!(arrive(Role::Viewer, Role::Viewer).await, Err(AccountsError::AboveProvider)));
 }
 

@@ -1,4 +1,4 @@
-//! Sign-ins over time, and what they end with.
+//! Sign-ins over time, and what ends them.
 
 use std::time::Duration;
 

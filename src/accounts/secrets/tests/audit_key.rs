@@ -1,4 +1,4 @@
-//! The audit key: made once, kept through rotations, and useless without the master key.
+//! The audit key: created once, unchanged by rotations, and useless without the master key.
 
 use futures_util::FutureExt;
 
@@ -23,7 +23,7 @@ async fn the_audit_key_is_made_once_and_survives_a_new_master_key() {
     rotate(&store, folder.path(), Some((master('1'), master('2')))).await.unwrap();
     assert!(matches!(find(Some('2')), FoundAuditKey::Key(found) if found == key), "again changes nothing");
 
-    // Another master key than that of the data directory never replaces it.
+    // A wrong master key never replaces the audit key.
     let refused = audit_key(&store, &master('3')).await;
     assert!(matches!(refused, Err(OpenError::ForeignSeals { .. })));
     assert!(matches!(find(Some('2')), FoundAuditKey::Key(found) if found == key));
@@ -102,7 +102,7 @@ async fn seals_alone_are_enough_to_refuse_a_rotation_with_another_old_key() {
     assert_eq!(known_fingerprint(dir.path()), Some(made.fingerprint()), "a refused key is not noted");
     assert_eq!(audit_key(&store, &master('1')).await.unwrap(), key);
 
-    // Nor does a file that begins a rotation replace one that neither opens.
+    // A file that begins a rotation does not replace it either, if neither key opens it.
     let other = tempfile::tempdir().unwrap();
     unlock(&MemoryStore::new(), other.path(), None).await.unwrap();
     let file = other.path().join("master.key");
@@ -115,7 +115,8 @@ async fn seals_alone_are_enough_to_refuse_a_rotation_with_another_old_key() {
     assert!(other.path().join("master.key.new").exists());
 }
 
-/// A store under the key of `master.key.new` alone, after a rotation whose last step was cut off, and whose old file is lost.
+/// A store under the key of `master.key.new` alone: the last step of a rotation was interrupted, and the old file was
+/// lost.
 async fn under_the_next_key() -> (Arc<MemoryStore>, tempfile::TempDir, ::events::AuditKey) {
     let (store, dir) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
     let made = unlock(&*store, dir.path(), None).await.unwrap();
@@ -142,7 +143,7 @@ async fn the_key_of_an_interrupted_rotation_takes_the_place_of_a_lost_one() {
 #[tokio::test]
 async fn only_what_no_key_opens_is_forgotten() {
     let (store, dir, key) = under_the_next_key().await;
-    // An organization under a key that is lost, beside one under the key of the rotation.
+    // An organization under a lost key, next to one under the key of the rotation.
     let lost = Arc::new(MemoryStore::new());
     create(&Vault::open(lost.clone(), master('9')).unwrap(), "globex", None, "TOKEN", "gone").await;
     let mut batch = store::Batch::default();
@@ -160,7 +161,7 @@ async fn only_what_no_key_opens_is_forgotten() {
     assert_eq!(opened(&vault, "acme", "web"), pairs(&[("TOKEN", "s3cret")]));
     assert!(vault.list(&id("globex"), None).unwrap().is_empty());
 
-    // The same with the audit key alone under a lost one.
+    // The same with only the audit key under a lost key.
     let mut batch = store::Batch::default();
     batch.delete(b"oa");
     store.commit(batch).unwrap();

@@ -1,4 +1,4 @@
-//! Making, changing, deleting and reading secrets.
+//! Creating, changing, deleting and reading secrets.
 
 use std::pin::pin;
 

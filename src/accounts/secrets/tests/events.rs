@@ -1,4 +1,4 @@
-//! What is told of secrets: once for each change, in its batch, in the name of whose it is, and nothing of a value.
+//! Events about secrets: once per change, in its batch, in the name of the initiator, and without values.
 
 use std::pin::pin;
 

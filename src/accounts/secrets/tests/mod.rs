@@ -56,7 +56,7 @@ async fn create(vault: &Vault, organization: &str, scope: Option<&str>, called: 
     vault.create(&id(organization), new(scope, called, text), MADE, |_, _| ()).await.unwrap()
 }
 
-/// What the steps of a pipeline get, as text.
+/// The secrets for the steps of a pipeline, as text.
 fn opened(vault: &Vault, organization: &str, of: &str) -> Vec<(String, String)> {
     let opened = vault.open_for(&pipeline(organization, of)).unwrap();
     opened.into_iter().map(|(name, value)| (name.to_string(), value.reveal().to_owned())).collect()
@@ -66,7 +66,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// All that lies in a store, one after the other.
+/// All keys and values of a store, concatenated.
 fn bytes_of(store: &dyn Store) -> Vec<u8> {
     let everything = store.scan(b"", &end_of_prefix(&[u8::MAX]), usize::MAX).unwrap();
     everything.into_iter().flat_map(|(key, value)| [key, value].concat()).collect()

@@ -1,4 +1,4 @@
-//! Rotations, whole and cut off after each of their writes.
+//! Rotations, complete and interrupted after each of their writes.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use store::{Batch, LoggedStore, Options, Pair, Sequence, StoreError};
 /// More than fit into one batch, so that a rotation can be cut off in the middle of an organization.
 const OF_ACME: usize = 40;
 
-/// Takes so many batches, and then none: what is in it is what a crash at that moment leaves.
+/// Accepts a number of batches, and then none: its content is the state after a crash at that moment.
 struct Dying {
     store: Arc<MemoryStore>,
     left: AtomicUsize,
@@ -91,7 +91,7 @@ fn check(store: Arc<dyn Store>, master: MasterKey) {
     }
 }
 
-/// That no record is as it was, and that no organization has an old key left.
+/// Checks that every record has changed, and that no organization has an old key left.
 fn check_all_is_new(before: &MemoryStore, after: &MemoryStore) {
     for prefix in [store::keys::SECRETS, store::keys::DATA_KEYS, store::keys::SEALED_VALUES] {
         let records = |store: &MemoryStore| store.scan(prefix, &end_of_prefix(prefix), usize::MAX).unwrap();

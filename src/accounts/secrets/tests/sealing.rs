@@ -1,4 +1,4 @@
-//! What opens, and what does not.
+//! Which bytes open, and which do not.
 
 use crate::secrets::sealing::{Ring, Sealed, SecretIdentity};
 use crate::secrets::secret;

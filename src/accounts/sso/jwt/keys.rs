@@ -17,7 +17,8 @@ const RSA_BYTES_MIN: usize = 256;
 /// Accepts unused bits in the last character, which some issuers do not set to zero.
 const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// The accepted algorithms. Never `none`, and never a shared secret (HS256), since the issuer is not the only one who has it.
+/// The accepted algorithms. Never `none`, and never a shared secret (HS256), since the issuer is not the only one who
+/// has it.
 static ALGORITHMS: [Algorithm; 9] = [
     Algorithm::rsa("RS256", &signature::RSA_PKCS1_2048_8192_SHA256, &digest::SHA256),
     Algorithm::rsa("RS384", &signature::RSA_PKCS1_2048_8192_SHA384, &digest::SHA384),

@@ -21,7 +21,7 @@ pub struct SignedToken {
     header: Header,
     standard: StandardClaims,
     claims: Claims,
-    /// Header and claims as they were sent.
+    /// Header and claims as sent.
     signed: String,
     signature: Vec<u8>,
 }
@@ -29,7 +29,7 @@ pub struct SignedToken {
 /// The requirements on a token.
 pub struct Expected<'a> {
     pub issuer: &'a str,
-    /// No other audience is allowed: it could present its copy of the token here.
+    /// No other audience is allowed: that audience could present its copy of the token here.
     pub audience: &'a str,
     pub now: Timestamp,
     pub purpose: Purpose<'a>,
@@ -74,7 +74,7 @@ enum Audience {
 }
 
 impl SignedToken {
-    /// None if it cannot be parsed. There is no reason given, since it could quote the token.
+    /// None if it cannot be parsed. No reason is returned, since it could quote the token.
     pub fn parse(text: &str) -> Option<Self> {
         let (signed, signature) = text.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
@@ -105,7 +105,8 @@ impl SignedToken {
         &self.claims
     }
 
-    /// Issuer and audience are checked before the key: a token for somebody else must not cause a request for new keys.
+    /// Issuer and audience are checked before the key: a token for another audience must not cause a request for new
+    /// keys.
     pub fn verify(&self, keys: &KeySet, expected: &Expected<'_>) -> Result<(), Unverified> {
         self.header.check()?;
         self.check_addressee(expected)?;
@@ -158,7 +159,7 @@ impl SignedToken {
 
     fn check_sign_in(&self, client_id: &str, nonce: &str, token_hash: &str) -> Result<(), Unverified> {
         let Some(found) = &self.standard.nonce else { return Err(Unverified::invalid("it has no nonce")) };
-        // Comparing hashes does not leak by its timing how much of the nonce is right.
+        // Comparing hashes does not reveal by its timing how much of the nonce is right.
         if Sha256::digest(found) != Sha256::digest(nonce) {
             return Err(Unverified::invalid("its nonce is from another sign-in"));
         }
@@ -230,7 +231,7 @@ impl Claims {
         Self(claims)
     }
 
-    /// Adds those that are not there yet.
+    /// Adds the claims that are missing.
     pub fn complete(&mut self, others: Map<String, Value>) {
         for (name, value) in others {
             self.0.entry(name).or_insert(value);
@@ -246,11 +247,11 @@ impl Claims {
     }
 
     pub fn is_true(&self, name: &str) -> bool {
-        // Some providers write it as a text.
+        // Some providers write it as a string.
         self.find(name).is_some_and(|value| value.as_bool() == Some(true) || value.as_str() == Some("true"))
     }
 
-    /// The texts of a list; a single text is a list of one.
+    /// The strings of a list; a single string is a list of one.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         match self.find(name) {
             Some(Value::String(text)) => vec![text],
@@ -259,7 +260,7 @@ impl Claims {
         }
     }
 
-    /// By its whole name, since some are URLs; otherwise by a path of names, such as `realm_access.roles`.
+    /// By its full name, since some are URLs; otherwise by a path of names, such as `realm_access.roles`.
     pub fn find(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.0.get(name) {
             return Some(value);

@@ -20,7 +20,7 @@ use super::start::OWN_PROGRAM;
 use crate::run::terminal;
 use lockkeeper_processes as processes;
 
-/// Processes that were born during one scan are found by the next.
+/// Processes started during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(10);
 const READ_AT_ONCE: usize = 256;
 
@@ -31,14 +31,14 @@ pub struct Guarded {
     lines: Lines,
     heard: VecDeque<Report>,
     guard: Child,
-    /// The terminal is given back to the group that had it.
+    /// The terminal is returned to the group that had it.
     had_terminal: bool,
 }
 
 impl Guarded {
-    /// The command starts with the first order. To be called inside a runtime.
+    /// The command starts with the first order. Call this inside a runtime.
     pub fn start(command: &[OsString], variables: &[(&str, String)]) -> io::Result<Self> {
-        // If the guard is killed, what it leaves behind becomes ours.
+        // If the guard is killed, the processes it leaves behind become children of this one.
         set_child_subreaper(Some(getpid()))?;
         let had_terminal = terminal::is_ours();
         let (orders_of_guard, orders) = pipe()?;
@@ -52,9 +52,9 @@ impl Guarded {
             .arg(reports_of_guard.as_raw_fd().to_string());
         guard.arg(terminal::argument(had_terminal)).args(command);
         guard.envs(variables.iter().map(|(name, value)| (name, value)));
-        // Its own process group: a signal to the client's whole group must not end both.
+        // A separate process group: a signal to the client's whole group must not end both.
         let guard = guard.process_group(0).spawn()?;
-        // A guard that does not read must not stop the client.
+        // A guard that does not read must not block the client.
         fcntl_setfl(&orders, OFlags::NONBLOCK)?;
         Ok(Self {
             orders,
@@ -67,11 +67,11 @@ impl Guarded {
     }
 
     pub fn order(&mut self, order: Order) {
-        // Fails only if the guard is gone, which its reports tell, or has not read for thousands of orders.
+        // Fails only if the guard is gone, which its reports show, or has not read thousands of orders.
         self.orders.write_all(order.line().as_bytes()).ok();
     }
 
-    /// None if the guard is gone without a word.
+    /// None if the guard is gone without a report.
     pub async fn report(&mut self) -> Option<Report> {
         loop {
             if let Some(report) = self.heard.pop_front() {
@@ -84,7 +84,7 @@ impl Guarded {
         }
     }
 
-    /// When nothing of the command is left, or the guard is gone.
+    /// Call it when no process of the command is left, or the guard is gone.
     pub fn finish(mut self) {
         if self.had_terminal {
             terminal::take();
@@ -93,12 +93,12 @@ impl Guarded {
     }
 }
 
-/// Lets the next child have it.
+/// Lets the next child inherit it.
 fn inherit(end: &impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfd(end, FdFlags::empty())?)
 }
 
-/// Kills all that is left of guard and command. Returns once there is nothing.
+/// Kills all remaining processes of guard and command. Returns when none is left.
 pub async fn sweep() {
     loop {
         for process in processes::own_descendants() {

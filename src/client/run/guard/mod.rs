@@ -1,10 +1,10 @@
 //! The guard of a command: a small process between the client and the command, so that the command ends with its lock
-//! even if the client is killed or frozen. It adopts everything the command starts, however that detaches itself.
+//! even if the client is killed or frozen. It adopts everything the command starts, however it detaches itself.
 //!
-//! It is this program, started with [`GUARD_COMMAND`], and starts the command by way of [`START_COMMAND`], which becomes
-//! the command: that one gives it the terminal and binds its life to the guard's.
+//! It is this program, started with [`GUARD_COMMAND`], and starts the command through [`START_COMMAND`], which gives it
+//! the terminal, binds its life to the guard's, and becomes the command.
 //!
-//! From top to bottom: `client` (this side of it) → `process` → `start`, `plan`, `protocol`.
+//! From top to bottom: `client` (the client's side) → `process` → `start`, `plan`, `protocol`.
 
 mod client;
 mod plan;

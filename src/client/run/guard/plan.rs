@@ -5,22 +5,22 @@ use std::time::Duration;
 use super::super::lease::MARGIN;
 use crate::steady::Moment;
 
-/// Processes that were born during one scan are found by the next.
+/// Processes started during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(5);
-/// A process that is stuck in the kernel cannot be killed at once; scanning all the time would not help.
+/// A process stuck in the kernel cannot be killed immediately; continuous scanning would not help.
 const KILL_AGAIN_MAX: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The lease was renewed: it lasts until then. That may be earlier than before, if somebody limits the hold.
+    /// The lease was renewed: it lasts until then. That may be earlier than before, if a maximum hold was set.
     Renewed(Moment),
     /// The lock is lost.
     Lost,
-    /// The client is gone: nobody renews the lease any more.
+    /// The client is gone, so the lease is no longer renewed.
     ClientGone,
     /// The command itself has ended and has left processes behind.
     LeftBehind,
-    /// The alarm, or anything else that woke the guard.
+    /// The alarm, or any other event that woke the guard.
     Woke,
 }
 
@@ -28,7 +28,7 @@ pub enum Event {
 pub enum Act {
     /// Ask all processes to end. `lapsed`: because the lease was not renewed in time.
     Terminate { lapsed: bool },
-    /// End them now. `lapsed`: the guard could not even ask before the end of the lease.
+    /// End them now. `lapsed`: the lease ended before the guard could ask.
     Kill { lapsed: bool },
 }
 
@@ -44,7 +44,7 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,
-    /// All processes were asked to end; never taken back.
+    /// All processes were asked to end; irrevocable.
     Asked {
         kill_at: Moment,
     },
@@ -61,7 +61,7 @@ impl Plan {
 
     pub fn on(&mut self, event: Event, now: Moment) -> Option<Act> {
         match event {
-            // Too late if the command was asked already: the client hears of that and gives the lock back.
+            // Too late if the command was already asked: the client learns of that and releases the lock.
             Event::Renewed(until) => self.until = until,
             Event::Lost | Event::ClientGone | Event::LeftBehind => {
                 if self.state == State::Running && now < self.last_moment() {
@@ -74,7 +74,7 @@ impl Plan {
         self.look(now)
     }
 
-    /// When the guard must look at the clock again.
+    /// The next time at which the guard must check the clock.
     pub fn alarm(&self) -> Moment {
         match self.state {
             State::Running => self.ask_at(),
@@ -86,7 +86,7 @@ impl Plan {
     fn look(&mut self, now: Moment) -> Option<Act> {
         match self.state {
             State::Running if now >= self.last_moment() => {
-                // The guard itself did not run for a while: the lock may be somebody else's.
+                // The guard itself did not run for a while: the lock may already belong to somebody else.
                 self.kill(now, KILL_AGAIN);
                 Some(Act::Kill { lapsed: true })
             }
@@ -110,7 +110,7 @@ impl Plan {
         self.state = State::Killing { again_at: now.plus(pause), pause };
     }
 
-    /// Nothing of the command runs after this.
+    /// No process of the command runs after this.
     fn last_moment(&self) -> Moment {
         self.until.minus(MARGIN)
     }

@@ -23,11 +23,11 @@ use lockkeeper_processes::{self as processes, Process};
 /// `guard-command ORDERS REPORTS TERMINAL PROGRAM ARGUMENT…`: the numbers of two pipes, whether the command gets the
 /// terminal, and the command.
 pub const GUARD_COMMAND: &str = "guard-command";
-/// In the list of processes: not the client's, so that killing clients by name spares it.
+/// In the list of processes. Not the client's name, so that killing clients by name does not hit it.
 const GUARD_NAME: &str = "lk-guard";
-/// As shells say that a program could not be executed.
+/// The exit code of shells for a program that could not be executed.
 const NOT_STARTED: i32 = 126;
-/// More than the orders that are ever under way.
+/// More than the number of pending orders.
 const READ_AT_ONCE: usize = 256;
 
 /// Guards one command until none of its processes is left.
@@ -48,11 +48,11 @@ async fn run(arguments: &[OsString]) -> io::Result<()> {
     let [orders, reports, terminal, command @ ..] = arguments else {
         return Err(io::Error::other("it was not started by a client"));
     };
-    // Signals for everybody are not for the guard: it ends after the command.
+    // Signals for all processes are not for the guard: it ends after the command.
     signals::survive()?;
-    // Before the first child: no end of one is missed.
+    // Before the first child, so that no end of a child is missed.
     let mut child_ended = signal(SignalKind::child())?;
-    // Orphans among the command's processes become children of this one, so `wait` knows when the last has ended.
+    // Orphans among the command's processes become children of this one, so `wait` reports the end of the last.
     set_child_subreaper(Some(getpid()))?;
     let alarm = Alarm::new()?;
     let orders = inherited(orders, |path| pipe::OpenOptions::new().open_receiver(path))?;
@@ -83,7 +83,7 @@ async fn run(arguments: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a pipe that this process was started with, and closes what it was started with: the command must not have it.
+/// Opens an inherited pipe and closes the inherited descriptor, which the command must not have.
 fn inherited<T>(number: &OsStr, open: impl FnOnce(&str) -> io::Result<T>) -> io::Result<T> {
     let number = number.to_str().and_then(|number| number.parse::<i32>().ok());
     let number = number.ok_or_else(|| io::Error::other("it was not started by a client"))?;
@@ -92,7 +92,7 @@ fn inherited<T>(number: &OsStr, open: impl FnOnce(&str) -> io::Result<T>) -> io:
     Ok(opened)
 }
 
-/// Starts the command in a process group of its own, by way of a process that becomes the command.
+/// Starts the command in a separate process group, through a process that becomes the command.
 fn spawn(terminal: &OsStr, command: &[OsString]) -> io::Result<Pid> {
     let guard = getpid().as_raw_pid().to_string();
     let mut starter = Command::new(OWN_PROGRAM);
@@ -166,7 +166,7 @@ impl Guard {
         }
     }
 
-    /// Takes note of the children that have ended. Returns whether one is left, and so a descendant.
+    /// Reaps the children that have ended. Returns whether any child, and so any descendant, is left.
     fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -188,7 +188,7 @@ impl Guard {
         let ending = match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => Ending::Code(code),
             (None, Some(signal)) => Ending::Signal(signal),
-            // Ctrl-Z: a lock is not held for somebody who does not work. Other stops are the command's own affair.
+            // Ctrl-Z: a lock is not held for a suspended command. Other stops are the command's own business.
             (None, None) => {
                 if status.stopping_signal() == Some(Signal::TSTP.as_raw()) {
                     kill_process_group(self.command, Signal::CONT).ok();
@@ -204,8 +204,8 @@ impl Guard {
         }
     }
 
-    /// Asks each process once: many programs take a second signal as "now", and it would hit processes started to clean up.
-    /// First the command's own group, which the kernel asks in one go.
+    /// Asks each process once: many programs take a second signal as "now", and it would hit processes started to clean
+    /// up. First the command's own group, which the kernel signals atomically.
     fn terminate(&self) {
         let all = processes::own_descendants();
         let asked = !self.command_has_ended && kill_process_group(self.command, Signal::TERM).is_ok();
@@ -237,11 +237,11 @@ impl Guard {
 }
 
 fn send(mut reports: &File, report: Report) {
-    // Fails only if the client is gone, and then nobody needs it.
+    // Fails only if the client is gone; then nobody needs the report.
     reports.write_all(report.line().as_bytes()).ok();
 }
 
-/// To whoever sees the command's output.
+/// For the reader of the command's output.
 fn complain(words: &str) {
     writeln!(io::stderr(), "lockkeeper: {words}").ok();
 }

@@ -1,17 +1,17 @@
-//! The lines between the client and its guard. The client sends orders; the end of its pipe means that it is gone. The guard
-//! sends reports.
+//! The lines between the client and its guard. The client sends orders; the end of its pipe means that it is gone. The
+//! guard sends reports.
 
 use std::time::Duration;
 
 use crate::steady::Moment;
 
-/// No line of either side is longer.
+/// The maximum length of a line from either side.
 pub const LINE_MAX: usize = 64;
 
 /// From the client to its guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Begin, with this long between asking and killing, and a lease that lasts until then.
+    /// Begin, with this time between asking and killing, and a lease that lasts until then.
     Start {
         grace: Duration,
         until: Moment,
@@ -27,11 +27,11 @@ pub enum Order {
 pub enum Report {
     /// The command was asked to end, since the lease was not renewed in time.
     Lapsed,
-    /// How the command itself ended.
+    /// The exit of the command itself.
     Ended(Ending),
-    /// How many processes it has left behind.
+    /// The number of processes it has left behind.
     Left(u32),
-    /// Nothing of the command is left.
+    /// No process of the command is left.
     Gone,
 }
 
@@ -42,7 +42,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// As shells say it.
+    /// The exit code of shells.
     pub fn code(self) -> u8 {
         match self {
             Ending::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
@@ -101,7 +101,7 @@ fn millis(word: &str) -> Option<Duration> {
     word.parse().ok().map(Duration::from_millis)
 }
 
-/// The complete lines of a stream that comes in pieces.
+/// Splits a stream that arrives in pieces into complete lines.
 #[derive(Debug, Default)]
 pub struct Lines {
     rest: Vec<u8>,
@@ -113,7 +113,7 @@ impl Lines {
         for &byte in bytes {
             match byte {
                 b'\n' => complete.push(String::from_utf8_lossy(&std::mem::take(&mut self.rest)).into_owned()),
-                // Longer lines are not ours, and mean nothing.
+                // Longer lines are not part of the protocol, and are ignored.
                 _ if self.rest.len() < LINE_MAX => self.rest.push(byte),
                 _ => {}
             }

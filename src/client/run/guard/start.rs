@@ -1,5 +1,5 @@
-//! The process that becomes the command: it gives the terminal to the command's process group before the command can ask
-//! for it, and makes the kernel end the command if its guard is killed.
+//! The process that becomes the command: it gives the terminal to the command's process group before the command can
+//! ask for it, and makes the kernel end the command if its guard is killed.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -10,11 +10,12 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::run::terminal;
 
-/// `start-command GUARD TERMINAL PROGRAM ARGUMENT…`: the guard's pid, whether the command gets the terminal, the command.
+/// `start-command GUARD TERMINAL PROGRAM ARGUMENT…`: the guard's pid, whether the command gets the terminal, the
+/// command.
 pub const START_COMMAND: &str = "start-command";
-/// This program, also if its file has been replaced meanwhile.
+/// This program, even if its file has been replaced meanwhile.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
-/// As shells say that a program could not be executed, or was not found.
+/// The exit codes of shells for a program that could not be executed, or was not found.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -22,7 +23,7 @@ pub fn start(arguments: &[OsString]) -> ExitCode {
     let [guard, terminal, program, arguments @ ..] = arguments else {
         return complain(NOT_EXECUTABLE, "it was not started by a guard");
     };
-    // The command's first process does not outlive a guard that is killed; the client ends the others.
+    // The command's first process does not outlive a killed guard; the client ends the others.
     set_parent_process_death_signal(Some(Signal::KILL)).ok();
     let is_parent = getppid().map(Pid::as_raw_pid).is_some_and(|parent| guard.to_str() == Some(&parent.to_string()));
     if !is_parent {

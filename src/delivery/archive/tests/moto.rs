@@ -1,4 +1,4 @@
-//! A real server of S3: moto, from PyPI, which `tests/run` installs.
+//! A real S3 server: moto, from PyPI, which `tests/run` installs.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -14,12 +14,12 @@ use outbound::LazyClient;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/test-tools/moto/bin/moto_server");
 const BUCKETS: [&str; 2] = ["logs", "other"];
-/// Python takes a while on a busy machine.
+/// Python starts slowly on a busy machine.
 const UP_WITHIN: Duration = Duration::from_secs(120);
 const SLOW_DOWN: &str = "HTTP/1.1 503 Slow Down\r\nContent-Length: 51\r\nConnection: close\r\n\r\n\
                          <Error><Code>SlowDown</Code><Message/></Error>     ";
 
-/// Killed when dropped. What it has is only in its memory.
+/// Killed when dropped. Its data is only in its memory.
 pub struct Moto {
     port: u16,
     process: Option<Child>,
@@ -35,7 +35,7 @@ impl Proxy {
 }
 
 impl Moto {
-    /// `None` where it is not installed; says so.
+    /// `None`, with a message, if it is not installed.
     pub fn start() -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             eprintln!("skipped: moto is not installed (tests/run does)");
@@ -77,7 +77,7 @@ impl Moto {
         s3(settings(&format!("http://127.0.0.1:{}", self.port), (bucket, prefix), key))
     }
 
-    /// From now on it checks every signature. Returns a key that may do everything, and its secret.
+    /// From now on it checks every signature. Returns a key with all permissions, and its secret.
     pub fn demand_credentials(&self) -> (String, String) {
         self.act("Action=CreateUser&UserName=lock");
         let policy = "%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%5B%7B%22Effect%22%3A%22Allow%22%2C%22Action%22\
@@ -94,7 +94,7 @@ impl Moto {
         body
     }
 
-    /// The service stands in the header of the signature, which is not checked yet.
+    /// The service is named in the header of the signature, which is not checked yet.
     fn call(&self, method: &str, path: &str, service: &str, body: &str) -> (u16, String) {
         let url = format!("http://127.0.0.1:{}{path}", self.port);
         let header = format!(
@@ -106,18 +106,18 @@ impl Moto {
             runtime.block_on(async {
                 let client = LazyClient::new();
                 let request = client.get().unwrap().request(method, url).header("authorization", header);
-                // Of a form, moto does not give the body to its own API.
+                // Moto does not pass the body of a form to its own API.
                 let kind = if service == "iam" { "application/x-www-form-urlencoded" } else { "text/plain" };
                 let request = request.header("content-type", kind).body(body);
                 let answer = request.send().await.unwrap();
                 (answer.status().as_u16(), answer.text().await.unwrap())
             })
         };
-        // The tests have a runtime of their own, in which nothing may block.
+        // The tests run in an async runtime, which must not be blocked.
         std::thread::spawn(send).join().unwrap()
     }
 
-    /// A proxy that answers 503 to so many requests first.
+    /// A proxy that answers 503 to the first `first` requests.
     pub async fn behind_503(&self, first: usize) -> Proxy {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, behind) = (listener.local_addr().unwrap().port(), self.port);
@@ -126,7 +126,7 @@ impl Moto {
                 let (mut client, _) = listener.accept().await.unwrap();
                 tokio::spawn(async move {
                     if number < first {
-                        // Some of the request is enough.
+                        // A part of the request is enough.
                         assert!(client.read(&mut [0; 16 * 1024]).await.is_ok_and(|bytes| bytes > 0));
                         client.write_all(SLOW_DOWN.as_bytes()).await.ok();
                     } else if let Ok(mut server) = TcpStream::connect(("127.0.0.1", behind)).await {

@@ -1,4 +1,4 @@
-//! The node that wrote a part and the store, each when the other is gone, or fails.
+//! The writing node and the store, each while the other is down or fails.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,13 +43,13 @@ async fn a_store_that_fails_is_not_asked_again_for_each_page() {
     }
 }
 
-/// The node n1 has more than it has uploaded; n2 reads its log.
+/// The node n1 has written more than it has uploaded; n2 reads its log.
 struct Pair {
     _shared: TempDir,
     store: LogStore,
     first: TestNode,
     server: SmallServer,
-    /// Whether n1 counts as living.
+    /// Whether n1 counts as up.
     lives: Arc<AtomicBool>,
 }
 
@@ -64,7 +64,7 @@ impl Pair {
         Self { _shared: shared, store, first, server, lives: Arc::new(AtomicBool::new(true)) }
     }
 
-    /// Another node, which has nothing yet.
+    /// Another node, without any copy.
     fn reader(&self) -> TestNode {
         let (url, lives) = (self.server.url.clone(), self.lives.clone());
         let url_of = move |_: &str| lives.load(Ordering::SeqCst).then(|| url.clone());

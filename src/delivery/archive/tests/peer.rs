@@ -1,4 +1,5 @@
-//! Small servers on loopback: a node that gives parts of its logs, and a store that can be down. Both count what they are asked for.
+//! Small servers on loopback: a node that serves parts of its logs, and a store that can be down. Both count their
+//! requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,12 +22,12 @@ pub struct SmallServer {
 }
 
 impl SmallServer {
-    /// A store of S3 without objects.
+    /// An S3 store without objects.
     pub async fn empty_store() -> Self {
         Self::start(|_| NOT_FOUND.as_bytes().to_vec()).await
     }
 
-    /// A node that has these logs.
+    /// A node with these logs.
     pub async fn node(logs: Logs, file: LogFile) -> Self {
         let prefix = part_target(&acme(), file.deployment, file.number, 0);
         Self::start(move |target| {
@@ -75,7 +76,7 @@ impl SmallServer {
         self.is_down.store(is_down, Ordering::SeqCst);
     }
 
-    /// The requests with GET since the last call.
+    /// The number of GET requests since the last call.
     pub fn new_gets(&self) -> usize {
         self.gets.swap(0, Ordering::SeqCst)
     }

@@ -1,5 +1,5 @@
-//! Uploads of which some always fail, the last ones before a node stops (both in simulated time), and leftovers of those
-//! that were killed.
+//! Uploads that always fail among others, the last uploads before a node stops (both in simulated time), and leftovers
+//! of killed uploads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,7 +48,7 @@ async fn a_log_whose_stage_has_just_ended_is_uploaded_before_the_node_stops() {
     let shared = directory_without([]);
     let store = LogStore::directory(shared.path(), "n1");
     let node = TestNode::new("n1", Some(store.clone()));
-    // Nothing has run in between.
+    // The uploader has not run in between.
     node.write(b"one\n");
     node.archive.finish_uploads(LONG).await;
     assert!(store_has(&store, &node.file()).await);
@@ -62,7 +62,7 @@ async fn before_a_node_stops_an_upload_that_fails_keeps_no_other_from_its_place(
     let node = TestNode::new("n1", Some(store.clone()));
     (0..3).for_each(|bad| node.write_of(id(bad), b"bad\n"));
     node.until_failing().await;
-    // More than there is room for in the queue: the rest is found by its marks.
+    // More than fit into the queue: the rest is found by its marks.
     (3..40).for_each(|good| node.write_of(id(good), b"good\n"));
     node.archive.finish_uploads(LONG).await;
     assert_eq!(node.logs.pending(), [0, 1, 2].map(|bad| node.logs.file(&acme(), id(bad), 0)));
@@ -93,7 +93,7 @@ async fn leftovers_of_killed_uploads_go_with_the_next_upload_and_with_the_log() 
         files
     };
     let node = TestNode::new("n1", Some(LogStore::directory(shared.path(), "n1")));
-    // Of this node and of one with its former name; another part has its own.
+    // Files of this node and of its former name; another part's file stays.
     leave(&[".0.log.n1", ".0.log.n0", ".10.log.n1"]);
     node.write(b"one\n");
     node.until_uploaded().await;
@@ -109,7 +109,7 @@ async fn leftovers_of_killed_uploads_go_with_the_next_upload_and_with_the_log() 
 async fn an_upload_that_fails_leaves_nothing() {
     let shared = tempfile::tempdir().unwrap();
     let dir = shared.path().join("acme").join(ID.to_string());
-    // No file can replace it.
+    // A directory, which no file can replace.
     std::fs::create_dir_all(dir.join("0.log").join("x")).unwrap();
     let node = TestNode::new("n1", Some(LogStore::directory(shared.path(), "n1")));
     node.write(b"one\n");

@@ -1,4 +1,4 @@
-//! Whatever git prints, and whatever a remote makes it print, it is understood or refused.
+//! Any output of git, even if the remote controls it, is parsed or refused.
 
 #![allow(clippy::unwrap_used)]
 

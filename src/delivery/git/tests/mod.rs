@@ -21,7 +21,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// None where git is not installed; says so.
+    /// None, with a message, if git is not installed.
     fn new() -> Option<Self> {
         if Program::new("git").arg("--version").output().is_err() {
             eprintln!("skipped: git is not installed");
@@ -214,15 +214,15 @@ fn acme(git: io::Result<Git>) -> OrganizationGit {
     git.unwrap().on_behalf_of(&Identifier::parse("acme").unwrap())
 }
 
-/// A program in place of git, to see what git is given and to have it misbehave.
+/// A script in place of git, to see its input and to let it misbehave.
 fn pretender(home: &Path, script: &str) -> OrganizationGit {
     acme(pretending(home, script, Duration::from_secs(1)))
 }
 
 fn pretending(home: &Path, script: &str, timeout: Duration) -> io::Result<Git> {
     let program = home.join("pretender");
-    // Written by another process: a program that this one holds open, also in a child that another test has just forked,
-    // cannot be run.
+    // Written by another process: a file that this process has open for writing, or that a child just forked by another
+    // test has open, cannot be executed.
     let write = "printf '%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
     let written = Program::new("sh").args(["-c", write]).arg(&program).arg(format!("#!/bin/sh\n{script}")).status();
     assert!(written.unwrap().success());
@@ -272,7 +272,7 @@ async fn a_process_that_takes_too_long_is_killed_with_its_children() {
 #[tokio::test]
 async fn one_organization_with_slow_remotes_does_not_keep_another_from_git() {
     let home = tempfile::tempdir().unwrap();
-    // A remote named `slow` answers once there is a file; each process says that it has begun.
+    // A remote named `slow` answers once a file exists; each process reports that it has begun.
     let here = home.path().display();
     let script = format!(
         "echo $$ >> {here}/begun; case \"$*\" in *slow*) until [ -e {here}/go-on ]; do sleep 0.05; done;; esac; \
@@ -373,7 +373,7 @@ async fn the_default_branch_and_other_peoples_branches_are_never_pushed_over() {
         let refused = tree.push(&name(default)).await;
         assert_eq!(refused, Err(GitError::DefaultBranch(default.to_owned())));
     }
-    // One that has gone on, and one that this would only add to.
+    // A branch that has advanced, and one that this push would only add to.
     fixture.sh("git -C remote.git branch begun release");
     for taken in ["taken", "begun"] {
         let at = format!("git -C remote.git rev-parse {taken}");
@@ -457,7 +457,7 @@ async fn a_repository_whose_files_are_too_large_unpacked_is_refused_and_none_is_
     fixture.scratch_gets_empty().await;
 }
 
-/// A branch of trees of trees: a few objects, and ten to the seventh files of so many bytes. Why it is refused.
+/// A branch of nested trees: a few objects, but ten to the seventh files of this size. Returns why it is refused.
 async fn refusal_of_many(file_bytes: u64) -> Option<String> {
     let fixture = Fixture::new()?;
     let script = "cd clone && blob=$(head -c $BYTES /dev/zero | git hash-object -w --stdin) && entry=\"100644 blob $blob\" && \

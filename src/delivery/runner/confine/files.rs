@@ -1,4 +1,5 @@
-//! The files of a confined step: which it sees (mounts, if it has namespaces), and which it may read and write (Landlock).
+//! The files of a confined step: which it sees (mounts, if it has namespaces), and which it may read and write
+//! (Landlock).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,18 +23,18 @@ use rustix::process::{getuid, umask};
 use super::super::protocol::Confinement;
 
 const TERMINALS: &str = "/dev/pts";
-/// With the system's, those at the top that a step sees as they are or that have a view of their own.
+/// Top-level directories that are not hidden, besides the system's: unchanged, or replaced by the step's own view.
 const SHOWN: [&str; 3] = ["/dev", "/proc", "/tmp"];
-/// A link that programs expect, for the sockets that the operator has added in the directory.
+/// A link that programs expect, for sockets that the operator has added in that directory.
 const LINK_TO_RUN: (&str, &str) = ("/var/run", "/run");
-/// ssh takes these files only from root or from its own user, and a user namespace does not know root.
+/// Directories whose files ssh accepts only from root or from its own user; a user namespace does not map root.
 const OWNER_IS_CHECKED: [&str; 2] = ["/etc/ssh/ssh_config.d", "/etc/crypto-policies/back-ends"];
-/// Of such a directory; configurations are far smaller.
+/// The limits of such a directory; configurations are far smaller.
 const COPIED_FILES_MAX: usize = 64;
 const COPIED_BYTES_MAX: u64 = 64 * 1024;
 const EMPTY: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 
-/// Which places are replaced, and what is put back into them.
+/// The paths that are replaced, and those that are restored inside them.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     /// Replaced by an empty directory.
@@ -44,16 +45,16 @@ struct Plan {
     kept: Vec<PathBuf>,
 }
 
-/// The machine, as far as the plan depends on it.
+/// The parts of the machine that the plan depends on.
 struct Machine {
-    /// The directories at the top, without links.
+    /// The top-level directories, without links.
     top: Vec<PathBuf>,
     /// Paths that every step may read, wherever they are.
     system: Vec<PathBuf>,
 }
 
 impl Machine {
-    /// An entry that is not seen would not be hidden, so nothing is left out.
+    /// Fails on any unreadable entry: an entry that is missing here would not be hidden.
     fn look() -> io::Result<Self> {
         let entries = fs::read_dir("/")?.collect::<io::Result<Vec<_>>>()?;
         let kinds = entries.iter().map(|entry| Ok(entry.file_type()?.is_dir())).collect::<io::Result<Vec<_>>>()?;
@@ -74,7 +75,7 @@ fn plan(
 ) -> Plan {
     let data_dir = PathBuf::from(&confinement.data_dir);
     let extra: Vec<PathBuf> = confinement.read_only.iter().chain(&confinement.writable).map(PathBuf::from).collect();
-    // Nothing is lost by hiding a directory that the step cannot enter, and what is put back can then be reached.
+    // Hiding a directory that the step cannot enter costs nothing, and makes the paths restored inside it reachable.
     let closed = extra.iter().chain([&data_dir]).filter_map(|path| {
         let mut above: Vec<&Path> = path.ancestors().skip(1).filter(|dir| dir.parent().is_some()).collect();
         above.reverse();
@@ -92,16 +93,16 @@ fn plan(
     Plan { hidden: outermost, temporary: temporary.into_iter().collect(), kept: kept.into_iter().collect() }
 }
 
-/// Gives this process and its children a view of their own: the programs, libraries and configuration of the machine, its own
-/// working directory, what the operator has added, temporary files of its own, and only its own processes in `/proc`. All other
-/// directories are empty. Landlock would not let the step open anything there; but it does not restrict connecting to a socket
-/// before Linux 7.1, and those of the machine's services and users are in `/run`, `/var` and home directories. The error is the
-/// end of a sentence.
+/// Gives this process and its children their own view of the file system: the programs, libraries and configuration of
+/// the machine, the step's working directory, the paths that the operator has added, separate temporary files, and only
+/// the step's own processes in `/proc`. All other directories are empty. Landlock would not let the step open anything
+/// there; but before Linux 7.1 it does not restrict connections to sockets, and those of the machine's services and
+/// users are in `/run`, `/var` and home directories. The error is the end of a sentence.
 pub(super) fn arrange(confinement: &Confinement) -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)
         .map_err(|error| format!("a mount namespace cannot be had: {}", io::Error::from(error)))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(refused("/"))?;
-    // Mount points are for everybody to pass; the step's own mask is set later.
+    // Every user must be able to pass mount points; the step's own mask is set later.
     umask(Mode::from_raw_mode(0o022));
     let machine = Machine::look().map_err(|error| format!("the directories at the top cannot be listed: {error}"))?;
     let plan = plan(confinement, &machine, |dir| is_closed(dir, confinement.user), Path::is_dir);
@@ -147,7 +148,7 @@ fn is_closed(dir: &Path, user: Option<u32>) -> bool {
     found.uid() != user && found.permissions().mode() & 0o001 == 0
 }
 
-/// A second place for the same directory or file, not yet anywhere.
+/// A second mount of the same directory or file, not attached yet.
 fn copy_of(path: &Path) -> Result<OwnedFd, String> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     open_tree(CWD, path, flags).map_err(refused(path))
@@ -160,7 +161,7 @@ fn put(original: OwnedFd, path: &Path) -> Result<(), String> {
 fn mount_point(path: &Path, is_dir: bool) -> rustix::io::Result<()> {
     let above = if is_dir { path } else { path.parent().unwrap_or(path) };
     let made = fs::create_dir_all(above);
-    // A socket that is there already, by a link, cannot be opened.
+    // An existing socket, reached through a link, cannot be opened.
     let made = made.and_then(|()| if is_dir || path.exists() { Ok(()) } else { File::create(path).map(drop) });
     made.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
 }
@@ -173,7 +174,7 @@ fn close(place: &Path) -> Result<(), String> {
     mount_remount(place, MountFlags::BIND | MountFlags::RDONLY | EMPTY, "").map_err(refused(place))
 }
 
-/// Terminals that the step opens are new ones, and it sees no other.
+/// A new instance: the step sees only the terminals that it opens.
 fn own_terminals() -> Result<(), String> {
     if !Path::new(TERMINALS).is_dir() {
         return Ok(());
@@ -183,7 +184,7 @@ fn own_terminals() -> Result<(), String> {
     own.or_else(|_| cover(Path::new(TERMINALS)))
 }
 
-/// Replaces the files of a directory by copies that belong to this user.
+/// Replaces the files of a directory by copies owned by this user.
 fn own_copies(dir: &Path) -> Result<(), String> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
     let mut copies = Vec::new();
@@ -207,9 +208,9 @@ fn refused(place: impl AsRef<Path>) -> impl FnOnce(rustix::io::Errno) -> String 
     move |error| format!("nothing can be mounted at {}: {error}", place.as_ref().display())
 }
 
-/// The newest rules we ask for. An older kernel applies those it knows.
+/// The newest rules that we request. An older kernel applies those it knows.
 const RULES: ABI = ABI::V9;
-/// Programs, libraries and configuration of the machine: to be read and executed by everybody.
+/// Programs, libraries and configuration of the machine, which every step may read and execute.
 const SYSTEM: &[&str] = &[
     "/bin",
     "/etc",
@@ -229,14 +230,14 @@ const SYSTEM: &[&str] = &[
 const RESOLVER: &str = "/run/systemd/resolve";
 /// The places for temporary files and shared memory. A deployment has one directory for all of them.
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
-/// Files that may lie anywhere on a machine, by the links that lead there.
+/// Files that may be anywhere on a machine, by the links that lead there.
 const SYSTEM_LINKS: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 /// With namespaces, these are the step's own.
 const OWN_TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
 
-/// Confines this process and its children to come with Landlock: the files that they may read and write, the sockets that they
-/// may connect to, and that they signal nobody outside. The error is the end of a sentence.
+/// Confines this process and its future children with Landlock: the files that they may read and write, the sockets
+/// that they may connect to, and the processes that they may signal. The error is the end of a sentence.
 pub(super) fn restrict(confinement: &Confinement) -> Result<(), String> {
     let status = rules(confinement).and_then(RulesetCreated::restrict_self);
     match status.map_err(|error| format!("Landlock refuses: {error}"))?.ruleset {
@@ -261,7 +262,7 @@ fn rules(confinement: &Confinement) -> Result<RulesetCreated, RulesetError> {
         .add_rules(path_beneath_rules(&confinement.writable, all))?
         .add_rules(path_beneath_rules(own, all))?;
     if confinement.namespaces {
-        // Root may change the kernel's settings there without any capability.
+        // Root may change the kernel's settings there even without capabilities.
         let process_files = if getuid().is_root() { read } else { read | AccessFs::WriteFile };
         return rules
             .add_rules(path_beneath_rules(["/proc"], process_files))?
@@ -273,7 +274,7 @@ fn rules(confinement: &Confinement) -> Result<RulesetCreated, RulesetError> {
         .add_rules(path_beneath_rules([&confinement.temporary_dir], all))
 }
 
-/// Whether every step may read it anyway.
+/// Whether every step may read the path anyway.
 pub fn is_of_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }

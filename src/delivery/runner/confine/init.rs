@@ -1,4 +1,4 @@
-//! The init of a confined step, how its supervisor starts it, and the order in which it puts on the layers.
+//! The init of a confined step, how its supervisor starts it, and the order in which it applies the layers.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,12 +21,12 @@ use shares::LAST;
 
 pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
 
-/// An init that has been started and waits for its order.
+/// An init that has started and waits for its order.
 pub(in super::super) struct Init {
     child: Child,
 }
 
-/// The init of a step that runs.
+/// The init of a running step.
 pub(in super::super) struct RunningInit {
     pub pid: Pid,
     statuses: MessageReader<Receiver>,
@@ -34,8 +34,8 @@ pub(in super::super) struct RunningInit {
     _lifeline: Option<ChildStdin>,
 }
 
-/// Starts an init, in namespaces of its own if the confinement has them. To be called by a supervisor that has one thread
-/// and no secrets yet. The error is the end of a sentence.
+/// Starts an init, in new namespaces if the confinement has them. Call it in a supervisor that has one thread and no
+/// secrets yet. The error is the end of a sentence.
 pub(in super::super) fn start(confinement: &Confinement) -> Result<Init, String> {
     if confinement.namespaces {
         namespaces::enter().map_err(failed)?;
@@ -50,7 +50,7 @@ pub(in super::super) fn start(confinement: &Confinement) -> Result<Init, String>
 }
 
 impl Init {
-    /// Has the step started. The error is the end of a sentence.
+    /// Makes the init start the step. The error is the end of a sentence.
     pub fn begin(mut self, order: &StepOrder) -> Result<RunningInit, String> {
         self.send(order)?;
         let mut reports = self.child.stderr.take().ok_or_else(|| failed("its init has no output"))?;
@@ -87,8 +87,8 @@ fn failed(reason: impl std::fmt::Display) -> String {
     format!("{NOT_CONFINED}{reason}")
 }
 
-/// Reads a confinement and an order from standard input, confines itself, and runs the step until none of its processes is
-/// left.
+/// Reads a confinement and an order from standard input, confines itself, and runs the step until none of its processes
+/// is left.
 pub fn confine() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,7 +108,7 @@ fn run() -> Result<(), String> {
         chain::ignore_signals().map_err(failed)?;
     }
     drop(runtime);
-    // Away from the terminal of whoever started the server.
+    // Detaches from the terminal of the server's user.
     setsid().map_err(failed)?;
     yield_processors();
     let mut input = chain::input().map_err(failed)?;
@@ -136,15 +136,15 @@ fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// The server must answer also while steps want all processors, so they stand back as far as they can. Where sessions share
-/// those (`sched_autogroup_enabled`), the niceness of the session counts, which not every user may set at any time; each step is
-/// one, so that twenty with a tenth of the server's weight would have twice as much as the server.
+/// The server must answer even while steps use all processors, so steps get the lowest priority. With
+/// `sched_autogroup_enabled`, the niceness of the session counts, which not every user may set at any time. Each step
+/// is one session, so that twenty with a tenth of the server's weight would have twice as much as the server.
 fn yield_processors() {
     nice(LAST).ok();
     fs::write("/proc/self/autogroup", LAST.to_string()).ok();
 }
 
-/// Whether the supervisor has ended before the kernel knew that this process must end with it.
+/// Whether the supervisor ended before the kernel knew that this process must end with it.
 fn is_orphaned(lifeline: &impl AsFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::from_borrowed_fd(lifeline.as_fd(), PollFlags::empty())];
@@ -152,7 +152,7 @@ fn is_orphaned(lifeline: &impl AsFd) -> bool {
     ready && polled[0].revents().contains(PollFlags::HUP)
 }
 
-/// Returns when no child is left: as the first process of a namespace, this one adopts all orphans in it.
+/// Returns when no child is left: as the first process of a namespace, this one adopts all its orphans.
 fn reap(step: Pid) {
     loop {
         match wait(WaitOptions::empty()) {
@@ -163,7 +163,8 @@ fn reap(step: Pid) {
     }
 }
 
-/// Confines this process for good with all layers, in the order in which each is still allowed. The error is the end of a sentence.
+/// Confines this process permanently with all layers, each while it is still allowed. The error is the end of a
+/// sentence.
 fn apply(confinement: &Confinement) -> Result<(), String> {
     for group in &confinement.control_groups {
         control_groups::join(Path::new(group))
@@ -183,16 +184,16 @@ fn apply(confinement: &Confinement) -> Result<(), String> {
     Ok(())
 }
 
-/// How the reason begins if the disk is full, among other causes.
+/// The beginning of the reason if the disk is full, among other causes.
 pub(super) const WORK_DIR_UNUSABLE: &str = "it could not use its working directory";
 
-/// Whether a step could work here, and could not see what it must not. For a process that is confined.
+/// Checks that a step could work here, and cannot see the data directory. Runs in a confined process.
 fn check(confinement: &Confinement) -> Result<(), String> {
     let own = Path::new(&confinement.work_dir).join("probe");
     let used = File::create(&own).and_then(|_| fs::remove_file(&own));
     used.map_err(|error| format!("{WORK_DIR_UNUSABLE} {}: {error}", confinement.work_dir))?;
     if !confinement.namespaces && !confinement.file_rules {
-        // Nothing hides it, and the other layers hold nevertheless.
+        // Nothing hides it without namespaces; the other layers still apply.
         return Ok(());
     }
     let seen = fs::read_dir(&confinement.data_dir).into_iter().flatten().flatten();

@@ -1,11 +1,12 @@
-//! Confines a step before it runs: what it may reach on the machine, whom it may signal, how much it may take.
+//! Confines a step before it runs: the parts of the machine it may access, the processes it may signal, the resources
+//! it may use.
 //!
-//! A confined step has an *init* (`init.rs`): this program again, started by the step's supervisor inside new namespaces.
-//! It puts on one layer after another, starts the step, and waits for everything that the step starts. If its supervisor is
-//! killed, the kernel ends the init, and with it every process of its namespace.
+//! A confined step has an *init* (`init.rs`): this program again, started by the step's supervisor inside new
+//! namespaces. It applies one layer after another, starts the step, and waits for everything that the step starts. If
+//! its supervisor is killed, the kernel ends the init, and with it every process of its namespace.
 //!
-//! Nothing here decides which layers a machine has: the server tries them at its start (`probe.rs`) and names them in each
-//! order. A layer that is named and fails stops the step.
+//! The server tries at its start which layers a machine has (`probe.rs`), and names them in each order. If a named
+//! layer fails, the step does not start.
 //!
 //! From top to bottom: `probe` → `init` → `files`, `namespaces`, `privileges`, `sockets`.
 

@@ -10,8 +10,8 @@ use socket2::{Domain, Socket, Type};
 
 use super::super::protocol::StepNetwork;
 
-/// The next child of this process is the first process of a new PID namespace. An ordinary user may do that only in a user
-/// namespace, which this process then enters too; its capabilities there end with the init's use of them.
+/// The next child of this process is the first process of a new PID namespace. An ordinary user may do that only in a
+/// user namespace, which this process then enters too; its capabilities there end when the init is done with them.
 pub(super) fn enter() -> Result<(), String> {
     let (user, group) = (getuid(), getgid());
     if user.is_root() {
@@ -31,7 +31,7 @@ pub(super) fn enter() -> Result<(), String> {
     keep_capabilities().map_err(|error| refused("the capabilities of a user namespace", error))
 }
 
-/// Lets the init, another program, mount things in its namespace, and bring up a loopback.
+/// Lets the init, a separate program, mount file systems in its namespace and bring up the loopback.
 fn keep_capabilities() -> io::Result<()> {
     let mut sets = capabilities(None)?;
     sets.inheritable = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
@@ -46,7 +46,8 @@ fn refused(what: &str, error: io::Error) -> String {
     format!("{what} cannot be had: {error}")
 }
 
-/// The network of a confined step: the machine's, or none. For a process that may still do so. The error is the end of a sentence.
+/// The network of a confined step: the machine's, or none. Must be called while this is still allowed. The error is the
+/// end of a sentence.
 pub(super) fn enter_network(network: StepNetwork) -> Result<(), String> {
     match network {
         StepNetwork::Open => Ok(()),
@@ -57,8 +58,8 @@ pub(super) fn enter_network(network: StepNetwork) -> Result<(), String> {
     }
 }
 
-/// Programs talk to themselves by it. Done by the kernel's protocol for routes: the flag `IFF_UP` of the first interface,
-/// which is always `lo`.
+/// Programs use the loopback to connect to themselves. Uses the kernel's protocol for routes: sets the flag `IFF_UP` of
+/// the first interface, which is always `lo`.
 fn bring_up_loopback() -> io::Result<()> {
     const AF_NETLINK: i32 = 16;
     let mut socket = Socket::new(Domain::from(AF_NETLINK), Type::RAW, None)?;
@@ -83,7 +84,7 @@ fn up_message() -> Vec<u8> {
     message.extend_from_slice(&BYTES.to_ne_bytes());
     message.extend_from_slice(&RTM_NEWLINK.to_ne_bytes());
     message.extend_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
-    // The numbers of request and sender; then family, padding and type of the interface: none of them matters.
+    // The numbers of request and sender, then family, padding and type of the interface: all may be 0.
     message.extend_from_slice(&[0; 12]);
     for word in [LOOPBACK, IFF_UP, IFF_UP] {
         message.extend_from_slice(&word.to_ne_bytes());
@@ -91,7 +92,7 @@ fn up_message() -> Vec<u8> {
     message
 }
 
-/// After a header of 16 bytes: 0, or the number of an error, negative.
+/// After a header of 16 bytes: 0, or a negated error number.
 fn error_of(answer: &[u8]) -> Option<i32> {
     Some(i32::from_ne_bytes(*answer.get(16..)?.first_chunk()?))
 }

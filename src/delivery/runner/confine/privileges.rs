@@ -17,10 +17,10 @@ use seccompiler::{
 
 use super::super::protocol::StepLimits;
 
-/// Out of memory, the kernel ends a step rather than the server.
+/// When memory runs out, the kernel ends a step rather than the server.
 const OOM_SCORE: &str = "500";
 
-/// For good: no program that the step executes gives it more.
+/// Permanent: no program that the step executes regains privileges.
 pub(super) fn give_up(user: Option<u32>) -> Result<(), String> {
     drop_bounding_set().map_err(|error| format!("its capabilities cannot be dropped: {error}"))?;
     if let Some(user) = user {
@@ -36,11 +36,11 @@ pub(super) fn give_up(user: Option<u32>) -> Result<(), String> {
     set_no_new_privs(true).map_err(|error| format!("`no_new_privs` cannot be set: {error}"))
 }
 
-/// Not every user may. Without it, `no_new_privs` alone keeps programs from getting any of them back.
+/// Not every user may do this. Without it, only `no_new_privs` prevents programs from regaining capabilities.
 fn drop_bounding_set() -> io::Result<()> {
     for bit in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
-            // The kernel knows no more of them.
+            // The kernel has no higher capability, or refuses to drop any.
             Err(Errno::INVAL | Errno::PERM) => return Ok(()),
             dropped => dropped?,
         }
@@ -50,7 +50,7 @@ fn drop_bounding_set() -> io::Result<()> {
 
 fn become_user(user: u32) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
-    // Programs that open /dev/stdout or /dev/stderr open this pipe again.
+    // Programs that open /dev/stdout or /dev/stderr reopen this pipe.
     fchown(io::stdout(), Some(uid), Some(gid))?;
     set_thread_groups(&[])?;
     set_thread_res_gid(gid, gid, gid)?;
@@ -58,7 +58,7 @@ fn become_user(user: u32) -> io::Result<()> {
 }
 
 pub(super) fn limit(limits: &StepLimits) -> Result<(), String> {
-    // Raising it is always allowed; where there is no such file, nothing is lost.
+    // Raising it is always allowed; where the file does not exist, nothing is lost.
     std::fs::write("/proc/self/oom_score_adj", OOM_SCORE).ok();
     let all = [
         (Resource::Nproc, limits.processes),
@@ -76,12 +76,12 @@ pub(super) fn limit(limits: &StepLimits) -> Result<(), String> {
     Ok(())
 }
 
-/// "Function not implemented", as in a kernel without them: programs try these first and fall back to others. The arguments
-/// of `clone3` lie in memory, where no filter can read them; those of `clone` can be checked.
+/// "Function not implemented", as in a kernel without them: programs try these first and fall back to others. The
+/// arguments of `clone3` are in memory, where no filter can read them; those of `clone` can be checked.
 const NOT_IMPLEMENTED: &[c_long] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
-/// Which the library does not have for every machine.
+/// Numbers that the library does not have for every architecture.
 const KEXEC_FILE_LOAD: c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 const OPEN_TREE_ATTR: c_long = 467;
 
@@ -91,18 +91,18 @@ const REFUSED: &[c_long] = &[
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
-    // Other processes.
+    // Access to other processes.
     libc::SYS_kcmp,
     libc::SYS_pidfd_getfd,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_ptrace,
     libc::SYS_setns,
-    // Large interfaces of the kernel, with a history of faults.
+    // Large kernel interfaces with a history of faults.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
-    // The tree of mounts, and files by handle around it.
+    // Changes to the mount tree, and access to files by handle, which bypasses it.
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
     libc::SYS_fsopen,
@@ -115,7 +115,7 @@ const REFUSED: &[c_long] = &[
     OPEN_TREE_ATTR,
     libc::SYS_pivot_root,
     libc::SYS_umount2,
-    // The machine.
+    // Settings of the whole machine.
     libc::SYS_acct,
     libc::SYS_delete_module,
     libc::SYS_finit_module,
@@ -139,21 +139,21 @@ const NEW_NAMESPACES: &[c_int] = &[
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWUTS,
 ];
-/// For `unshare` only: in `clone` this bit belongs to the number of a signal.
+/// For `unshare` only: in `clone` this bit is part of a signal number.
 const NEW_TIME: c_int = 0x80;
 
-/// The families of sockets that programs use; the others are rare and reach hardware, the host of a virtual machine
+/// The socket families that programs use. The others are rare and reach hardware, the host of a virtual machine
 /// (`AF_VSOCK`) or little tested code.
 const FAMILIES: &[c_int] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Where a program has two sets of system calls (x32), those of the other begin here.
+/// Where a program has two sets of system calls (x32), those of the second begin here.
 const OTHER_SET: u32 = 0x4000_0000;
 
-/// The seccomp filter for this process and its children to come: refuses the system calls that are of use to an attack on the
-/// machine rather than to a build. It is one more wall, behind those that grant nothing in the first place: most of these calls
-/// need a capability that no step has, and the filter holds also where a fault in the kernel would let them through. It refuses
-/// what is listed and allows the rest: an allowed list would break the programs of the next release of a distribution. The error
-/// is the end of a sentence.
+/// The seccomp filter for this process and its future children: it refuses the system calls that are useful for an
+/// attack on the machine rather than for a build. It is a second line of defence: most of these calls need a capability
+/// that no step has, and the filter also holds where a kernel bug would let them through. It refuses the listed calls
+/// and allows the rest: an allow list would break the programs of a distribution's next release. The error is the end
+/// of a sentence.
 pub(super) fn filter() -> Result<(), String> {
     let programs = programs().map_err(|error| format!("the filter of system calls cannot be made: {error}"))?;
     programs.iter().try_for_each(|program| {
@@ -161,8 +161,8 @@ pub(super) fn filter() -> Result<(), String> {
     })
 }
 
-/// One per answer. Each also ends a process that makes system calls of another architecture, such as a 32-bit program: they
-/// have other numbers.
+/// One per answer. Each also kills a process that makes system calls of another architecture, such as a 32-bit program:
+/// they have other numbers.
 fn programs() -> Result<[BpfProgram; 2], BackendError> {
     let whole = |calls: &[c_long]| calls.iter().map(|call| (*call, Vec::new())).collect::<Vec<_>>();
     let mut refused = whole(REFUSED);
@@ -190,8 +190,8 @@ fn new_namespaces(flags: &[c_int]) -> Result<Vec<SeccompRule>, BackendError> {
     flags.iter().map(is_set).collect()
 }
 
-/// Of other families, and of other protocols of the kernel's than the one for addresses and routes, which looking up the
-/// name of a host takes.
+/// Sockets of other families, and of netlink protocols other than that for addresses and routes, which host lookups
+/// need.
 fn other_sockets() -> Result<Vec<SeccompRule>, BackendError> {
     let number = |value: c_int| u64::from(value.unsigned_abs());
     let none_of_ours = FAMILIES.iter().map(|family| condition(0, SeccompCmpOp::Ne, number(*family)));
@@ -208,7 +208,7 @@ fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<Seccomp
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
 
-/// Load the number; unless it is in the other set, skip the answer.
+/// Loads the number, and skips the answer unless the number is in the second set.
 fn other_set_is_absent() -> BpfProgram {
     let instruction = |code: u32, jf, k| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt: 0, jf, k };
     vec![
@@ -224,12 +224,12 @@ mod tests {
 
     use super::*;
 
-    /// What the filters say to a call with this number, as the kernel reads them: it takes the strictest answer.
+    /// The answer of the filters to a call with this number. Like the kernel, it takes the strictest one.
     fn answer(call: u32) -> u32 {
         programs().unwrap().iter().map(|program| run(program, call)).min().unwrap()
     }
 
-    /// The instructions that these filters have, for a call whose arguments are all 0.
+    /// Interprets the instructions of these filters, for a call whose arguments are all 0.
     fn run(program: &[sock_filter], call: u32) -> u32 {
         const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
         let (mut at, mut value) = (0, 0);

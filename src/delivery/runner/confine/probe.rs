@@ -1,4 +1,4 @@
-//! The layers that may be missing on a machine, and which this one has, tried by really confining a process.
+//! The optional layers, and which of them this machine has, determined by confining a real process.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,14 +15,14 @@ use super::init::{NOT_CONFINED, WORK_DIR_UNUSABLE};
 use super::sockets::ProbeSockets;
 use store::space::{is_lack_of_space, tells_of_lack_of_space};
 
-/// Stands where the id of a deployment stands otherwise.
+/// Used in place of a deployment's id.
 const PROBE: &str = "probe";
 
-/// What a full disk hinders says nothing about the machine: the reason that nothing could be tried, as the end of a sentence.
+/// A full disk says nothing about the machine: the reason that nothing could be tried, as the end of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Untried(pub String);
 
-/// Why a layer is not held.
+/// Why a layer does not work.
 enum Failed {
     Missing(String),
     Untried(String),
@@ -36,14 +36,14 @@ impl Failed {
         if is_lack { Failed::Untried(error.to_string()) } else { Failed::Missing(error.to_string()) }
     }
 
-    /// Of a process that was confined.
+    /// From the report of a confined process.
     fn told(reason: String) -> Self {
         let is_lack = reason.starts_with(WORK_DIR_UNUSABLE) && tells_of_lack_of_space(&reason);
         if is_lack { Failed::Untried(reason) } else { Failed::Missing(reason) }
     }
 }
 
-/// Adds one layer after another and keeps those that work together. Blocking, for some milliseconds.
+/// Adds one layer after another and keeps those that work together. Blocks for some milliseconds.
 pub fn probe(
     supervisor: &Path,
     wanted: &Confinement,
@@ -69,7 +69,7 @@ pub fn probe(
     Ok(layers)
 }
 
-/// One layer more than before.
+/// Tries one more layer.
 fn add(
     layer: Layer,
     before: &Confinement,
@@ -98,7 +98,8 @@ fn attempt(supervisor: &Path, layer: Layer, confinement: &Confinement) -> Result
     if let Err(error) = made {
         let cannot_give_away = confinement.user.is_some() && error.kind() == io::ErrorKind::PermissionDenied;
         let reason = format!("no directory can be made for it: {error}");
-        // Without this layer, a step has directories of the server's own user. With any other error, no step could work.
+        // Without this layer, a step has directories of the server's own user. With any other error, no step could
+        // work.
         return Err(if cannot_give_away { Failed::Missing(reason) } else { Failed::Untried(reason) });
     }
     let tried = Ok(()).and_then(|()| match layer {
@@ -154,14 +155,14 @@ fn run(
     Ok(outcome)
 }
 
-/// A part of the confinement that not every machine has. Dropped privileges and limits are always there.
+/// A part of the confinement that not every machine has. Dropped privileges and limits always apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
     Namespaces,
     Users,
     FileRules,
     CallFilter,
-    /// Nothing of its own: whether the layers before it keep a step from the sockets of others.
+    /// Not a separate mechanism: whether the layers before it keep a step from connecting to others' sockets.
     Sockets,
     ControlGroups,
 }
@@ -182,7 +183,7 @@ impl Layer {
         }
     }
 
-    /// What an operator can do to have it.
+    /// How an operator can enable the layer.
     pub const fn advice(self) -> &'static str {
         match self {
             Layer::Namespaces => {
@@ -205,7 +206,7 @@ impl Layer {
     }
 }
 
-/// The layers that work on this machine, and those that do not, with the reason.
+/// The layers that work on this machine, and the missing ones, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layers {
     pub held: Vec<Layer>,
@@ -217,8 +218,8 @@ impl Layers {
         self.held.contains(&layer)
     }
 
-    /// Those without which one organization's steps are not certainly kept from another's. Users of their own are what
-    /// only root can give; control groups only limit.
+    /// The missing layers that separate one organization's steps from another's. Separate users do not count, since
+    /// only root can provide them; nor control groups, which only limit.
     pub fn lacking(&self) -> impl Iterator<Item = &(Layer, String)> {
         self.missing.iter().filter(|(layer, _)| match layer {
             Layer::Namespaces | Layer::FileRules | Layer::CallFilter | Layer::Sockets => true,

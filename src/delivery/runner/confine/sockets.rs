@@ -1,5 +1,5 @@
-//! Whether a confined process reaches the sockets of others. The probe listens on two of the server's own, one in a directory
-//! and one without a file (*abstract*), and the process that is confined tries to connect.
+//! Tests whether a confined process can connect to others' sockets. The probe listens on two sockets of the server, one
+//! in a directory and one without a file (*abstract*), and the confined process tries to connect.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,12 +14,12 @@ use rustix::io::Errno;
 
 /// In the data directory.
 const FILE: &str = "probe.sock";
-/// The names by which the confined process learns of the two.
+/// The variables that tell the confined process the two sockets.
 const IN_DIRECTORY: &str = "directory";
 const ABSTRACT: &str = "abstract";
-/// A socket of somebody else.
+/// A socket of another program.
 const OTHER: &str = "other";
-/// Where the kernel lists sockets; the last field is the path of one in a directory.
+/// The kernel's list of sockets; the last field is the path of a socket in a directory.
 const LISTED: &str = "/proc/net/unix";
 const OTHERS_MAX: usize = 1_000;
 const NAMED_MAX: usize = 5;
@@ -34,7 +34,7 @@ pub(super) struct ProbeSockets {
 impl ProbeSockets {
     pub fn open(dir: &Path) -> io::Result<Self> {
         let file = dir.join(FILE);
-        // One that a killed server has left.
+        // A leftover of a killed server.
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -45,8 +45,8 @@ impl ProbeSockets {
         Ok(Self { dir: dir.to_owned(), name, _listeners: [in_directory, without_file] })
     }
 
-    /// For the order of a process that is to [check]: with the sockets of this machine that now lie in directories, without those
-    /// below the paths that an operator has added.
+    /// Variables for a process that is to [check]: the probe's sockets and the current sockets of this machine that are
+    /// in directories, without those below paths that an operator has added.
     pub fn variables(&self, added: &[&Path]) -> Vec<(String, String)> {
         let dir = self.dir.to_string_lossy().into_owned();
         let listed = fs::read_to_string(LISTED).unwrap_or_default();
@@ -63,7 +63,7 @@ impl Drop for ProbeSockets {
     }
 }
 
-/// For a process that is confined: tries each socket of its order. The error says what steps can reach.
+/// Runs in a confined process: tries each socket of its order. The error says which ones steps can reach.
 pub(super) fn check(variables: &[(String, String)]) -> Result<(), String> {
     let others = variables.iter().filter(|(name, path)| name == OTHER && would_reach(Path::new(path)));
     let others: BTreeSet<&str> = others.map(|(_, path)| path.as_str()).collect();
@@ -87,12 +87,13 @@ pub(super) fn check(variables: &[(String, String)]) -> Result<(), String> {
 }
 
 fn in_directories(listed: &str) -> impl Iterator<Item = &str> {
-    // Seven fields, and the path, which may have spaces.
+    // Seven fields, and the path, which may contain spaces.
     let paths = listed.lines().skip(1).filter_map(|line| line.find(" /").map(|at| &line[at + 1..]));
     paths.filter(|path| !path.starts_with("/proc/"))
 }
 
-/// Whether the kernel would let this process connect. It says so without a connection, by the type that does not match.
+/// Whether the kernel would let this process connect. The type does not match, so the kernel answers without
+/// connecting.
 fn would_reach(path: &Path) -> bool {
     let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     match tried.map_err(|error| Errno::from_io_error(&error)) {
@@ -109,12 +110,12 @@ fn reaches_abstract(name: &str) -> io::Result<UnixStream> {
     UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Opened as a place only, which no rule about files restricts.
+/// Opened as a path only (`O_PATH`), which no file rule restricts.
 fn descriptor(dir: &Path) -> io::Result<OwnedFd> {
     Ok(open(dir, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The name of a socket has at most 107 bytes, and the path of a data directory may be longer.
+/// The name of a socket has at most 107 bytes; the path of a data directory may be longer.
 fn by_descriptor(dir: &OwnedFd) -> String {
     format!("/proc/self/fd/{}/{FILE}", dir.as_raw_fd())
 }
@@ -129,7 +130,7 @@ mod tests {
     fn what_can_be_reached_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let sockets = ProbeSockets::open(dir.path()).unwrap();
-        // Only the two of this test.
+        // Only the two sockets of this test.
         let variables = sockets.variables(&[Path::new("/")]);
         let reached = check(&variables).unwrap_err();
         assert!(reached.contains("in directories") && reached.ends_with("; steps can connect to abstract sockets"));

@@ -1,5 +1,5 @@
-//! The search in text of an alphabet whose characters stand for a fixed number of bits each: base64, base32, hexadecimal.
-//! The encoded data may begin at any character, and line breaks may split it.
+//! Searches text in encodings whose characters stand for a fixed number of bits each: base64, base32, hexadecimal. The
+//! encoded data may begin at any character, and line breaks may split it.
 
 use super::patterns::{HEX_BYTES_MIN, Hidden, PIECE_BYTES_MIN, SecretPatterns, Trace, Window};
 
@@ -8,7 +8,7 @@ use super::patterns::{HEX_BYTES_MIN, Hidden, PIECE_BYTES_MIN, SecretPatterns, Tr
 struct Base {
     bits: usize,
     values: &'static [u8; 256],
-    /// Of patterns, when decoded.
+    /// The minimum length of a decoded pattern.
     bytes_min: usize,
     /// A shorter run cannot contain a secret.
     run_min: usize,
@@ -18,11 +18,11 @@ struct Base {
     decoded_until: u64,
     /// One per character at which the encoded data may begin, counted up to where the alignment repeats.
     traces: Vec<Trace>,
-    /// What the newest character completes if it is the n-th of its alignment.
+    /// The byte that the newest character completes, by its position in the alignment.
     completes: Vec<Option<Completed>>,
     /// The values of the last characters.
     newest: u32,
-    /// Where the last characters are.
+    /// The positions of the last characters.
     positions: [u64; 4],
     /// The decoded characters of this run.
     count: usize,
@@ -35,7 +35,7 @@ struct Base {
 struct Completed {
     /// The bits of the character that belong to the next byte.
     shift: usize,
-    /// How many characters before this one it begins.
+    /// How many characters earlier the byte begins.
     back: usize,
 }
 
@@ -44,7 +44,7 @@ const BASE64: [u8; 256] = {
     let values = numbered(numbered([NO_VALUE; 256], b'A', 26, 0), b'a', 26, 26);
     let mut values = numbered(values, b'0', 10, 52);
     (values[b'+' as usize], values[b'/' as usize]) = (62, 63);
-    // The form for URLs.
+    // The URL-safe alphabet.
     (values[b'-' as usize], values[b'_' as usize]) = (62, 63);
     values
 };
@@ -91,7 +91,7 @@ impl Base {
         }
     }
 
-    /// Looks at a part of the output that has only characters of the larger alphabet and line breaks.
+    /// Searches a part of the output that consists of characters of the larger alphabet and line breaks.
     fn push(&mut self, patterns: &SecretPatterns, window: Window<'_>, from: u64, to: u64, hidden: &mut Hidden) {
         let bytes = window.range(from, to);
         let mut at = 0;
@@ -166,7 +166,8 @@ impl Base {
         self.is_busy = self.traces.iter().any(|trace| trace.depth() > 0);
     }
 
-    /// Where the last characters begin if they may be the first bits of a secret, and one of them wholly so.
+    /// The start of the last characters, if they may be the first bits of a secret and at least one of them belongs to
+    /// it entirely.
     fn unfinished(&self, patterns: &SecretPatterns) -> Option<u64> {
         let begins = |begin: usize| {
             let bits = (self.count - begin) * self.bits % 8;
@@ -188,8 +189,8 @@ impl Base {
     }
 }
 
-/// How many of the first bytes cannot belong to a run of at least `run_min` characters: those up to the last other
-/// character of that many.
+/// How many of the first bytes cannot belong to a run of at least `run_min` characters: those up to the last character
+/// that is not in the alphabet.
 fn too_short(bytes: &[u8], values: &[u8; 256], run_min: usize) -> usize {
     let Some(bytes) = bytes.get(..run_min) else { return 0 };
     let is_other = |byte: &u8| values[usize::from(*byte)] == NO_VALUE && !is_break(*byte);
@@ -266,7 +267,7 @@ impl BaseSearch {
             };
             at += 1;
         }
-        // What may follow is not known yet, and how much has to be held back is.
+        // The following output is unknown, but the amount to hold back must be known now.
         self.see(patterns, window, window.end(), hidden);
         self.bases.iter_mut().for_each(|base| base.decode(patterns, window, window.end(), hidden));
     }
@@ -311,7 +312,7 @@ impl BaseSearch {
         self.traces().filter_map(Trace::first).chain(unfinished).min().unwrap_or(u64::MAX)
     }
 
-    /// The last characters of a line are released even if encoded data, split into lines, could begin with them.
+    /// Releases the last characters of a line even if encoded data, split into lines, could begin with them.
     pub fn idle(&mut self, patterns: &SecretPatterns, end: u64) {
         let is_suspicious = || self.traces().any(|trace| trace.suspicious().is_some());
         if self.line_break != LineBreak::None && !is_suspicious() {

@@ -1,5 +1,5 @@
-//! The search in dumps: bytes or words as separate numbers, as by `xxd`, `hexdump`, `od` or a debugger, with or without
-//! offsets at the beginning of each line and the text at its end.
+//! Searches dumps: bytes or words as separate numbers, as written by `xxd`, `hexdump`, `od` or a debugger, with or
+//! without offsets at the beginning of each line and text at its end.
 
 use super::bases::HEX;
 use super::patterns::{Hidden, PIECE_BYTES_MIN, SecretPatterns, Trace, Window};
@@ -8,36 +8,36 @@ use super::patterns::{Hidden, PIECE_BYTES_MIN, SecretPatterns, Trace, Window};
 const DIGITS_MAX: usize = 16;
 /// Offsets are at least this long.
 const OFFSET_DIGITS_MIN: usize = 4;
-/// What separates two numbers is at most this long, except at the beginning of a line.
+/// The maximum distance between two numbers, except at the beginning of a line.
 const GAP_BYTES_MAX: u64 = 4;
 const INDENT_BYTES_MAX: u64 = 32;
-/// The bytes of a line before a wider gap in its middle.
+/// The number of bytes before a wider gap in the middle of a line.
 const HALF_LINE: usize = 8;
-/// The text at the end of a line is at most this long.
+/// The maximum length of the text at the end of a line.
 const TEXT_BYTES_MAX: u64 = 160;
 
 pub struct DumpSearch {
-    /// The bytes of each number in the order of the digits, and in the opposite one.
+    /// The bytes of each number in the order of the digits, and in reverse order.
     traces: [Trace; 2],
-    /// The digits with which numbers begin that may be part of a secret.
+    /// The first digits of numbers that may be part of a secret.
     first_digits: Box<[bool; 256]>,
     /// Where to continue; before the end of the output if a number is not complete there.
     at: u64,
-    /// The byte before.
+    /// The previous byte.
     previous: u8,
     /// The digits of the last number.
     digits: usize,
     /// How many numbers this line has so far.
     numbers: usize,
-    place: Place,
-    /// Whether this line has the end of a secret, so that its text has it too.
+    place: DumpPosition,
+    /// Whether this line contains the end of a secret, so that its text does too.
     has_secret: bool,
 }
 
-/// Where in a dump the output is.
+/// The position within a dump.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// In none that has the beginning of a secret.
+enum DumpPosition {
+    /// Not in a dump that contains the beginning of a secret.
     Outside,
     /// After a number.
     Gap { since: u64 },
@@ -65,7 +65,7 @@ impl DumpSearch {
             previous: b' ',
             digits: 0,
             numbers: 0,
-            place: Place::Outside,
+            place: DumpPosition::Outside,
             has_secret: false,
         }
     }
@@ -77,7 +77,7 @@ impl DumpSearch {
     fn search(&mut self, patterns: &SecretPatterns, window: Window<'_>, is_end: bool, hidden: &mut Hidden) {
         while self.at < window.end() {
             let rest = window.from(self.at);
-            if self.place == Place::Outside {
+            if self.place == DumpPosition::Outside {
                 let Some(skipped) = self.next_number(rest) else {
                     self.previous = rest[rest.len() - 1];
                     self.at = window.end();
@@ -99,7 +99,7 @@ impl DumpSearch {
         }
     }
 
-    /// Skips to where a number may begin that is part of a secret.
+    /// Skips to the next number that may be part of a secret.
     fn next_number(&self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -117,58 +117,62 @@ impl DumpSearch {
         self.at += 1;
         let previous = std::mem::replace(&mut self.previous, byte);
         self.place = match (self.place, byte) {
-            (Place::Outside, _) => Place::Outside,
+            (DumpPosition::Outside, _) => DumpPosition::Outside,
             (_, b'\n') => {
                 self.has_secret = false;
                 self.numbers = 0;
-                self.unless_done(Place::Line { since: position + 1 })
+                self.unless_done(DumpPosition::Line { since: position + 1 })
             }
-            (Place::Text { since }, _) if position - since < TEXT_BYTES_MAX => {
+            (DumpPosition::Text { since }, _) if position - since < TEXT_BYTES_MAX => {
                 if self.has_secret {
                     hidden.push((since, position + 1));
                 }
-                Place::Text { since }
+                DumpPosition::Text { since }
             }
-            (Place::Line { since }, b' ' | b'\t' | b'\r') if position - since < INDENT_BYTES_MAX => self.place,
-            (Place::Gap { since }, b',' | b':' | b'-') if position == since && is_word(previous) => {
-                Place::Gap { since: position + 1 }
+            (DumpPosition::Line { since }, b' ' | b'\t' | b'\r') if position - since < INDENT_BYTES_MAX => self.place,
+            (DumpPosition::Gap { since }, b',' | b':' | b'-') if position == since && is_word(previous) => {
+                DumpPosition::Gap { since: position + 1 }
             }
-            (Place::Gap { since }, b' ' | b'\t' | b'\r') if position - since < GAP_BYTES_MAX => self.place,
+            (DumpPosition::Gap { since }, b' ' | b'\t' | b'\r') if position - since < GAP_BYTES_MAX => self.place,
             // The rest of the line belongs to the dump only if it is set apart.
-            (Place::Gap { since }, _) if position - since >= 2 || previous == b' ' && matches!(byte, b'|' | b'>') => {
+            (DumpPosition::Gap { since }, _)
+                if position - since >= 2 || previous == b' ' && matches!(byte, b'|' | b'>') =>
+            {
                 if self.has_secret {
                     hidden.push((since, position + 1));
                 }
-                Place::Text { since }
+                DumpPosition::Text { since }
             }
-            (Place::Gap { .. } | Place::Line { .. } | Place::Text { .. }, _) => return self.leave(patterns),
+            (DumpPosition::Gap { .. } | DumpPosition::Line { .. } | DumpPosition::Text { .. }, _) => {
+                return self.leave(patterns);
+            }
         };
     }
 
     /// `next` is the byte after it.
     fn number(&mut self, patterns: &SecretPatterns, number: Number<'_>, next: Option<u8>, hidden: &mut Hidden) {
         let (start, end) = (self.at, self.at + number.length as u64);
-        let is_offset = matches!(self.place, Place::Line { .. })
+        let is_offset = matches!(self.place, DumpPosition::Line { .. })
             && number.is_offset()
             && (next == Some(b':') || number.digits.len() != self.digits);
-        let gap = if let Place::Gap { since } = self.place { start - since } else { 0 };
-        // Two spaces come before the text, or stand in the middle of a line of single bytes.
+        let gap = if let DumpPosition::Gap { since } = self.place { start - since } else { 0 };
+        // Two spaces come before the text, or in the middle of a line of single bytes.
         let is_over = self.has_secret && self.traces.iter().all(|trace| trace.depth() == 0);
         let is_wide = gap > 2 || gap == 2 && (self.digits > 3 || self.numbers > HALF_LINE || is_over);
         let is_text = is_wide && self.numbers > 0;
-        let fits = self.place == Place::Outside || number.digits.len() <= self.digits && !is_text;
+        let fits = self.place == DumpPosition::Outside || number.digits.len() <= self.digits && !is_text;
         if is_offset {
             self.pass(end + u64::from(next == Some(b':')), b':');
-            self.place = Place::Gap { since: self.at };
+            self.place = DumpPosition::Gap { since: self.at };
             return;
         }
         let Some((bytes, count)) = number.bytes(self.is_in_words()).filter(|_| fits) else {
             if gap >= 2 && self.numbers > 0 {
-                self.place = Place::Text { since: start - gap };
+                self.place = DumpPosition::Text { since: start - gap };
                 return;
             }
-            // It may begin another dump, so it is looked at again from outside.
-            if self.place == Place::Outside {
+            // It may begin another dump, so it is examined again as the first number.
+            if self.place == DumpPosition::Outside {
                 self.pass(end, b'0');
             }
             return self.leave(patterns);
@@ -186,12 +190,12 @@ impl DumpSearch {
             }
         }
         self.pass(end, b'0');
-        self.place = self.unless_done(Place::Gap { since: end });
+        self.place = self.unless_done(DumpPosition::Gap { since: end });
     }
 
-    /// In hexadecimal words, of which the last one may have fewer bytes.
+    /// Whether the dump consists of hexadecimal words, of which the last may have fewer bytes.
     fn is_in_words(&self) -> bool {
-        self.place != Place::Outside && self.digits >= 8
+        self.place != DumpPosition::Outside && self.digits >= 8
     }
 
     fn pass(&mut self, end: u64, last: u8) {
@@ -199,18 +203,18 @@ impl DumpSearch {
         self.previous = last;
     }
 
-    fn unless_done(&mut self, place: Place) -> Place {
+    fn unless_done(&mut self, place: DumpPosition) -> DumpPosition {
         let is_done = !self.has_secret && self.traces.iter().all(|trace| trace.depth() == 0);
         if is_done {
             self.numbers = 0;
-            return Place::Outside;
+            return DumpPosition::Outside;
         }
         place
     }
 
     fn leave(&mut self, patterns: &SecretPatterns) {
         self.traces.iter_mut().for_each(|trace| trace.clear(patterns));
-        self.place = Place::Outside;
+        self.place = DumpPosition::Outside;
         self.has_secret = false;
         self.numbers = 0;
     }
@@ -221,7 +225,7 @@ impl DumpSearch {
         traced.unwrap_or(u64::MAX).min(if self.at < end { self.at } else { u64::MAX })
     }
 
-    /// Takes the last number as complete.
+    /// Treats the last number as complete.
     pub fn idle(&mut self, patterns: &SecretPatterns, window: Window<'_>, hidden: &mut Hidden) {
         self.search(patterns, window, true, hidden);
     }
@@ -233,7 +237,7 @@ impl DumpSearch {
     }
 }
 
-impl Place {
+impl DumpPosition {
     fn is_text(self) -> bool {
         matches!(self, Self::Text { .. })
     }
@@ -248,7 +252,7 @@ fn is_word(byte: u8) -> bool {
 struct Number<'a> {
     /// Without `0x`.
     digits: &'a [u8],
-    /// Of the whole word.
+    /// The length of the whole word.
     length: usize,
 }
 

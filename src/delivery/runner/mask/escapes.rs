@@ -10,11 +10,12 @@ pub const INTRODUCERS: [u8; 6] = *b"%+&\\'\0";
 pub enum Notation {
     /// `%2F`, `%2f`
     Percent,
-    /// The same with `+` for a space.
+    /// Like `Percent`, with `+` for a space.
     Form,
     /// `&amp;`, `&#38;`, `&#x26;`
     Html,
-    /// JSON, string literals of most languages, `$'…'` and backslashes of shells: `\n`, `\/`, `\u00e4`, `\x2f`, `\057`, `\ `
+    /// JSON, string literals of most languages, `$'…'` and backslashes of shells: `\n`, `\/`, `\u00e4`, `\x2f`, `\057`,
+    /// `\ `
     Backslash,
     /// A quote within single quotes of a shell: `'\''`, `'"'"'`
     ShellQuote,
@@ -155,7 +156,7 @@ fn shell_quote(bytes: &[u8]) -> Decoded {
     if may_become { Decoded::Incomplete } else { Decoded::Literal }
 }
 
-/// `\uXXXX`, of which the second one of a surrogate pair follows at once.
+/// `\uXXXX`; if it is a surrogate, the second of the pair must follow immediately.
 fn utf16(bytes: &[u8], unit: u32) -> Decoded {
     const LENGTH: usize = 6;
     if !(0xd800..0xdc00).contains(&unit) {

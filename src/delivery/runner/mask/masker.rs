@@ -1,5 +1,5 @@
-//! The mask of a set of secrets, and one stream of output: it holds back what may be the beginning of a secret, and shows
-//! stars in place of secrets.
+//! The mask of a set of secrets, and its application to a stream of output: it holds back a possible beginning of a
+//! secret, and replaces secrets by stars.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -33,7 +33,7 @@ impl Mask {
         String::from_utf8_lossy(&masked).into_owned()
     }
 
-    /// What it takes in memory.
+    /// Its memory use.
     pub fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }
@@ -43,15 +43,15 @@ impl Mask {
     }
 }
 
-/// Holds back at most what the longest secret can take in any of its encodings.
+/// Holds back at most the length of the longest secret in any of its encodings.
 pub struct Masker {
     secrets: Arc<SecretPatterns>,
     searches: Searches,
     held: Vec<u8>,
-    /// The position of the first byte that is held, counted from the beginning of the output.
+    /// The position of the first held byte, counted from the beginning of the output.
     base: u64,
     hidden: Hidden,
-    /// Whether the last released bytes were secret, so that an adjoining secret gets no stars of its own.
+    /// Whether the last released bytes were secret, so that an adjoining secret gets no separate stars.
     in_stars: bool,
 }
 
@@ -85,8 +85,8 @@ impl Masker {
         self.release(self.searches.held_from(&self.secrets, self.end()), shown);
     }
 
-    /// To be called after a while without output. The last characters of a line are then released even if a secret,
-    /// encoded and split into lines, could begin with them.
+    /// Call it after a while without output. Releases the last characters of a line even if an encoded secret, split
+    /// into lines, could begin with them.
     pub fn idle(&mut self, shown: &mut Vec<u8>) {
         let end = self.end();
         let window = Window { bytes: &self.held, base: self.base, new: end };
@@ -95,7 +95,7 @@ impl Masker {
         self.release(self.searches.held_from(&self.secrets, end), shown);
     }
 
-    /// To be called at the end. A secret that the end cuts off is masked too: what is there may well be most of it.
+    /// Call it at the end. A secret that the end cuts off is masked too, since most of it may be there.
     pub fn finish(&mut self, shown: &mut Vec<u8>) {
         let end = self.end();
         let window = Window { bytes: &self.held, base: self.base, new: end };
@@ -173,7 +173,7 @@ impl Searches {
     }
 }
 
-/// One mask per set of secrets, shared by every stage that runs with them, and gone with the last one. `Key` names a set of
+/// One mask per set of secrets, shared by every stage that uses them, and dropped with the last. `Key` names a set of
 /// secrets with their versions.
 pub struct SharedMasks<Key>(Mutex<HashMap<Key, Slot>>);
 
@@ -185,7 +185,7 @@ impl<Key: Eq + Hash> SharedMasks<Key> {
         Self(Mutex::new(HashMap::new()))
     }
 
-    /// The mask of these secrets; `build` is called if nothing uses it now.
+    /// The mask of these secrets; `build` is called if it is not in use now.
     pub fn get(&self, key: Key, build: impl FnOnce() -> Result<Mask, String>) -> Result<Mask, String> {
         let slot = self.slot(key);
         let mut known = slot.lock();
@@ -199,7 +199,7 @@ impl<Key: Eq + Hash> SharedMasks<Key> {
 
     fn slot(&self, key: Key) -> Slot {
         let mut slots = self.0.lock();
-        // A slot that is in use elsewhere is about to have a mask.
+        // A slot that another thread holds is about to get a mask.
         slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.lock().strong_count() > 0);
         slots.entry(key).or_default().clone()
     }

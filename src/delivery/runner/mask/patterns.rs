@@ -1,5 +1,5 @@
-//! What must not be shown, as one automaton over plain bytes, and the search with it in one decoded form of the output, with
-//! the way back to the positions of the output itself.
+//! The secrets as one automaton over plain bytes, and the search with it in one decoded form of the output, which keeps
+//! track of positions in the original output.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,12 +11,12 @@ use aho_corasick::{Anchored, MatchKind};
 pub const PIECE_BYTES_MIN: usize = 4;
 /// The same for a value in hexadecimal, which is twice as long.
 pub const HEX_BYTES_MIN: usize = 2;
-/// The bound for all patterns together: more than the environment variables of a process can hold.
+/// The limit for all patterns together: more than the environment variables of a process can hold.
 const PATTERN_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Every state of the automaton occupies at least this many ids.
 const IDS_PER_STATE: usize = 2;
 
-/// The values, without trailing line breaks too, and their single lines, ready for searching.
+/// The values, also without trailing line breaks, and their single lines, ready for searching.
 pub struct SecretPatterns {
     automaton: NFA,
     start: StateID,
@@ -25,7 +25,7 @@ pub struct SecretPatterns {
     traits: PatternTraits,
 }
 
-/// What decoders need to know to skip output that cannot contain a secret.
+/// Facts that let decoders skip output that cannot contain a secret.
 pub struct PatternTraits {
     /// Whether any pattern begins with this byte.
     pub begins: [bool; 256],
@@ -34,7 +34,7 @@ pub struct PatternTraits {
     /// The shortest pattern of at least [`PIECE_BYTES_MIN`] bytes, and that of at least [`HEX_BYTES_MIN`].
     pub shortest_piece: Option<usize>,
     pub shortest_hex: Option<usize>,
-    /// Whether any has a character beyond Latin-1, which has no zero byte in UTF-16.
+    /// Whether any pattern has a character beyond Latin-1, which has no zero byte in UTF-16.
     pub is_wide: bool,
 }
 
@@ -102,7 +102,7 @@ impl SecretPatterns {
         matches.map(|index| self.automaton.pattern_len(self.automaton.match_pattern(state, index))).max()
     }
 
-    /// What it takes in memory.
+    /// Its memory use.
     pub fn memory_bytes(&self) -> usize {
         self.automaton.memory_usage() + self.depths.capacity() * size_of::<u32>() + size_of::<Self>()
     }
@@ -126,7 +126,7 @@ impl PatternTraits {
     }
 }
 
-/// Output that ends in fewer characters of a secret most likely has nothing to do with it.
+/// If output ends in fewer characters of a secret, it is most likely unrelated to it.
 pub const SUSPICIOUS_CHARACTERS: u64 = 8;
 /// The same for decoded bytes.
 const SUSPICIOUS_BYTES: usize = 4;
@@ -134,10 +134,10 @@ const SUSPICIOUS_BYTES: usize = 4;
 /// The newest output. Positions count from the beginning of the whole output.
 #[derive(Clone, Copy)]
 pub struct Window<'a> {
-    /// From `base` on: everything that is held back, then what has just arrived.
+    /// Starts at `base`: all held bytes, then the new ones.
     pub bytes: &'a [u8],
     pub base: u64,
-    /// What has just arrived begins here.
+    /// The position of the first new byte.
     pub new: u64,
 }
 
@@ -163,12 +163,12 @@ impl<'a> Window<'a> {
 /// Secret ranges of the output, in any order.
 pub type Hidden = Vec<(u64, u64)>;
 
-/// The search in one decoded form of the output, with the way back to the positions of the output itself.
+/// The search in one decoded form of the output, which keeps track of positions in the original output.
 pub struct Trace {
     state: StateID,
-    /// Where each of the decoded bytes begins that may be the beginning of a secret.
+    /// The start of each decoded byte that may belong to the beginning of a secret.
     starts: VecDeque<u64>,
-    /// Where the last of them ends.
+    /// The end of the last of them.
     until: u64,
 }
 
@@ -177,7 +177,7 @@ impl Trace {
         Self { state: patterns.start(), starts: VecDeque::new(), until: 0 }
     }
 
-    /// Returns where the longest pattern begins that ends with this byte, and its length when decoded.
+    /// Returns the start of the longest pattern that ends with this byte, and its decoded length.
     pub fn push(&mut self, patterns: &SecretPatterns, byte: u8, (start, end): (u64, u64)) -> Option<(u64, usize)> {
         if self.state == patterns.start() && !patterns.traits().begins[usize::from(byte)] {
             return None;
@@ -215,7 +215,7 @@ impl Trace {
         self.starts.front().copied()
     }
 
-    /// The beginning of a secret of which a good part is there.
+    /// The range of a secret's beginning, if enough of it has been found.
     pub fn suspicious(&self) -> Option<(u64, u64)> {
         let enough = |first: &u64| self.until - first >= SUSPICIOUS_CHARACTERS && self.depth() >= SUSPICIOUS_BYTES;
         self.first().filter(enough).map(|first| (first, self.until))

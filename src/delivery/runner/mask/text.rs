@@ -1,4 +1,4 @@
-//! The searches in text: as it is, with the escapes of one notation replaced, and in UTF-16.
+//! The searches in text: plain, with the escapes of one notation replaced, and in UTF-16.
 
 use aho_corasick::automaton::StateID;
 
@@ -13,10 +13,10 @@ pub struct Mark {
     pub state: StateID,
 }
 
-/// The search in the output as it is. It also notes where escapes may begin, for the other searches.
+/// The search in the plain output. It also records where escapes may begin, for the other searches.
 pub struct PlainSearch {
     state: StateID,
-    /// The bytes at which a search at its start has to stop: beginnings of patterns and of escapes.
+    /// The bytes that stop a search in its initial state: beginnings of patterns and of escapes.
     stops: Box<[bool; 256]>,
 }
 
@@ -62,15 +62,15 @@ impl PlainSearch {
     }
 }
 
-/// The search in the output with the escapes of one notation replaced. Whatever a library escapes and whatever it leaves
-/// alone, the decoded text is the same. Runs only from an escape on until it would find the same as the plain search.
+/// The search in the output with the escapes of one notation replaced. The decoded text is the same whichever
+/// characters a library escapes. Runs only from an escape until it would find the same as the plain search.
 pub struct EscapedSearch {
     notation: Notation,
     trace: Trace,
     active: bool,
     /// The end of the last escape.
     escaped_until: u64,
-    /// The beginning of an escape whose end has not arrived.
+    /// The beginning of an escape whose end has not arrived yet.
     incomplete: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl EscapedSearch {
         Self { notation, trace: Trace::new(patterns), active: false, escaped_until: 0, incomplete: None }
     }
 
-    /// `marks` has every byte that introduces an escape, of the new output and of what was incomplete before.
+    /// `marks` contains every byte that introduces an escape, in the new output and in the previously incomplete part.
     pub fn push(&mut self, patterns: &SecretPatterns, window: Window<'_>, marks: &[Mark], hidden: &mut Hidden) {
         let mut at = self.incomplete.take().unwrap_or(window.new);
         let notation = self.notation;
@@ -160,7 +160,7 @@ impl EscapedSearch {
     }
 }
 
-/// The search in UTF-16, of either byte order, beginning at any byte.
+/// The search in UTF-16, of either byte order, from any byte.
 pub struct Utf16Search {
     /// By byte order and by whether code units begin at even positions.
     orders: [Order; 4],
@@ -188,7 +188,7 @@ impl Utf16Search {
         Self { orders, previous: b' ', at: 0, zero: None }
     }
 
-    /// `marks` has every zero byte of the new output.
+    /// `marks` contains every zero byte of the new output.
     pub fn push(&mut self, patterns: &SecretPatterns, window: Window<'_>, marks: &[Mark], hidden: &mut Hidden) {
         let mut zeros = marks.iter().filter(|mark| mark.byte == 0).map(|mark| mark.position).peekable();
         let mut at = self.at;
@@ -219,7 +219,7 @@ impl Utf16Search {
     /// The output from here on may be the beginning of a secret.
     pub fn held_from(&self, patterns: &SecretPatterns) -> u64 {
         let traced = self.orders.iter().filter_map(|order| order.trace.first()).min();
-        // Within such text, the first half of a character.
+        // Within UTF-16 text, it is the first half of a character.
         let is_within = self.zero.is_some_and(|zero| self.at - zero <= 2);
         let half = is_within && patterns.traits().begins[usize::from(self.previous)];
         traced.unwrap_or(u64::MAX).min(if half { self.at - 1 } else { u64::MAX })

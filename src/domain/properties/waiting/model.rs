@@ -1,9 +1,9 @@
-//! The model: a plain list of the waiters, and the holder of each environment. Written from the rules alone; it shares
-//! nothing with the code it is compared with except the numbers of the clients.
+//! The model: a plain list of the waiters, and the holder of each environment. Written from the rules only; it shares
+//! nothing with the tested code except the numbers of the clients.
 
 use std::cmp::Reverse;
 
-/// Which environments one wants: this one, or any with all of these labels.
+/// The wanted environments: this one, or any with all of these labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wants {
     Room(usize),
@@ -12,11 +12,11 @@ pub enum Wants {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientState {
-    /// Holds its connection open; whether it can come back for its place after a restart.
+    /// Holds its connection open; whether it can return for its place after a restart.
     Connected { keyed: bool },
-    /// Was sent away to ask again, and last did then.
+    /// Was told to poll, and last did then.
     Asks { last: i64 },
-    /// Lost its connection with a restart at that time, and has a key to come back with.
+    /// Lost its connection with a restart at that time, and has a key to return with.
     Away { since: i64 },
 }
 
@@ -33,11 +33,11 @@ pub struct ModelWaiter {
 pub struct Holder {
     pub who: u64,
     since: i64,
-    /// How long after the last activity it ends, and when that is.
+    /// The lease after the last activity, and its end.
     lease: Option<(i64, i64)>,
     hold: Option<i64>,
     unseen: Option<i64>,
-    /// Its client has shown that it knows.
+    /// Its client has shown that it knows about the lock.
     seen: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Holder {
 pub enum Reset {
     None,
     Running,
-    /// Somebody has taken the environment by force; it has been told to stop.
+    /// The environment was force-claimed; the deployment has been told to stop.
     Stopping,
 }
 
@@ -78,7 +78,7 @@ pub struct Model {
 }
 
 impl Holder {
-    /// When it loses the lock by itself.
+    /// When it loses the lock automatically.
     pub fn until(&self) -> Option<i64> {
         [self.lease.map(|(_, until)| until), self.hold, self.unseen].into_iter().flatten().min()
     }
@@ -109,14 +109,14 @@ impl Model {
         Self { now, rooms, line: Vec::new() }
     }
 
-    /// Who waits for this environment alone, in order.
+    /// The waiters for only this environment, in order.
     pub fn queue(&self, room: usize) -> Vec<u64> {
         let mut queue: Vec<_> = self.line.iter().filter(|wait| wait.wants == Wants::Room(room)).collect();
         queue.sort_by_key(|wait| (Reverse(wait.priority), wait.who));
         queue.iter().map(|wait| wait.who).collect()
     }
 
-    /// Who waits for any.
+    /// The waiters for any environment.
     pub fn pool(&self) -> Vec<u64> {
         let mut pool: Vec<_> = self.line.iter().filter(|wait| matches!(wait.wants, Wants::Any(_))).collect();
         pool.sort_by_key(|wait| wait.who);
@@ -129,7 +129,7 @@ impl Model {
         if (0..self.rooms.len()).filter(|room| self.wants(&wanted, *room)).all(|room| self.rooms[room].disabled) {
             return Verdict::Refused;
         }
-        // Who asks for one environment has its connection open until it is answered.
+        // A claim of one environment has its connection open until it is answered.
         let there = wait.there;
         let arrives = if matches!(wanted, Wants::Room(_)) { ClientState::Connected { keyed: false } } else { there };
         self.line.push(ModelWaiter { there: arrives, ..wait });
@@ -196,7 +196,7 @@ impl Model {
         }
     }
 
-    /// Somebody asks about a session, or its holder does something.
+    /// A client polls a session, or its holder acts.
     pub fn ask(&mut self, who: u64, renews: bool) {
         let now = self.now;
         for wait in self.line.iter_mut().filter(|wait| wait.who == who) {
@@ -242,7 +242,7 @@ impl Model {
         }
         for room in &mut self.rooms {
             let Some(holder) = &mut room.holder else { continue };
-            // What is left, but never more than there was, and enough to be heard of.
+            // The remaining time, but never more than the whole, and enough for a poll.
             let left = |until: i64, whole: i64| if same_boot { until - now } else { whole };
             let anew = |until: i64, whole: i64| now + left(until, whole).min(whole).max(whole.min(MINUTE / 2));
             holder.lease = holder.lease.map(|(ttl, until)| (ttl, anew(until, ttl)));
@@ -263,7 +263,7 @@ impl Model {
         self.serve(room);
     }
 
-    /// A free environment goes to the first in line that wants it and is there.
+    /// A free environment is granted to the first waiter that wants it and is present.
     pub fn serve(&mut self, room: usize) {
         if !self.rooms[room].is_free() {
             return;
@@ -285,7 +285,7 @@ impl Model {
         }
     }
 
-    /// Somebody has come: the environment it wants, or the least recently used of those that are free.
+    /// For a new claim: the environment it wants, or the least recently used of the free ones.
     fn find_room(&mut self, wants: &Wants) {
         let free = (0..self.rooms.len()).filter(|room| self.wants(wants, *room) && self.rooms[*room].is_free());
         if let Some(room) = free.min_by_key(|room| (self.rooms[*room].used, *room)) {

@@ -1,4 +1,5 @@
-//! The largest possible batches, which the store must accept: a session that cannot be ended would hold its lock for ever.
+//! The largest possible batches, which the store must accept: a session that cannot be ended would hold its lock
+//! permanently.
 
 use super::*;
 use domain::pipeline::{BLUEPRINT_BYTES_MAX, STAGES_MAX, STEPS_MAX};
@@ -7,8 +8,8 @@ use domain::{
     VariableValue,
 };
 
-/// As many stages and steps as there may be, with the longest texts that fit, all of which their records have too: each
-/// step is one of a registry, at a commit.
+/// The maximum number of stages and steps, with the longest texts that fit, which their records also contain: each step
+/// is one of a registry, at a commit.
 fn largest() -> Blueprint {
     let [stage] = &stages(&["ask"]).stages[..] else { panic!("one stage") };
     let reference = StepReference::parse("rrrr/ssss@vvvv").unwrap();
@@ -55,7 +56,7 @@ async fn fail_largest(bench: &Bench, session: &Session, stage: &str) -> Deployme
     id
 }
 
-/// The eighth of its page of the history, and all that it has to be ended with.
+/// The eighth session of its history page, with the maximum data for its end.
 async fn holding_all_it_can(bench: &Bench) -> Arc<Session> {
     for _ in 1..15 {
         bench.pipeline.set(stages(&["build"]));
@@ -93,7 +94,7 @@ async fn the_store_accepts_the_end_of_the_largest_session() {
     let page = bench.store.get(&crate::keys::page(&key(), 1)).unwrap().unwrap();
     assert!(page.len() > 320 * 1024, "{} bytes are not the largest", page.len());
     by_force.force_claim(2).await;
-    // A history that keeps less has to forget at the same time.
+    // A shorter history also has to drop sessions.
     let forgetting = Bench::over(Arc::new(by_force.store.crash()), 7);
     forgetting.force_claim(3).await;
 }

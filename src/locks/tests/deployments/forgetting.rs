@@ -1,4 +1,4 @@
-//! Everything kept of a deployment is dropped with its session.
+//! Everything stored about a deployment is dropped with its session.
 
 use super::*;
 use domain::Delete;
@@ -48,7 +48,7 @@ async fn nothing_is_left_of_the_deployments_of_a_dropped_session() {
         bench.sessions(16).await;
         assert_eq!(bench.traces(), Vec::<Vec<u8>>::new());
         let seeds = [id.0, unstaged.0].into_iter().chain(approvals.iter().map(|approval| approval.0));
-        // The environment says which of its deployments was the last, whether it is remembered or not.
+        // The environment names its last deployment, whether or not that is remembered.
         assert_eq!(seeds.filter(|seed| bench.speaks_of(*seed)).collect::<Vec<_>>(), [unstaged.0]);
     }
 }

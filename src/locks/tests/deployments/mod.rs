@@ -1,4 +1,4 @@
-//! Deployments: that what is kept of them and what is run are one with the decisions, whatever happens in between.
+//! Deployments: their records and orders agree with the decisions, whatever happens in between.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use domain::{
 };
 
 impl Bench {
-    /// The environment, and a session that deploys in a pipeline with these stages.
+    /// A session of the environment that deploys in a pipeline with these stages.
     async fn deployed(&self, names: &[&str]) -> (Arc<Session>, DeploymentId) {
         self.pipeline.set(stages(names));
         let session = self.claim(1).await.unwrap();

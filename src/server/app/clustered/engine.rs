@@ -1,4 +1,4 @@
-//! The engine of the settings, and the state of the cluster in it: for its operator, and whether a node runs.
+//! The engine of the settings, and the state of the cluster in it: for the operator, and to find running nodes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
 /// How late a living node may write.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Looks twice, for as long as living nodes need to show themselves.
+/// Reads the state twice, at an interval in which living nodes announce themselves.
 pub fn status(cluster: &Cluster) -> Result<ClusterStatus, ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &cluster.engine {
@@ -81,8 +81,8 @@ async fn look(engine: &impl Engine) -> Result<Snapshot, EngineError> {
     Ok(Snapshot { shards, nodes })
 }
 
-/// One that has written between two looks, if there is one. Commands that own shards are no nodes, and do not announce
-/// themselves.
+/// A node that has written between two reads, if there is one. Commands that own shards do not announce themselves, so
+/// they do not count.
 pub async fn running_node(engine: &impl Engine) -> Result<Option<String>, EngineError> {
     let status = look_twice(engine).await?;
     let is_active = |node: &NodeStatus| {

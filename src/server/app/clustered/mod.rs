@@ -1,11 +1,11 @@
-//! A node of a cluster: it takes shards of the engine, opens a realm on each, and gives them up when it stops.
+//! A node of a cluster: takes shards of the engine, opens a realm on each, and gives them up when it stops.
 //!
-//! Each line may use those above it, and none below:
+//! Each line may use those above it:
 //!
 //! - `engine`: the engine of the settings, and the state of the cluster in it
-//! - `operations`: what operators do beside the nodes; `rotation`: a new master key
-//! - `shards`: the realms here, the owners of the other shards, and what this node owns
-//! - `serve`: from the start of a node to its end, with its logs and those of other nodes
+//! - `operations`: the operator's commands beside the nodes; `rotation`: a new master key
+//! - `shards`: the local realms, the owners of other shards, and the shards of this node
+//! - `serve`: a node from start to end, with its logs and those of other nodes
 
 mod engine;
 mod operations;

@@ -1,5 +1,5 @@
-//! The operator's commands for a cluster, which run beside its nodes: import, export, and verifying the events of each shard as
-//! it was at one moment.
+//! The operator's commands for a cluster, which run beside its nodes: import, export, and verifying the events of each
+//! shard at one moment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use events::{AuditReport, Events, Expectation};
 use store::engine::{Engine, EngineError, Owner, Room};
 use store::{Inspection, LoggedStore, Snapshot, Store};
 
-/// Why it was not done: one sentence that says what to do.
+/// Why the command failed: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error(transparent)]
@@ -74,14 +74,14 @@ impl From<EngineError> for ClusterError {
     }
 }
 
-/// Something to be done with an engine, whichever it is.
+/// A command that works with either engine.
 pub trait Operation {
     type Outcome;
 
     async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Self::Outcome, ClusterError>;
 }
 
-/// With the engine of the settings, if that is set up for us.
+/// Runs an operation on the engine of the settings.
 pub fn operate<O: Operation>(cluster: &Cluster, operation: O) -> Result<O::Outcome, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Io)?;
     match &cluster.engine {
@@ -101,22 +101,22 @@ async fn probed<E: Engine, O: Operation>(engine: E, operation: O) -> Result<O::O
     operation.run(Arc::new(engine)).await
 }
 
-/// That of the settings, which a cluster must have.
+/// The master key of the settings, which a cluster must have.
 fn master_key(settings: &Settings) -> Result<MasterKey, ServeError> {
     let missing = || ServeError::Cluster("LOCKKEEPER_MASTER_KEY is not set".to_owned());
     settings.master_key.clone().ok_or_else(missing)
 }
 
-/// The name of a process that fills a cluster, in the records of its shards.
+/// The owner's name in the shard records while a process fills a cluster.
 const NAME: &str = "import";
 
-/// Called now and then with what was moved so far.
+/// Called from time to time with the totals so far.
 pub type Progress<'a> = &'a mut dyn FnMut(&Totals);
 
 /// Moves the data directory of the settings into their cluster, which must be empty.
 pub fn import(settings: &Settings, cluster: &Cluster, progress: Progress<'_>) -> Result<(Totals, Room), ClusterError> {
     let master = master_key(settings)?;
-    // The store would create it, and a typo would look like an empty one.
+    // The store would create a missing directory, and a typo would look like an empty one.
     if !matches!(store::inspect(&settings.data_dir)?, Inspection::Ours { .. }) {
         return Err(ClusterError::NoData(settings.data_dir.clone()));
     }
@@ -132,7 +132,7 @@ pub fn give_up(cluster: &Cluster) -> Result<Room, ClusterError> {
     operate(cluster, GiveUp)
 }
 
-/// Copies the cluster into a new data directory. Without a margin of fencing tokens nobody may be giving some.
+/// Copies the cluster into a new data directory. With a margin of 0, no node may be granting fencing tokens.
 pub fn export(
     settings: &Settings,
     cluster: &Cluster,
@@ -143,7 +143,7 @@ pub fn export(
     operate(cluster, Export { master, to, margin, options, progress })
 }
 
-/// Everything in the data directory must open for the nodes.
+/// Checks that the nodes can open everything in the data directory.
 fn check_key(source: &LoggedStore, settings: &Settings, master: &MasterKey) -> Result<(), ClusterError> {
     let foreign = || ClusterError::ForeignKey(settings.data_dir.clone());
     match secrets::check_opens(source, &[master]) {
@@ -216,7 +216,7 @@ impl Operation for Export<'_> {
     }
 }
 
-/// Verifies the events of one organization or of all, ordered by their names.
+/// Verifies the events of one organization or of all, ordered by name.
 pub fn audit(
     settings: &Settings,
     cluster: &Cluster,
@@ -255,7 +255,7 @@ impl Audit<'_> {
         let events = Events::new(shard);
         let events = match found {
             FoundAuditKey::Key(key) => events.with_key(key),
-            // The report says that the seals could not be checked.
+            // Without a key, the report says that the seals could not be checked.
             FoundAuditKey::NotMade | FoundAuditKey::NoMasterKey | FoundAuditKey::DoesNotOpen => events,
         };
         let is_wanted = |organization: &Identifier| self.organization.is_none_or(|name| organization.as_str() == name);

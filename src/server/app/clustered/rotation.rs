@@ -1,9 +1,10 @@
-//! `lockkeeper secrets rotate-key` over a stopped cluster, one shard after the other.
+//! `lockkeeper secrets rotate-key` on a stopped cluster, shard by shard.
 //!
-//! The cluster's record names both keys and the run of the rotation, from before the first change until after the last: meanwhile
-//! no node opens a shard. Each step is done only while the record has its run. A rotation with the same two keys takes over, with
-//! its own run and in its own direction, so the two keys exchanged revert what the earlier one has done. All shards are taken
-//! before anything is decided by their contents, so that an earlier run that still lives cannot change them any more.
+//! From before the first change until after the last, the cluster's record names both keys and the run of the rotation;
+//! meanwhile no node opens a shard. Each step checks that the record still names its run. A rotation with the same two
+//! keys takes over with its own run and direction, so exchanging the keys reverts an interrupted rotation. All shards
+//! are taken before their contents decide anything, so that an earlier run that is still alive cannot change them any
+//! more.
 
 use std::sync::Arc;
 
@@ -26,14 +27,14 @@ struct KeyHashes {
     new: u64,
 }
 
-/// Which of the two keys open something in the shards.
+/// Which of the two keys open secrets in the shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sealed {
     under_old: bool,
     under_new: bool,
 }
 
-/// The record with which this run begins, in the place of the one that was found; `None` if the cluster has the new key.
+/// The record with which this run replaces the found one; `None` if the cluster already has the new key.
 fn begun(found: &ClusterRecord, keys: KeyHashes, run: u128) -> Result<Option<ClusterRecord>, ClusterError> {
     let KeyHashes { old, new } = keys;
     if found.format != FORMAT_NUMBER {
@@ -50,13 +51,13 @@ fn begun(found: &ClusterRecord, keys: KeyHashes, run: u128) -> Result<Option<Clu
     }
 }
 
-/// The record when everything is under the new key.
+/// The record once everything is under the new key.
 fn done(begun: &ClusterRecord) -> ClusterRecord {
     ClusterRecord { state: ClusterState::Ready, ..*begun }
 }
 
-/// The record with which a rotation stops that has changed nothing itself; `None` if an earlier one has left some secrets under
-/// each of the keys: then no node can open all of them.
+/// The record that ends a rotation that has changed nothing itself; `None` if an earlier rotation left secrets under
+/// both keys, so that no node could open all of them.
 fn stopped(found: &ClusterRecord, keys: KeyHashes, sealed: Sealed) -> Option<ClusterRecord> {
     let ready = |key| Some(ClusterRecord { key, state: ClusterState::Ready, ..*found });
     match sealed {
@@ -67,9 +68,9 @@ fn stopped(found: &ClusterRecord, keys: KeyHashes, sealed: Sealed) -> Option<Clu
     }
 }
 
-/// The name of this process, in the records of shards.
+/// The owner's name in the shard records during a rotation.
 const NAME: &str = "rotate-key";
-/// How often a shard is asked for that somebody else has just written.
+/// How often to retry taking a shard that somebody else has just written.
 const TAKE_ATTEMPTS: u32 = 100;
 
 /// Replaces the master key of a cluster, and every data key. `None` if the cluster has the new key already.
@@ -91,7 +92,7 @@ impl Operation for Rotation {
     }
 }
 
-/// The same error of a rotation that has begun, and that must be run again.
+/// Converts an error after the rotation has begun into one that says to run it again.
 fn interrupted(error: ClusterError) -> ClusterError {
     match error {
         ClusterError::Serve(ServeError::Engine(error)) => ClusterError::Interrupted(error),
@@ -105,10 +106,10 @@ impl Rotation {
         KeyHashes { old: self.old.short_hash(), new: self.new.short_hash() }
     }
 
-    /// Writes that it is being done, by this run; `None` if it has been done.
+    /// Records that this run is rotating; `None` if the cluster already has the new key.
     async fn begin<'a, E: Engine>(&'a self, engine: &'a Arc<E>) -> Result<Option<Attempt<'a, E>>, ClusterError> {
         let found = answered(async || engine.cluster().await).await?.ok_or(NotReady::Missing)?;
-        // A cluster that serves is not disturbed.
+        // A running cluster is refused before anything is written.
         check_stopped(&**engine).await?;
         let owner = Owner { node: NAME.to_owned(), url: String::new(), run: entropy::run() };
         let Some(begun) = begun(&found, self.hashes(), owner.run)? else { return Ok(None) };
@@ -124,17 +125,17 @@ struct Attempt<'a, E> {
     rotation: &'a Rotation,
     engine: &'a Arc<E>,
     owner: Owner,
-    /// The record before it.
+    /// The cluster's record before this run.
     found: ClusterRecord,
-    /// The record as long as no other one takes over.
+    /// The cluster's record during this run, unless another one takes over.
     begun: ClusterRecord,
 }
 
-/// A shard in the hands of this process.
+/// A shard that this process has taken.
 struct TakenShard {
     tenure: Tenure,
     taken: Moment,
-    /// By its last owner.
+    /// Whether its last owner gave it up in an orderly way.
     was_left: bool,
 }
 
@@ -149,8 +150,8 @@ impl<E: Engine> Attempt<'_, E> {
         Ok(total)
     }
 
-    /// All shards, which nobody else changes any more, and in which everything opens. If not, nodes may start again, unless an
-    /// earlier rotation has changed a part.
+    /// Takes all shards, so that nobody else changes them, and checks that everything opens. If it fails, nodes may
+    /// start again, unless an earlier rotation has changed some shards.
     async fn prepare(&self) -> Result<Vec<TakenShard>, ClusterError> {
         let mut shards = Vec::new();
         let Err(error) = self.take_and_check(&mut shards).await else { return Ok(shards) };
@@ -160,7 +161,7 @@ impl<E: Engine> Attempt<'_, E> {
         };
         for TakenShard { tenure, was_left, .. } in &shards {
             if *was_left {
-                // If it fails, somebody takes the shard when this owner has been silent for a while.
+                // If this fails, the shard can be taken after its owner has been silent for a while.
                 answered(async || self.engine.leave(tenure, None).await).await.ok();
             }
         }
@@ -175,7 +176,7 @@ impl<E: Engine> Attempt<'_, E> {
     }
 
     async fn take_and_check(&self, shards: &mut Vec<TakenShard>) -> Result<(), ClusterError> {
-        // One that has started before the record was written.
+        // Finds nodes that started before the record was written.
         check_stopped(&**self.engine).await?;
         for number in 0..self.begun.shards.get() {
             shards.extend(self.take(number).await?);
@@ -187,7 +188,7 @@ impl<E: Engine> Attempt<'_, E> {
         Ok(())
     }
 
-    /// `None` if nobody has ever written it.
+    /// `None` if nobody has ever written the shard.
     async fn take(&self, number: u16) -> Result<Option<TakenShard>, ClusterError> {
         for _ in 0..TAKE_ATTEMPTS {
             self.check_run().await?;
@@ -197,7 +198,7 @@ impl<E: Engine> Attempt<'_, E> {
             };
             let sent = (EngineOptions::default().clock)();
             if let Some(tenure) = answered(async || self.engine.take(&seen, &self.owner).await).await? {
-                // A run that takes over from now on takes the shard after this one.
+                // Checked again: a run that takes over from now on takes the shard after this one.
                 self.check_run().await?;
                 return Ok(Some(TakenShard { tenure, taken: sent, was_left: seen.owner.is_none() }));
             }
@@ -211,7 +212,7 @@ impl<E: Engine> Attempt<'_, E> {
         copied.map(|(shard, pairs)| Snapshot::new(shard, pairs)).ok_or(ClusterError::Replaced)
     }
 
-    /// A shard that cannot be read may be under either key.
+    /// Which keys are in use. An unreadable shard counts as being under both.
     async fn sealed(&self, shards: &[TakenShard]) -> Result<Sealed, ClusterError> {
         let mut sealed = Sealed { under_old: false, under_new: false };
         for shard in shards {
@@ -229,7 +230,7 @@ impl<E: Engine> Attempt<'_, E> {
         let (number, version) = (tenure.shard().number, tenure.shard().version);
         let pairs = answered(async || self.engine.load(number, version).await).await?;
         let (told, mut ended) = mpsc::unbounded_channel();
-        // Nobody listens any more when the shard is done.
+        // The receiver is gone when the shard is done.
         let fatal: Fatal = Arc::new(move |sentence: &str| _ = told.send(sentence.to_owned()));
         let options = EngineOptions { fatal, ..EngineOptions::default() };
         let store = EngineStore::start(self.engine.clone(), tenure, taken, pairs, options);
@@ -242,8 +243,8 @@ impl<E: Engine> Attempt<'_, E> {
         if rotated.is_err() {
             self.check_run().await?;
         }
-        // Waits for the engine, outside of this thread. A shard whose owner died is not left: steps of that may still run, and
-        // the next owner waits for them.
+        // Waits for the engine on another thread. If the previous owner crashed, the shard is not marked as left: its
+        // steps may still run, and the next owner must wait for them.
         if was_left {
             store.leave(None);
         } else {
@@ -258,7 +259,7 @@ impl<E: Engine> Attempt<'_, E> {
         if is_done { Ok(()) } else { Err(ClusterError::Replaced) }
     }
 
-    /// No other rotation has taken over.
+    /// Fails if another rotation has taken over.
     async fn check_run(&self) -> Result<(), ClusterError> {
         let found = answered(async || self.engine.cluster().await).await?;
         if found == Some(self.begun) { Ok(()) } else { Err(ClusterError::Replaced) }
@@ -308,7 +309,7 @@ mod tests {
             let interrupted = rotating(1, 2, earlier);
             assert_eq!(begun(&interrupted, KEYS, 7).unwrap(), Some(rotating(1, 2, 7)));
             assert_eq!(begun(&interrupted, EXCHANGED, 7).unwrap(), Some(rotating(2, 1, 7)));
-            // And back again.
+            // And in the other direction.
             assert_eq!(begun(&rotating(2, 1, 7), KEYS, 8).unwrap(), Some(rotating(1, 2, 8)));
             for (old, new) in [(1, 3), (3, 2), (3, 1), (2, 3), (3, 4)] {
                 let other = begun(&interrupted, KeyHashes { old, new }, 7);
@@ -364,7 +365,7 @@ mod tests {
         VariableName::parse("PASSWORD").unwrap()
     }
 
-    /// A stopped cluster with a secret in each shard, under these keys.
+    /// A stopped cluster with one secret per shard, under these keys.
     async fn cluster(found: ClusterRecord, keys: [char; SHARDS as usize]) -> Arc<MemoryEngine> {
         let engine = Arc::new(MemoryEngine::of(&Arc::new(Cluster::default()), 7, Faults::default()));
         engine.found(&found).await.unwrap();
@@ -386,7 +387,7 @@ mod tests {
         engine
     }
 
-    /// Under which key the secret of each shard is.
+    /// The key that the secret of each shard is under.
     async fn keys_of(engine: &MemoryEngine) -> Vec<char> {
         let mut keys = Vec::new();
         for number in 0..SHARDS {
@@ -422,7 +423,7 @@ mod tests {
         }
     }
 
-    /// The first one has begun, has taken all shards, and has changed none to all of them when the second one comes.
+    /// The first rotation has begun, or taken all shards, or changed some or all of them when the second one comes.
     #[tokio::test(start_paused = true)]
     async fn the_second_rotation_takes_over_or_reverts_and_the_first_is_refused_in_its_next_step() {
         for steps in 0..=1 + usize::from(SHARDS) {
@@ -447,7 +448,7 @@ mod tests {
                 for shard in shards {
                     assert!(matches!(first.rotate(shard).await, Err(ClusterError::Replaced)), "{steps} {keys:?}");
                 }
-                // The cluster has the key that it wanted, or another one.
+                // The cluster has the key that the first rotation wanted, or the other one.
                 assert_eq!(first.finish().await.is_ok(), expected == '2');
                 assert_eq!(
                     ended().await,
@@ -458,7 +459,7 @@ mod tests {
         }
     }
 
-    /// The check of the first one fails after the second one has begun, because of a node that starts.
+    /// The first rotation's check fails because of a starting node, after the second rotation has begun.
     #[tokio::test(start_paused = true)]
     async fn a_rotation_that_fails_does_not_undo_the_record_of_another() {
         let engine = cluster(record('1', ClusterState::Ready), ['1'; 3]).await;
@@ -483,7 +484,7 @@ mod tests {
         assert_eq!(keys_of(&engine).await, ['2'; 3]);
     }
 
-    /// One shard is under a key that nobody has. Nothing was changed, whoever was interrupted before.
+    /// One shard is under an unknown key. Nothing was changed, regardless of an earlier interruption.
     #[tokio::test(start_paused = true)]
     async fn after_a_failed_check_nodes_may_start_again() {
         let from = master('1').short_hash();

@@ -1,4 +1,5 @@
-//! A node of a cluster, from its start to its end. Its logs are its files, the store that all nodes share, and the other nodes.
+//! A node of a cluster, from start to end. It reads logs from its own files, the store that all nodes share, and other
+//! nodes.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU64};
@@ -15,7 +16,7 @@ use super::engine;
 use super::shards::{OwnedShard, OwnedShards, OwnedStore, ShardMap};
 use crate::app::error::ServeError;
 use crate::app::node::{self, Steps, event_counter, listen_options, reserve};
-use crate::app::node_chores::{self, House, LogPlace};
+use crate::app::node_chores::{self, ChoreContext, LogPlace};
 use crate::app::realm::{self, FirstAdmin, LiveRealm, OpenedRealm, RealmStore};
 use crate::app::reconcile::Declarations;
 use crate::app::runner_host::Hosts;
@@ -30,7 +31,7 @@ use ambient::backoff::{Backoff, Retries};
 use ambient::entropy;
 use ambient::steady_clock::SteadyClock;
 use cluster::peers::{PeerClient, ViaKey};
-use cluster::{Steward, StewardOptions, TakenShard, View, shard_of};
+use cluster::{ShardOwnership, ShardOwnershipOptions, TakenShard, View, shard_of};
 use delivery::archive::{Archive, ArchiveOptions, Credentials, LogStore, S3, S3Settings, UPLOADS_WAITING_MAX, Uploads};
 use delivery::logs::{self, Logs, Parts};
 use domain::{Boot, DeploymentId, Identifier, Tick, Timestamp};
@@ -38,18 +39,18 @@ use locks::{LogKeeper, TicketLane, has_unfinished};
 use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner};
 use store::{DataDir, EngineOptions, EngineStore, FORMAT_NUMBER, exit_with};
 
-/// `EX_TEMPFAIL` of sysexits.h: another node has taken a shard, and this one may start again.
+/// `EX_TEMPFAIL` of sysexits.h: another node has taken a shard, so this one should start again.
 const EXIT_DEPOSED: i32 = 75;
-/// A supervisor notices late that its lease is over, and needs a moment to kill.
+/// Covers the time until a supervisor notices the end of its lease and has killed its processes.
 const STEPS_KILLED_WITHIN: Duration = Duration::from_secs(3);
-/// How long a node that stops waits for its last uploads; the rest is uploaded when it starts again.
+/// How long a stopping node waits for its last uploads; it uploads the rest after its next start.
 const UPLOADED_WITHIN: Duration = Duration::from_secs(10);
-/// How often the engine and the balance are looked after.
+/// How often a node maintains the engine and balances shards.
 const TENDED_EVERY: Duration = Duration::from_secs(5);
-/// The pauses of a node that starts while the engine does not answer.
+/// The pauses of a starting node while the engine is unreachable.
 const ENGINE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 
-/// Until asked to stop.
+/// Serves until asked to stop.
 pub async fn serve(settings: &Settings, cluster: &Cluster, load: Load, step_umask: u32) -> Result<(), ServeError> {
     match &cluster.engine {
         EngineSettings::Etcd(etcd) => {
@@ -85,7 +86,7 @@ async fn serve_on<E: Engine>(
         () = signals.next() => return Ok(()),
     };
     let own = Owner { node: cluster.node.clone(), url, run: entropy::run() };
-    let (steward, view, mut taken) = Steward::new(engine.clone(), steward_options(own.clone(), shards));
+    let (ownership, view, mut taken) = ShardOwnership::new(engine.clone(), ownership_options(own.clone(), shards));
     let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
     let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
     let client = client.map_err(ServeError::Cluster)?;
@@ -104,7 +105,7 @@ async fn serve_on<E: Engine>(
         .map_err(|error| ServeError::listen(settings.listen, &error))?;
     greeting::greet_node(settings, (cluster, &own.url), &running, &steps.isolation);
     let (realms, places) = (map.clone(), map.clone());
-    let house = House {
+    let context = ChoreContext {
         node: node.clone(),
         runner: steps.runner.clone(),
         realms: Arc::new(move || realms.realms()),
@@ -119,8 +120,8 @@ async fn serve_on<E: Engine>(
     };
     let reloading = Reloading::new(hangups, load, settings);
     let declarations = reloading.declarations();
-    let chores = node_chores::begin(house, &running, settings.environments.idle, metrics, reloading);
-    actix_web::rt::spawn(steward.run());
+    let chores = node_chores::begin(context, &running, settings.environments.idle, metrics, reloading);
+    actix_web::rt::spawn(ownership.run());
 
     let opener = Opener {
         engine: &*engine,
@@ -159,20 +160,22 @@ async fn serve_on<E: Engine>(
         }
     };
     drop(opening);
-    // The steward takes nothing more, and goes on to see who does.
+    // The `ShardOwnership` takes no more shards but continues to watch their owners. Shards that it has already taken
+    // must be given up, too.
     taken.close();
     while let Some(shard) = taken.recv().await {
         owned.opens(opener.taken(shard));
     }
     chores.iter().for_each(tokio::task::JoinHandle::abort);
     let patience = settings.http.drain;
-    // The listener is closed last: meanwhile requests wait for the next owners of their shards, and are passed on to them.
+    // The listener is closed last: until then, requests wait for the new owners of their shards and are forwarded to
+    // them.
     let finish = async {
         let (gone, ()) = tokio::join!(steps.runner.shut_down(patience), owned.settle(patience));
         if gone {
             owned.leave().await;
         } else {
-            // Not left: the next owner waits until they must have ended.
+            // The shards are not marked as left, so that the next owners wait until the steps must have ended.
             owned.close().await;
         }
         tokio::join!(drain(running, patience), node.archive.finish_uploads(patience.min(UPLOADED_WITHIN)));
@@ -185,7 +188,7 @@ async fn serve_on<E: Engine>(
     ended.inspect(|()| tracing::info!("stopped"))
 }
 
-/// Checks the engine and the cluster in it; returns the number of its shards. Waits for an engine that does not answer.
+/// Checks the engine and its cluster record; returns the number of shards. Waits while the engine is unreachable.
 async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Result<NonZeroU16, ServeError> {
     let (shards, key) = (cluster.shards, master.short_hash());
     let wanted = ClusterRecord { format: FORMAT_NUMBER, shards, key, state: ClusterState::Ready };
@@ -219,10 +222,10 @@ async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Re
     Ok(found.shards)
 }
 
-fn steward_options(own: Owner, shards: NonZeroU16) -> StewardOptions {
+fn ownership_options(own: Owner, shards: NonZeroU16) -> ShardOwnershipOptions {
     let store =
         EngineOptions { appended: Some(event_counter()), fatal: exit_with(EXIT_DEPOSED), ..EngineOptions::default() };
-    StewardOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
+    ShardOwnershipOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
 }
 
 /// Opens a realm on each shard that this node takes.
@@ -239,7 +242,8 @@ struct Opener<'a, E> {
 }
 
 impl<E: Engine> Opener<'_, E> {
-    /// Steps of an earlier owner may run if that has not left the shard, and has left something unfinished.
+    /// Steps of an earlier owner may still run if it did not give up the shard in an orderly way and left deployments
+    /// unfinished.
     fn taken(&self, TakenShard { number, store, was_left }: TakenShard) -> OwnedStore {
         let may_run = !was_left && has_unfinished(&store).unwrap_or(true);
         let steps_over_at = may_run.then(|| Instant::now() + self.cluster.step_lease + STEPS_KILLED_WITHIN);
@@ -275,8 +279,8 @@ impl<E: Engine> Opener<'_, E> {
         Ok((OwnedShard { owned, live }, first_admin))
     }
 
-    /// Nobody is replacing the master key, or has since this node joined. It is asked after the shard was taken: whoever
-    /// begins later takes it from here.
+    /// Checks that the master key has not been replaced since this node joined, and is not being replaced. Must run
+    /// after taking the shard: a rotation that begins later takes the shard from this node.
     async fn check(&self) -> Result<(), ServeError> {
         let mut retries = Retries::new(ENGINE_BACKOFF);
         loop {
@@ -287,7 +291,7 @@ impl<E: Engine> Opener<'_, E> {
         }
     }
 
-    /// With the organizations of this shard alone, as they were last declared.
+    /// The settings with only the organizations of this shard, as last declared.
     fn settings_of(&self, number: u16) -> Settings {
         let mut settings = self.settings.clone();
         settings.organizations.clone_from(&self.declarations.borrow());
@@ -296,14 +300,14 @@ impl<E: Engine> Opener<'_, E> {
     }
 }
 
-/// Never behind the clocks of the owners before: what they have written must not be in the future.
+/// Never behind the clocks of earlier owners, so that their records are not in the future.
 fn wall_clock(store: &EngineStore) -> http::WallClock {
     let (floor, clock) = (store.millis_at_start(), node::wall_clock());
     let floor = Timestamp::from_millis(i64::try_from(floor).unwrap_or(i64::MAX));
     Arc::new(move || clock().max(floor))
 }
 
-/// Its ticks mean nothing to another process: only this one knows when the clock was halted.
+/// The boot id is new, because no other process can compare its ticks: only this one knows when the clock was halted.
 fn steady_clock(store: Arc<EngineStore>) -> SteadyClock {
     SteadyClock::new(Boot::from(entropy::id_seed()), move || Tick(i64::try_from(store.time().0).unwrap_or(i64::MAX)))
 }

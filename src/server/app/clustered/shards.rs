@@ -1,5 +1,5 @@
-//! The shards of a cluster as a node sees them: the realms here and the owners of the others, the shards that this node owns,
-//! how they are given up, and when old versions of the engine are forgotten.
+//! The shards of a cluster from the view of a node: local realms, owners of other shards, this node's shards and how it
+//! gives them up, and when the engine forgets old versions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
@@ -20,9 +20,9 @@ use domain::Identifier;
 use store::EngineStore;
 use store::engine::{Engine, Shard, Version};
 
-/// The owner of this shard forgets old versions for all.
+/// The owner of this shard makes the engine forget old versions of all shards.
 const FORGETTING_SHARD: u16 = 0;
-/// How long a shard that is handed over waits for its requests.
+/// How long handing over a shard waits for its requests.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A shard of this node.
@@ -30,18 +30,18 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 pub struct OwnedStore {
     pub number: u16,
     pub store: Arc<EngineStore>,
-    /// From then on, no step of an earlier owner can be running.
+    /// After this time, no step of an earlier owner can be running.
     pub steps_over_at: Option<Instant>,
 }
 
-/// The same with its realm.
+/// A shard with its realm.
 pub struct OwnedShard {
     pub owned: OwnedStore,
     pub live: LiveRealm,
 }
 
 impl OwnedStore {
-    /// A node that takes a shard which was left assumes that no steps run any more.
+    /// A node that takes a shard marked as left assumes that no steps of it are running.
     fn may_be_left(&self, now: Instant) -> bool {
         self.steps_over_at.is_none_or(|over| over <= now)
     }
@@ -54,7 +54,7 @@ pub struct OwnedShards<E> {
     /// The name of this node.
     own: String,
     shards: Vec<OwnedShard>,
-    /// Taken, and without a realm yet.
+    /// Taken, but without a realm yet.
     opening: BTreeMap<u16, OwnedStore>,
     versions: SeenVersions,
     balance: Balance,
@@ -66,7 +66,7 @@ impl<E: Engine> OwnedShards<E> {
         Self { engine, view, map, own, shards: Vec::new(), opening: BTreeMap::new(), versions, balance }
     }
 
-    /// A shard of this node from now on, which is given up with the others even if its realm is never opened.
+    /// Registers a taken shard. It is given up with the others even if its realm is never opened.
     pub fn opens(&mut self, owned: OwnedStore) {
         self.opening.insert(owned.number, owned);
     }
@@ -77,12 +77,12 @@ impl<E: Engine> OwnedShards<E> {
         self.shards.push(shard);
     }
 
-    /// Refuses writes before the engine is full, and forgets what nobody needs any more.
+    /// Makes stores refuse writes before the engine is full, and forgets versions that nobody needs any more.
     pub async fn tend(&mut self) {
         metrics::gauge!("lockkeeper_shards_owned").set(self.shards.len() as f64);
         let left = self.shards.iter().map(|shard| shard.owned.store.lease_left().unwrap_or_default()).min();
         metrics::gauge!("lockkeeper_lease_left_seconds").set(left.unwrap_or_default().as_secs_f64());
-        // An engine that does not answer is reported by the steward.
+        // The `ShardOwnership` reports an unreachable engine.
         if let Ok(room) = self.engine.room().await {
             metrics::gauge!("lockkeeper_engine_bytes").set(room.used_bytes as f64);
             self.shards.iter().for_each(|shard| shard.owned.store.heed(room));
@@ -99,7 +99,7 @@ impl<E: Engine> OwnedShards<E> {
         }
     }
 
-    /// Gives a shard to the node that should rather own it, if there is one. Not while steps run here: they would be
+    /// Hands one shard over to the node that should own it, if there is one. Not while steps run here, which would be
     /// interrupted.
     pub async fn hand_over_one(&mut self, steps: &Steps) {
         let now = Instant::now();
@@ -125,7 +125,7 @@ impl<E: Engine> OwnedShards<E> {
         tokio::task::spawn_blocking(move || owned.store.leave(Some(&successor))).await.ok();
     }
 
-    /// Begins nothing more in any of them, and answers the requests under way; new ones wait for the next owners.
+    /// Stops background work in all shards and answers the requests in progress; new ones wait for the next owners.
     pub async fn settle(&mut self, patience: Duration) {
         for shard in &self.shards {
             self.map.remove(shard.owned.number);
@@ -136,13 +136,13 @@ impl<E: Engine> OwnedShards<E> {
         join_all(self.shards.iter_mut().map(|shard| shard.live.settle(patience))).await;
     }
 
-    /// Writes what is left to write, and stays the owner for whoever takes over.
+    /// Writes the remaining changes. This node stays the recorded owner until another one takes over.
     pub async fn close(self) {
         self.give_up(|_| false).await;
     }
 
-    /// Gives up all shards, each to the living node that should own it; but stays the owner of those where steps of an earlier
-    /// one may still run, since whoever takes a shard that was left does not wait for them.
+    /// Gives up all shards, each to the living node that should own it. Stays the owner of shards where steps of an
+    /// earlier owner may still run, since whoever takes a shard marked as left does not wait for them.
     pub async fn leave(self) {
         let now = Instant::now();
         self.give_up(|owned| owned.may_be_left(now)).await;
@@ -168,7 +168,7 @@ fn living(view: &View) -> impl Iterator<Item = &str> {
 
 pub struct ShardMap {
     shards: NonZeroU16,
-    /// Of this process.
+    /// The run of this process.
     run: u128,
     here: RwLock<BTreeMap<u16, Arc<Realm>>>,
     view: watch::Receiver<View>,
@@ -183,7 +183,7 @@ impl ShardMap {
         self.here.write().insert(number, realm);
     }
 
-    /// Requests for it wait from now on for another node to have it.
+    /// From now on, requests for the shard wait until another node has it.
     pub fn remove(&self, number: u16) {
         self.here.write().remove(&number);
     }
@@ -197,7 +197,7 @@ impl ShardMap {
             return Whereabouts::Here(realm.clone());
         }
         match shard.and_then(|shard| Some((shard, shard.owner.as_ref()?))) {
-            // A shard of this process without a realm is being opened.
+            // A shard of this process that has no realm is being opened.
             Some((shard, owner)) if owner.run != self.run => {
                 Whereabouts::At(Peer { node: owner.node.clone(), url: owner.url.clone(), epoch: shard.epoch })
             }
@@ -227,7 +227,7 @@ impl Surveyed for ShardMap {
 }
 
 impl Shards for ShardMap {
-    /// A name that no organization can have is as unknown in one shard as in any other.
+    /// For invalid names any shard will do: they are unknown everywhere.
     fn of(&self, organization: &str) -> Whereabouts {
         let number = self.number_of(organization);
         let view = self.view.borrow();
@@ -269,10 +269,10 @@ impl Shards for ShardMap {
     }
 }
 
-/// Longer than loading a shard takes. A node that is slower starts again with a newer version.
+/// Longer than loading a shard takes. A slower node starts over with a newer version.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 
-/// Versions that were the newest when they were seen.
+/// The newest versions at several times.
 #[derive(Default)]
 struct SeenVersions {
     seen: VecDeque<(Instant, Version)>,
@@ -286,7 +286,7 @@ impl SeenVersions {
         }
     }
 
-    /// Everything before this version may be forgotten now, if there is something.
+    /// The version before which everything can now be forgotten, if there is any progress.
     fn next_to_forget(&mut self, now: Instant) -> Option<Version> {
         let mut found = None;
         while self.seen.front().is_some_and(|(seen, _)| now - *seen >= REMEMBERED_FOR) {

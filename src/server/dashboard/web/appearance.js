@@ -1,10 +1,10 @@
-// Before the first paint, so that a chosen appearance does not flash: 'light', 'dark', or nothing for the system's.
+// Runs before the first paint, so that the chosen appearance does not flash: 'light', 'dark', or the system's if unset.
 {
   let chosen = null;
   try {
     chosen = localStorage.getItem('appearance');
   } catch {
-    // Storage may be forbidden; then the system's appearance counts.
+    // If storage is forbidden, the system's appearance applies.
   }
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.appearance = chosen;
 }

@@ -1,4 +1,4 @@
-// Starts the dashboard: who is it, which page, and what happens when a sign-in ends.
+// Starts the dashboard: identifies the user, shows a page, and handles the end of a sign-in.
 
 import { ApiError } from './lib/api.js';
 import { live } from './lib/live.js';
@@ -38,7 +38,7 @@ route('/:orgId/:pipelineId/:envName/:sessionId', () => import('./pages/session.j
 
 window.addEventListener('signed-out', (event) => leaveToSignIn(event.detail));
 window.addEventListener('signed-in', () => enter());
-// Browsers keep pages that were left, with their connections, of which they open only six to one server.
+// Browsers keep left pages alive with their connections, of which they open only six to one server.
 window.addEventListener('pagehide', () => {
   live.stop();
   leave();
@@ -48,7 +48,7 @@ window.addEventListener('pageshow', (event) => {
   if (event.persisted) location.reload();
 });
 
-// `refusal` is null if the person chose to leave.
+// `refusal` is null if the user chose to leave.
 function leaveToSignIn(refusal) {
   const wasInside = me() !== null;
   forget();
@@ -68,7 +68,7 @@ function permitted({ orgId }) {
   throw new ApiError(404, { detail: `you are signed in to ${mine}; to see ${orgId}, sign out and sign in there` });
 }
 
-// Signed in: the stream first, so that what pages read afterwards misses nothing.
+// Opens the stream first, so that what pages read afterwards misses nothing.
 function enter() {
   showShell();
   live.start();
@@ -86,7 +86,7 @@ async function begin() {
     enter();
   } catch (error) {
     if (error.status === 401) {
-      // The event has chosen the address; the router draws it.
+      // The event has set the address; the router draws the page.
     } else if (error.status === undefined) {
       main.textContent = 'The server cannot be reached. Reload the page to try again.';
       return undefined;

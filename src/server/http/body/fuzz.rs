@@ -1,4 +1,4 @@
-//! Whatever a client sends as a body, each form takes it or says what is wrong with it.
+//! For any request body, each form accepts it or reports its faults.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use crate::http::resources::{
 };
 use testkit::fuzz::fuzz;
 
-/// A body that is taken by each form that has fields.
+/// Bodies that the forms with fields accept.
 const SAMPLES: &[&str] = &[
     "",
     "{}",
@@ -98,7 +98,7 @@ fn fuzzed_bodies_are_taken_or_refused_with_what_is_wrong() {
     fuzz(SAMPLES, &words, |bytes| outcomes(&Body { bytes: Bytes::copy_from_slice(bytes) }));
 }
 
-/// Of all forms, as a client spells them.
+/// The field names of all forms, as a client spells them.
 fn field_names() -> Vec<String> {
     let mut names = Vec::new();
     macro_rules! names {
@@ -117,7 +117,7 @@ fn outcomes(body: &Body) -> Vec<Vec<String>> {
     with_all_forms!(read)
 }
 
-/// Values at the edge of what fields take.
+/// Values at the limits of what fields accept.
 fn edges() -> Vec<Value> {
     let numbers = [json!(-1), json!(0), json!(1), json!(0.5), json!(1e300), json!(i64::MAX), json!(u64::MAX)];
     let texts = [
@@ -137,7 +137,7 @@ fn edges() -> Vec<Value> {
     numbers.into_iter().chain(texts.map(Value::from)).chain(others).collect()
 }
 
-/// A sample whose values are changed as the bytes choose.
+/// A sample with values changed as the bytes choose.
 fn changed(choices: &[u8], edges: &[Value], names: &[String]) -> Value {
     let (first, rest) = choices.split_first().unwrap_or((&0, &[]));
     let sample = SAMPLES[usize::from(*first) % SAMPLES.len()];
@@ -159,7 +159,7 @@ fn changed(choices: &[u8], edges: &[Value], names: &[String]) -> Value {
     value
 }
 
-/// From the top; each value counts, with all that is in it.
+/// The `n`th value in depth-first order.
 fn nth<'v>(value: &'v mut Value, n: &mut usize) -> Option<&'v mut Value> {
     if *n == 0 {
         return Some(value);
@@ -182,11 +182,11 @@ fn fuzzed_values_are_taken_or_refused_with_what_is_wrong() {
     });
 }
 
-/// The kinds of faults that the form finds.
+/// The kinds of faults that the form reports.
 fn outcome_of<T: Form>(body: &Body) -> Vec<String> {
     let refused = match (Body { bytes: body.bytes.clone() }).form::<T>() {
         Ok(_) => {
-            // However it is written: in one line, with escapes, with fractions of zero.
+            // The notation must not matter: line breaks, escapes, fractions of zero.
             let value: Value = serde_json::from_slice(&body.bytes).unwrap_or_else(|_| json!({}));
             let rewritten = Body { bytes: serde_json::to_vec(&value).unwrap().into() };
             assert!(rewritten.form::<T>().is_ok(), "the same in other words is refused: {value}");
@@ -210,7 +210,7 @@ fn outcome_of<T: Form>(body: &Body) -> Vec<String> {
     }
 }
 
-/// A message without what the client has written.
+/// A message without quotes from the request.
 fn kind_of(message: &str) -> String {
     message.split(['`', ';', ',']).next().unwrap_or_default().replace(|c: char| c.is_ascii_digit(), "")
 }

@@ -1,4 +1,5 @@
-//! Request bodies: read within bounds of size and time, parsed strictly, every fault of the fields reported at once.
+//! Request bodies: read within bounds of size and time, parsed strictly, with all faults of the fields reported
+//! together.
 
 #[cfg(test)]
 mod fuzz;
@@ -17,22 +18,23 @@ use super::problem::{FieldError, Problem};
 use super::request::Request;
 use crate::forms::{Element, Form, Reader, Spelling, Text};
 
-/// More than any request of ours needs.
+/// More than any of our requests needs.
 pub const BODY_MAX: usize = 64 * 1024;
-/// More parameters than a form of ours has.
+/// More parameters than any of our forms has.
 const PARAMETERS_MAX: usize = 32;
 
-/// A body as it was sent: within its bounds, and JSON by its own account.
+/// A body within its bounds that claims to be JSON.
 pub struct Body {
     bytes: Bytes,
 }
 
-/// The only way to a body for a request of the API. A client takes its time to send one, and may lose its access meanwhile: then it is refused at
-/// once. `access` has the caller's role of now, before anything is decided by it.
+/// The only way to read a body for a request of the API. A client may take long to send one and lose its access
+/// meanwhile; then it is refused immediately. Afterwards `access` has the caller's current role, before anything is
+/// decided by it.
 pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Problem> {
     let bytes = match read_at_once(&call.request, &mut call.incoming)? {
         Some(bytes) => bytes,
-        // Boxed, since few requests need it and all would have the room for it.
+        // Boxed, so that the many requests that do not need it reserve no room for it.
         None => {
             Box::pin(async {
                 tokio::select! {
@@ -51,12 +53,12 @@ pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Pro
     Ok(Body { bytes })
 }
 
-/// For a handler that needs nothing of a body but its form.
+/// For a handler that needs only the form of a body.
 pub async fn read_form<T: Form>(call: &mut Call, access: &mut Access) -> Result<T, Problem> {
     read_body(call, access).await?.form()
 }
 
-/// For a request that needs no access: whoever wants to sign in has none yet.
+/// For a request that needs no access, such as a sign-in.
 pub async fn read_open_form<T: Form>(call: &mut Call) -> Result<T, Problem> {
     let bytes = read(call).await?;
     if !bytes.is_empty() {
@@ -65,7 +67,7 @@ pub async fn read_open_form<T: Form>(call: &mut Call) -> Result<T, Problem> {
     Body { bytes }.form()
 }
 
-/// The parameters of a body that is encoded like a form of a page, as OAuth has it, for a request that needs no access.
+/// The parameters of a form-encoded body, which OAuth requires, for a request that needs no access.
 pub async fn read_open_pairs(call: &mut Call) -> Result<Vec<(String, String)>, Problem> {
     const FORM: &str = "application/x-www-form-urlencoded";
     let bytes = read(call).await?;
@@ -78,14 +80,14 @@ impl Body {
         &self.bytes
     }
 
-    /// The body as a form, or all its faults at once. Its bytes are let go of, so that the connection can use their buffer again.
+    /// The body as a form, or all its faults. Frees the bytes, so that the connection can reuse their buffer.
     pub fn form<T: Form>(self) -> Result<T, Problem> {
         let mut reader = Reader::new(Spelling::Camel);
         let form = T::read(&self.element()?, &mut reader);
         finish(form, reader)
     }
 
-    /// No body at all counts as an empty object, so that a claim can be a plain `curl -X POST`.
+    /// An empty body counts as an empty object, so that a claim can be a plain `curl -X POST`.
     pub fn element(&self) -> Result<Element<'_>, Problem> {
         if self.bytes.is_empty() {
             return Ok(Element::empty_object());
@@ -94,7 +96,7 @@ impl Body {
     }
 }
 
-/// A body for something that the path names, with the faults of both.
+/// A body for a record that the path names, with the faults of both.
 pub fn read_named<N: Text, T: Form>(field: &str, name: &str, element: &Element<'_>) -> (Option<(N, T)>, Reader) {
     let mut reader = Reader::new(Spelling::Camel);
     let name = N::parse_text(name).map_err(|malformed| reader.outer_fault(field, malformed.to_string())).ok();
@@ -114,7 +116,7 @@ pub fn finish<T>(form: Option<T>, reader: Reader) -> Result<T, Problem> {
     }
 }
 
-/// A fault that a form cannot know of.
+/// A fault that a form cannot detect.
 pub fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Problem {
     Problem::invalid_request(vec![FieldError { field: field.into(), message: message.into() }])
 }
@@ -124,7 +126,7 @@ async fn read(call: &mut Call) -> Result<Bytes, Problem> {
     read_whole(request, incoming, app.node.body_timeout).await
 }
 
-/// All bytes of a body, whatever it is.
+/// All bytes of a body of any type.
 pub async fn read_whole(request: &Request, incoming: &mut Incoming, within: Duration) -> Result<Bytes, Problem> {
     match read_at_once(request, incoming)? {
         Some(bytes) => Ok(bytes),
@@ -132,7 +134,7 @@ pub async fn read_whole(request: &Request, incoming: &mut Incoming, within: Dura
     }
 }
 
-/// Most bodies came with their heads: nothing is waited for, and no clock is needed.
+/// Most bodies arrive with their heads, so there is no need to wait or for a clock.
 fn read_at_once(request: &Request, incoming: &mut Incoming) -> Result<Option<Bytes>, Problem> {
     match incoming.whole() {
         _ if request.body_length() > BODY_MAX as u64 => Err(too_large()),

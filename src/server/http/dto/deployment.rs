@@ -1,4 +1,4 @@
-//! A deployment: in brief within its session, in full on its own.
+//! A deployment: brief within its session, and in full.
 
 use serde::Serialize;
 use utoipa::ToSchema;

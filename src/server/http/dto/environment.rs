@@ -1,4 +1,4 @@
-//! An environment: with its configuration on its own, without it in a list.
+//! An environment: in full with its configuration, and without it in a list.
 
 use std::collections::BTreeMap;
 

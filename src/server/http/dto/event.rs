@@ -1,4 +1,4 @@
-//! Events, as the list, the stream and webhooks show them.
+//! Events as in the list, the stream and webhooks.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

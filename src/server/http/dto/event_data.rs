@@ -1,4 +1,4 @@
-//! What the `data` of an event has, by its type.
+//! The `data` of events by type.
 
 #![expect(dead_code, reason = "the structs only describe the members that events are recorded with")]
 
@@ -12,17 +12,17 @@ use super::written::{
 };
 use domain::EventType;
 
-/// Event types whose data have the same members.
+/// Event types whose data has the same members.
 pub struct EventShape {
-    /// `SessionClaimed` for `SessionClaimedEvent` with `SessionClaimedData`.
+    /// For example `SessionClaimed`, for `SessionClaimedEvent` with `SessionClaimedData`.
     pub name: &'static str,
     pub types: &'static [EventType],
     pub data: RefOr<Schema>,
-    /// The schemas that `data` refers to.
+    /// The schemas that `data` references.
     pub schemas: Vec<(String, RefOr<Schema>)>,
 }
 
-/// Each shape is a struct whose comments and examples describe the members. One that may be left out is an `Option`.
+/// Each shape is a struct whose comments and examples describe the members. Optional members are `Option`s.
 macro_rules! shapes {
     ($(
         $(#[doc = $doc:literal])*
@@ -39,7 +39,7 @@ macro_rules! shapes {
             }
         )*
 
-        /// All of them, in the order of this file.
+        /// All shapes, in the order of this file.
         pub fn event_shapes() -> Vec<EventShape> {
             vec![$({
                 let mut schemas = Vec::new();
@@ -53,7 +53,7 @@ macro_rules! shapes {
             }),*]
         }
 
-        /// A type that is not described does not compile.
+        /// A type without a description does not compile.
         const _: fn(EventType) = |event_type| match event_type {
             $($(EventType::$event_type)|+ => {})*
         };

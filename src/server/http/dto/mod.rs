@@ -1,5 +1,5 @@
-//! Answers as they are written, in camelCase. They borrow from the domain's types, so that an answer is written in one
-//! pass. Views that only one resource has stand with its handlers.
+//! Responses in JSON with camelCase names. Views borrow from the domain's types, so that responses are written in one
+//! pass. A view that only one resource uses is next to its handlers.
 
 mod deployment;
 mod environment;

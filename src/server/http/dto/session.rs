@@ -1,4 +1,4 @@
-//! A session, on its own and as the one that was overridden.
+//! A session, alone and as the overridden one of a force-claim.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -38,16 +38,16 @@ pub struct SessionView<'a> {
     /// Its position in the queue, from 1; null if it is not queued.
     #[schema(example = 1)]
     queue_position: Option<usize>,
-    /// Rises by one with each grant of the environment and never restarts, so that the target of a deployment can refuse
-    /// an older one. Null until it has the lock.
+    /// Rises by one with each grant of the environment and never restarts, so that the target of a deployment can
+    /// refuse an older one. Null until it has the lock.
     #[schema(example = 42)]
     fencing_token: Option<u64>,
     /// When it was asked for.
     created_at: Time,
     /// When it got the lock; null before.
     claimed_at: Option<Time>,
-    /// When it expires unless its holder is active before; in the queue, unless somebody polls it before. Null: it never
-    /// expires by itself, or has ended.
+    /// When it expires unless its holder is active before; in the queue, unless somebody polls it before. Null: it
+    /// never expires by itself, or has ended.
     expires_at: Option<Time>,
     /// When it ended; null before.
     ended_at: Option<Time>,
@@ -55,8 +55,8 @@ pub struct SessionView<'a> {
     ended_by: Option<EndedByView<'a>>,
     /// Why it expired; null if it did not.
     end_reason: Option<Expiry>,
-    /// What its user should know: that its lock never expires by itself, or the lock that it waits for. Null if there is
-    /// nothing to say.
+    /// What its user should know: that its lock never expires by itself, or the lock that it waits for. Null if there
+    /// is nothing to say.
     #[schema(example = "this lock has no TTL and never expires by itself: release it when you are done")]
     warning: Option<&'static str>,
     /// The newest hundred, in order of arrival; `deploymentCount` counts them all.
@@ -87,7 +87,7 @@ pub struct EndedByView<'a> {
 
 impl<'a> SessionView<'a> {
     pub fn new(env_name: Option<&'a str>, session: &'a Session, waiting: Option<Waiting>) -> Self {
-        // Each field by name: a new one cannot be forgotten here.
+        // Destructured, so that a new field cannot be forgotten here.
         let Session {
             id,
             user,

@@ -1,4 +1,4 @@
-//! Values that several answers have in common.
+//! Values that several responses use.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -7,9 +7,10 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::written::{UserId, Written};
+use crate::http::json::Plain;
 use domain::{InputKind, InputValue, Person, Timestamp};
 
-/// A value that is written as its text.
+/// A value written as its text.
 #[derive(Debug, Clone)]
 pub struct Text<T>(pub T);
 
@@ -23,7 +24,7 @@ impl<T: Display> Serialize for Text<T> {
 #[derive(Debug, Clone, Copy)]
 pub struct Time(pub Timestamp);
 
-/// The text of a time, made without `core::fmt`: every answer has several.
+/// The text of a time, made without `core::fmt` for speed: every response contains several.
 struct TimeText([u8; "2026-11-15T09:30:00.123Z".len()]);
 
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
@@ -49,7 +50,7 @@ impl Time {
 
 type DateText = [u8; "2026-11-15".len()];
 
-/// The date of a day since 1970. The last one is remembered: most times of an answer are of one day.
+/// The date of a day since 1970. Caches the last one, since most times of a response are on the same day.
 fn date_of(day: i64) -> Option<DateText> {
     thread_local! {
         static LAST: Cell<Option<(i64, DateText)>> = const { Cell::new(None) };
@@ -58,28 +59,22 @@ fn date_of(day: i64) -> Option<DateText> {
     remembered.or_else(|| Some((day, written_date(day)?)).inspect(|made| LAST.set(Some(*made)))).map(|(_, date)| date)
 }
 
-/// `None` if it is too far away to be written.
+/// `None` if the year does not fit the format.
 fn written_date(day: i64) -> Option<DateText> {
     let midnight = jiff::Timestamp::from_millisecond(day.checked_mul(DAY_MILLIS)?).ok()?;
     let date = jiff::tz::Offset::UTC.to_datetime(midnight).date();
     date.to_string().as_bytes().try_into().ok()
 }
 
-impl TimeText {
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("digits and the signs between them are ASCII")
-    }
-}
-
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.text().as_str())
+        Plain::new(&self.text().0).serialize(serializer)
     }
 }
 
 impl Display for Time {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.text().as_str())
+        f.write_str(str::from_utf8(&self.text().0).expect("digits and the signs between them are ASCII"))
     }
 }
 

@@ -1,5 +1,4 @@
-//! Ids and closed sets of names as they are written in answers: by the names that they have within, which are also those of
-//! the schema.
+//! Ids and enums in responses, with the names of the domain, which are also those of the schema.
 
 use std::borrow::Cow;
 
@@ -9,22 +8,23 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::forms::{Choice, named_choices};
+use crate::http::json::Plain;
 use accounts::auth;
 use delivery::registries;
 use domain::Id;
 use locks::pipelines;
 
-/// An id, written as its text.
+/// An id written as its text.
 #[derive(Debug, Clone)]
 pub struct Written<T>(pub T);
 
 impl<T: Id> Serialize for Written<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.text())
+        Plain::new(self.0.text().as_bytes()).serialize(serializer)
     }
 }
 
-/// An id with a schema of its own.
+/// An id with a named schema.
 pub trait DescribedId {
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
@@ -73,7 +73,7 @@ ids! {
     domain::DeliveryId as "DeliveryId": "The id of a delivery.";
 }
 
-// Those that requests have too are described with their forms.
+// Choices that also occur in requests are described with the forms.
 named_choices! {
     domain::StageStatus as "StageStatus": "The status of a stage. `queued`: handed to the runner, which has not started it.";
     domain::StepStatus as "StepStatus": "The status of a step.";
@@ -88,13 +88,13 @@ named_choices! {
         are those from before it.";
 }
 
-/// One of a closed set, written as its name.
+/// A choice written as its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Named<T>(pub T);
 
 impl<T: Choice> Serialize for Named<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.name())
+        Plain::new(self.0.name().as_bytes()).serialize(serializer)
     }
 }
 

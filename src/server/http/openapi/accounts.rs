@@ -1,4 +1,4 @@
-//! The operations on members, tokens and secrets. No answer has the value of a secret.
+//! The operations on members, tokens and secrets. Responses never contain the value of a secret.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::http::codes::Code;
 use crate::http::resources::members::{CallerView, InvitationForm, InvitationView, MemberChangeForm, MemberView};
 use crate::http::resources::secrets::{SecretChangeForm, SecretForm, SecretView};
 use crate::http::resources::token_exchange::{ACCESS_TOKEN, ExchangedTokenView, GRANT_TYPE, ID_TOKEN};
-use crate::http::resources::tokens::{OpenTokenView, TokenForm, TokenView};
+use crate::http::resources::tokens::{TokenForm, TokenView, TokenWithSecret};
 use accounts::identities::IDENTITY_TOKEN_BYTES_MAX;
 use domain::{Identifier, Role};
 
@@ -109,7 +109,7 @@ pub fn create_token() -> Operation {
              and create another with a new key.",
         )
         .body::<TokenForm>()
-        .answers::<OpenTokenView<'_>>(201, "The token, with its text unless this is a retry", &["Location"])
+        .answers::<TokenWithSecret<'_>>(201, "The token, with its text unless this is a retry", &["Location"])
         .fails(&[Code::TokenLimitReached])
 }
 

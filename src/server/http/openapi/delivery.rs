@@ -1,5 +1,5 @@
-//! The operations on pipelines and step registries; on deployments, their logs and their approvals; on analyses of failed
-//! deployments, and on the fixes they suggest.
+//! The operations on pipelines and step registries; on deployments, their logs and approvals; and on analyses of failed
+//! deployments and the fixes they suggest.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The operations on environments and sessions, and the report on their use.
+//! The operations on environments and sessions, and the utilisation report.
 
 use serde_json::json;
 

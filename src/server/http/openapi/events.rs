@@ -93,7 +93,7 @@ fn filtered(operation: Operation) -> Operation {
         .query_by("until", "Only before this time", time())
 }
 
-/// Names and groups, with commas between them.
+/// Matches names and groups, separated by commas.
 fn types_pattern() -> String {
     let names = EventType::ALL.iter().map(|event_type| event_type.as_str().replace('.', r"\."));
     let mut groups: Vec<_> =

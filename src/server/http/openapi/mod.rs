@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
+//! The OpenAPI 3.1 document, generated from the route table, the catalogue of codes and the response types.
 
 mod accounts;
 mod delivery;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use self::operation::Components;
 use self::schema::{Missing, ProblemHolderView, ProblemView, of_type};
 
-/// The document of these paths, each with its operations, in this order: it is the order of the explorer's page.
+/// The document of these paths with their operations, in this order, which is that of the explorer's page.
 pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)>)>) -> String {
     let mut components = Components { schemas: of_type::<ProblemView<'_>>(Missing::LeftOut), ..Components::default() };
     components.schemas.append(&mut of_type::<ProblemHolderView<'_>>(Missing::LeftOut));
@@ -45,11 +45,11 @@ pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)
         ("paths", Part::Paths(Ordered(paths))),
         ("components", Part::Plain(components.described())),
     ]);
-    // Plain data; a document that could not be written would be missed by the tests.
+    // Cannot fail for plain data; the tests would notice an empty document.
     serde_json::to_string(&document).unwrap_or_default()
 }
 
-/// An object whose members stay in their order.
+/// An object whose members keep their order.
 struct Ordered<K, V>(Vec<(K, V)>);
 
 #[derive(Serialize)]
@@ -86,7 +86,7 @@ fn info() -> Value {
     })
 }
 
-/// In the order in which a newcomer meets them.
+/// In the order in which a newcomer needs them.
 const TAGS: [(&str, &str); 12] = [
     ("Ephemeral environments", "Claim an environment, wait for it, deploy to it, release it."),
     ("Pipelines", "What is deployed to environments, and how."),

@@ -1,4 +1,4 @@
-//! One operation of the document: its parameters, body, answers and error codes.
+//! One operation of the document: its parameters, body, responses and error codes.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,17 @@ pub struct Operation {
     summary: String,
     description: &'static str,
     public: bool,
-    /// Examples of parameters in the path, where they are not the usual ones.
+    /// Examples of path parameters that differ from the usual ones.
     path_examples: Vec<(&'static str, &'static str)>,
     parameters: Vec<Value>,
     body: Option<Value>,
     answers: Vec<(u16, Value)>,
     codes: Vec<Code>,
-    /// Those that its body and its answers refer to.
+    /// The schemas that the body and the responses reference.
     schemas: Schemas,
 }
 
-/// What the operations of a document refer to.
+/// Everything that the operations of a document reference.
 #[derive(Default)]
 pub struct Components {
     pub schemas: Map<String, Value>,
@@ -61,14 +61,14 @@ const BODY_CODES: [Code; 6] = [
     Code::InvalidRequest,
 ];
 
-/// Errors of a request with a key.
+/// Errors of a request with an idempotency key.
 const KEY_CODES: [Code; 3] = [Code::IdempotencyKeyInFlight, Code::IdempotencyKeyReused, Code::InvalidRequest];
 
 pub type Limit = Integer<1, { LIMIT_MAX as i64 }>;
 pub type Offset = Integer<0, { PLACE_MAX as i64 }>;
 
 impl Operation {
-    /// An operation of the API, with a token. Its summary is its id in words.
+    /// An operation of the API that requires a token. Its summary is derived from its id.
     pub fn api(tag: &'static str, id: &'static str) -> Self {
         Self {
             id,
@@ -90,14 +90,14 @@ impl Operation {
         Self { public: true, codes: Vec::new(), ..Self::api("Operating", id).titled(summary).about(description) }
     }
 
-    /// Everybody may ask: who the caller is stands in the body.
+    /// An operation that needs no token: the body identifies the caller.
     pub fn without_token(mut self) -> Self {
         self.public = true;
         self.codes = vec![Code::InvalidParameter, Code::Overloaded, Code::ShuttingDown];
         self
     }
 
-    /// With a summary of its own.
+    /// Sets another summary.
     pub fn titled(self, summary: &str) -> Self {
         Self { summary: summary.to_owned(), ..self }
     }
@@ -110,13 +110,13 @@ impl Operation {
         self.fails(&WRITE_CODES)
     }
 
-    /// With another example in its path: one that can be created, changed and deleted without harm.
+    /// Sets another example for a path parameter: a record that can be created, changed and deleted safely.
     pub fn on_example(mut self, parameter: &'static str) -> Self {
         self.path_examples.push((parameter, "example"));
         self
     }
 
-    /// Takes a key, and answers a retry like the first request.
+    /// Accepts an idempotency key; a retry gets the response to the first request.
     pub fn idempotent(mut self) -> Self {
         self.parameters.push(parameters::of_header(
             idempotent::HEADER,
@@ -133,7 +133,7 @@ impl Operation {
         self.fails(&KEY_CODES)
     }
 
-    /// A body that is encoded like a form of a page. It writes.
+    /// A body that is encoded like an HTML form. The operation is a write.
     pub fn body_form(mut self, name: &str, schema: Value) -> Self {
         let (description, example) = (schema["description"].clone(), schema["examples"][0].clone());
         let schema = self.schemas.named(name, schema);
@@ -144,7 +144,7 @@ impl Operation {
         self.fails(&codes).writes()
     }
 
-    /// A request with a body writes. The example of the form is what the explorer fills in.
+    /// A JSON body; the operation is a write. The explorer fills in the form's example.
     pub fn body<T: Form>(mut self) -> Self {
         let mut reader = Reader::new(Spelling::Camel);
         T::read(&Element::empty_object(), &mut reader);
@@ -165,7 +165,7 @@ impl Operation {
         self.query_by(name, description, schema)
     }
 
-    /// By a schema of its own.
+    /// Adds a query parameter with a named schema.
     pub fn query_named(mut self, name: &str, description: &str, schema: &str, of: Value) -> Self {
         let schema = self.schemas.named(schema, of);
         self.query_by(name, description, schema)
@@ -181,7 +181,7 @@ impl Operation {
         self
     }
 
-    /// A part of a list.
+    /// A list with `limit` and `offset`.
     pub fn lists<T: ToSchema>(self, description: &str) -> Self {
         self.query::<Limit>("limit", "How many, 50 if left out")
             .query::<Offset>("offset", "After how many, 0 if left out")
@@ -192,7 +192,7 @@ impl Operation {
         self.writes().answers_nothing(204, description, &[])
     }
 
-    /// One record with its `ETag`, unless the client has it already.
+    /// One record with its `ETag`; 304 if the client already has this version.
     pub fn answers_unless_known<T: ToSchema>(self, description: &str) -> Self {
         self.header("If-None-Match", "An earlier `ETag`: 304 if nothing has changed since")
             .answers::<T>(200, description, &["ETag"])
@@ -208,7 +208,6 @@ impl Operation {
         )
     }
 
-    /// One record.
     pub fn answers<T: ToSchema>(mut self, status: u16, description: &str, headers: &[&str]) -> Self {
         let data = self.include::<T>();
         self.answers_one(status, description, &T::name(), data, headers)
@@ -224,19 +223,18 @@ impl Operation {
         self.answers_named(status, description, &format!("{record}Answer"), schema, headers)
     }
 
-    /// One record that stands alone, as a standard has it.
+    /// One record without a `data` envelope, as a standard requires.
     pub fn answers_plain<T: ToSchema>(mut self, status: u16, description: &str, headers: &[&str]) -> Self {
         let content = json!({ "application/json": { "schema": self.include::<T>() } });
         self.answers_with(status, description, Some(content), headers)
     }
 
-    /// A list of records.
     pub fn answers_list<T: ToSchema, P: ToSchema>(mut self, description: &str) -> Self {
         let (record, pagination) = ((T::name(), self.include::<T>()), (P::name(), self.include::<P>()));
         self.answers_many(description, (&record.0, record.1), (&pagination.0, pagination.1))
     }
 
-    /// The names and schemas of a record and of the pagination.
+    /// `record` and `pagination` are names with their schemas.
     fn answers_many(self, description: &str, record: (&str, Value), pagination: (&str, Value)) -> Self {
         let ((record, item), (pagination, part)) = (record, pagination);
         let kind = pagination.strip_suffix("Pagination").filter(|kind| !kind.is_empty()).unwrap_or("List");
@@ -249,12 +247,12 @@ impl Operation {
                 "pagination": part,
             },
         });
-        // An entry is named after its list where it has less than the record itself.
+        // The name of the list avoids a repeated `List` for entries that are briefer than the record.
         let name = format!("{}{kind}", record.trim_end_matches("ListItem"));
         self.answers_named(200, description, &name, schema, &["Link"])
     }
 
-    /// JSON with a schema of its own.
+    /// JSON with a named schema.
     pub fn answers_named(
         mut self,
         status: u16,
@@ -272,7 +270,7 @@ impl Operation {
         self.answers_with(200, description, Some(content), &[])
     }
 
-    /// Text, or an object per line, as the request asks for.
+    /// Text, or one JSON object per line, as the request chooses.
     pub fn answers_lines<T: ToSchema>(mut self, description: &str, headers: &[&str]) -> Self {
         let content = json!({
             "text/plain": { "schema": { "type": "string" } },
@@ -281,7 +279,7 @@ impl Operation {
         self.answers_with(200, description, Some(content), headers)
     }
 
-    /// Content of another kind.
+    /// Content of another type.
     pub fn answers_content(self, status: u16, description: &str, content: Value, headers: &[&str]) -> Self {
         self.answers_with(status, description, Some(content), headers)
     }
@@ -304,13 +302,13 @@ impl Operation {
         self
     }
 
-    /// A reference to a type's schema, which is entered with those it refers to.
+    /// Enters a type's schema and those it references; returns a reference to it.
     fn include<T: ToSchema>(&mut self) -> Value {
         self.schemas.0.append(&mut schema::of_type::<T>(Missing::Null));
         reference(&T::name())
     }
 
-    /// The operation at this path; what it refers to is entered into `components`.
+    /// The operation at this path; enters everything it references into `components`.
     pub fn describe(mut self, path: &str, components: &mut Components) -> Value {
         components.schemas.extend(self.schemas.0);
         components.problems.extend(parameters::problems(&self.codes));
@@ -319,7 +317,7 @@ impl Operation {
             responses.insert(status.to_string(), problem_response(status, &codes));
         }
         if self.public {
-            // From the parser below, which answers without a body.
+            // Sent by the HTTP parser, without a body.
             responses.insert("431".to_owned(), json!({ "description": "The head of the request is too large" }));
         }
         responses.extend(self.answers.into_iter().map(|(status, response)| (status.to_string(), response)));

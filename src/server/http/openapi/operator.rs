@@ -1,4 +1,4 @@
-//! The operations for operators, and those that concern the server as a whole and need a token.
+//! The operations for operators, and those on the server as a whole that require a token.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Parameters and headers by their names, with examples: those of paths exist in the sample organization.
+//! Parameters and headers by name, with examples; those in paths exist in the sample organization.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use domain::{
 };
 use events::EventId;
 
-/// Of a path, as the explorer fills them in; `chosen` are examples that an operation has instead.
+/// The parameters of a path with the examples that the explorer fills in; `chosen` replaces some of them.
 pub fn of_path(path: &str, chosen: &[(&str, &str)]) -> Vec<Value> {
     let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     names
@@ -30,7 +30,7 @@ pub fn of_path(path: &str, chosen: &[(&str, &str)]) -> Vec<Value> {
         .collect()
 }
 
-/// A moment, in a query.
+/// A time in a query.
 pub fn time() -> Value {
     json!({ "type": "string", "format": "date-time" })
 }
@@ -57,7 +57,7 @@ fn path_parameter(name: &str) -> (&'static str, Value) {
     }
 }
 
-/// One that may be left out. Its example is in the schema, where the explorer shows it and does not fill it in.
+/// An optional parameter. Its example is in the schema, where the explorer shows it without filling it in.
 pub fn of_query(name: &str, description: &str, mut schema: Value) -> Value {
     if schema.get("$ref").is_none() && schema.get("examples").is_none() && schema.get("items").is_none() {
         schema["examples"] = json!([query_example(name)]);
@@ -81,7 +81,7 @@ fn query_example(name: &str) -> Value {
         "since" | "from" => json!("2026-11-15T00:00:00Z"),
         "until" | "to" => json!("2026-11-16T00:00:00Z"),
         "lastEventId" => json!(EventId::EXAMPLE),
-        // The tests refuse it.
+        // A missing example, which the tests report.
         _ => Value::Null,
     }
 }
@@ -100,12 +100,12 @@ fn header_example(name: &str) -> &'static str {
     }
 }
 
-/// A header of an answer, by its name.
+/// A response header, by name.
 pub fn answer_header(name: &str) -> (String, Value) {
     (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }))
 }
 
-/// Every header that answers refer to.
+/// Every header that responses reference.
 pub fn answer_headers() -> Map<String, Value> {
     let headers = [
         ("X-Request-Id", "The id of the request, which is also in the server's log", "0199f3c2a4b07f3e"),
@@ -127,7 +127,7 @@ pub fn answer_headers() -> Map<String, Value> {
     described.collect()
 }
 
-/// The examples of an answer with one of these problems.
+/// The examples of a response with one of these problems.
 pub fn problem_examples(codes: &[Code]) -> Value {
     let refer = |code: &Code| {
         let code = code.as_str();
@@ -136,7 +136,7 @@ pub fn problem_examples(codes: &[Code]) -> Value {
     Value::Object(codes.iter().map(refer).collect())
 }
 
-/// A problem of each of these codes, as it looks on the wire.
+/// Problems with these codes, in the form that clients receive.
 pub fn problems(codes: &[Code]) -> Map<String, Value> {
     let shown = |code: &Code| {
         let problem = json!({

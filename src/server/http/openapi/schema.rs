@@ -1,6 +1,6 @@
-//! What the schemas of answers have in common, so that no view has to say it; events by their type: generators make a type of
-//! its own for each, with its own `data`; and what the document says of problems. Those are written by `http/problem.rs`; a test
-//! compares the members.
+//! The common parts of response schemas; the schemas of events, one per type, so that generators create a type with its
+//! own `data` for each; and the schemas of problems. `http/problem.rs` writes problems; a test compares their members
+//! with these.
 
 use std::borrow::Cow;
 
@@ -15,16 +15,16 @@ use crate::http::dto::written::{
 };
 use crate::http::dto::{EndedByView, EventShape, HolderView, Time, UserView, event_shapes};
 
-/// What an answer does with a field that has no value.
+/// How a response represents a field without a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// The field is null.
     Null,
-    /// The field may be left out.
+    /// The field may be omitted.
     LeftOut,
 }
 
-/// The schema of a type, with those it refers to.
+/// The schema of a type and those it references.
 pub fn of_type<T: ToSchema>(missing: Missing) -> Map<String, Value> {
     let mut others = Vec::new();
     T::schemas(&mut others);
@@ -43,10 +43,10 @@ fn with_others(
     schemas
 }
 
-/// Schemas made from types, as the document has them: with times described in place, and flattened fields among the others.
+/// Completes schemas generated from types for the document: describes times inline and merges flattened fields.
 pub fn completed(found: Vec<(String, RefOr<Schema>)>, missing: Missing) -> Map<String, Value> {
     let found = found.into_iter().filter(|(name, _)| *name != Time::name());
-    // utoipa's schemas are plain data; one that had no form in JSON would be missed by the tests.
+    // Cannot fail for utoipa's plain data; the tests would notice an empty schema.
     let found = found.map(|(name, schema)| (name, serde_json::to_value(schema).unwrap_or_default()));
     let mut schemas: Map<_, _> = found.collect();
     schemas.values_mut().for_each(|schema| complete(schema, missing));
@@ -70,12 +70,12 @@ fn complete(schema: &mut Value, missing: Missing) {
 fn complete_object(members: &mut Map<String, Value>, missing: Missing) {
     describe_time(members);
     lift_description(members);
-    // As JSON Schema has it. An example may look like a schema, and is not to be changed.
+    // JSON Schema calls it `examples`. The recursion below skips it, since an example may look like a schema.
     if let Some(example) = members.remove("example") {
         members.insert("examples".to_owned(), json!([example]));
     }
     if let Some(Value::String(description)) = members.get_mut("description") {
-        // A paragraph, however its comment is broken into lines.
+        // Joins the lines of a comment's paragraph.
         *description = description.replace("\n\n", "\u{0}").replace('\n', " ").replace('\u{0}', "\n\n");
     }
     members.iter_mut().filter(|(name, _)| *name != "examples").for_each(|(_, value)| complete(value, missing));
@@ -90,7 +90,7 @@ fn complete_object(members: &mut Map<String, Value>, missing: Missing) {
     }
 }
 
-/// In place, also one that may be null: its reference, with its description, or null.
+/// Describes a time inline, also one that may be null.
 fn describe_time(members: &mut Map<String, Value>) {
     let time = &reference(&Time::name())["$ref"];
     let mut kind = json!("string");
@@ -111,7 +111,7 @@ fn named((name, value): (&str, Value)) -> (String, Value) {
     (name.to_owned(), value)
 }
 
-/// The comment of a field that may be null stands at the field, not at one of its choices.
+/// Moves the description of a nullable field from its choice to the field.
 fn lift_description(members: &mut Map<String, Value>) {
     let choices = members.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten();
     let described = choices.filter_map(Value::as_object_mut).find_map(|choice| choice.remove("description"));
@@ -129,14 +129,14 @@ fn may_be_null(property: &Value) -> bool {
     kinds.into_iter().any(|kind| kind == "null" || kind["type"] == "null")
 }
 
-/// Makes one object of a type with flattened fields: generators and readers find all members in one place.
+/// Merges a type's flattened fields into one object, so that generators and readers find all members in one place.
 fn flatten(schema: &mut Value, schemas: &Map<String, Value>) {
     let Some(Value::Array(parts)) = schema.get("allOf").cloned() else { return };
     let mut whole = json!({ "type": "object" });
     for mut part in parts {
         if let Some(name) = part["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
             part = schemas.get(name).cloned().unwrap_or_default();
-            // One that has flattened fields itself.
+            // The part may have flattened fields, too.
             flatten(&mut part, schemas);
         }
         add_members(&mut whole, part);
@@ -160,7 +160,7 @@ fn add_members(whole: &mut Value, mut part: Value) {
     }
 }
 
-/// Takes null away from the fields that may be left out.
+/// Removes null from the types of optional fields.
 pub fn without_null(schema: &mut Value) {
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
     for (_, property) in properties {
@@ -176,7 +176,7 @@ pub fn without_null(schema: &mut Value) {
     }
 }
 
-/// Puts a schema for each shape of `data` in the place of the general one.
+/// Replaces the general event schema with one schema per shape of `data`.
 pub fn split_events(schemas: &mut Map<String, Value>) {
     let Some(general) = schemas.remove("Event") else { return };
     let mut mapping = Map::new();

@@ -1,4 +1,4 @@
-//! The rules that the document keeps, so that generators, the explorer and readers get on with it.
+//! The rules for the document that generators, the explorer and readers rely on.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
         .collect()
 }
 
-/// Every schema: the components, and those of parameters, headers and contents, each with where it stands.
+/// Every schema with its place: the components, and those of parameters, headers and contents.
 fn schemas(document: &Value) -> Vec<(String, &Value)> {
     let components = document["components"]["schemas"].as_object().unwrap();
     let mut found: Vec<_> = components.iter().map(|(name, schema)| (name.clone(), schema)).collect();
@@ -45,7 +45,7 @@ fn collect<'d>(value: &'d Value, place: &str, found: &mut Vec<(String, &'d Value
     }
 }
 
-/// The schemas within a schema, each with where it stands.
+/// The schemas directly within a schema, each with its place.
 fn parts<'d>(place: &str, schema: &'d Value) -> Vec<(String, &'d Value)> {
     let mut parts = Vec::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -61,7 +61,7 @@ fn parts<'d>(place: &str, schema: &'d Value) -> Vec<(String, &'d Value)> {
     parts
 }
 
-/// The schema itself and all within it.
+/// The schema itself and all schemas within it.
 fn every_part<'d>(place: &str, schema: &'d Value) -> Vec<(String, &'d Value)> {
     let within = parts(place, schema).into_iter().flat_map(|(place, part)| every_part(&place, part));
     std::iter::once((place.to_owned(), schema)).chain(within).collect()

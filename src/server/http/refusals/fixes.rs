@@ -1,4 +1,4 @@
-//! Failures of analyses, and of the pull requests made from them.
+//! Failures of analyses and of the pull requests created from them.
 
 use crate::http::codes::Code;
 use crate::http::problem::{FieldError, Problem};

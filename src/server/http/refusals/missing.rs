@@ -1,7 +1,7 @@
-//! The 404 problems, and what was probably meant by a path that leads to nothing.
+//! The 404 problems, with suggestions for misspelled names in paths.
 //!
-//! Whoever gets such a hint is a member of the organization in the path, and every member may list its pipelines and
-//! environments: all others were refused before. The work is bounded, however many names there are.
+//! Suggestions reveal nothing: only members of the organization in the path get this far, and every member may list its
+//! pipelines and environments. The work is bounded, regardless of the number of names.
 
 use crate::http::call::{App, PathParameters, segment};
 use crate::http::codes::Code;
@@ -40,7 +40,7 @@ pub fn lock_not_found() -> Problem {
     )
 }
 
-/// The 404 of a pipeline or an environment, with what is known about its name.
+/// The 404 of a pipeline or an environment, with advice about its name.
 pub fn with_advice(problem: Problem, advice: Advice) -> Problem {
     let (within, what) = match problem.code() {
         Code::PipelineNotFound => ("the organization", "pipeline"),
@@ -116,7 +116,7 @@ pub fn queued_session_not_found() -> Problem {
     )
 }
 
-/// The same problem, with advice if there is some.
+/// Adds advice to the problem if there is some.
 pub fn with_hint(problem: Problem, app: &App, request: &Request, parameters: &PathParameters) -> Problem {
     let advice = match problem.code() {
         Code::PipelineNotFound => pipeline_advice(app, request, parameters),
@@ -145,10 +145,10 @@ fn pipeline_advice(app: &App, request: &Request, parameters: &PathParameters) ->
 fn environment_advice(app: &App, request: &Request, parameters: &PathParameters) -> Option<Advice> {
     let [organization, pipeline] = ["orgId", "pipelineId"].map(|name| segment(request, parameters, name));
     let (organization, pipeline) = (Identifier::parse(organization?).ok()?, Identifier::parse(pipeline?).ok()?);
-    // Claims of any environment have this path; there, labels were not found.
+    // In the path of a claim of any environment, this segment is `sessions`; such a claim fails for its labels.
     let wanted = segment(request, parameters, "envName").filter(|name| *name != "sessions")?;
     let key = PipelineKey { organization, pipeline };
-    // Without an answer from the store there is no advice, and the problem is still the same.
+    // If the store fails, the problem is returned without advice.
     let (names, are_all) = app.realm.environments.names_near(&key, wanted, COMPARED_MAX).ok()?;
     let names: Vec<_> = names.iter().map(Identifier::as_str).collect();
     Some(advice(wanted, &names, are_all))

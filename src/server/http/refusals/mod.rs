@@ -1,4 +1,4 @@
-//! Maps every rejection and failure to a problem: its code, detail and members.
+//! Maps every rejection and failure to a problem with its code, detail and members.
 
 mod fixes;
 mod missing;
@@ -22,7 +22,7 @@ use webhooks::WebhookError;
 
 /// When to retry a claim of a locked environment: soon, but not in a tight loop.
 const LOCKED_RETRY_SECONDS: u64 = 5;
-/// Somebody has to free disk space.
+/// Long enough for somebody to free disk space.
 const STORAGE_FULL_RETRY_SECONDS: u64 = 30;
 
 impl From<Failure> for Problem {
@@ -134,7 +134,7 @@ impl From<AccountsError> for Problem {
                 message: "must be more than the member's name".to_owned(),
             }]),
             AccountsError::Crowded => Problem::overloaded("too many passwords are being checked"),
-            // Said in other words where tokens are exchanged.
+            // The token exchange explains these in its own words.
             AccountsError::ExchangedTooOften | AccountsError::NotForJobs | AccountsError::TooManyExchanged(_) => {
                 Problem::new(Code::InvalidGrant, Code::InvalidGrant.meaning())
             }
@@ -354,7 +354,7 @@ fn stage_not_retryable(status: StageStatus) -> Problem {
     Problem::new(Code::StageNotRetryable, detail).with("stageStatus", status.as_str())
 }
 
-/// What puts an environment back in order is run in no session, so there is none that could have the lock.
+/// A reset runs without a session, so there is no session that could get the lock for a retry.
 pub fn reset_not_retryable(record: &DeploymentRecord, stage: &Identifier) -> Problem {
     let Some(stage) = record.stages.iter().find(|known| known.name == *stage) else { return stage_not_found() };
     stage_not_retryable(stage.status).with_detail(
@@ -363,7 +363,7 @@ pub fn reset_not_retryable(record: &DeploymentRecord, stage: &Identifier) -> Pro
     )
 }
 
-/// The decision came too late.
+/// The approval has already been decided or cancelled.
 pub fn approval_not_pending(record: &ApprovalRecord) -> Problem {
     let approval = &record.approval;
     let status = approval.status.as_str();
@@ -390,7 +390,7 @@ pub fn priority_too_high(caller: &Caller) -> Problem {
     Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
 }
 
-/// With the advice for a request to delete the environment.
+/// A failed deletion, with advice.
 pub fn not_deleted(failure: Failure) -> Problem {
     let advice = match &failure {
         Failure::Rejected(Rejection::EnvironmentLocked { holder, .. }) => {
@@ -404,7 +404,7 @@ pub fn not_deleted(failure: Failure) -> Problem {
     Problem::from(failure).with_detail(advice)
 }
 
-/// A claim of any environment, refused since all that match are locked, by these among others.
+/// Refuses a claim of any environment because all matching ones are locked; `holders` lists some of the locks.
 pub fn all_locked(holders: &[(Identifier, Arc<Session>)], queue_length: usize) -> Problem {
     let advice = if !holders.is_empty() && holders.iter().all(|(_, holder)| holder.never_expires()) {
         "none of the locks in `holders` has a TTL, so they never expire by themselves; ask a holder to release one, or wait \

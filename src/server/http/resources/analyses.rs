@@ -53,7 +53,7 @@ pub async fn list(call: Call) -> Answered {
 pub async fn list_of_deployment(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let query = Query::of(&call.request);
-    // Analyses may outlive their deployment; then only the list of all has them.
+    // An analysis may outlive its deployment; then only the organization's list contains it.
     let id = find(&access, deployment_id(&call)?)?.record.deployment.id;
     listed(&call, &access, query, AnalysisFilter { deployment: Some(id), ..AnalysisFilter::default() }).await
 }
@@ -104,7 +104,7 @@ form! {
     }
 }
 
-/// Git allows less than the schema says; the parser knows.
+/// Git allows less than the schema says; the parser is exact.
 pub struct BranchName(RefName);
 
 texts! {
@@ -160,7 +160,7 @@ pub async fn create(mut call: Call) -> Answered {
     Ok(idempotent::response(rendered(&analysis)))
 }
 
-/// Only a failed deployment is analysed.
+/// Refuses deployments that have not failed.
 fn check_failed(status: DeploymentStatus) -> Result<(), Problem> {
     let detail = match status {
         DeploymentStatus::Failed => return Ok(()),
@@ -206,7 +206,7 @@ pub async fn propose_fix(mut call: Call) -> Answered {
     let wish = FixRequest { branch: branch.map(|BranchName(name)| name), title, draft };
     let id = analysis_id(&call)?;
     let analysis = read(&access, id)?;
-    // In a separate task: a pushed branch must be recorded even if the caller disconnects.
+    // Runs in a separate task, so that a pushed branch is recorded even if the caller disconnects.
     let mut proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
     let Ok(proposed) = tokio::time::timeout(access.node.answer_timeout, &mut proposing).await else {
         actix_web::rt::spawn(async move {
@@ -249,7 +249,7 @@ fn rendered_fix(status: StatusCode, analysis: &Analysis, made: &PullRequest) -> 
     idempotent::answer(status, Some(url(analysis)), FixView::new(analysis, made))
 }
 
-/// The analysis in the path. A text that is not an id is not found.
+/// The analysis in the path. Text that is not an id counts as not found.
 fn analysis_id(call: &Call) -> Result<AnalysisId, Problem> {
     call.segment("analysisId").parse().map_err(|_| refusals::analysis_not_found())
 }
@@ -290,8 +290,8 @@ pub struct AnalysisView<'a> {
     confidence: Option<f64>,
     /// Null if there is none.
     suggested_fix: Option<SuggestedFixView<'a>>,
-    /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause itself if
-    /// the confidence is low. At most 3; empty until it is completed.
+    /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause itself
+    /// if the confidence is low. At most 3; empty until it is completed.
     #[schema(max_items = 3)]
     alternatives: Vec<AlternativeView<'a>>,
     /// The environment's last successful deployment before it, if there is one.

@@ -96,7 +96,7 @@ async fn decide<T: Form>(mut call: Call, verdict: Verdict, comment_of: fn(T) -> 
     Ok(idempotent::response(render(&decided)))
 }
 
-/// The same decision by the same member again is no error; any other is refused with the one that was first.
+/// Repeating the same decision by the same member succeeds; any other is refused and shows the first decision.
 fn decided_before(access: &Access, id: ApprovalId, verdict: Verdict) -> Result<ApprovalRecord, Problem> {
     let ApprovalFound { record, .. } = find(access, id)?;
     let same = record.approval.status == outcome_of(verdict);
@@ -111,7 +111,7 @@ fn outcome_of(verdict: Verdict) -> ApprovalStatus {
     }
 }
 
-/// The approval in the path. A text that is not an id is not found.
+/// The approval in the path. Text that is not an id counts as not found.
 fn approval_id(call: &Call) -> Result<ApprovalId, Problem> {
     call.segment("approvalId").parse().map_err(|_| refusals::approval_not_found())
 }

@@ -14,11 +14,11 @@ use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::http::state::Realm;
 use accounts::auth::Permission;
-use domain::Identifier;
+use domain::{Hex, Identifier};
 use events::{AuditReport, Expectation, ExpectationStatus, SealStatus};
 use store::StoreError;
 
-/// Events that one request may expect: heads noted once a day for months.
+/// Expected events per request: heads noted once a day for months.
 pub const EXPECTED_MAX: usize = 100;
 
 pub async fn verify(call: Call) -> Answered {
@@ -27,7 +27,8 @@ pub async fn verify(call: Call) -> Answered {
     let expected = take_expected(&mut query);
     query.finish()?;
     let organization = access.caller.organization.clone();
-    // It reads all events that are kept, so it is the longest read there is. The place is held until it has really ended.
+    // This is the longest read of all, since it reads all kept events. The permit is held until it has ended, even if
+    // the request ends earlier.
     let place = access.node.audits.try_acquire(organization.clone());
     let place = place.map_err(|_| Problem::overloaded("the events of this organization are being verified already"))?;
     let events = access.realm.events.clone();
@@ -36,14 +37,14 @@ pub async fn verify(call: Call) -> Answered {
         events.audit(&organization, &expected)
     };
     let report = access.read_list(audit).await?;
-    // An expectation that is not met is for its caller, who may have mistyped it.
+    // Only the caller is told about an unmet expectation, which may be mistyped.
     if let Some(fault) = &report.fault {
         tracing::error!(organization = %report.organization, event = fault.number, "the recorded events are not intact");
     }
     Ok(answer::one(StatusCode::OK, AuditView::from(&report)))
 }
 
-/// Of all organizations, or of the one that is named: for the operator.
+/// For the operator: verifies all organizations, or the one that the query names.
 pub async fn whole(realm: &Realm, request: &Request) -> Result<Response, Problem> {
     let mut query = Query::of(request);
     let wanted = query.text("organization", Identifier::parse);
@@ -182,7 +183,9 @@ impl<'a> From<&'a AuditReport> for AuditView<'a> {
             events: report.events(),
             first: report.first,
             intact: report.is_intact(),
-            head: report.head.map(|Expectation { number, hash }| NotedEventView { number, hash: in_hex(&hash) }),
+            head: report
+                .head
+                .map(|Expectation { number, hash }| NotedEventView { number, hash: Hex(&hash).to_string() }),
             archived: report.archived,
             seals: SealsView::from(report.seals),
             fault: fault.map(|fault| AuditFaultView { number: fault.number, what: fault.to_string() }),
@@ -209,10 +212,6 @@ impl From<&(Expectation, ExpectationStatus)> for ExpectedEventView {
             ExpectationStatus::Absent => ExpectedStatus::Absent,
             ExpectationStatus::NoLongerKept => ExpectedStatus::NoLongerKept,
         };
-        Self { number: expected.number, hash: in_hex(&expected.hash), found }
+        Self { number: expected.number, hash: Hex(&expected.hash).to_string(), found }
     }
-}
-
-fn in_hex(hash: &[u8]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

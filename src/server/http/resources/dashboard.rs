@@ -1,4 +1,4 @@
-//! The dashboard for browsers: one page at every address that is nothing else's, and the files it loads.
+//! The dashboard for browsers: the same page at every address without a route of its own, and the files it loads.
 
 use actix_web::http::Method;
 use actix_web::http::header::{ACCEPT, CACHE_CONTROL};
@@ -12,16 +12,16 @@ use crate::http::head::Headers;
 use crate::http::refusals::route_not_found;
 use crate::http::response::Response;
 
-/// Asked for again each time: a new version of the program is seen at the next visit.
+/// Browsers ask again each time, so that the next visit shows a new version of the program.
 const ASK_AGAIN: &str = "no-cache";
-/// The version is a part of the address, so what lies there never changes.
+/// The version is part of the address, so the content never changes.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
-/// Addresses of the dashboard itself; all others name an organization first.
+/// The dashboard's fixed addresses; all others begin with an organization.
 const OWN_PAGES: [&str; 3] = ["/", "/sign-in", "/invitation"];
 
-/// Whether a path that no route has is an address of the dashboard. Where a route could be, below `taken`, a wrong path is
-/// a mistake in a program, and so is anything that does not ask for a page.
+/// Whether a path without a route is an address of the dashboard. Below `taken`, where routes could be, a wrong path is
+/// a mistake in a program, as is any request that does not ask for a page.
 pub fn is_page(method: &Method, path: &str, headers: &Headers, taken: impl Fn(&str) -> bool) -> bool {
     let without_slash = if path == "/" { path } else { path.strip_suffix('/').unwrap_or(path) };
     if OWN_PAGES.contains(&without_slash) {
@@ -32,7 +32,7 @@ pub fn is_page(method: &Method, path: &str, headers: &Headers, taken: impl Fn(&s
     is_read && !first.is_empty() && !taken(first) && wants_page(headers)
 }
 
-/// A browser that opens an address says so; programs and scripts do not.
+/// A browser that opens an address accepts HTML; programs and scripts do not.
 fn wants_page(headers: &Headers) -> bool {
     headers.texts(ACCEPT).any(|line| line.to_ascii_lowercase().contains("text/html"))
 }
@@ -42,7 +42,7 @@ pub async fn page(call: Call<Front>) -> Answered {
     answer(&call, "text/html; charset=utf-8", ASK_AGAIN, page)
 }
 
-/// A file of this version of the dashboard. There is no other: a page of an older one has to be loaded again.
+/// A file of this version of the dashboard. Other versions are not found, so an outdated page has to be reloaded.
 pub async fn asset(call: Call<Front>) -> Answered {
     let path = call.request.decoded_path();
     let parts = path.strip_prefix("/assets/").and_then(|rest| rest.split_once('/'));

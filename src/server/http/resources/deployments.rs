@@ -90,7 +90,7 @@ pub async fn retry_stage(mut call: Call) -> Answered {
     Ok(idempotent::response(render(&record)))
 }
 
-/// The stage that an intervention is about.
+/// The stage to cancel or retry.
 struct Target {
     found: DeploymentFound,
     stage: Identifier,
@@ -150,7 +150,7 @@ pub async fn deployed_before(request: &Request, access: &Access, kept: Box<Store
     Ok(idempotent::replayed(rendered(&environment)(&record)))
 }
 
-/// The deployment in the path. A text that is not an id is not found.
+/// The deployment in the path. Text that is not an id counts as not found.
 pub fn deployment_id(call: &Call) -> Result<DeploymentId, Problem> {
     call.segment("deploymentId").parse().map_err(|_| refusals::deployment_not_found())
 }

@@ -1,5 +1,5 @@
-//! Environments: view, history, create or change, delete, and the list of a pipeline's environments: a slice, or all of it,
-//! in bounded memory.
+//! Environments: view, history, create or change, delete, and the list of a pipeline's environments, either a slice or,
+//! in bounded memory, all.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use domain::{
 };
 use locks::{ListFilter, Listed};
 
-/// How often a history is read that is trimmed or deleted meanwhile. Each time, all sessions of a page of the store must
-/// have ended between two reads.
+/// How often to read a history that is trimmed or deleted meanwhile. Trimming removes whole pages of the store, so each
+/// retry means that a page's worth of sessions has ended since the last read.
 const HISTORY_READS_MAX: usize = 16;
 
 pub async fn view(call: Call) -> Answered {
@@ -68,7 +68,7 @@ pub async fn history(call: Call) -> Answered {
     Ok(paging::page(&call.request, page, history.total, sessions))
 }
 
-/// None if all of the history is wanted.
+/// `None` if the whole history is wanted.
 fn take_period(query: &mut Query) -> Option<Period> {
     let (from, to) = (query.text("from", moment), query.text("to", moment));
     if from.zip(to).is_some_and(|(from, to)| from >= to) {
@@ -78,7 +78,7 @@ fn take_period(query: &mut Query) -> Option<Period> {
     from.or(to).map(|_| Period { from: from.unwrap_or(first), to: to.unwrap_or(last) })
 }
 
-/// The page and its total at one moment: what was deleted or trimmed while it was read is read again.
+/// The page and its total, consistent with each other: reads again if sessions were deleted or trimmed meanwhile.
 async fn read_history(
     access: &Access,
     key: &EnvironmentKey,
@@ -130,7 +130,7 @@ pub async fn delete(call: Call) -> Answered {
     Ok(Response::no_content())
 }
 
-/// Deletes an environment that has a reserved name, from a version of the server that allowed it.
+/// Deletes an environment with a reserved name, which an earlier version of the server allowed.
 pub async fn delete_reserved(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageEnvironments)?;
     let key = access.environment(&call)?;
@@ -159,9 +159,9 @@ fn etag(environment: &Environment) -> String {
     format!("\"{configuration_revision}.{revision}.{}\"", queue.len())
 }
 
-/// How many environments are in memory at once while all are listed.
+/// How many environments are in memory at a time while all are listed.
 const PIECE: usize = 250;
-/// About as long as one is in the answer.
+/// Approximate length of one environment in the response.
 const ITEM_BYTES: usize = 400;
 /// How many names a request may list: as many as fit on a page.
 pub const NAMES_MAX: usize = 100;
@@ -182,10 +182,10 @@ pub async fn list(call: Call) -> Answered {
     Ok(paging::slice(&call.request, slice, page.total, views))
 }
 
-/// All of them, in pieces: each is read once the client has taken the one before.
+/// Lists all environments in pieces; each piece is read after the client has taken the previous one.
 async fn all(access: Access, pipeline: PipelineKey, filter: ListFilter) -> Answered {
     let mut reader = Reader { access, pipeline, filter, after: None, written: 0, done: false };
-    // The first piece is read before the answer begins, so that most failures still become a problem.
+    // The first piece is read before the response begins, so that most failures can still be reported as a problem.
     let first = reader.next_piece().await?;
     let pieces = stream::unfold((Some(first), reader), |(ready, mut reader)| async move {
         match ready {
@@ -211,7 +211,7 @@ impl Reader {
         let environments = self.access.realm.environments.clone();
         let (pipeline, filter, after) = (self.pipeline.clone(), self.filter.clone(), self.after.clone());
         let is_first = self.written == 0;
-        // Written where it is read: so many at once would keep the other requests of the caller's thread waiting.
+        // Serialized on the reading thread: this many at once would block the other requests of the caller's thread.
         let read = move || {
             let found = environments.list_after(&pipeline, &filter, after.as_ref(), PIECE)?;
             let text = written(&pipeline, &found, is_first)?;

@@ -1,5 +1,5 @@
-//! Events: listed, viewed, and streamed (server-sent events): in order, without gaps or duplicates, resumed after the client's
-//! last event.
+//! Events: list, view, and stream as server-sent events, in order, without gaps or duplicates, resuming after the
+//! client's last event.
 
 use std::pin::pin;
 use std::time::Instant;
@@ -28,7 +28,7 @@ use accounts::auth::Permission;
 use domain::nearest::nearest;
 use domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, UserId};
 use events::{Actor, EventId, Events, Filter, Notices, Resumption, Span};
-use shares::Place;
+use shares::Permit;
 use store::StoreError;
 
 pub async fn list(call: Call) -> Answered {
@@ -55,13 +55,13 @@ pub async fn view(call: Call) -> Answered {
 /// The header with the id of the last event that the client has seen.
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// Used instead of an id for the position before the first event that is kept.
+/// Used instead of an id for the position before the first kept event.
 pub const START: &str = "start";
-/// How many milliseconds a client waits before it reconnects. A part of the first event: clients exist that take a block
-/// without data for an event.
+/// How many milliseconds a client waits before it reconnects. Sent with the first event, since some clients take a
+/// block without data for an event.
 const RETRY: &[u8] = b"retry: 2000\n";
-/// A subscriber that was up to date and falls behind by more than this is disconnected. When it reconnects, it may catch up
-/// at its own speed.
+/// A subscriber that was up to date and falls further behind than this is disconnected. After reconnecting, it may
+/// catch up at its own speed.
 const BEHIND_MAX: u64 = 50_000;
 
 pub async fn stream(call: Call) -> Answered {
@@ -73,7 +73,7 @@ pub async fn stream(call: Call) -> Answered {
     if call.request.method() == Method::HEAD {
         return Ok(bare(answer()));
     }
-    // A client that reconnects names its newest event in the header, while the query is still that of its first request.
+    // A reconnecting client names its newest event in the header; its query is still that of its first request.
     let seen = last_event_id(call.request.headers()).or(asked);
     let hubs = &access.realm.event_hubs;
     let subscription = hubs
@@ -101,7 +101,7 @@ pub async fn stream(call: Call) -> Answered {
 }
 
 fn answer() -> Response {
-    /// For proxies that would buffer an answer.
+    /// For proxies that would buffer the response.
     const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
     Response::ok("text/event-stream").with(BUFFERING, "no")
 }
@@ -115,9 +115,9 @@ fn last_event_id(headers: &Headers) -> Option<String> {
 /// The position where a stream starts.
 struct StreamStart {
     next: u64,
-    /// The id that a client sends to start there again.
+    /// The id that a client sends to start here again.
     after: String,
-    /// The first event, if the client's position is not available.
+    /// Sent first if the client's position is not available.
     reset: Option<Bytes>,
 }
 
@@ -152,7 +152,7 @@ impl StreamStart {
     }
 }
 
-/// The id of the last event before this number.
+/// The id of the event before this number.
 fn id_before(events: &Events, organization: &Identifier, next: u64) -> Result<String, StoreError> {
     let last = next.checked_sub(1).map(|last| events.id_of(organization, last)).transpose()?.flatten();
     Ok(last.map_or(START.to_owned(), |id| id.to_string()))
@@ -165,19 +165,18 @@ struct Subscriber {
     filter: Filter,
     timing: StreamTiming,
     progress: watch::Receiver<Progress>,
-    /// The number of the first event that it has not seen.
+    /// The number of the first event not yet seen.
     next: u64,
-    /// The first event, if its position was not available.
+    /// Sent first if the client's position was not available.
     reset: Option<Bytes>,
     /// Sent with the first event.
     retry: Option<&'static [u8]>,
-    /// The id of the last event that the filter skipped since something was sent.
+    /// The id of the last event that the filter skipped since the last send.
     skipped: Option<String>,
-    /// Whether it has been up to date at some time.
+    /// Whether the subscriber has been up to date at some time.
     live: bool,
-    /// When something was sent last.
     sent_at: Option<Instant>,
-    _held: Option<Place>,
+    _held: Option<Permit>,
     _patience: OwnPatience,
 }
 
@@ -197,7 +196,7 @@ impl Subscriber {
         response.streaming(pieces)
     }
 
-    /// `None` at the end: the server stops, or the events cannot be read.
+    /// `None` at the end: the server is stopping, or the events cannot be read.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
         if let Some(reset) = self.reset.take() {
             return Ok(Some(self.with_retry(reset)));
@@ -209,7 +208,7 @@ impl Subscriber {
             if self.sent_at.is_some_and(|sent| sent.elapsed() >= self.timing.heartbeat) {
                 return Ok(Some(self.heartbeat()));
             }
-            // Before the ring is read: events that are added meanwhile wake the subscriber again.
+            // Read before the ring, so that events added meanwhile wake the subscriber again.
             let progress = *self.progress.borrow_and_update();
             match progress {
                 Progress::UpTo(_) => {}
@@ -227,7 +226,7 @@ impl Subscriber {
                         return Ok(Some(self.with_retry(text)));
                     }
                     self.skipped = last.map(|id| id.to_string()).or(self.skipped.take());
-                    // Nothing to begin with: a comment shows that the stream works.
+                    // If there are no events yet, a comment shows that the stream works.
                     if self.sent_at.is_none() {
                         return Ok(Some(self.heartbeat()));
                     }
@@ -255,7 +254,7 @@ impl Subscriber {
         }
     }
 
-    /// Until there are new events, a heartbeat is due, or the server stops.
+    /// Waits until there are new events, a heartbeat is due, or the server stops.
     async fn wait(&mut self) {
         let silent = self.sent_at.map(|sent| sent.elapsed()).unwrap_or_default();
         let silence = self.timing.heartbeat.saturating_sub(silent);
@@ -267,13 +266,13 @@ impl Subscriber {
         }
     }
 
-    /// A piece of the events before the ring, if the filter selects any.
+    /// Reads a piece of the events that are older than the ring, if the filter selects any.
     async fn read_store(&mut self) -> Result<Option<Bytes>, Problem> {
         let (events, organization) = (self.access.realm.events.clone(), self.access.caller.organization.clone());
         let (from, filter) = (self.next, self.filter.clone());
         let read = move || {
             let stretch = events.onwards(&organization, from, &filter)?;
-            // Nothing was found: the events have been dropped since.
+            // No progress: the events have been dropped in the meantime.
             let reset = (stretch.next == from).then(|| StreamStart::reset(&events, &organization, "expired"));
             Ok::<_, StoreError>((stretch, reset.transpose()?))
         };
@@ -290,8 +289,8 @@ impl Subscriber {
         Ok((!text.is_empty()).then(|| text.freeze()))
     }
 
-    /// A comment, without an empty line after it: there are clients that would take that for the end of an event. For the
-    /// same reason the id of the last skipped event is only a part of it, and no field.
+    /// A comment without a following empty line, which some clients would take for the end of an event. For the same
+    /// reason it contains the id of the last skipped event, instead of sending it as a field.
     fn heartbeat(&mut self) -> Bytes {
         match self.skipped.take() {
             Some(id) => format!(": nothing for you up to {id}\n").into(),
@@ -313,7 +312,7 @@ pub fn take_filter(query: &mut Query) -> Filter {
     }
 }
 
-/// From all `type` parameters, each a name or several with commas.
+/// Reads all `type` parameters; each is a name or several separated by commas.
 fn types(query: &mut Query) -> Option<Notices> {
     let values = query.all("type");
     let mut wanted = Notices::default();
@@ -330,7 +329,7 @@ fn types(query: &mut Query) -> Option<Notices> {
     (!values.is_empty()).then_some(wanted)
 }
 
-/// By its own name, or by that of its group, like `session.*`.
+/// Matches the type's own name or that of its group, such as `session.*`.
 fn is_named(event_type: EventType, name: &str) -> bool {
     match name.strip_suffix(".*") {
         Some(group) => group_of(event_type) == group,
@@ -343,7 +342,7 @@ fn group_of(event_type: EventType) -> &'static str {
 }
 
 fn unknown(name: &str) -> String {
-    /// How much of an unknown name is shown.
+    /// The number of characters shown of an unknown name.
     const SHOWN_MAX: usize = 40;
     let shown: String = name.chars().take(SHOWN_MAX).collect();
     let group = name.split('.').next().unwrap_or_default();
@@ -451,7 +450,7 @@ mod tests {
             ["&", "=", "%", "type=", ",", ".*", "since=", "Z", "+", "9999-12-31T23:59:60Z", "actor=usr_", "\u{e4}"];
         fuzz([sample], &words, |text| {
             let query: String = form_urlencoded::byte_serialize(text).collect();
-            // As it is, where that is a query at all; and as one value.
+            // Reads the text as the whole query, if it is a valid one, and as a single value.
             let plain = std::str::from_utf8(text).ok().filter(|text| format!("/?{text}").parse::<Uri>().is_ok());
             let read =
                 [plain.map(filter), Some(filter(&format!("type={query}"))), Some(filter(&format!("since={query}")))];

@@ -1,5 +1,6 @@
-//! The log of a deployment: whole, by page, or followed while it is written; as text or as JSON lines. Uses bounded memory,
-//! whatever the log's length and the client's speed. In a cluster, other nodes wrote parts of it.
+//! The log of a deployment: all of it, a page, or followed while it is written; as text or JSON lines. Memory is
+//! bounded, regardless of the log's length and the client's speed. In a cluster, other nodes may have written parts of
+//! it.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -34,10 +35,10 @@ use delivery::logs::{Line, LogId, LogReader, Logs};
 use domain::named::named_enum;
 use domain::{DeploymentId, Identifier};
 use locks::Watch;
-use shares::Place;
+use shares::Permit;
 use store::StoreError;
 
-/// The header with the offset of the next page, as the OpenAPI document writes it.
+/// The header with the offset of the next page, spelled as in the OpenAPI document.
 pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";
 const NEXT_OFFSET_HEADER: HeaderName = HeaderName::from_static("lockkeeper-next-offset");
 
@@ -63,7 +64,8 @@ async fn page(call: &Call, access: Access, source: LogSource) -> Answered {
     let limit = source.query.limit;
     let pieces = stream::try_unfold((access, source), |(access, source)| async move {
         let (source, piece) = source.next_piece(&access).await?;
-        // A long log takes time. An answer that is cut off is not mistaken for a whole one.
+        // Access is checked again because a long log takes time. A response that is cut off cannot be mistaken for a
+        // complete one.
         access.check_again()?;
         Ok::<_, Problem>((!piece.is_empty()).then_some((piece, (access, source))))
     });
@@ -77,7 +79,7 @@ async fn page(call: &Call, access: Access, source: LogSource) -> Answered {
     })
 }
 
-/// The log so far, and what is added until the deployment finishes, the client disconnects or loses its access, or the
+/// The log so far, and further lines until the deployment finishes, the client disconnects or loses its access, or the
 /// server stops.
 fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     let response = answer(&source.query);
@@ -121,7 +123,7 @@ fn answer(query: &LogQuery) -> Response {
     })
 }
 
-/// A client that reads a log while it is written.
+/// A client that follows a log.
 struct Follower {
     access: Access,
     request: Request,
@@ -132,15 +134,15 @@ struct Follower {
     changes: Watch,
     /// Set before the last read of the log, after which nothing is added.
     has_finished: bool,
-    _place: Place,
-    _held: Option<Place>,
+    _place: Permit,
+    _held: Option<Permit>,
 }
 
 impl Follower {
     /// `None` at the end.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
         while let Some(mut source) = self.source.take() {
-            // Another part may have been begun.
+            // A new part may have begun.
             source.log = log(&self.access, self.id)?;
             let (source, piece) = source.next_piece(&self.access).await?;
             if !piece.is_empty() {
@@ -155,7 +157,7 @@ impl Follower {
         Ok(None)
     }
 
-    /// Until there may be more to read; false if the server stops.
+    /// Waits until there may be more to read; false if the server stops.
     async fn wait(&mut self) -> Result<bool, Problem> {
         let environments = &self.access.realm.environments;
         let found = environments.deployment(&self.access.caller.organization, self.id)?;
@@ -172,7 +174,7 @@ impl Follower {
 }
 
 pub const LINES_MAX: u64 = 100_000;
-/// The size of a piece; about as much is buffered for a client that does not read.
+/// The size of a piece, which is also about how much is buffered for a client that does not read.
 const PIECE_BYTES: usize = 32 * 1024;
 
 named_enum! {
@@ -240,7 +242,7 @@ pub struct LogSource {
     pub query: LogQuery,
     /// `None` before the first piece.
     reader: Option<LogReader>,
-    /// The line to stop before.
+    /// The number of the first line that is not wanted.
     pub until: u64,
     /// How many more lines are wanted.
     pub left: u64,
@@ -252,7 +254,7 @@ impl LogSource {
         Self { logs, log, query, reader: None, until: u64::MAX, left }
     }
 
-    /// Reads the page once ahead, since the headers of the answer say where it ends.
+    /// Reads the page once in advance, since the response headers say where it ends.
     fn end_of_page(&self) -> io::Result<PageEnd> {
         let mut next = self.query.offset;
         let mut reader = self.logs.read(&self.log, next);
@@ -263,7 +265,7 @@ impl LogSource {
                 return Ok(PageEnd { next, more: true });
             }
             left -= u64::from(shown);
-            // A full page ends after its last line, another one at the end of the log.
+            // A full page ends after its last shown line, any other at the end of the log.
             if shown || left > 0 {
                 next = line.number + 1;
             }
@@ -291,7 +293,7 @@ impl LogSource {
         match piece {
             Ok(piece) => Ok((source, piece.into())),
             Err(error) => {
-                // The answer has begun, so the client cannot be told.
+                // The response has begun, so the client cannot be told.
                 tracing::error!(deployment = %source.log.deployment, %error, "a log could not be read to its end");
                 Err(Problem::internal(error))
             }
@@ -354,22 +356,22 @@ impl<'a> From<&'a Line> for LineView<'a> {
     }
 }
 
-/// A node that has died is back after a minute, if at all.
+/// A node that has crashed is usually back within a minute.
 const RETRIED_AFTER_SECONDS: u64 = 60;
 
-/// The parts of a log, as far as they are here.
+/// The deployment's log, with the parts that this node has.
 pub fn log(access: &Access, id: DeploymentId) -> Result<LogId, Problem> {
     let organization = &access.caller.organization;
     let parts = access.realm.environments.log_parts(organization, id)?;
     Ok(LogId::of(organization, id, parts.iter().map(|part| part.number)))
 }
 
-/// The same when all of them are here.
+/// The same log after fetching all its parts to this node.
 pub async fn brought(access: &Access, id: DeploymentId) -> Result<LogId, Problem> {
     let organization = &access.caller.organization;
     let parts = access.realm.environments.log_parts(organization, id)?;
     let brought = access.node.archive.bring(organization, id, &parts).await;
-    // It may have taken a while.
+    // Fetching may have taken a while.
     access.check_again()?;
     brought.map_err(|unavailable| match unavailable {
         Unavailable::Busy(_) => Problem::overloaded(&unavailable.to_string()),
@@ -380,7 +382,8 @@ pub async fn brought(access: &Access, id: DeploymentId) -> Result<LogId, Problem
     })
 }
 
-/// A piece of a part that this node has, for the owner of its shard, which has authorised its reader; 204 if it is not here.
+/// Serves a piece of a log part of this node to the shard's owner, which has authorised the reader; 204 if this node
+/// does not have it.
 pub async fn part(call: Call<Front>) -> Answered {
     let unknown = || refusals::route_not_found(call.request.path());
     let organization = Identifier::parse(call.segment("organization")).map_err(|_| unknown())?;
@@ -410,7 +413,7 @@ mod tests {
 
     const ID: DeploymentId = DeploymentId(IdSeed([7; 12]));
 
-    /// Lines of two stages in turns, some of them in pieces.
+    /// Lines of two stages alternately, some of them in pieces.
     fn acme() -> Identifier {
         Identifier::parse("acme").unwrap()
     }
@@ -441,7 +444,7 @@ mod tests {
         wanted
     }
 
-    /// A page as it is answered: what it shows, where the next begins, and whether there is more.
+    /// A page as in a response: its text, where the next one begins, and whether there is more.
     fn page(logs: &Logs, query: &str) -> (String, u64, bool) {
         let mut source = LogSource::new(logs.clone(), LogId::whole(&acme(), ID), wanted(query));
         let end = source.end_of_page().unwrap();

@@ -1,5 +1,6 @@
-//! Members of an organization: list, view, add, promote or demote, disable or enable, remove, and invite: a link with which a
-//! member chooses a password, also instead of a lost one. And who the caller is, for clients that have only a token or a sign-in.
+//! Members of an organization: list, view, add, promote or demote, disable or enable, remove, and invite, which creates
+//! a link for choosing a password, also to replace a lost one. And the caller's identity, for clients that have only a
+//! token or a sign-in.
 
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ form! {
         optional role: Role,
         /// Where to reach them, for people; null takes it away.
         optional email: Clearable<Email>,
-        /// True: their tokens are refused at once, and their sign-ins end. Nothing is deleted: false brings the tokens back.
+        /// True: their tokens are refused at once, and their sign-ins end. Nothing is deleted: false brings the tokens
+        /// back.
         optional disabled: bool,
     }
     any_of [role, email, disabled];
@@ -111,7 +113,7 @@ async fn all(access: &Access) -> Result<Vec<MemberEntry>, Problem> {
     read_within(access.node.answer_timeout, "members", members).await
 }
 
-/// The member in the path. A text that is not an id is not found.
+/// The member in the path. Text that is not an id counts as not found.
 fn user_id(call: &Call) -> Result<UserId, Problem> {
     call.segment("userId").parse().map_err(|_| refusals::member_not_found())
 }
@@ -147,14 +149,14 @@ pub async fn invite(mut call: Call) -> Answered {
     let origin = Origin::of(&call)?;
     let base = origin.link()?;
     let now = (access.realm.clock)();
-    // The link is stored nowhere, so a retry gets none.
+    // The link is not stored, so a retry does not get it.
     let keep = idempotent::keep(pending, move || now, |expires_at: &Timestamp| kept(None, *expires_at));
     let (realm, initiator) = (access.realm.clone(), access.initiator());
     let organization = access.caller.organization.clone();
     let inviting = async move { realm.accounts.invite(&organization, user, Cause::by(&initiator, now), keep).await };
     let open = done_in_task::<_, _>(access.node.answer_timeout, "invite them again", inviting).await?;
     tracing::info!(member = %user, by = %access.caller.person.name, "member invited");
-    // Behind the `#`, so that no browser sends it to a server, and no proxy logs it.
+    // In the fragment, which browsers do not send and proxies do not log.
     let url = format!("{}/invitation#{}", base, open.text.reveal());
     Ok(idempotent::response(kept(Some(&url), open.expires_at)))
 }
@@ -225,8 +227,8 @@ fn email_of(member: &Member) -> Option<&str> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Invitation)]
 pub struct InvitationView<'a> {
-    /// A page on which the member chooses a password, once. It is not shown again: a retry with the same `Idempotency-Key`
-    /// gets null.
+    /// A page on which the member chooses a password, once. It is not shown again: a retry with the same
+    /// `Idempotency-Key` gets null.
     #[schema(example = "https://lock.example/invitation#lki_3mZ0QhV7tYw2Rk9JxUa4SbLc8PdEfN1o5GqB")]
     url: Option<&'a str>,
     /// When it stops working.

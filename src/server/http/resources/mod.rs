@@ -1,4 +1,4 @@
-//! The handlers, one file per resource: each authorises, parses, asks and renders. They know nothing of routes.
+//! The handlers, one file per resource: each authorises, parses, asks and renders. Routes are defined elsewhere.
 
 pub mod analyses;
 pub mod approvals;

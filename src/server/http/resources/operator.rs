@@ -1,5 +1,5 @@
-//! What concerns the server as a whole: health, readiness, metrics, the OpenAPI document, the meaning of error codes; a backup as
-//! a stream, for the only organization's admin and for the operator; and the nodes and shards of a cluster.
+//! The server as a whole: health, readiness, metrics, the OpenAPI document, the meaning of error codes; backups as a
+//! stream, for the only organization's admin and for the operator; and the nodes and shards of a cluster.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub async fn healthz(_: Call<Front>) -> Answered {
     Ok(text("application/json", r#"{"status":"alive"}"#))
 }
 
-/// Writes are accepted, and the server is not stopping; in a cluster, every shard has an owner.
+/// Ready: the server accepts writes and is not stopping; in a cluster, every shard has an owner.
 pub async fn readyz(call: Call<Front>) -> Answered {
     if call.app.node.draining.load(Ordering::Relaxed) {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping; use another one").retry_after(1).into());
@@ -66,7 +66,7 @@ pub async fn problem(call: Call<Front>) -> Answered {
     Ok(text("text/plain; charset=utf-8", meaning))
 }
 
-/// The explorer's page, with the slash that its files are below.
+/// Redirects to the path with a slash, since the explorer's page loads files relative to it.
 pub async fn explorer(_: Call<Front>) -> Answered {
     Ok(Response::new(StatusCode::TEMPORARY_REDIRECT).with(LOCATION, "/docs/"))
 }
@@ -75,7 +75,7 @@ fn text(kind: &'static str, body: impl MessageBody + 'static) -> Response {
     Response::ok(kind).body(body)
 }
 
-/// Frames that are made before the client has taken them: a megabyte or two.
+/// Frames prepared ahead of the client: a megabyte or two.
 const AHEAD: usize = 4;
 
 pub async fn backup(call: Call) -> Answered {
@@ -84,7 +84,7 @@ pub async fn backup(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let realm = Arc::clone(&access.realm);
     let organizations = access.read_list(move || organizations(&realm)).await?;
-    // One whose file is no longer there has data all the same, and one that has just been declared may have no events yet.
+    // Checks both: an organization without a file may still have data, and a newly declared one may have no events yet.
     let is_own = |organization: &String| organization == access.caller.organization.as_str();
     if access.node.organizations > 1 || !organizations.iter().all(is_own) {
         let detail = "this server has the data of several organizations, and no admin may read all of them; its operator takes \
@@ -98,14 +98,15 @@ pub async fn backup(call: Call) -> Answered {
     let pieces = begin(&access.realm, organizations)?;
     let checked = stream::try_unfold((pieces, access, held), |(mut pieces, access, held)| async move {
         let Some(piece) = pieces.recv().await else { return Ok(None) };
-        // It may take minutes. What is cut off is not mistaken for a whole one.
+        // Access is checked again because a backup may take minutes. One that is cut off cannot be mistaken for a
+        // complete one.
         access.check_again()?;
         piece.map(|piece| Some((piece, (pieces, access, held))))
     });
     Ok(answer().streaming(checked))
 }
 
-/// The same for the operator, whatever organizations there are.
+/// The backup for the operator, with any number of organizations.
 pub async fn whole_backup(realm: &Realm) -> Result<Response, Problem> {
     let pieces = begin(realm, organizations(realm)?)?;
     let pieces = stream::unfold(pieces, |mut pieces| async move { pieces.recv().await.map(|piece| (piece, pieces)) });
@@ -116,14 +117,14 @@ fn answer() -> Response {
     Response::ok("application/octet-stream")
 }
 
-/// All that have data here, declared or not.
+/// All organizations with data here, declared or not.
 fn organizations(realm: &Realm) -> Result<Vec<String>, StoreError> {
     Ok(realm.events.audited()?.into_iter().map(|organization| organization.as_str().to_owned()).collect())
 }
 
 type Piece = Result<Bytes, Problem>;
 
-/// Begins to make it, in a thread of its own, which ends when nobody takes the pieces any more.
+/// Starts the backup in a separate thread, which ends when the receiver is dropped.
 fn begin(realm: &Realm, organizations: Vec<String>) -> Result<mpsc::Receiver<Piece>, Problem> {
     let now = (realm.clock)();
     let created_at = jiff::Timestamp::from_millisecond(now.as_millis()).unwrap_or_default().to_string();
@@ -142,7 +143,7 @@ fn take(taking: Taking, sender: mpsc::Sender<Piece>) {
         Err(MakeError::Write(_)) => tracing::warn!("a backup was not finished: its client went away"),
         Err(error @ (MakeError::Copy(_) | MakeError::Logs(_))) => {
             tracing::error!(%error, "a backup failed");
-            // Ends the answer as one that is incomplete.
+            // Ends the response as incomplete.
             let _ = sender.blocking_send(Err(Problem::internal(error)));
         }
     }

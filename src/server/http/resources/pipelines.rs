@@ -61,7 +61,7 @@ pub async fn put(mut call: Call) -> Answered {
     let (read, mut reader) = read_named::<Identifier, PipelineForm>("pipelineId", segment, &body.element()?);
     let read = read.map(|(id, form)| (form.definition(&id), id));
     let organization = &access.caller.organization;
-    // The steps that it uses stay in their registries until it is saved.
+    // Holds the used steps in their registries until the pipeline is saved.
     let using = access.realm.registries.using().await;
     access.check_again()?;
     check_uses(&using, organization, read.as_ref().map(|(definition, _)| &*definition.blueprint), &mut reader);
@@ -85,7 +85,7 @@ pub async fn put(mut call: Call) -> Answered {
     Ok(if put.created { response.with(LOCATION, url(&key)) } else { response })
 }
 
-/// Whether registries have the steps that it uses, and whether it is within its bounds with those filled in.
+/// Checks that the registries have the used steps, and that the pipeline including those steps is within its bounds.
 fn check_uses(using: &Using<'_>, organization: &Identifier, blueprint: Option<&Blueprint>, reader: &mut Reader) {
     for (step, used) in reader.take_uses() {
         for (field, message) in using.faults(organization, &used) {
@@ -134,7 +134,7 @@ pub async fn delete(call: Call) -> Answered {
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "pipeline deleted");
         Ok::<_, Problem>(())
     };
-    // In a separate task: its secrets must be deleted too, even if the caller disconnects.
+    // Runs in a separate task, so that the secrets are deleted too, even if the caller disconnects.
     done_in_task(limit, LOOK, deleting).await?;
     Ok(Response::no_content())
 }
@@ -164,11 +164,11 @@ pub async fn resume(mut call: Call) -> Answered {
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "pipeline resumed");
         Ok::<_, Problem>(render(&pipeline, environments))
     };
-    // In a separate task: waiting deployments must start too, even if the caller disconnects.
+    // Runs in a separate task, so that waiting deployments start too, even if the caller disconnects.
     Ok(idempotent::response(done_in_task(limit, LOOK, resuming).await?))
 }
 
-/// A request to stop or to resume a pipeline.
+/// A request to stop or resume a pipeline.
 struct Change<T> {
     access: Access,
     key: PipelineKey,

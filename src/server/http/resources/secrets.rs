@@ -1,5 +1,5 @@
-//! Secrets of an organization or of one pipeline: list, view, create, change, delete. A value goes into the vault; no
-//! answer, problem or log line has it.
+//! Secrets of an organization or of one pipeline: list, view, create, change, delete. Values go into the vault and
+//! never appear in a response, problem or log line.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::ETAG;
@@ -40,8 +40,8 @@ form! {
         required value: SecretValue,
         /// For people.
         nullable description: Description,
-        /// For this pipeline only, where it wins over the organization's secret of the same name; for all pipelines if left
-        /// out.
+        /// For this pipeline only, where it wins over the organization's secret of the same name; for all pipelines if
+        /// left out.
         #[schema("examples": ["web"])]
         nullable pipeline_id: Identifier,
     }
@@ -102,7 +102,7 @@ pub async fn create(mut call: Call) -> Answered {
 
 async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Timestamp) -> Result<Secret, Problem> {
     let organization = &access.caller.organization;
-    // The pipeline must not be deleted meanwhile: this secret would remain.
+    // Keeps the pipeline from being deleted meanwhile, which would orphan this secret.
     let _entering = match new.pipeline.clone() {
         Some(pipeline) => {
             let key = PipelineKey { organization: organization.clone(), pipeline };

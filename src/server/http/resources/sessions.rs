@@ -1,5 +1,5 @@
-//! Sessions: claim one environment or any, view, deploy, keep alive, release, force-claim; and the list of those that hold or
-//! wait in a whole organization.
+//! Sessions: claim one environment or any, view, deploy, keep alive, release, force-claim; and the organization's list
+//! of active and queued sessions.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub async fn claim(mut call: Call) -> Answered {
     let key = access.environment(&call)?;
     let Begun { body, pending } = begin(&mut call, &mut access).await?;
     let (claim, patience) = read_claim(&access, body.form()?)?;
-    let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
+    let place = ClaimTarget { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
@@ -54,7 +54,7 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let ClaimAnyForm { claim, labels } = body.form()?;
     let labels = labels.unwrap_or_default().0;
     let (claim, patience) = read_claim(&access, claim)?;
-    let place = Place { pipeline: pipeline.clone(), environment: None };
+    let place = ClaimTarget { pipeline: pipeline.clone(), environment: None };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
@@ -70,12 +70,12 @@ pub async fn claim_any(mut call: Call) -> Answered {
     })
 }
 
-/// A client that has disconnected gets nothing; with a key, it can retry. A member who was removed or demoted while waiting
-/// could neither use nor release the lock: it is taken back.
+/// A disconnected client gets nothing, but can retry with its key. If a member was removed or demoted while waiting,
+/// the lock is taken back, because they could neither use nor release it.
 fn answer_claim(
     request: &Request,
     access: &Access,
-    place: &Place,
+    place: &ClaimTarget,
     has_key: bool,
     waited: Waited<Result<ClaimOutcome, Failure>>,
     refused: impl FnOnce(Failure) -> Problem,
@@ -98,7 +98,7 @@ fn answer_claim(
     }
 }
 
-/// From another node: the client of a claim that it passed on was gone when the answer came.
+/// Sent by the node that forwarded a claim, if its client had disconnected before the response.
 pub async fn undelivered(call: Call) -> Answered {
     let [organization, pipeline, name] =
         ["orgId", "pipelineId", "envName"].map(|name| Identifier::parse(call.segment(name)));
@@ -140,7 +140,7 @@ pub async fn view(call: Call) -> Answered {
         environments.session(&key, &environment, id, reader)?.ok_or_else(refusals::session_not_found)
     };
     match show(&call.request, &access, id, find).await {
-        // Perhaps it went with its environment, of whose end readers are about to see.
+        // The session may have been deleted with its environment; wait until readers see the deletion.
         Err(EarlyReturn::Problem(problem)) if problem.code() == Code::SessionNotFound => {
             environments.caught_up(&key).await?;
             show(&call.request, &access, id, find).await
@@ -149,7 +149,7 @@ pub async fn view(call: Call) -> Answered {
     }
 }
 
-/// A session that waits for any environment, or once did.
+/// A session that waits, or waited, for any environment.
 pub async fn view_any(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let pipeline = access.pipeline(&call)?.key.clone();
@@ -172,7 +172,7 @@ async fn show(
     let read = || find().map(|found| Read { etag: etag(&found.session), state: found });
     let watch = || environments.watch_session(id);
     let mut shown = clients::read_when_changed(request, access, wait, watch, &read).await?;
-    // It got its lock while its client was away. Once the client has seen it, that must not be lost.
+    // The session was granted its lock while the client was away. Record that the client has seen it before responding.
     let own = shown.state.session.user.id == access.caller.person.id;
     if let (Some(key), true) = (&shown.state.environment, own && shown.state.session.is_unseen()) {
         environments.seen(key, id).await?;
@@ -185,12 +185,12 @@ async fn show(
     })
 }
 
-/// Without the position in the queue, which changes with every other session.
+/// Excludes the position in the queue, which changes with every other session.
 fn etag(session: &Session) -> String {
     format!("\"{}\"", session.revision)
 }
 
-/// A retry gets the answer from when the deployment was accepted, which was before it finished.
+/// A retry gets the response from when the deployment was accepted, which was before it finished.
 pub async fn deploy(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
@@ -246,7 +246,7 @@ pub async fn release(call: Call) -> Answered {
     Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
-/// Leaves the queue for any environment, or releases the environment it has got meanwhile.
+/// Leaves the queue for any environment, or releases the environment granted in the meantime.
 pub async fn release_any(call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let pipeline = access.pipeline(&call)?.key.clone();
@@ -257,15 +257,15 @@ pub async fn release_any(call: Call) -> Answered {
     let left = environments.leave_pool(&pipeline, id, &access.caller.person, any).await?;
     let found = left.ok_or_else(refusals::queued_session_not_found)?;
     let Some(key) = found.environment else {
-        // It has left, now or earlier; leaving twice is no error.
+        // It has left, now or earlier; leaving again succeeds.
         return Ok(answer::one(StatusCode::OK, SessionView::new(None, &found.session, None)));
     };
     let session = release_in(&access, &key, id).await?;
     Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
-/// Releases whatever session of the caller holds the environment, for clients that do not keep its id. A maintainer
-/// releases anybody's.
+/// Releases the caller's session that holds the environment, for clients that do not keep its id. A maintainer can
+/// release anyone's.
 pub async fn release_lock(call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
@@ -287,14 +287,14 @@ fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, sessio
     idempotent::answer_about(subject, status, location, view)
 }
 
-/// What was claimed: one environment, or any.
+/// The target of a claim: one environment, or any.
 #[derive(Clone)]
-struct Place {
+struct ClaimTarget {
     pipeline: PipelineKey,
     environment: Option<Identifier>,
 }
 
-impl Place {
+impl ClaimTarget {
     fn keyed(&self, pending: Option<Pending>) -> Option<Keyed<ClaimOutcome>> {
         let place = self.clone();
         keyed(pending, move |outcome| place.render(outcome))
@@ -330,14 +330,14 @@ impl Place {
     }
 }
 
-/// A client that retries for its answer knows its session from then on; that is recorded before it is answered.
+/// A client that retries learns its session from the response, so it is recorded as seen before responding.
 async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
     let begun = idempotent::begin(call, access).await;
     if let Err(EarlyReturn::Replay(answer)) = &begun
         && let Some(Subject::Session { environment, session }) = &answer.subject
     {
         match access.realm.environments.seen(environment, *session).await {
-            // The session is gone by now; the answer stays what it was.
+            // The session is gone by now; the stored response is still returned.
             Ok(()) | Err(Failure::Rejected(_)) => {}
             Err(failure) => return Err(failure.into()),
         }
@@ -345,7 +345,7 @@ async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyRetur
     begun
 }
 
-/// What a claim asks for, and how long it waits if the lock is taken.
+/// The claim, and how long it waits if the lock is taken.
 fn read_claim(access: &Access, form: ClaimForm) -> Result<(ClaimRequest, Patience), Problem> {
     let ClaimForm { request, wait_seconds, queue, priority } = form;
     if priority > Priority::default() && !access.may(Permission::RaisePriority) {
@@ -370,7 +370,7 @@ fn duration(wait_seconds: Option<WaitSeconds>) -> Duration {
     Duration::from_secs(wait_seconds.map_or(0, WaitSeconds::u64))
 }
 
-/// The other ones have ended.
+/// All other sessions have ended.
 pub const LISTED: [SessionStatus; 2] = [SessionStatus::Active, SessionStatus::Queued];
 
 pub async fn list(call: Call) -> Answered {

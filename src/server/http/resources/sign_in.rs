@@ -1,5 +1,5 @@
-//! Signing in and out with a browser, and the password of whoever has signed in. For pages of ours, so it is not part of the
-//! API's description. The texts of sign-ins and invitations are only in cookies and links.
+//! Signing in and out with a browser, and changing the password of the signed-in member. For the dashboard only, so it
+//! is not part of the API's description. The secrets of sign-ins and invitations appear only in cookies and links.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::SET_COOKIE;
@@ -28,18 +28,18 @@ use events::Cause;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "sign in";
-/// More than a password or a token can have, so that a fault in it is the caller's, and memory is not theirs.
+/// Longer than any password or token, so a longer text is the caller's fault and does not use the server's memory.
 const GIVEN_MAX: usize = 1_024;
 
 form! {
-    /// Who signs in, and what with.
+    /// The credentials of a sign-in.
     pub struct SignInForm as "SignInRequest" {
         /// The id of the organization.
         optional organization: Given,
         /// The name of the member.
         optional name: Given,
         optional password: Given,
-        /// Instead of all others: an API token.
+        /// An API token, instead of the other fields.
         optional token: Given,
     }
     one_of [password, organization, name] [token];
@@ -48,14 +48,14 @@ form! {
 
 form! {
     pub struct SignOutForm as "SignOutRequest" {
-        /// With all browsers.
+        /// Ends the sign-ins of all browsers.
         optional everywhere: bool,
     }
 }
 
 form! {
     pub struct PasswordForm as "PasswordRequest" {
-        /// Required if there is one; without one, there is nothing to change.
+        /// Required if the member has a password.
         optional current_password: Given,
         required new_password: Password,
     }
@@ -67,7 +67,7 @@ form! {
     }
 }
 
-/// A text that is compared with what is known, and never shown.
+/// A text that is only compared, and never shown.
 pub struct Given(String);
 
 texts! {
@@ -113,7 +113,7 @@ pub async fn sign_in(mut call: Call) -> Answered {
     Ok(if had_password { knowing_browser(&call, &origin, &open.token, answer) } else { answer })
 }
 
-/// Whoever has no sign-in, or one that has ended, is signed out already.
+/// Idempotent: succeeds without a sign-in, too.
 pub async fn sign_out(mut call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     own_page::refuse_other_sites(&call)?;
@@ -156,7 +156,7 @@ pub async fn change_password(mut call: Call) -> Answered {
     };
     done_within::<_, Problem>(access.node.answer_timeout, LOOK, changing).await?;
     tracing::info!(name = %access.caller.person.name, "password changed");
-    // The new password ends what the browser was known by.
+    // The new password invalidates the old known-browser cookie.
     let (answer, token) = (Response::no_content(), access.identity().await?.token);
     Ok(knowing_browser(&call, &Origin::of(&call)?, &token, answer))
 }
@@ -182,7 +182,7 @@ pub async fn end(call: Call) -> Answered {
     Ok(Response::no_content())
 }
 
-/// How one can sign in to an organization. An unknown one looks like one without providers.
+/// The ways to sign in to an organization. An unknown one looks like one without providers.
 pub async fn methods(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let organization = query.text("organization", Identifier::parse);
@@ -193,7 +193,7 @@ pub async fn methods(call: Call) -> Answered {
     Ok(answer::one(StatusCode::OK, MethodsView { password: true, token: true, providers: providers.collect() }))
 }
 
-/// Whom an invitation is for.
+/// The member and organization that an invitation is for.
 pub async fn view_invitation(call: Call) -> Answered {
     begin(&call)?;
     let realm = &call.app.realm;
@@ -228,7 +228,7 @@ fn begin_uncounted(call: &Call) -> Result<Origin, Problem> {
     Origin::of(call)
 }
 
-/// Who tries to sign in to an account, and counts the attempt.
+/// Identifies the visitor who tries to sign in to an account, and counts the attempt.
 fn visitor(call: &Call, origin: &Origin, organization: &str, name: &str) -> Result<Visitor, Problem> {
     let realm = &call.app.realm;
     let text = cookies::known_browser_of(call, origin, (organization, name));
@@ -248,7 +248,7 @@ fn counted_stranger(call: &Call) -> Result<Visitor, Problem> {
     Ok(Visitor::Stranger(call.request.client_address()))
 }
 
-/// The answer to a browser that is known from now on, whatever strangers do with the account.
+/// Adds a cookie that makes this a known browser, so that strangers' attempts on the account do not block it.
 fn knowing_browser(call: &Call, origin: &Origin, token: &Token, answer: Response) -> Response {
     let realm = &call.app.realm;
     let Some(member) = realm.accounts.member(&token.organization, token.user) else { return answer };
@@ -262,7 +262,7 @@ fn count_attempt(call: &Call) -> Result<(), Problem> {
     call.app.realm.accounts.attempts.by_address(address).map_err(too_soon)
 }
 
-/// Access by a sign-in, and not by a token.
+/// Access by a sign-in; tokens are refused.
 fn own_access(call: &Call) -> Result<Access, Problem> {
     let access = Access::to_own_organization(call, Permission::Read)?;
     if access.caller.is_sign_in {
@@ -293,13 +293,13 @@ fn refusal(unproven: Unproven) -> Problem {
 }
 
 fn too_soon(TooSoon(wait): TooSoon) -> Problem {
-    // Rounded up: an earlier attempt would be refused again.
+    // Rounded up, since an earlier attempt would be refused again.
     let seconds = wait.as_secs() + 1;
     let detail = format!("there were too many attempts to sign in; try again in {seconds} s");
     Problem::new(Code::RateLimited, detail).retry_after(seconds)
 }
 
-/// Without the name: people type passwords there.
+/// Logs no name, since people type passwords into that field.
 fn note_refusal(call: &Call, organization: &str) {
     let address = call.request.client_address();
     call.app.node.refusals.note("sign-ins", address, || {
@@ -309,7 +309,7 @@ fn note_refusal(call: &Call, organization: &str) {
     });
 }
 
-/// A browser that somebody has signed in with.
+/// A browser in which the member has signed in.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignInView<'a> {
@@ -317,7 +317,7 @@ pub struct SignInView<'a> {
     created_at: Time,
     last_used_at: Option<Time>,
     expires_at: Option<Time>,
-    /// Whether it is the one that asks.
+    /// Whether it is the requesting browser.
     current: bool,
     client: &'a str,
 }
@@ -350,7 +350,7 @@ pub struct ProviderView {
     pub name: String,
 }
 
-/// Whom an invitation is for.
+/// The member and organization that an invitation is for.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InvitedView<'a> {

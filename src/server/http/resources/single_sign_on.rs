@@ -1,5 +1,5 @@
-//! Single sign-on: the two addresses that a browser goes through, to a provider and back. Not part of the API: browsers open
-//! them as pages, so what goes wrong leads to the sign-in page, which says it in words.
+//! Single sign-on: the two addresses that lead a browser to a provider and back. Not part of the API: browsers open
+//! them as pages, so failures lead to the sign-in page, which explains them.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ACCEPT, HeaderValue, LOCATION, SET_COOKIE};
@@ -18,12 +18,12 @@ use accounts::sso::{Begun, Callback, Failure, ReturnPath, SignedIn};
 use domain::{Email, Identifier};
 use events::Cause;
 
-/// Parameters of a callback that are looked at; providers add some of their own.
+/// Bound on a callback's parameters; providers add some of their own.
 const PARAMETERS_MAX: usize = 32;
 /// Advice for a sign-in whose outcome is unknown.
 const LOOK: &str = "sign in again";
 
-/// Sends the browser to a provider.
+/// Redirects the browser to a provider.
 pub async fn begin(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let organization = query.one("organization");
@@ -53,7 +53,7 @@ async fn begin_at(call: &Call, organization: &str, return_path: &ReturnPath) -> 
     Ok((origin, begun))
 }
 
-/// Takes the browser back from a provider.
+/// Handles the browser's return from a provider.
 pub async fn finish(call: Call) -> Answered {
     let origin = match Origin::of(&call) {
         Ok(origin) => origin,
@@ -74,7 +74,7 @@ pub async fn finish(call: Call) -> Answered {
     let realm = &call.app.realm;
     let finished = match realm.sso.get().finish(callback, (realm.clock)()).await {
         Ok(finished) => finished,
-        // Another sign-in may be under way in this browser: its cookie stays.
+        // Another sign-in may be in progress in this browser, so its cookie is kept.
         Err(failure) => return failed(&call, refused(&call, &failure, None, provider), WayBack::default(), &[]),
     };
     let (organization, return_path) = (&finished.organization, &finished.return_path);
@@ -95,7 +95,7 @@ pub async fn finish(call: Call) -> Answered {
     }
 }
 
-/// Finds or makes the member, and signs them in.
+/// Finds or creates the member, and signs them in.
 async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Result<OpenToken, Problem> {
     let (realm, timeout) = (&call.app.realm, call.app.node.answer_timeout);
     let now = (realm.clock)();
@@ -105,7 +105,7 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
         organization: organization.clone(),
         link: ProviderLink { provider: person.provider, issuer: person.issuer, subject: person.subject },
         name: person.name,
-        // One that we cannot keep is left out.
+        // An email address that cannot be stored is dropped.
         email: person.email.as_deref().and_then(|email| Email::parse(email).ok()),
         email_verified: person.email_verified,
         role: person.role,
@@ -131,7 +131,7 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
     Ok(open)
 }
 
-/// The failure as a problem. Its reason is for the log.
+/// The failure as a problem; the reason is only logged.
 fn refused(call: &Call, failure: &Failure, organization: Option<&str>, provider: &str) -> Problem {
     let code = match failure {
         Failure::UnknownProvider => Code::ProviderNotFound,
@@ -151,14 +151,14 @@ fn refused(call: &Call, failure: &Failure, organization: Option<&str>, provider:
     Problem::new(code, code.meaning())
 }
 
-/// What the sign-in page needs to try again.
+/// The parameters with which the sign-in page can try again.
 #[derive(Default)]
 struct WayBack<'a> {
     organization: Option<&'a str>,
     return_path: Option<&'a ReturnPath>,
 }
 
-/// Browsers are sent to the sign-in page, which explains the code; others get the problem itself.
+/// Browsers are sent to the sign-in page, which explains the code; other clients get the problem itself.
 fn failed(call: &Call, problem: Problem, way_back: WayBack<'_>, cookies: &[HeaderValue]) -> Answered {
     let accepts = call.request.headers().text(&ACCEPT).unwrap_or_default();
     if !accepts.contains("text/html") {

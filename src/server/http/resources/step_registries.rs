@@ -49,7 +49,7 @@ pub async fn view(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let registry = find(&access, &call)?;
     let render = || Ok(answer::one(StatusCode::OK, view_of(&access, &registry)));
-    // A running sync does not change the `ETag`.
+    // A running sync does not change the `ETag`, so this is never answered with 304.
     if access.realm.registries.status(&registry) == Status::Syncing {
         return Ok(render()?.with(ETAG, etag(&registry)));
     }
@@ -126,7 +126,7 @@ pub async fn sync(mut call: Call) -> Answered {
         log_change(&access, &synced.registry, "step registry synced");
         Ok::<_, Problem>(render(&synced))
     };
-    // In a separate task: the fetched steps are applied even if the caller disconnects.
+    // Runs in a separate task, so that the fetched steps are applied even if the caller disconnects.
     Ok(idempotent::response(done_in_task(limit, LOOK, syncing).await?))
 }
 
@@ -150,8 +150,8 @@ form! {
 form! {
     /// The repository of a registry.
     pub struct GitForm as "StepRegistryRepositoryRequest" {
-        /// https or ssh; `file://` only if the operator allows it (`git.allow_file_urls`). Without a user or password. Its
-        /// host must have a public address, or one that the operator allows (`outbound.allow`).
+        /// https or ssh; `file://` only if the operator allows it (`git.allow_file_urls`). Without a user or password.
+        /// Its host must have a public address, or one that the operator allows (`outbound.allow`).
         #[schema("examples": ["https://git.example/acme/steps.git"])]
         required url: GitUrl,
         /// A branch or a tag, by its short name.
@@ -163,7 +163,7 @@ form! {
     }
 }
 
-/// A URL of a repository. Whether it may be a `file://` is the operator's decision, which only the handler knows.
+/// The URL of a repository. The handler checks whether the operator allows `file://`.
 pub struct GitUrl(String);
 
 texts! {
@@ -200,14 +200,14 @@ fn read_steps(forms: &[RegistryStepForm]) -> Result<Steps, Problem> {
     if errors.is_empty() { Ok(steps) } else { Err(Problem::invalid_request(errors)) }
 }
 
-/// The registry in the path. A text that is not an id is not found.
+/// The registry in the path. Text that is not an id counts as not found.
 fn find(access: &Access, call: &Call) -> Result<Arc<Registry>, Problem> {
     let id = call.segment("registryId").parse().ok();
     let found = id.and_then(|id| access.realm.registries.get(&access.caller.organization, id));
     found.ok_or_else(|| Refusal::NotFound.into())
 }
 
-/// The time limit for fetching a repository, and for the disk.
+/// The time limit for fetching a repository and writing the result.
 fn time_limit(access: &Access) -> Duration {
     access.node.answer_timeout + access.realm.registries.sync_timeout()
 }
@@ -382,7 +382,7 @@ impl<'a> RegistryStepView<'a> {
         match &step.action {
             Action::Run(arguments) => view.run = Some(arguments.as_slice()),
             Action::Http(call) => view.http = Some(HttpCallView::from(call)),
-            // A registry refuses such a step.
+            // Registries refuse steps with `uses`.
             Action::Uses(_) => {}
         }
         view

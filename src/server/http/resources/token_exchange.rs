@@ -1,6 +1,6 @@
-//! A token for a job of a CI, in exchange for the identity token that its CI gave it (RFC 8693). Needs no access: the identity
-//! token is what the caller has. Whatever is wrong with it, the answer is the same, so that it tells nobody which
-//! organizations there are and whom they trust; the reason is in the log.
+//! Exchanges the identity token of a CI job for a token (RFC 8693). No other access is needed: the identity token is
+//! the caller's credential. All faults of the token get the same response, so that it does not reveal which
+//! organizations exist and whom they trust; the reason is logged.
 
 use actix_web::http::StatusCode;
 use serde::Serialize;
@@ -20,7 +20,7 @@ use domain::NoShare;
 pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 pub const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 pub const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
-/// Keys are read again after a failure a few seconds later.
+/// After a failure, keys are read again a few seconds later.
 const KEYS_RETRY_SECONDS: u64 = 5;
 /// Advice for an exchange whose outcome is unknown.
 const LOOK: &str = "exchange the identity token again";
@@ -86,8 +86,8 @@ fn trusted(job: JobIdentity) -> TrustedJob {
     TrustedJob { organization, name, role, issuer, subject, hash, until, token_seconds, source }
 }
 
-/// The identity token, if the request is one that we know. Parameters of the standard that we do not have are refused like
-/// all that would be ignored.
+/// The identity token of a supported request. Other parameters of the standard are refused, like all that would be
+/// ignored.
 fn subject_token(pairs: &[(String, String)]) -> Result<&str, Problem> {
     let mut faults = Faults::default();
     let grant_type = faults.required(pairs, "grant_type");
@@ -136,19 +136,19 @@ impl Faults {
         first
     }
 
-    /// 400 and not 422, as RFC 6749 has it.
+    /// 400 instead of 422, as RFC 6749 requires.
     fn problem(self) -> Problem {
         oauth(Problem::invalid_request(self.0).with_status(StatusCode::BAD_REQUEST))
     }
 }
 
-/// A name that somebody has sent, perhaps a token by mistake: not repeated beyond what a name has.
+/// A received name, cut to the length of a real one: it might be a misplaced token.
 fn shown(name: &str) -> String {
     const NAME_LENGTH_MAX: usize = 32;
     name.chars().filter(|c| c.is_ascii_graphic()).take(NAME_LENGTH_MAX).collect()
 }
 
-/// Says in the log why, if it says anything of this address now.
+/// Logs the reason, unless this address has been logged too often recently.
 fn note_refusal(call: &Call, reason: &dyn std::fmt::Display) {
     let (organization, address) = (call.segment("orgId"), call.request.client_address());
     call.app.node.refusals.note("token exchanges", address, || {
@@ -202,7 +202,7 @@ fn invalid_grant() -> Problem {
     oauth(Problem::new(Code::InvalidGrant, Code::InvalidGrant.meaning()))
 }
 
-/// With the member that clients of OAuth look at.
+/// Adds the `error` member, which OAuth clients expect.
 fn oauth(problem: Problem) -> Problem {
     let code = problem.code().as_str();
     problem.with("error", code)

@@ -1,5 +1,5 @@
-//! API tokens: list, create, revoke. Everybody manages their own, admins those of all. The text of a token is only in the
-//! answer that created it.
+//! API tokens: list, create, revoke. Members manage their own tokens, admins all. The text of a token appears only in
+//! the response that created it.
 
 use actix_web::http::StatusCode;
 use serde::Serialize;
@@ -36,13 +36,14 @@ form! {
         optional user: MemberName,
         /// The same, by id.
         optional user_id: UserId,
-        /// When it stops working, in the future; never if left out. Not later than the token that the request is sent with:
-        /// a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes this one.
+        /// When it stops working, in the future; never if left out. Not later than the token that the request is sent
+        /// with: a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes
+        /// this one.
         nullable expires_at: Expiry,
     }
 }
 
-/// Not checked: no member has a name that is not allowed.
+/// Not checked, since no member has an invalid name.
 pub struct MemberName(String);
 pub struct Expiry(Timestamp);
 
@@ -74,7 +75,7 @@ pub async fn list(call: Call) -> Answered {
     Ok(paging::slice(&call.request, slice, list.tokens.len() as u64, views))
 }
 
-/// A token has the permissions of the user it stands for: the caller, or the member that `userId` or `user` names.
+/// A token has the permissions of its user: the caller, or the member that `userId` or `user` names.
 pub async fn create(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::Read)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
@@ -101,7 +102,7 @@ pub async fn create(mut call: Call) -> Answered {
     let new = NewToken { organization: organization.clone(), user, name: name.0.to_string(), expires_at };
     let open = done_in_task(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     tracing::info!(token = %open.token.id, by = %access.caller.person.name, "token created");
-    let view = OpenTokenView::new(&open, |user| access.user_name(user));
+    let view = TokenWithSecret::new(&open, |user| access.user_name(user));
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
 }
 
@@ -123,13 +124,13 @@ fn url(token: &Token) -> String {
     format!("/api/v1/organizations/{}/tokens/{}", token.organization, token.id)
 }
 
-/// The answer for a retry of the request that created a token.
+/// The response to a retry of the request that created a token.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptTokenView<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
-    /// Always null: the token itself was in the first answer, and is stored nowhere.
+    /// Always null: only the first response contained the token, which is not stored.
     token: Option<String>,
 }
 
@@ -197,7 +198,7 @@ pub struct TokenUser {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = NewToken)]
-pub struct OpenTokenView<'a> {
+pub struct TokenWithSecret<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
     /// The token itself. It is not shown again: a retry with the same `Idempotency-Key` gets null.
@@ -206,7 +207,7 @@ pub struct OpenTokenView<'a> {
 }
 
 impl<'a> TokenView<'a> {
-    /// `name_of` knows the present members.
+    /// `name_of` finds the names of current members.
     pub fn new(token: &'a Token, name_of: impl Fn(UserId) -> Option<String>) -> Self {
         let person = |id| TokenUser { user_id: Written(id), name: name_of(id) };
         Self {
@@ -222,7 +223,7 @@ impl<'a> TokenView<'a> {
     }
 }
 
-impl<'a> OpenTokenView<'a> {
+impl<'a> TokenWithSecret<'a> {
     pub fn new(open: &'a OpenToken, name_of: impl Fn(UserId) -> Option<String>) -> Self {
         Self { view: TokenView::new(&open.token, name_of), token: open.text.reveal() }
     }

@@ -1,4 +1,4 @@
-//! How busy the environments of an organization were, how long people waited, and who held longest.
+//! How busy the environments of an organization were, how long people waited, and who held environments longest.
 
 use actix_web::http::StatusCode;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use domain::{EnvironmentUse, HolderUse, Identifier, Period, PipelineKey, Timesta
 use locks::UtilisationFound;
 
 const DAY_MILLIS: i64 = 24 * 3_600_000;
-/// The longest period of a report: a month. Few histories reach further back.
+/// The longest period of a report: a month. Few histories go back further.
 pub const DAYS_MAX: i64 = 31;
 
 pub async fn view(call: Call) -> Answered {
@@ -31,7 +31,7 @@ pub async fn view(call: Call) -> Answered {
     Ok(answer::one(StatusCode::OK, UtilisationView::from(&found)))
 }
 
-/// The last day if nothing is given. The future is no part of it: nobody has held anything there yet.
+/// Defaults to the last day. The period ends at the present at the latest.
 fn take_period(query: &mut Query, now: Timestamp) -> Period {
     let (from, to) = (query.text("from", moment), query.text("to", moment));
     let to = to.unwrap_or(now).min(now);
@@ -65,7 +65,8 @@ pub struct UtilisationView<'a> {
     waits_per_bucket: Vec<WaitsView>,
     /// The members who held longest in all, at most 20, longest first.
     holders: Vec<HolderUseView<'a>>,
-    /// Whether there is more than one report reads, so that its figures are too low: ask for one pipeline, or a shorter period.
+    /// Whether there is more than one report reads, so that its figures are too low: ask for one pipeline, or a shorter
+    /// period.
     #[schema(example = false)]
     truncated: bool,
 }
@@ -97,8 +98,8 @@ pub struct EnvironmentUseView<'a> {
     busy_seconds_per_bucket: Vec<i64>,
 }
 
-/// How long sessions waited for the lock that they got during the period. A wait of less than a second is none; who left
-/// without the lock does not count.
+/// How long sessions waited for the lock that they got during the period. A wait of less than a second is none; who
+/// left without the lock does not count.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Waits)]
@@ -152,7 +153,7 @@ impl<'a> From<&'a UtilisationFound> for UtilisationView<'a> {
 
 impl<'a> EnvironmentUseView<'a> {
     fn new(used: &'a EnvironmentUse, period_millis: i64) -> Self {
-        /// As exact as anybody wants to read a percentage.
+        /// Rounds to hundredths of a percent.
         const STEPS: f64 = 10_000.0;
         let busy = used.locked_millis as f64 / period_millis.max(1) as f64;
         Self {
@@ -189,7 +190,7 @@ impl<'a> From<&'a HolderUse> for HolderUseView<'a> {
     }
 }
 
-/// To the nearest one.
+/// Rounds to the nearest second.
 fn seconds(millis: i64) -> i64 {
     (millis + 500).div_euclid(1_000)
 }

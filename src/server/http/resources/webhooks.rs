@@ -1,5 +1,5 @@
-//! Webhooks: list, view, create, change, delete, rotate the secret, test; their deliveries: list, view, redeliver; and the
-//! bodies sent to receivers. A secret is only in the answer that created it.
+//! Webhooks: list, view, create, change, delete, rotate the secret, test; their deliveries: list, view, redeliver; and
+//! the bodies sent to receivers. A secret appears only in the response that created it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ choices! {
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the webhook";
-/// A day to give the new secret to all receivers.
+/// A day to distribute the new secret to all receivers.
 const GRACE_DEFAULT_SECONDS: u64 = 24 * 60 * 60;
 /// A longer grace period would keep the old secret in use.
 const GRACE_MAX_SECONDS: i64 = 7 * 24 * 60 * 60;
@@ -54,8 +54,8 @@ form! {
     #[schema("examples": [{ "url": "https://ci.example.com/hooks/lockkeeper", "events": ["session.*", "deployment.failed"],
                             "description": "For trying the API", "enabled": false }])]
     pub struct WebhookForm as "WebhookRequest" {
-        /// http or https, without credentials and fragment. Use https: what is sent is signed, but not hidden. Must lead to a
-        /// public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
+        /// http or https, without credentials and fragment. Use https: what is sent is signed, but not hidden. Must
+        /// lead to a public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
         required url: Target,
         /// Which events it gets; all if left out or empty.
         optional events: Filters,
@@ -73,7 +73,8 @@ form! {
     /// What is to change of a webhook; what is left out stays as it is.
     #[schema("examples": [{ "events": ["session.*"], "enabled": false }])]
     pub struct WebhookChangeForm as "WebhookChangeRequest" {
-        /// Must lead to a public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
+        /// Must lead to a public address, or to one that the operator allows (`outbound.allow`,
+        /// `webhooks.allow_private`).
         optional url: Target,
         /// Which events it gets; all if empty.
         optional events: Filters,
@@ -153,10 +154,10 @@ pub async fn create(mut call: Call) -> Answered {
         secret: secret.clone(),
     };
     let own = access.clone();
-    // A retry is answered without the secret, which is only stored sealed.
+    // A retry gets no secret, which is stored only in sealed form.
     let making = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
-            idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), KeptWebhookView::from(shown))
+            idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), RedactedWebhook::from(shown))
         });
         own.realm.webhooks.create(&own.caller.organization, new, &own.initiator(), keep).await
     };
@@ -200,7 +201,7 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
     let (grace, given, own) = (Duration::from_secs(grace), secret.clone(), access.clone());
     let rotating = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
-            idempotent::answer(StatusCode::OK, None, KeptWebhookView::from(shown))
+            idempotent::answer(StatusCode::OK, None, RedactedWebhook::from(shown))
         });
         let organization = &own.caller.organization;
         own.realm.webhooks.rotate_secret(organization, id, &given, grace, &own.initiator(), keep).await
@@ -210,7 +211,7 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
     Ok(idempotent::response(idempotent::answer(StatusCode::OK, None, OpenWebhookView::new(&shown, &secret))))
 }
 
-/// Sends a test now and answers with the attempt.
+/// Sends a test event now and responds with the attempt.
 pub async fn test(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
@@ -347,19 +348,19 @@ pub struct LastDeliveryView {
 pub struct OpenWebhookView<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
-    /// Signs the deliveries. It is not shown again: a retry with the same `Idempotency-Key` gets null; if the first answer
-    /// was lost, rotate it.
+    /// Signs the deliveries. It is not shown again: a retry with the same `Idempotency-Key` gets null; if the first
+    /// answer was lost, rotate it.
     #[schema(value_type = Option<String>, example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: &'a str,
 }
 
-/// The same as it is kept for retries.
+/// A new webhook or secret in the form that is stored for retries.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeptWebhookView<'a> {
+pub struct RedactedWebhook<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
-    /// Always null: the secret was in the first answer.
+    /// Always null: only the first response contained the secret.
     secret: Option<String>,
 }
 
@@ -441,7 +442,7 @@ impl<'a> OpenWebhookView<'a> {
     }
 }
 
-impl<'a> From<&'a WebhookState> for KeptWebhookView<'a> {
+impl<'a> From<&'a WebhookState> for RedactedWebhook<'a> {
     fn from(shown: &'a WebhookState) -> Self {
         Self { view: WebhookView::from(shown), secret: None }
     }
@@ -450,7 +451,7 @@ impl<'a> From<&'a WebhookState> for KeptWebhookView<'a> {
 impl<'a> From<&'a Delivery> for DeliveryView<'a> {
     fn from(delivery: &'a Delivery) -> Self {
         let pending = delivery.status == DeliveryStatus::Pending;
-        // One that has not been tried is sent after those before it.
+        // A delivery that has not been tried is sent after those before it.
         let due = delivery.next_attempt_at.unwrap_or(delivery.created_at);
         Self {
             delivery_id: Written(delivery.id),
@@ -476,7 +477,7 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
     }
 }
 
-/// The types of events, and all of each group.
+/// The types of events, and a pattern for each group.
 pub fn event_filter_names() -> BTreeSet<String> {
     let names = domain::EventType::ALL.iter().map(|event_type| event_type.as_str());
     let groups = names.clone().filter_map(|name| name.split('.').next()).map(|group| format!("{group}.*"));
@@ -501,12 +502,12 @@ impl ToSchema for EventFilter {
     }
 }
 
-/// The same for requests.
+/// The same schema for requests.
 pub fn event_filter_schema() -> Value {
     serde_json::to_value(EventFilter::schema()).unwrap_or_default()
 }
 
-/// The body of a delivery, by the Standard Webhooks specification.
+/// The body of a delivery, in the format of the Standard Webhooks specification.
 #[derive(Serialize)]
 struct Payload<T> {
     r#type: &'static str,

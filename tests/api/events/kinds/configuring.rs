@@ -52,7 +52,7 @@ pub async fn people(users: &Users) -> Vec<Expected> {
         raised.by("member.updated").having(json!({ "role": "developer", "previousRole": "viewer" })),
         hers.by("token.created").having(json!({ "tokenId": id(&hers), "userId": zoe["userId"] })),
         revoked.by("token.revoked").having(json!({ "tokenId": id(&hers) })),
-        // Who is removed has no token left.
+        // A removed member has no token left.
         removed.by("token.revoked").having(json!({ "tokenId": id(&other) })),
         removed.by("member.removed").having(she),
     ]

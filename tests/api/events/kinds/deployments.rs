@@ -120,7 +120,7 @@ pub async fn rejected_and_retried(users: &Users) -> Vec<Expected> {
         site.of(reject.by("approval.rejected"), &id).with(decided),
         site.of(system("stage.failed"), &id).with(attempt("gate", 1)),
         site.of(system("deployment.failed"), &id).with(failed(&first)),
-        // It names the attempt that is not the last any more.
+        // It names the attempt, which is no longer the last.
         site.of(retry.by("stage.retried"), &id).with(attempt("gate", 2)),
         site.of(system("stage.failed"), &id).with(attempt("gate", 2)),
         site.of(system("deployment.failed"), &id).with(failed(&last)),
@@ -142,7 +142,7 @@ pub async fn cancelled(users: &Users) -> Vec<Expected> {
     let at_once = users.mia.act("POST", &format!("/deployments/{waiting}/stages/gate/cancel"), json!({})).await;
     vec![
         site.of(cancel.by("deployment.cancelling"), &id).with(commit()),
-        // When its processes have ended.
+        // Recorded when its processes have ended.
         site.of(system("stage.cancelled"), &id).with(attempt("long", 1)),
         site.of(system("deployment.cancelled"), &id).with(commit()),
         gated.of(at_once.by("stage.cancelled"), &waiting).with(attempt("gate", 1)),

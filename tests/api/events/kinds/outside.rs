@@ -1,4 +1,4 @@
-//! What has to do with others: webhooks, repositories of steps, analyses and the fixes they lead to.
+//! External systems: webhooks, step repositories, analyses and the resulting fixes.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ pub async fn fixes(users: &Users) -> Vec<Expected> {
     ]
 }
 
-/// A bare repository with one step, made by the real git.
+/// A bare repository with one step, created by the real git.
 fn repository() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     let script = "git init -q --bare -b main remote.git && git clone -q remote.git clone 2>/dev/null && cd clone \

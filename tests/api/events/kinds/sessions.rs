@@ -23,7 +23,7 @@ pub async fn ends(users: &Users) -> Vec<Expected> {
     let claimed = users.ana.act("POST", &sessions(HERE), json!({ "context": "PR 7" })).await;
     let own = claimed.session();
     let released = users.ana.act("DELETE", &session(HERE, &own), Value::Null).await;
-    // Once more is no event.
+    // Repeating it records no event.
     users.ana.act("DELETE", &session(HERE, &own), Value::Null).await;
     let again = users.ana.act("POST", &sessions(HERE), json!({})).await;
     let taken = again.session();
@@ -66,7 +66,7 @@ pub async fn queue(users: &Users) -> Vec<Expected> {
         leaving.by("session.queued").at("web", HERE).of_session(&left).with(json!({ "position": 2 })),
         gone.by("session.released").at("web", HERE).of_session(&left),
         passed.by("session.released").at("web", HERE).of_session(&first.session()).with(json!({ "fencingToken": 1 })),
-        // He asked for it when he came to wait.
+        // In his name: he requested it when he began to wait.
         queued.by("session.claimed").at("web", HERE).of_session(&waiting).with(json!({ "fencingToken": 2 })),
     ]
 }

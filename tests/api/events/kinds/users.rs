@@ -1,4 +1,4 @@
-//! Who makes changes, and what is expected of them.
+//! The initiators of changes, and the expected events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use crate::support::{Answer, Client, Server, Setup, assert_is_time};
 pub struct Users {
     /// Stopped on drop.
     server: Server,
-    /// Of a CI that the organization trusts.
+    /// The issuer of a CI that the organization trusts.
     pub issuer: Issuer,
     pub admin: User,
     pub mia: User,
@@ -26,19 +26,19 @@ pub struct User {
     actor: Value,
 }
 
-/// A change that somebody has made.
+/// A change made by a user.
 pub struct Change {
     pub answer: Answer,
     pub request: String,
     actor: Value,
 }
 
-/// An event that must be there, once, with exactly this.
+/// An event that must be recorded exactly once with this content.
 #[derive(Debug)]
 pub struct Expected {
     pub kind: &'static str,
     event: Value,
-    /// What its data must have, where that is not all of it.
+    /// Fields that its data must contain, unless all of it is given.
     having: Map<String, Value>,
 }
 
@@ -61,7 +61,7 @@ impl Users {
         Self { server, issuer, admin, mia, ana, ben }
     }
 
-    /// Somebody with a browser.
+    /// A browser without a token.
     pub fn anonymous(&self) -> Client {
         self.server.anonymous()
     }
@@ -80,7 +80,7 @@ impl User {
         Self { client, actor }
     }
 
-    /// A request with an id of its own, which must be answered with success.
+    /// A request with a unique id, which must succeed.
     pub async fn act(&self, method: &str, path: &str, body: Value) -> Change {
         static REQUESTS: AtomicU64 = AtomicU64::new(1);
         let id = format!("request-{}", REQUESTS.fetch_add(1, Ordering::Relaxed));
@@ -93,7 +93,7 @@ impl User {
 }
 
 impl Change {
-    /// An event of this kind in the name of who did it.
+    /// An event of this kind, in the name of the initiator.
     pub fn by(&self, kind: &'static str) -> Expected {
         Expected::new(kind, self.actor.clone(), json!(self.request))
     }
@@ -107,13 +107,13 @@ impl Change {
     }
 }
 
-/// An event that somebody has left who has no token.
+/// An event of an initiator without a token.
 pub fn signed_in(kind: &'static str, member: &Value, sign_in: &Value, request: &str) -> Expected {
     let actor = json!({ "kind": "user", "userId": member["userId"], "name": member["name"], "tokenId": sign_in });
     Expected::new(kind, actor, json!(request))
 }
 
-/// An event that is nobody's doing.
+/// An event of the server itself.
 pub fn system(kind: &'static str) -> Expected {
     Expected::new(kind, json!({ "kind": "system", "userId": null, "name": null, "tokenId": null }), Value::Null)
 }
@@ -150,14 +150,14 @@ impl Expected {
         self
     }
 
-    /// At least this.
+    /// Requires at least these fields.
     pub fn having(mut self, data: Value) -> Self {
         self.event["data"] = Value::Null;
         self.having = data.as_object().unwrap().clone();
         self
     }
 
-    /// That it is among the events, once.
+    /// Checks that it is among the events, once.
     pub fn check(&self, events: &[Value]) {
         let shown = self.event.as_object().unwrap();
         let is_shown = |event: &Value, (field, value): (&String, &Value)| match field.as_str() {

@@ -1,4 +1,4 @@
-//! The claims of a token: from whom, for whom, when, and for which sign-in.
+//! The claims of a token: its issuer, audience, times, and sign-in.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn a_sign_in_counts_until_its_token_ends() {
     assert_eq!(sign_in_at(end, json!({})), "it has expired");
     assert_eq!(sign_in_at(end + 499, json!({ "exp": NOW as f64 + 300.5 })), "ok");
     assert_eq!(sign_in_at(end + 500, json!({ "exp": NOW as f64 + 300.5 })), "it has expired");
-    // The clock of a provider may be ahead: the nonce says that the token is new.
+    // The clock of a provider may be ahead: the nonce proves that the token is new.
     assert_eq!(sign_in_at(end - 1, json!({ "iat": NOW + 10_000, "nbf": NOW + 10_000 })), "ok");
 }
 

@@ -1,4 +1,4 @@
-//! Which key a token is checked with.
+//! The choice of the key that checks a token.
 
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ fn zeros_before_a_number_and_bits_after_it_do_not_matter() {
     let padded = with(&key, json!({ "n": encoded(&[&[0], bytes.as_slice()].concat()), "e": "AAABAAE" }));
     let token = signer.token(json!({}), json!({}));
     assert_eq!(outcome(&token, &key_set([padded])), "ok");
-    // 256 bytes end with a character of which four bits say nothing.
+    // Four bits of the last character of 256 encoded bytes are unused.
     let mut text = key["n"].as_str().unwrap().to_owned();
     let last = text.pop().unwrap();
     text.push(char::from(last as u8 + 1));

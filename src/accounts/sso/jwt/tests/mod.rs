@@ -24,7 +24,7 @@ const AUDIENCE: &str = "lockkeeper";
 /// In seconds since 1970.
 const NOW: i64 = 1_800_000_000;
 
-/// Signs as an issuer does. All RSA signers have the same key, the others one of their own.
+/// Signs as an issuer does. All RSA signers share a key, each of the others has its own.
 struct Signer {
     algorithm: &'static str,
     secret: Secret,
@@ -96,7 +96,7 @@ impl Signer {
         key_set([self.public()])
     }
 
-    /// With the usual header and claims, and these in their place or beside them; null leaves one out.
+    /// With the usual header and claims, changed or extended by the arguments; null removes one.
     fn token(&self, header: Value, claims: Value) -> String {
         put_together(
             &changed(json!({ "alg": self.algorithm }), &header).to_string(),
@@ -142,7 +142,7 @@ fn key_set(keys: impl IntoIterator<Item = Value>) -> KeySet {
     serde_json::from_value(json!({ "keys": keys.into_iter().collect::<Vec<_>>() })).unwrap()
 }
 
-/// "ok", "unreadable", "unknown key", or why it is invalid. As the token of a sign-in.
+/// "ok", "unreadable", "unknown key", or why the token is invalid as that of a sign-in.
 fn outcome(token: &str, keys: &KeySet) -> String {
     outcome_for(token, keys, NOW * 1_000, Purpose::SignIn { nonce: "n-1", access_token: "secret" })
 }

@@ -38,7 +38,7 @@ fn a_token_has_three_encoded_parts() {
     ] {
         assert_eq!(outcome(bad, &signer.keys()), "unreadable", "{bad}");
     }
-    // Bits of the last character that say nothing: the same signature, written in another way.
+    // With other unused bits in the last character: the same signature, encoded differently.
     let last = signature.as_bytes()[signature.len() - 1];
     let other = format!("{header}.{claims}.{}{}", &signature[..signature.len() - 1], char::from(last + 1));
     assert_eq!(outcome(&other, &signer.keys()), "unreadable");

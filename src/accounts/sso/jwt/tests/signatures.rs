@@ -71,7 +71,7 @@ fn unsigned_tokens_and_shared_secrets_are_refused() {
                 assert_eq!(outcome(&token, &signer.keys()), expected);
             }
         }
-        // The public key in the place of a secret, in each form that it might be used in.
+        // The public key in place of a secret, in each form in which it could be used.
         let part = if name == "RS256" { "n" } else { "x" };
         let forms = [key.to_string().into_bytes(), decoded(key[part].as_str().unwrap()), b"client secret".to_vec()];
         for (algorithm, secret) in forms.iter().flat_map(|form| {

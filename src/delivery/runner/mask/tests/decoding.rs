@@ -1,4 +1,4 @@
-//! Whatever a program makes of a secret, it is not shown.
+//! A secret is masked in every encoding that programs use.
 
 use proptest::prelude::*;
 
@@ -17,13 +17,13 @@ fn shown_bytes(mask: &Mask, pieces: &[&[u8]]) -> Vec<u8> {
     shown
 }
 
-/// What is left of an encoded secret, apart from what its encoding puts around and between: offsets, quotes, padding.
+/// Whether only the additions of the encoding are left of a secret: offsets, quotes, padding.
 fn is_masked(name: &str, encoded: &[u8], shown: &[u8]) -> bool {
     let stars = shown.windows(3).position(|window| window == b"***");
     let Some(stars) = stars else { return false };
     let before = stars;
     let after = shown.len() - stars - 3;
-    // An offset and the end of a word; what follows a dump's last line; quotes; padding.
+    // An offset and the end of a word; the end of a dump's last line; quotes; padding.
     let (most_before, most_after) = match name {
         "xxd" | "xxd -g1" | "xxd -g4" | "hexdump -C" => (10, 2),
         "hexdump" | "od -x of four bytes" | "od -t x1z" | "od -b" | "od" => (8, 2),
@@ -99,7 +99,7 @@ fn text_that_only_looks_encoded_is_not_changed() {
     }
 }
 
-/// As programs on this machine write it, if they are there.
+/// Encoded by programs on this machine, if installed.
 #[test]
 fn real_programs_write_nothing_that_is_shown() {
     let value = "it's \"s3cret\" & <so/on> + 100%; $x `y`, long enough for three lines";
@@ -164,7 +164,7 @@ proptest! {
         let mask = secrets(&[&value]);
         let whole = [before.as_bytes(), &encoded, after.as_bytes()].concat();
         let shown = shown_bytes(&mask, &cut(&whole, &lengths));
-        // The text around it is there, unless it belongs to the last line of a dump.
+        // The surrounding text is shown, unless it belongs to the last line of a dump.
         prop_assert!(shown.starts_with(before.as_bytes()), "{}: {}", name, String::from_utf8_lossy(&shown));
         let tail = &after.as_bytes()[1..];
         prop_assert!(shown.ends_with(tail), "{}: {}", name, String::from_utf8_lossy(&shown));

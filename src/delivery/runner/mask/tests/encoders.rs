@@ -1,10 +1,10 @@
-//! How programs write text, each after its own rules and independent of the decoders.
+//! How programs write text, each implemented by its own rules and independently of the decoders.
 
 use std::fmt::Write as _;
 
 pub type Encoder = (&'static str, fn(&str) -> Vec<u8>);
 
-/// For text without NUL; the encodings by character leave the rest of the output as it is.
+/// For text without NUL; the encodings by character leave the rest of the output unchanged.
 pub const ENCODERS: [Encoder; 43] = [
     ("encodeURIComponent", |text| percent(text, "-_.!~*'()", true)),
     ("encodeURI", |text| percent(text, ";,/?:@&=+$-_.!~*'()#", true)),
@@ -196,7 +196,7 @@ fn hexdump_c(text: &str) -> Vec<u8> {
     dump.into_bytes()
 }
 
-/// Little-endian words, padded with zero bytes at the end; with offsets of seven digits, and the text if it is wanted.
+/// Little-endian words, padded with zero bytes at the end; with offsets of seven digits, and with text if requested.
 fn od(text: &str, size: usize, radix: u32, text_mark: &str) -> Vec<u8> {
     let mut dump = String::new();
     for (index, line) in text.as_bytes().chunks(16).enumerate() {

@@ -1,5 +1,5 @@
-//! Whatever a step prints, and in whatever pieces: no secret is shown, nothing is invented, and without secrets nothing is
-//! changed.
+//! For any output of a step, in any pieces: no secret is shown, nothing is invented, and without secrets nothing
+//! changes.
 
 use super::encoders::ENCODERS;
 use super::*;
@@ -24,7 +24,7 @@ fn samples() -> Vec<Vec<u8>> {
     samples
 }
 
-/// Pieces whose lengths follow from the bytes, so that an input is cut in the same way each time.
+/// Pieces whose lengths depend only on the bytes, so that an input is always split in the same way.
 fn pieces(output: &[u8], salt: usize) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     let mut rest = output;
@@ -58,7 +58,7 @@ fn stars(shown: &[u8]) -> usize {
     String::from_utf8_lossy(shown).matches("***").count()
 }
 
-/// How much is shown beside the stars.
+/// The number of shown bytes without the stars.
 fn left(shown: &[u8]) -> usize {
     shown.len() - 3 * stars(shown)
 }
@@ -70,7 +70,7 @@ fn fuzzed_output_shows_no_secret_and_nothing_that_was_not_printed() {
         let whole = masked(&mask, &[output], false);
         for salt in [0, 11] {
             let cut = masked(&mask, &pieces(output, salt), false);
-            // The characters at either end of an encoded secret that have only a few of its bits may be shown or not.
+            // Characters at either end of an encoded secret that hold only a few of its bits may be shown or not.
             let secrets = stars(&cut).max(stars(&whole));
             assert!(left(&cut).abs_diff(left(&whole)) <= 2 * secrets, "cutting the output changes what is shown");
         }

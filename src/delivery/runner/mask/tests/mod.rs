@@ -146,7 +146,7 @@ proptest! {
         for value in &values {
             prop_assert!(!whole.contains(value));
         }
-        // Exactly the characters that no occurrence covers are shown.
+        // Exactly the characters outside all occurrences are shown.
         let mut covered = vec![false; text.len()];
         for value in &values {
             for start in 0..text.len() {
@@ -190,7 +190,7 @@ proptest! {
         let (first, last) = ((before.len() * 8).div_ceil(6), (before.len() + value.len()) * 8 / 6);
         let left = shown.replace(['\r', '\n'], "");
         prop_assert!(left.contains("***"), "{left}");
-        // Everything before the first character that the value determines may be shown, everything after the last too.
+        // Everything before the first character that the value determines may be shown, and everything after the last.
         let (head, tail) = left.split_once("***").unwrap();
         prop_assert!(head.len() <= first && encoded.starts_with(head));
         let tail = tail.rsplit("***").next().unwrap();

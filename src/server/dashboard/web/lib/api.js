@@ -4,7 +4,7 @@ import { pauseAfter } from './backoff.js';
 import { correctClock } from './time.js';
 
 const BASE = '/api/v1/organizations/';
-// A write whose answer was lost is sent once more: its Idempotency-Key makes sure that it happens once.
+// A write whose response was lost is sent again; its Idempotency-Key ensures that it happens once.
 const RETRY_MILLISECONDS = 600;
 
 let organization = null;
@@ -27,7 +27,7 @@ export class ApiError extends Error {
   }
 }
 
-// What to show for any error: the server's own words, or why there are none.
+// The text for any error: the server's detail, or why there is none.
 export function inWords(error) {
   if (error instanceof ApiError) return sentence(error.detail);
   if (error?.name === 'AbortError') return 'Cancelled.';
@@ -40,7 +40,7 @@ export const post = (path, body, options) => request('POST', below(path), body ?
 export const put = (path, body, options) => request('PUT', below(path), body, options);
 export const patch = (path, body, options) => request('PATCH', below(path), body, options);
 export const del = (path, body, options) => request('DELETE', below(path), body, options);
-// The answer itself, for logs, which are read as they come.
+// The response itself, for logs, which are read as they arrive.
 export const open = (path, options) => send('GET', below(path), undefined, options);
 
 export const root = {
@@ -67,7 +67,7 @@ export function streamAddress(query) {
   return withQuery(below('/events/stream'), query);
 }
 
-// The items of a list, page by page, at most `most` of them.
+// The items of a list, read page by page, at most `most`.
 export async function all(address, { query, signal, most = 500 } = {}) {
   const items = [];
   for (;;) {
@@ -105,7 +105,7 @@ async function send(method, address, body, { query, signal, headers } = {}) {
   correctClock(answer.headers.get('date'));
   if (answer.ok || answer.status === 304) return answer;
   const error = new ApiError(answer.status, await answer.json().catch(() => ({})));
-  // A wrong password is also a 401, and no end of a sign-in.
+  // A wrong password is also a 401, but does not end a sign-in.
   if (answer.status === 401 && error.code !== 'invalid_credentials') {
     window.dispatchEvent(new CustomEvent('signed-out', { detail: error }));
   }

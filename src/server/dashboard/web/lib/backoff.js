@@ -1,5 +1,5 @@
-// The pause before something that failed is tried again: it doubles from a first to a longest one, and differs by chance, so
-// that the pages of many people do not all come back together. Failures are counted from 1.
+// The pause before retrying. It doubles from `first` up to `most` and is randomized, so that many people's pages do not
+// all reconnect at the same moment. Failures are counted from 1.
 
 export function pauseAfter(failures, first, most) {
   return Math.min(first * 2 ** (failures - 1), most) * (0.5 + Math.random() / 2);

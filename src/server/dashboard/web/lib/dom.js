@@ -1,7 +1,7 @@
-// Makes and changes elements. Nothing is ever parsed as HTML: the page's policy forbids it, and so text stays text.
+// Creates and changes elements. Never parses HTML, which the page's policy forbids, so text cannot become markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
-// Set as properties, since their attributes only say what they were at first.
+// Set as properties, since the attributes only give initial values.
 const PROPERTIES = new Set(['value', 'checked', 'selected', 'disabled', 'indeterminate', 'hidden', 'open']);
 
 // h('p', {class: 'quiet', on: {click: fn}, data: {id: 7}}, 'text', node, [more], null)
@@ -18,7 +18,7 @@ export function replace(element, ...children) {
   return element;
 }
 
-// Writes only what differs, so that nothing is laid out again without need.
+// Writes only changes, to avoid unnecessary layout.
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -51,7 +51,7 @@ function nodes(children) {
     .map((child) => (child instanceof Node ? child : String(child)));
 }
 
-// Text with its web addresses as links. Only http and https: a context may say anything.
+// Turns web addresses in a text into links. Only http and https, because a context can contain anything.
 export function linked(text) {
   const parts = String(text).split(/(https?:\/\/[^\s<>"]+[^\s<>".,;:!?)\]}'])/);
   return parts.map((part, place) => (place % 2 === 0 ? part

@@ -1,19 +1,19 @@
-// The environments of a pipeline, kept up to date: what events name is collected and read with one request.
+// The environments of a pipeline, kept up to date: collects the names in events and reads them in one request.
 
 import { get, path } from './api.js';
 import { pauseAfter } from './backoff.js';
 import { live } from './live.js';
 
-// Together with the request, a change is on the board well within 0.3 s, and 50 a second are ten requests.
+// Including the request, a change appears well within 0.3 s, and 50 changes per second need ten requests.
 const COLLECT_MILLISECONDS = 80;
 const RETRY_FIRST_MILLISECONDS = 2000;
 const RETRY_MOST_MILLISECONDS = 20_000;
 // The server takes this many names in one request.
 const NAMES_PER_REQUEST = 100;
-// Beyond this many changed names, reading everything is cheaper.
+// With more changed names than this, reading everything is cheaper.
 const NAMES_MOST = 500;
 
-// changed(names) is called after each reading, with null if everything was read.
+// changed(names) is called after each read, with null if everything was read.
 export async function watchEnvironments(pipelineId, { signal, changed }) {
   const address = `${path('pipelines', pipelineId)}/ephemeral-environments`;
   const known = new Map();
@@ -39,7 +39,7 @@ export async function watchEnvironments(pipelineId, { signal, changed }) {
       }
     }
   };
-  // One reading at a time, so that an older answer never replaces a newer one.
+  // One read at a time, so that an older response never replaces a newer one.
   const read = async () => {
     timer = null;
     if (reading || signal.aborted) return;
@@ -54,7 +54,7 @@ export async function watchEnvironments(pipelineId, { signal, changed }) {
       changed(whole ? null : names);
       failures = 0;
     } catch {
-      // The connection is lost or the server is busy; what was missed is read when it is back.
+      // The connection is lost or the server is busy; missed changes are read on the next attempt.
       if (whole) everything = true;
       for (const name of names) dirty.add(name);
       if (!signal.aborted) {

@@ -1,18 +1,18 @@
-// The event stream: one connection for the page, its state, and who wants to know what. It is read with fetch rather than
-// with EventSource: a refusal can be told from a lost connection, and the server's comments show that a silent one lives.
+// The event stream: one connection for the page, its state, and its listeners. Uses fetch instead of EventSource, to
+// distinguish refusals from lost connections, and to see the server's comments on a quiet stream.
 
 import { ApiError, streamAddress } from './api.js';
 import { pauseAfter } from './backoff.js';
 import { now } from './time.js';
 
-// The server comments each 15 s, unless its operator chose otherwise. After a longer silence the connection may only look
-// open: another one is tried, and only if that fails too it is lost.
+// By default, the server sends a comment every 15 s. After a longer silence the connection may be dead: another one is
+// tried, and the state becomes 'lost' only if that fails, too.
 const SILENCE_MILLISECONDS = 45_000;
 const SILENCE = 'silence';
 const RETRY_FIRST_MILLISECONDS = 500;
 const RETRY_MOST_MILLISECONDS = 5_000;
-// A browser opens six connections to one server: tabs that nobody looks at have none. Long enough for a glance elsewhere,
-// short enough for somebody who goes through many tabs.
+// Browsers open six connections to one server, so hidden tabs close theirs. Long enough for a glance elsewhere, short
+// enough for switching through many tabs.
 const HIDDEN_MILLISECONDS = 3_000;
 
 const listeners = { event: new Set(), state: new Set() };
@@ -22,28 +22,29 @@ let lastId = null;
 let controller = null;
 let hiddenTimer = null;
 let wake = null;
-// Whether pages were read before the first connection, so that they may have missed something.
+// Whether pages were read before the first connection and may have missed events.
 let isUnsure = false;
 
 export const live = {
   state: () => state,
 
-  // Kinds: 'event' (each one), 'state' ({status: 'connecting'|'live'|'lost', since}). Returns a function that stops it.
+  // Kinds: 'event' (each one), 'state' ({status: 'connecting'|'live'|'lost', since}). Returns a function that
+  // unsubscribes.
   on(kind, fn) {
     listeners[kind].add(fn);
     return () => listeners[kind].delete(fn);
   },
 
-  // Calls fn(event) for events that fit. Types may end with '.*'. After missed events it is called with {type: 'reset'}:
-  // then read everything again.
+  // Calls fn(event) for matching events. Types may end with '.*'. After missed events it calls fn({type: 'reset'}):
+  // read everything again.
   follow(filter, fn) {
     const follower = { filter, fn };
     followers.add(follower);
     return () => followers.delete(follower);
   },
 
-  // Resolves when the stream is open, so that what is read after that misses nothing. If it cannot be opened now, followers
-  // are told to read again when it is.
+  // Resolves when the stream is open, so that later reads miss nothing. If it cannot be opened now, followers get a
+  // 'reset' once it is.
   opened() {
     if (state.status === 'connecting' && controller) {
       return new Promise((resolve) => {
@@ -167,7 +168,7 @@ function take(block) {
   try {
     tell(JSON.parse(data));
   } catch (error) {
-    console.error(error); // One reader's fault must not end the stream for the others.
+    console.error(error); // A fault in one listener must not end the stream for the others.
   }
 }
 

@@ -1,4 +1,4 @@
-// The pipelines of the organization and the approvals that wait, as the navigation and the palette need them.
+// The organization's pipelines and pending approvals, for the navigation and the palette.
 
 import { all, get } from './api.js';
 
@@ -11,7 +11,7 @@ export function pipelineName(id) {
   return known.pipelines.find((one) => one.id === id)?.name ?? id;
 }
 
-// What cannot be read stays as it was: the navigation is no place for errors.
+// After an error the known values stay; the navigation shows no errors.
 export async function readPipelines() {
   const [pipelines, approvals] = await Promise.all([
     all('/pipelines').catch(() => known.pipelines),

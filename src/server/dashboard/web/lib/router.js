@@ -1,10 +1,10 @@
-// Addresses and pages. A page is a module with `show`; what it returns is called when it is left.
+// Addresses and pages. A page is a module with `show`, which returns a function to call when the page is left.
 
 import { h, replace } from './dom.js';
 import { ApiError, inWords } from './api.js';
 import { live } from './live.js';
 
-// Sooner than this, a sign that something is under way only flickers.
+// Earlier, a progress indicator would only flicker.
 const PROGRESS_AFTER_MILLISECONDS = 300;
 
 const routes = [];
@@ -13,7 +13,7 @@ let current = { controller: new AbortController(), leave: null, path: null };
 let described = () => {};
 let permit = () => {};
 
-// route('/:orgId/:pipelineId', () => import('./pages/board.js'), 'board'): the page, and the styles that it needs.
+// route('/:orgId/:pipelineId', () => import('./pages/board.js'), 'board'): the page and its style sheets.
 export function route(pattern, module, ...styles) {
   const load = () => Promise.all([module(), ...styles.map(style)]).then(([page]) => page);
   const names = [];
@@ -32,7 +32,7 @@ export function go(address, { replace: instead = false } = {}) {
   return main ? draw() : undefined;
 }
 
-// Changes the query of the present address without leaving the page, so that a filter can be shared.
+// Changes the query of the current address without leaving the page, so that a filter can be shared.
 export function setQuery(query) {
   const pairs = Object.entries(query).filter(([, value]) => value !== '' && value !== null && value !== undefined);
   const text = new URLSearchParams(pairs).toString();
@@ -40,7 +40,7 @@ export function setQuery(query) {
   current.path = location.pathname + location.search;
 }
 
-// Ends what the present page has under way.
+// Ends the current page's requests and timers.
 export function leave() {
   current.controller.abort();
   current.leave?.();
@@ -53,7 +53,7 @@ export function reload() {
 
 const styled = new Map();
 
-// Resolves when the style is there: a page is never shown without it.
+// Resolves when the style sheet is loaded, since a page must not be shown without it.
 function style(name) {
   if (!styled.has(name)) {
     styled.set(name, new Promise((resolve) => {
@@ -63,18 +63,18 @@ function style(name) {
   return styled.get(name);
 }
 
-// Begins to load the code of the present page, while it is still being found out who asks for it.
+// Starts loading the current page's code while the user is being identified.
 export function preload() {
   find(location.pathname)?.load().catch(() => {});
 }
 
-// `changed` is told of each new page: {path, params}; `permitted` throws if there is no such page for this person.
+// Calls `changed` with {path, params} of each new page; `permitted` throws if this user has no such page.
 export function start(element, changed, permitted) {
   main = element;
   permit = permitted;
   described = changed;
   history.scrollRestoration = 'manual';
-  // Another fragment of the same page is the browser's own business.
+  // Changes of the fragment alone are left to the browser.
   addEventListener('popstate', () => { if (location.pathname + location.search !== current.path) draw(); });
   document.addEventListener('click', follow);
   return draw();
@@ -122,7 +122,7 @@ async function draw() {
   }
 }
 
-// Whether the server has other files now than this page came with: it was upgraded meanwhile.
+// Whether the server has been upgraded and now has other files than this page.
 async function isOutdated() {
   try {
     const page = await (await fetch('/', { headers: { Accept: 'text/html' }, cache: 'no-store' })).text();
@@ -139,7 +139,7 @@ function find(pathname) {
     try {
       return { load, params: Object.fromEntries(names.map((name, place) => [name, decodeURIComponent(found[place + 1])])) };
     } catch {
-      return null; // A broken % sequence names nothing.
+      return null; // An invalid % sequence matches nothing.
     }
   }
   return null;
@@ -149,7 +149,7 @@ function title(text) {
   document.title = text ? `${text} · Lockkeeper` : 'Lockkeeper';
 }
 
-// Screen readers begin at the heading; the page is where it was when the person comes back.
+// Screen readers begin at the heading. The scroll position is restored when the user comes back.
 function arrive() {
   main.scrollTop = history.state?.scroll ?? 0;
   const held = main.contains(document.activeElement) && document.activeElement.hasAttribute('autofocus');

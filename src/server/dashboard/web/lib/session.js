@@ -1,4 +1,4 @@
-// Who is signed in, and what that role may do. The server decides again at each request: this only hides what it refuses.
+// The signed-in user and the permissions of their role. Only for hiding actions: the server checks every request.
 
 import { root, useOrganization } from './api.js';
 
@@ -41,7 +41,7 @@ export function may(action) {
   return current !== null && atLeast(LEAST_ROLE[action] ?? 'admin');
 }
 
-// Whether the caller's role includes this one.
+// Whether the user's role includes this one.
 export function atLeast(role) {
   return ROLES.indexOf(current?.role) >= ROLES.indexOf(role);
 }

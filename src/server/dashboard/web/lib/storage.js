@@ -1,4 +1,4 @@
-// What this browser remembers. It is only ever a convenience: storage may be forbidden or full.
+// Values stored in this browser, for convenience only: storage may be forbidden or full.
 
 export function recall(key) {
   try {
@@ -12,6 +12,6 @@ export function remember(key, value) {
   try {
     localStorage.setItem(key, value);
   } catch {
-    // Then it is asked for again.
+    // Not stored; the user is asked again.
   }
 }

@@ -1,14 +1,14 @@
-// Times as people read them. One timer moves all of them, without a request.
+// Times for display. One timer updates all of them, without requests.
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-// The header has whole seconds, and an answer takes a moment: less than this is no difference between clocks.
+// The header has whole seconds and the response takes a moment, so smaller differences are ignored.
 const CLOCK_TOLERANCE_MILLISECONDS = 2500;
 
 let offset = 0;
 
-// Milliseconds by the server's clock: what is left of a lock must not depend on the clock of a laptop.
+// Milliseconds by the server's clock: the time left of a lock must not depend on this machine's clock.
 export function now() {
   return Date.now() + offset;
 }
@@ -80,12 +80,12 @@ const MODES = {
   left: (iso) => (secondsUntil(iso) <= 0 ? 'now' : duration(secondsUntil(iso))),
 };
 
-// A <time> that ticks. Modes: 'ago' (3 min ago), 'since' (14 min), 'left' (4 min).
+// A self-updating <time>. Modes: 'ago' (3 min ago), 'since' (14 min), 'left' (4 min).
 export function timeElement(iso, mode = 'ago') {
   return setTime(document.createElement('time'), iso, mode);
 }
 
-// The same for an element that is used again and again.
+// The same for an element that is reused.
 export function setTime(element, iso, mode = 'ago') {
   if (element.dateTime !== iso) {
     element.dateTime = iso;
@@ -99,7 +99,7 @@ export function setTime(element, iso, mode = 'ago') {
 
 const listeners = new Set();
 
-// Calls fn each second while the page can be seen; the answer stops it.
+// Calls fn every second while the page is visible; returns a function that stops it.
 export function eachSecond(fn) {
   listeners.add(fn);
   return () => listeners.delete(fn);

@@ -1,16 +1,16 @@
-// What a report on utilisation means: its period, its buckets, and the answer in words.
+// Interprets a utilisation report: its period, its buckets, and a conclusion.
 
 import { duration } from './time.js';
 
 const HOUR = 3600;
 const DAY = 24 * HOUR;
-// From here on an environment counts as always taken: who comes then waits.
+// From this share on, an environment counts as always taken: newcomers wait.
 export const BUSY = 0.8;
-// Up to this share in use at the busiest time, without anybody waiting, there is more than is needed.
+// If at most this share is in use at the busiest time and nobody waits, there are more environments than needed.
 const SPARE = 0.5;
 export const RANGES = { day: { label: 'Day', days: 1 }, week: { label: 'Week', days: 7 }, month: { label: 'Month', days: 30 } };
 
-// The period up to `now`. Buckets begin at full hours, or at midnight where the person is.
+// The period up to `now`. Buckets begin on the hour, or at local midnight.
 export function period(range, now) {
   const from = new Date(now);
   if (range === 'day') {
@@ -22,7 +22,7 @@ export function period(range, now) {
   return { from: from.toISOString(), to: new Date(now).toISOString() };
 }
 
-// The label of each bucket, and how long it was: the last one has not ended.
+// The label and length of each bucket; the last one has not ended.
 export function bucketsOf({ from, to, bucketSeconds, waitsPerBucket }) {
   const form = new Intl.DateTimeFormat(undefined, bucketSeconds < 6 * HOUR ? { hour: '2-digit', minute: '2-digit' }
     : bucketSeconds < DAY ? { weekday: 'short', hour: '2-digit' } : { day: 'numeric', month: 'short' });
@@ -37,7 +37,7 @@ export function inUse({ environments }, buckets) {
   return buckets.map(({ seconds }, place) => environments.reduce((sum, { busySecondsPerBucket: busy }) => sum + (busy[place] ?? 0), 0) / seconds);
 }
 
-// [what was, what follows from it]: does the team need more environments?
+// [observation, conclusion]: does the team need more environments?
 export function inAWord(report) {
   const { environments } = report;
   const count = environments.length;
@@ -60,7 +60,7 @@ function advice({ waits, busy, count, peak }) {
   return 'There are enough for now.';
 }
 
-// The middle of the buckets' middles, each as heavy as its waits; null if nobody waited.
+// The median of the buckets' medians, weighted by their waits; null if nobody waited.
 export function middle(buckets) {
   const sorted = buckets.filter(({ count }) => count > 0).sort((a, b) => a.medianSeconds - b.medianSeconds);
   const count = sorted.reduce((sum, bucket) => sum + bucket.count, 0);
@@ -69,6 +69,6 @@ export function middle(buckets) {
   return found ? { median: found.medianSeconds, count } : null;
 }
 
-// To the minute, if it is more than one.
+// Rounded to the minute above 90 s.
 export const roughly = (seconds) => duration(seconds < 90 ? seconds : Math.round(seconds / 60) * 60);
 export const percent = (share) => (share > 0 && share < 0.01 ? 'less than 1 %' : `${Math.round(share * 100)} %`);

@@ -1,14 +1,14 @@
-// Keeps the places in queues that were taken in this tab: the server gives a place away if nobody asks for it for a
-// minute. Long requests rather than timers, which browsers slow down in tabs that nobody looks at.
+// Keeps this tab's places in queues: the server drops a place that is not polled for a minute. Uses long polls rather
+// than timers, which browsers slow down in hidden tabs.
 
 import { get } from './api.js';
 import { pauseAfter } from './backoff.js';
 
 const STORED = 'waiting';
 const WAIT_SECONDS = 40;
-// Each takes one of the few connections that a browser opens to a server.
+// Each uses one of the few connections that a browser opens to a server.
 const LONG_MOST = 2;
-// For the others: often enough for the server's minute, even when a timer is late.
+// For the other places: within the server's minute even if a timer is late.
 const POLL_MILLISECONDS = 20_000;
 // Well within the server's minute.
 const RETRY_FIRST_MILLISECONDS = 2000;
@@ -16,14 +16,14 @@ const RETRY_MOST_MILLISECONDS = 20_000;
 
 const kept = new Map();
 
-// told(session, address): it has the lock, or its place is lost.
+// told(session, address) is called when the session has the lock or has lost its place.
 let told = () => {};
 
 export function whenDecided(fn) {
   told = fn;
 }
 
-// address: that of the session, below the organization's.
+// address: the session's path below the organization.
 export function keepPlace(address, sessionId) {
   if (kept.has(sessionId)) return;
   const controller = new AbortController();
@@ -42,18 +42,18 @@ export function leaveAllPlaces() {
   for (const sessionId of [...kept.keys()]) leavePlace(sessionId);
 }
 
-// When the page is left; a page that comes back takes them up again.
+// Called when the page is left; it resumes if the browser shows it again.
 export function pausePlaces() {
   for (const { controller } of kept.values()) controller.abort();
   kept.clear();
 }
 
-// After a reload of the page.
+// Called after a reload of the page.
 export function resumePlaces() {
   try {
     for (const [address, sessionId] of JSON.parse(sessionStorage.getItem(STORED) ?? '[]')) keepPlace(address, sessionId);
   } catch {
-    // Without storage there is nothing to resume.
+    // Without storage nothing can be resumed.
   }
 }
 
@@ -87,7 +87,7 @@ function store() {
   try {
     sessionStorage.setItem(STORED, JSON.stringify([...kept].map(([sessionId, { address }]) => [address, sessionId])));
   } catch {
-    // It is only for reloads.
+    // Only needed for reloads.
   }
 }
 

@@ -1,9 +1,9 @@
-// Draws only the rows of a long list that can be seen. Rows have one height, belong to a key, and are used again.
+// Draws only the visible rows of a long list. Rows have the same height, belong to a key, and are reused.
 
-// Rows drawn beyond the edges, so that a quick scroll shows no gap.
+// Extra rows beyond the edges, so that fast scrolling shows no gap.
 const MARGIN_ROWS = 8;
 
-// scroller: what scrolls; body: the element that holds the rows; make() → row element; fill(row, item, index).
+// scroller: the scrolling element; body: contains the rows; make() → row element; fill(row, item, index).
 export function windowed({ scroller, body, rowHeight, keyOf, make, fill }) {
   let items = [];
   const rows = new Map();
@@ -37,7 +37,7 @@ export function windowed({ scroller, body, rowHeight, keyOf, make, fill }) {
       row.isNew = false;
       const place = `translateY(${at * height}px)`;
       if (row.style.transform !== place) row.style.transform = place;
-      // In the order in which they are seen, for the Tab key and screen readers.
+      // In display order, for the Tab key and screen readers.
       if (row === before) before = before.nextSibling;
       else body.insertBefore(row, before);
     }
@@ -55,7 +55,7 @@ export function windowed({ scroller, body, rowHeight, keyOf, make, fill }) {
   scroller.addEventListener('scroll', later, { passive: true });
 
   return {
-    // Draws in the next frame; calling it often costs nothing more.
+    // Draws in the next frame, once for any number of calls.
     later,
     set(next) {
       if (next.length !== items.length) body.style.height = `${next.length * height}px`;
@@ -65,7 +65,7 @@ export function windowed({ scroller, body, rowHeight, keyOf, make, fill }) {
     items: () => items,
     row: (key) => rows.get(key),
     keys: () => [...rows.keys()],
-    // Scrolls so that this row can be seen, and draws it.
+    // Scrolls this row into view and draws it.
     reveal(at, edge = 48) {
       const top = body.getBoundingClientRect().top - scroller.getBoundingClientRect().top + at * height;
       if (top < edge) scroller.scrollTop += top - edge;

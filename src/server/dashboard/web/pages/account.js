@@ -1,4 +1,4 @@
-// The person's own account: who they are here, password, where they are signed in, and how the dashboard looks.
+// The user's account: role, password, sign-ins, and the appearance of the dashboard.
 
 import { ago, asking, at, atEnd, avatar, button, field, form, get, h, inWords, me, notice, pageHead, path, quiet, replace, root, row, table, toast } from '../parts/all.js';
 
@@ -73,7 +73,7 @@ function everywhere() {
   }), (done) => done && window.dispatchEvent(new CustomEvent('signed-out')));
 }
 
-// Kept in this browser, where storage is allowed; appearance.js applies it before anything is drawn.
+// Stored in this browser if allowed; appearance.js applies it before the first paint.
 function appearance() {
   const chosen = document.documentElement.dataset;
   const element = field({ label: 'Colours', name: 'appearance', value: chosen.appearance ?? '', options: [['', 'as the system'], 'light', 'dark'] });
@@ -83,7 +83,7 @@ function appearance() {
     try {
       localStorage.setItem('appearance', element.value());
     } catch {
-      // Then it lasts until the page is closed.
+      // Without storage it lasts until the page is closed.
     }
   });
   return element;

@@ -1,4 +1,4 @@
-// Why a deployment failed: the cause with its evidence, the suggested fix as a diff, and the pull request with it.
+// Why a deployment failed: the cause with its evidence, the suggested fix as a diff, and its pull request.
 
 import { asking, at, coded, get, h, may, mono, notice, pageHead, path, post, refetch, replace, state, timeElement } from '../parts/all.js';
 
@@ -42,7 +42,7 @@ function diff(patch) {
   return h('pre', { class: 'code', tabindex: 0, 'aria-label': 'The fix as a diff' }, patch.trimEnd().split('\n').map((line) => h('span', { class: kind(line) }, `${line}\n`)));
 }
 
-// A pipeline without a repository is refused by the server, which says what to set.
+// For a pipeline without a repository, the server's refusal says what to set.
 function proposal({ analysisId, pullRequest, suggestedFix: { summary, patch } }, reload) {
   if (pullRequest) {
     const { url, branch, number, createdAt } = pullRequest;

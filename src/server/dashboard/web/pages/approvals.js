@@ -1,4 +1,4 @@
-// Stages that wait for somebody's approval, and what was decided before.
+// Stages that wait for an approval, and earlier decisions.
 
 import { at, atEnd, commit, empty, environment, listPage, may, notice, person, quiet, row, state, tabs, timeElement } from '../parts/all.js';
 import { verdictButtons } from '../parts/deployment-actions.js';

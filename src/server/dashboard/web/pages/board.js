@@ -1,4 +1,4 @@
-// The board: who has which environment, until when, and whose turn is next.
+// The board: who has which environment, until when, and who is next.
 
 import { get, path } from '../lib/api.js';
 import { h, replace } from '../lib/dom.js';
@@ -19,13 +19,13 @@ import { pageKeys } from '../parts/keys.js';
 import { empty, notice } from '../parts/notice.js';
 import { pageHead } from '../parts/table.js';
 
-// A row does not jump while somebody points at it; after this long without a move nobody does.
+// Rows keep their order while the pointer is on one; after this time without a move it no longer counts.
 const HOLD_MILLISECONDS = 8000;
-// Heartbeats and claims that wait on their connection are no events: rows that can be seen are read again this often.
+// Heartbeats and the claims that wait on a connection cause no events, so visible rows are read again this often.
 const REFRESH_SECONDS = 5;
-// Browsers slow down who changes the address at each key.
+// Browsers throttle pages that change the address at each key.
 const ADDRESS_MILLISECONDS = 250;
-// As in styles/board.css.
+// The same as in styles/board.css.
 const ROW_PIXELS = 56;
 const ROW_PIXELS_NARROW = 88;
 const isNarrow = () => matchMedia('(max-width: 1090px)').matches;
@@ -97,7 +97,7 @@ function pageOf(board) {
     parts.notices, parts.tools, parts.chips, parts.grid, parts.note, parts.welcome);
 }
 
-// Now: the person asked for it. Otherwise the order waits while somebody points at a row.
+// Sorts immediately if `now`, at the user's request; otherwise waits while the pointer is on a row.
 function arrange(board, now) {
   const { parts, view } = board;
   const { known } = board.store;
@@ -169,7 +169,7 @@ async function readPipeline(board) {
   await readPlaces(board);
 }
 
-// The person's own places in queues.
+// The user's own places in queues.
 async function readPlaces(board) {
   const { pipeline, pipelineId, parts } = board;
   const { data } = await get('/sessions', { query: { mine: true, lockStatus: 'queued', pipelineId, limit: 100 }, signal: board.signal });

@@ -1,4 +1,4 @@
-// One deployment: where it stands, its stages, its log alive, and why it failed.
+// One deployment: its state, its stages, its live log, and why it failed.
 
 import { at, button, coded, commit, environment, environmentPath, facts, get, h, may, mono, notice, pageHead, path, person, post, refetch, replace, row, state, timeElement } from '../parts/all.js';
 import { deploymentActions } from '../parts/deployment-actions.js';
@@ -26,7 +26,7 @@ export async function show({ params, signal, main, title }) {
   return refetch({ deploymentId: params.deploymentId }, () => read().catch(() => {}));
 }
 
-// What its session says; a reset has none, and one whose environment was deleted is not found.
+// Whether the session still has the lock. A reset has no session, and that of a deleted environment is not found.
 async function holdsLock({ pipelineId, envName, sessionId, status }, signal) {
   if (!sessionId || !['failed', 'cancelled'].includes(status)) return true;
   const session = await get(environmentPath(pipelineId, envName, 'sessions', sessionId), { signal }).catch(() => null);

@@ -1,4 +1,4 @@
-// One environment: who has it, who waits, what is deployed, who had it before, how it is set up.
+// One environment: holder, queue, deployment, history and configuration.
 
 import { del, environmentPath, get, put } from '../lib/api.js';
 import { h, linked, replace } from '../lib/dom.js';
@@ -19,7 +19,7 @@ import { state } from '../parts/state.js';
 import { facts } from '../parts/table.js';
 import { heldSeconds, median, timeline } from '../parts/timeline.js';
 
-// Heartbeats and claims that wait on their connection are no events.
+// Heartbeats and claims that wait on a connection cause no events.
 const REFRESH_SECONDS = 5;
 const EVENTS_MILLISECONDS = 100;
 const HISTORY_PAGES_MOST = 5;
@@ -141,7 +141,7 @@ function actionsOf(page) {
   ];
 }
 
-// From the present hold and those before it.
+// Estimated from the current hold and earlier ones.
 function estimate({ environment: { lock }, history }, position) {
   const usual = median(history.filter(({ endedAt, claimedAt }) => endedAt && claimedAt).map(heldSeconds));
   if (usual === null || !lock) return null;

@@ -1,12 +1,12 @@
-// Everything that happened in the organization, as sentences, newest first. New events appear by themselves.
+// All events of the organization as sentences, newest first. New events appear automatically.
 
 import { all, avatar, button, clock, empty, exactly, facts, filterRow, get, h, inWords, live, mono, notice, pageHead, pipelineField, replace, valuesOf } from '../parts/all.js';
 import { EVENT_GROUPS, eventWords } from '../parts/event-words.js';
 
 const PAGE = 50;
-// A page that stays open shows the newest; older ones are a filter away.
+// An open page shows the newest events; older ones need a filter.
 const SHOWN_MOST = 500;
-// Further down than this somebody is reading; new events wait for them.
+// Scrolled down further than this, the user is reading, and new events are held back.
 const READING_PIXELS = 80;
 const HOUR_MILLISECONDS = 3600_000;
 
@@ -62,7 +62,7 @@ export async function show({ query, signal, main, title }) {
 async function filtersOf(query, signal) {
   const [pipeline, members] = await Promise.all([pipelineField(signal), all('/members', { signal })]);
   const types = EVENT_GROUPS.map((group) => [`${group}.*`, group.replace('_', ' ')]);
-  // A link may name one type.
+  // A link can name a single type.
   if (query.type && !types.some(([type]) => type === query.type)) types.push([query.type, query.type]);
   return [
     { label: 'What', name: 'type', options: [['', 'Everything'], ...types] },

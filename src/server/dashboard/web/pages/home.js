@@ -1,4 +1,4 @@
-// `/`: the board that was open last, or the first one.
+// `/`: the last opened board, or the first one.
 
 import { get, path } from '../lib/api.js';
 import { me } from '../lib/session.js';

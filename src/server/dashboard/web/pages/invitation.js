@@ -1,4 +1,4 @@
-// An invitation: the link holds a text that works once and is never sent but to the server's own invitation address.
+// An invitation: the link contains a one-time secret, which is only ever sent to the server's invitation endpoint.
 
 import { root } from '../lib/api.js';
 import { h, replace } from '../lib/dom.js';

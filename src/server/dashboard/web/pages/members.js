@@ -1,4 +1,4 @@
-// Members of the organization: everybody sees them, admins change them.
+// Members of the organization: everyone sees them, admins change them.
 
 import { ago, ask, asking, atEnd, button, clock, del, isMe, listPage, may, menu, orDash, patch, path, person, post, shownOnce, state } from '../parts/all.js';
 
@@ -42,7 +42,7 @@ function addition() {
   };
 }
 
-// For a first password, and for a new one: the old one works until the link is used.
+// For a first or a new password; the old one works until the link is used.
 async function invite({ userId, name }) {
   const { data } = await post(path('members', userId, 'invitation'));
   shownOnce({

@@ -1,8 +1,8 @@
-// The machines that share the work, and the shards that each of them owns.
+// The machines that share the work, and their shards.
 
 import { empty, get, h, inWords, me, notice, pageHead, quiet, replace, state, strong, table } from '../parts/all.js';
 
-// Owners change within seconds, and nothing tells of it. No retry: it is asked as often when all is well.
+// Owners change within seconds without an event. Needs no retry, since it polls anyway.
 const AGAIN_MILLISECONDS = 3000;
 
 export async function show({ main, signal, title }) {

@@ -1,16 +1,16 @@
-// The overview of an organization: what the person holds or waits for, and the pipelines with stop and resume.
+// The overview of an organization: the user's sessions, and the pipelines with stop and resume.
 
 import { all, asking, at, atEnd, empty, get, go, h, icon, live, may, me, notice, orDash, pageHead, path, plural, post, put, quiet, refetch, replace, state, table, timeElement } from '../parts/all.js';
 
 const FOLLOWED = { types: ['session.*', 'pipeline.*', 'environment.*'] };
-// Events may come fifty a second; nobody reads figures faster than this.
+// There may be fifty events per second; nobody can read faster updates than this.
 const REFRESH_MILLISECONDS = 1000;
 
 export async function show({ signal, main, title }) {
   const { organization } = me();
   title(organization.name);
   const place = h('div', { class: 'stack' });
-  // How many are free, by pipeline; counted again only where something has happened.
+  // Free environments by pipeline; counted again only after events.
   const free = new Map();
   let changed = new Set();
   let newest = 0;
@@ -42,7 +42,7 @@ export async function show({ signal, main, title }) {
   return () => stops.forEach((stop) => stop());
 }
 
-// The first question of everybody: what do I hold, until when, and when is it my turn?
+// First what every user asks: what do I hold, until when, and when is it my turn?
 function held(sessions) {
   return h('section', { class: 'card flush' }, h('header', null, h('h2', null, 'Yours')), table({
     caption: 'Your sessions', rows: sessions,

@@ -1,4 +1,4 @@
-// Step registries: steps that pipelines use by name and version, from a git repository or as given.
+// Step registries: steps that pipelines use by name and version, from a git repository or given directly.
 
 import { asking, at, empty, field, go, h, listPage, may, post, quiet, state, timeElement, wrap } from '../parts/all.js';
 
@@ -22,7 +22,7 @@ export function show(context) {
   });
 }
 
-// The fields of a registry; those of the other source are hidden.
+// The fields of a registry; those of the unused source are hidden.
 export function registryFields({ name, git, steps }) {
   const source = field({ label: 'Source', name: 'source', value: steps ? 'steps' : 'git', options: [['git', 'a git repository'], ['steps', 'a list of steps']] });
   const ofGit = [

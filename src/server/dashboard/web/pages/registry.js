@@ -1,4 +1,4 @@
-// One step registry: where its steps are from, sync, and what each of them does and takes.
+// One step registry: its source, sync, and its steps with their inputs.
 
 import { all, asking, at, button, copyable, del, empty, facts, get, go, h, may, mono, notice, pageHead, path, plural, post, put, quiet, refetch, replace, state, timeElement } from '../parts/all.js';
 import { registryBody, registryFields } from './registries.js';

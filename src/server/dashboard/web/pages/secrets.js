@@ -1,4 +1,4 @@
-// Secrets: their names and versions. A value goes in and is never shown again.
+// Secrets: their names and versions. Values are write-only.
 
 import { ago, ask, asking, atEnd, del, empty, h, listPage, may, menu, orDash, path, pipelineField, post, put, quiet, withQuery } from '../parts/all.js';
 

@@ -53,7 +53,7 @@ export async function show({ query, signal, main, title }) {
   if (organization.input.value) offerProviders(providers, organization.input.value, back, signal);
 }
 
-// The server's own words for the code that a single sign-on came back with.
+// The server's explanation of the error code from a single sign-on.
 async function wordsFor(code, signal) {
   const otherwise = 'That did not work. Try again, or ask an admin of your organization.';
   if (!/^[a-z_]{1,64}$/.test(code)) return otherwise;
@@ -85,11 +85,11 @@ async function offerProviders(place, organization, back, signal) {
       return h('a', { class: 'button wide', href: `/auth/oidc/${encodeURIComponent(id)}?${query}` }, `Continue with ${name}`);
     }));
   } catch {
-    replace(place); // Without them there is still the password; the form says what is wrong with the server.
+    replace(place); // The password form still works without providers, and reports server errors.
   }
 }
 
-// Only an address of this dashboard: a link must not lead elsewhere after a sign-in.
+// Only addresses of this dashboard: a link must not lead elsewhere after a sign-in.
 export function ownPath(text) {
   return text && /^\/(?![/\\])[^\s\\]*$/.test(text) ? text : null;
 }

@@ -1,4 +1,4 @@
-// API tokens: everyone makes and revokes their own; admins see all and make them for others.
+// API tokens: everyone creates and revokes their own; admins see all and create them for others.
 
 import { ago, all, asking, at, atEnd, clock, copyable, del, empty, h, isMe, listPage, may, me, now, path, person, post, quiet, shownOnce, strong, tabs, timeElement } from '../parts/all.js';
 

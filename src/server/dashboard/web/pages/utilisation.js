@@ -1,4 +1,4 @@
-// How busy the environments were, how long jobs waited, and who held longest: does the team need more of them?
+// How busy the environments were, how long jobs waited, and who held longest: does the team need more environments?
 
 import { at, duration, empty, field, get, go, h, notice, now, pageHead, person, pipelineField, quiet, replace, svg, table, tabs } from '../parts/all.js';
 import { BUSY, RANGES, bucketsOf, inAWord, inUse, percent, period, roughly } from '../lib/utilisation.js';
@@ -86,12 +86,12 @@ function environments(report, times) {
   return h('section', { class: 'card flush' }, h('header', null, h('h2', null, 'Environments'), order), place);
 }
 
-// A bar and what it says.
+// A bar with its text.
 function share(value, text, full) {
   return h('span', { class: 'share' }, h('span', { class: full ? 'full' : '', 'aria-hidden': 'true', style: { '--share': `${Math.round(value * 100)}%` } }), text);
 }
 
-// One cell per bucket, the fuller the busier.
+// One cell per bucket, fuller if busier.
 function strip({ busySecondsPerBucket: busy }, times) {
   const parts = times.map(({ seconds }, at) => Math.min(1, (busy[at] ?? 0) / seconds));
   const top = parts.indexOf(Math.max(...parts));

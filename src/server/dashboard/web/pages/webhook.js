@@ -1,9 +1,9 @@
-// One webhook: what it sends, whether it arrives, and each delivery with its attempts.
+// One webhook: what it sends, whether deliveries arrive, and each delivery with its attempts.
 
 import { ago, ask, at, atEnd, button, del, empty, facts, get, go, h, listPage, may, menu, mono, notice, patch, path, post, quiet, replace, row, state, strong, timeElement } from '../parts/all.js';
 import { adminsOnly, eventsOf, host, showSecret, webhookBody, webhookFields, webhookState } from './webhooks.js';
 
-// Deliveries make no events of their own, so they are read again now and then while the page is open.
+// Deliveries cause no events, so an open page polls them.
 const POLL_MILLISECONDS = 5000;
 
 export async function show(context) {

@@ -1,4 +1,4 @@
-// What most pages are made of, in one import.
+// Re-exports what most pages use.
 
 export { h, replace, svg } from '../lib/dom.js';
 export { all, del, environmentPath, get, inWords, patch, path, post, put, root, withQuery } from '../lib/api.js';

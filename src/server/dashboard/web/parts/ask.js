@@ -1,4 +1,4 @@
-// A question before something is done: what happens, fields if any, and what was done afterwards.
+// Asks before an action: explains it, shows any fields, and confirms the result.
 
 import { h } from '../lib/dom.js';
 import { inWords } from '../lib/api.js';
@@ -7,7 +7,8 @@ import { dialog } from './dialog.js';
 import { field, formDialog } from './form.js';
 import { toast } from './notice.js';
 
-// `fields` as for field(); `send(values)` does it; `done` is said then. `then` gets the answer, or undefined if it was closed.
+// `fields` as for field(); `send(values)` acts; `done` is the confirmation. `then` gets the answer, or undefined if the
+// dialog was closed.
 export async function ask({ title, text, fields = [], label, kind, send, done, wide }, then = () => {}) {
   const answer = await formDialog({
     title, wide, intro: text ? h('p', null, text) : null,
@@ -23,7 +24,7 @@ export async function ask({ title, text, fields = [], label, kind, send, done, w
   }
 }
 
-// A button that asks. `question` is made when it is pressed.
+// A button that asks. `question` is called when it is pressed.
 export function asking(look, question, then) {
   return button({ ...look, onClick: () => { ask(question(), then); } });
 }

@@ -1,4 +1,4 @@
-// Which environments come first, which belong to a state, and what a filter looks at.
+// The order of environments, their grouping by state, and filters.
 
 export const ORDERS = {
   turn: 'Mine first',
@@ -26,7 +26,7 @@ function turn({ isMine, lockStatus, queueLength }) {
 
 const byName = new Intl.Collator(undefined, { numeric: true }).compare;
 
-// Comparing names as people do is slow: each environment gets the number of its place once.
+// Locale-aware comparison is slow, so each environment's rank is computed once.
 export function rank(environments) {
   environments.sort((a, b) => byName(a.envName, b.envName)).forEach((environment, at) => { environment.rank = at; });
 }

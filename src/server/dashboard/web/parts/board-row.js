@@ -1,4 +1,4 @@
-// One row of the board. Its elements are made once; after that only what differs is written.
+// One row of the board. Its elements are created once; later only changes are written.
 
 import { h, setClass, setText } from '../lib/dom.js';
 import { may } from '../lib/session.js';
@@ -11,13 +11,13 @@ import { openMenu } from './menu.js';
 import { setAvatar } from './people.js';
 import { look, setState, state } from './state.js';
 
-// Below this the time left is drawn as short.
+// Less time left than this is highlighted.
 const SOON_SECONDS = 120;
-// A lease of a job with heartbeats is short; a bar over a longer time would always look empty.
+// TTLs of jobs with heartbeats are short; on a longer scale the bar would always look empty.
 const BAR_MOST_SECONDS = 3600;
 const LABELS_SHOWN = 3;
 
-// One menu for all rows: it is filled when it opens.
+// One menu for all rows, filled when it opens.
 let list = null;
 
 export function boardRow() {
@@ -119,7 +119,7 @@ function fillDeployment(part, { lock, lockStatus, currentDeployment, lastDeploym
   setState(part.progress, status, words);
 }
 
-// What time changes: each second, for rows that can be seen.
+// Updates the times of visible rows each second.
 export function tickRow(row) {
   const { parts: part, environment } = row;
   const lock = environment?.lock;
@@ -140,7 +140,7 @@ export function tickRow(row) {
   return undefined;
 }
 
-// The one thing that is most likely wanted.
+// The most likely action.
 function primary(environment, place) {
   const { lockStatus, lock, isMine } = environment;
   if (!may('claim')) return null;

@@ -1,14 +1,14 @@
-// Buttons that say what they do, that they are doing it, and beside them why it did not work.
+// Buttons that show progress, and beside them the error if it failed.
 
 import { h, replace, setText } from '../lib/dom.js';
 import { inWords } from '../lib/api.js';
 import { live } from '../lib/live.js';
 import { icon } from './icon.js';
 
-// Sooner than this, a sign that something is under way only flickers.
+// Earlier, a progress indicator would only flicker.
 const BUSY_AFTER_MILLISECONDS = 300;
 
-// kind: 'primary', 'danger', 'quiet' or nothing. `onClick` may be async; what it throws is shown in words.
+// kind: 'primary', 'danger', 'quiet' or nothing. `onClick` may be async; its errors are shown.
 export function button({ label, kind, onClick, busyLabel, icon: name, title, disabled, type = 'button', offline = false }) {
   const text = h('span', null, label);
   const element = h('button', { type, class: `button ${kind ?? ''}`, title, disabled }, name ? icon(name) : null, text);
@@ -28,13 +28,13 @@ export function button({ label, kind, onClick, busyLabel, icon: name, title, dis
 
 export const NOT_CONNECTED = 'The connection to the server is lost. Nothing was sent; try again when it is back';
 
-// Runs `act` while the button shows that it is under way. Returns whether it worked.
+// Runs `act` while the button shows progress. Returns whether it worked.
 export async function during(element, text, busyLabel, fault, act) {
   if (element.getAttribute('aria-busy') === 'true') return false;
   const label = text.textContent;
   replace(fault);
   element.setAttribute('aria-busy', 'true');
-  // One that opens a dialog is done when that is closed; the dialog shows what is under way.
+  // A button that opens a dialog stays as it is: the dialog shows the progress.
   const timer = setTimeout(() => !label.endsWith('…') && setText(text, busyLabel ?? `${label}…`), BUSY_AFTER_MILLISECONDS);
   try {
     await act();

@@ -1,4 +1,4 @@
-// Charts as SVG with axes and units, and the same figures as a table for whoever cannot see them.
+// Charts as SVG with axes and units, and the same figures as a table for those who cannot see them.
 
 import { h, replace, svg } from '../lib/dom.js';
 import { table } from './table.js';
@@ -7,16 +7,16 @@ const HEIGHT = 200;
 const LEFT = 36;
 const BOTTOM = 24;
 const TOP = 10;
-// A label needs this much room.
+// The width that a label needs.
 const LABEL_PIXELS = 76;
 
-// chart({title, unit: 'minutes', labels: ['Mon', …], series: [{name, values: [number|null]}], max, format: (value) => text}):
-// bars, beside each other if there are several series.
+// chart({title, unit: 'minutes', labels: ['Mon', …], series: [{name, values: [number|null]}], max, format: (value) =>
+// text}): bars, side by side for several series.
 export function chart({ title, unit, labels, series, max, format = (value) => String(value) }) {
   const values = series.flatMap((one) => one.values).filter((value) => value !== null);
   const top = max ?? niceCeiling(Math.max(0, ...values));
   const picture = h('div', { class: 'chart-picture' });
-  // Drawn at its real width, so that its text is as large as other text.
+  // Drawn at its actual width, so that its text has the normal size.
   new ResizeObserver(([{ contentRect }]) => replace(picture, drawn(contentRect.width, { title, unit, labels, series, top, format }))).observe(picture);
   return h('figure', { class: 'chart' },
     h('figcaption', null, h('strong', null, title), h('span', { class: 'quiet' }, unit), legend(series)),
@@ -57,7 +57,7 @@ function figures(title, labels, series, format) {
   }));
 }
 
-// An axis of four parts that can be read: each has at most one decimal.
+// The top of an axis with four parts: each label has at most one decimal.
 export function niceCeiling(value) {
   if (value <= 0) return 4;
   const power = 10 ** Math.floor(Math.log10(value));

@@ -1,4 +1,4 @@
-// Claiming, releasing, extending and taking over, as the board and the page of an environment offer them.
+// Claiming, releasing, extending and force-claiming, for the board and the page of an environment.
 
 import { del, environmentPath, get, path, post, put } from '../lib/api.js';
 import { h, linked } from '../lib/dom.js';
@@ -25,7 +25,7 @@ function bodyOf(values) {
   return { ...values, ...(values.ttlSeconds ? { ttlSeconds: Number(values.ttlSeconds) } : {}) };
 }
 
-// Resolves with the session, or undefined if the person changed their mind.
+// Resolves with the session, or undefined if the dialog was closed.
 export async function claim({ pipelineId, envName }) {
   const session = await formDialog({
     title: `Claim ${envName}`,
@@ -37,7 +37,7 @@ export async function claim({ pipelineId, envName }) {
   return session;
 }
 
-// Takes a place in the queue of a locked environment; it is kept while this tab is open.
+// Takes a place in the queue of a locked environment and keeps it while this tab is open.
 export async function joinQueue({ pipelineId, envName, lock }) {
   const session = await formDialog({
     title: `Wait for ${envName}`,
@@ -84,7 +84,7 @@ export async function claimAny(pipelineId, labels) {
   return session;
 }
 
-// The confirmation says from whom, since when, and what they deploy.
+// The confirmation names the holder, since when, and their deployment.
 export async function forceClaim(environment) {
   const { pipelineId, envName } = environment;
   const { data: now } = await get(environmentPath(pipelineId, envName));
@@ -153,7 +153,7 @@ export async function addEnvironment(pipelineId) {
     submit: { label: 'Add environment', busyLabel: 'Adding…' },
     onSubmit: async ({ name, labels, ...values }) => {
       const address = `${path('pipelines', pipelineId)}/ephemeral-environments${path(name.trim())}`;
-      // Only a new one: an existing one must not lose its configuration.
+      // Only creates: an existing environment must not lose its configuration.
       const made = await put(address, { ...values, labels: labelsFrom(labels) }, { headers: { 'If-None-Match': '*' } }).catch((error) => {
         throw error.status === 412 ? new Error(`There is already an environment ${name}`) : error;
       });

@@ -1,5 +1,4 @@
-// What people do with environments. The code with its forms is loaded when it is first wanted, so that a board is there
-// sooner.
+// Actions on environments. The code with their forms is loaded on first use, so that the board appears sooner.
 
 import { atLeast, isMe, may } from '../lib/session.js';
 
@@ -15,6 +14,6 @@ export const joinQueue = later('joinQueue');
 export const leaveQueue = later('leaveQueue');
 export const release = later('release');
 
-// The list does not say which role a force-claim needs; then the server does.
+// The list does not contain the role that a force-claim needs; then the server decides.
 export const mayForce = (environment) => may('claim') && (!environment.configuration || atLeast(environment.configuration.forceClaimRole));
 export const mayRelease = (lock) => Boolean(lock) && (isMe(lock.user) ? may('claim') : may('release-any'));

@@ -1,4 +1,4 @@
-// What a person may do about a deployment: approve, reject, retry, cancel. Only what its state and the role allow is there.
+// Actions on a deployment: approve, reject, retry, cancel, as its state and the user's role allow.
 
 import { h } from '../lib/dom.js';
 import { path, post } from '../lib/api.js';
@@ -9,7 +9,8 @@ import { button } from './button.js';
 const STOPPABLE = ['queued', 'running', 'awaiting_approval'];
 const RETRYABLE = ['failed', 'cancelled'];
 
-// `holds`: whether its session still has the lock; if not, nothing can be retried. `reload` is called after a change.
+// `holds`: whether its session still has the lock, without which nothing can be retried. `reload` is called after
+// changes.
 export function deploymentActions(deployment, { holds = true, reload = () => {} } = {}) {
   const { stages, status, sessionId, deploymentId, envName } = deployment;
   const allowed = may(isMe(deployment.user) ? 'deploy' : 'manage-deployments');

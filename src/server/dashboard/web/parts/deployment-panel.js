@@ -1,4 +1,4 @@
-// A deployment within another page: its stages, what can be done about it, and its log alive.
+// A deployment within another page: its stages, actions and live log.
 
 import { get, path } from '../lib/api.js';
 import { h, replace } from '../lib/dom.js';

@@ -1,4 +1,4 @@
-// Native dialogs: the browser keeps the focus inside, and Escape closes them. Never one on top of another.
+// Native dialogs: the browser keeps the focus inside, and Escape closes them. They are never nested.
 
 import { inWords } from '../lib/api.js';
 import { h } from '../lib/dom.js';
@@ -6,7 +6,7 @@ import { button, iconButton } from './button.js';
 
 let count = 0;
 
-// actions: [{label, kind, busyLabel, onClick}]; the dialog closes after one that worked, unless it returned false.
+// actions: [{label, kind, busyLabel, onClick}]. The dialog closes after a successful action, unless it returned false.
 export function dialog({ title, body, actions = [], onClose, wide }) {
   const id = `dialog-${++count}`;
   const close = () => element.close();
@@ -24,7 +24,7 @@ export function dialog({ title, body, actions = [], onClose, wide }) {
     element.remove();
     onClose?.();
   });
-  // A click beside it closes it; one that began inside, as when text is selected, does not.
+  // A click outside closes it, unless it began inside, as when selecting text.
   let pressed = null;
   element.addEventListener('pointerdown', (event) => { pressed = event.target; });
   element.addEventListener('click', (event) => {
@@ -36,7 +36,7 @@ export function dialog({ title, body, actions = [], onClose, wide }) {
   return { element, close };
 }
 
-// Asks before something that cannot be undone. Resolves with whether it was done.
+// Asks before something irreversible. Resolves with whether it was done.
 export function confirm({ title, body, action, kind = 'danger', busyLabel, onConfirm }) {
   return new Promise((resolve) => {
     let done = false;
@@ -53,7 +53,7 @@ export function confirm({ title, body, action, kind = 'danger', busyLabel, onCon
   });
 }
 
-// For menus and keys, which have no place beside them for an error.
+// For menus and keys, which have no place for an error beside them.
 export async function attempt(act) {
   try {
     await act();

@@ -1,11 +1,11 @@
-// An event as a sentence that a person reads: who did what to which thing, or what happened to it by itself.
+// An event as a sentence: who did what to which thing, or what the server did to it.
 
 import { h } from '../lib/dom.js';
 import { at, shortCommit, upperFirst } from './cells.js';
 
 const EXPIRED = { ttl: 'no activity in time', max_hold: 'held as long as allowed', unasked: 'nobody asked for it any more', vanished: 'its client was gone' };
 
-// Words between the actor's name and the environment or pipeline. Others are made of their type: "created secret X".
+// Words between the actor's name and the environment or pipeline. The default comes from the type: "created secret X".
 const WORDS = {
   'session.queued': () => 'began to wait for',
   'session.overridden': () => 'took the lock by force on',
@@ -20,13 +20,13 @@ const WORDS = {
   'analysis.completed': () => 'found the cause of a failure on',
   'pull_request.created': () => 'proposed a fix for',
 };
-// What happened by itself, after the thing and its place.
+// Words after the thing and its place, for events without an actor.
 const ENDINGS = {
   'session.expired': ({ reason }) => `ended: ${EXPIRED[reason] ?? 'expired'}`,
   'approval.requested': () => 'needs approval',
   'webhook.disabled': ({ reason }) => `was disabled: ${reason}`,
 };
-// The thing itself; those of an environment say how they stand to it.
+// The thing; things of an environment include a preposition.
 const THINGS = {
   session: () => 'a session on',
   deployment: ({ commitId }) => `the deployment of ${shortCommit(commitId)} to`,

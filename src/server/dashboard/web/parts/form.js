@@ -1,4 +1,4 @@
-// Fields and forms. What the server says of a field is shown at that field.
+// Fields and forms. The server's faults appear at their fields.
 
 import { h, replace } from '../lib/dom.js';
 import { inWords, sentence } from '../lib/api.js';
@@ -41,7 +41,7 @@ function inputOf(type, value, options, props) {
   return select;
 }
 
-// The values by name: empty texts are left out, so that the server's defaults count.
+// The values by name, without empty texts, so that the server's defaults apply.
 export function values(fields) {
   const pairs = fields.map((one) => [one.fieldName, one.value()]).filter(([, value]) => value !== '' && value !== null);
   return Object.fromEntries(pairs);
@@ -52,7 +52,7 @@ export function labelsFrom(text) {
   return Object.fromEntries((text ?? '').split(/[\s,]+/).filter(Boolean).map((pair) => [pair.split(':')[0], pair.split(':').slice(1).join(':')]));
 }
 
-// Shows an error of the server at the fields it names, and what is left in `place`.
+// Shows a server error at the fields it names, and the rest in `place`.
 export function showFaults(fields, place, error) {
   const rest = [];
   for (const { field: name, message } of error?.errors ?? []) {
@@ -93,7 +93,7 @@ export function form({ fields, submit, onSubmit, extra, class: name = 'form', of
   return element;
 }
 
-// A form in a dialog, which closes when it worked. Resolves with what onSubmit returned, or undefined if it was closed.
+// A form in a dialog that closes on success. Resolves with the result of onSubmit, or undefined if it was closed.
 export function formDialog({ title, intro, fields, submit, onSubmit, wide }) {
   return new Promise((resolve) => {
     let result;

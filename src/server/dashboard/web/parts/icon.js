@@ -1,4 +1,5 @@
-// Our own icons: strokes on a 16 by 16 grid, in the colour of the text. They decorate; the word beside them says it.
+// Our own icons: strokes on a 16 by 16 grid, in the text colour. They are decorative; the word beside them has the
+// meaning.
 
 import { svg } from '../lib/dom.js';
 
@@ -48,7 +49,7 @@ export function icon(name, size = 16) {
     svg('path', { d: PATHS[name] ?? PATHS.dot }));
 }
 
-// The mark of the product: two gates of a canal lock.
+// The product's logo: two gates of a canal lock.
 export function mark(size = 24) {
   return svg('svg', { class: 'mark', viewBox: '0 0 24 24', width: size, height: size, 'aria-hidden': 'true' },
     svg('rect', { x: 1, y: 1, width: 22, height: 22, rx: 6 }),

@@ -1,4 +1,4 @@
-// The keyboard. A page says which keys it knows while it is shown; a few work everywhere.
+// The keyboard. A page registers its keys while it is shown; a few work everywhere.
 
 import { h } from '../lib/dom.js';
 import { me } from '../lib/session.js';
@@ -12,7 +12,7 @@ const everywhere = [
 ];
 let ofPage = [];
 
-// keys: [{key: 'j', text: 'next row', run: (event) => …}]. Returns a function that forgets them.
+// keys: [{key: 'j', text: 'next row', run: (event) => …}]. Returns a function that unregisters them.
 export function pageKeys(keys) {
   ofPage = keys;
   return () => {
@@ -30,7 +30,7 @@ export function listenForKeys() {
     }
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector('dialog[open], [popover]:popover-open')) return;
     const found = [...ofPage, ...everywhere].find(({ key, run }) => run && key === event.key);
-    // A button or a link that has the focus takes Enter itself.
+    // A focused button or link handles Enter itself.
     if (!found || (event.key === 'Enter' && event.target.closest?.('a, button'))) return;
     event.preventDefault();
     found.run(event);
@@ -41,7 +41,7 @@ function isTyping(element) {
   return element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
 }
 
-// Its code is loaded when it is first wanted.
+// Its code is loaded on first use.
 export async function openPalette() {
   (await import('./palette.js')).openPalette();
 }

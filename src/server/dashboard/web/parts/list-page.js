@@ -1,4 +1,4 @@
-// A page that is a list: heading, filters that are part of the address, a table, more of it on demand, kept up to date.
+// A list page: heading, filters in the address, a table, more rows on demand, kept up to date.
 
 import { h, replace } from '../lib/dom.js';
 import { get, inWords } from '../lib/api.js';
@@ -10,22 +10,22 @@ import { notice } from './notice.js';
 import { pageHead, table } from './table.js';
 
 const PAGE = 50;
-// The API's longest page. What is shown beyond it is read again only on demand.
+// The API's maximum page size. Further rows are only reloaded on demand.
 const PAGE_MOST = 100;
-// Typing asks once, not at each key.
+// One request per pause in typing, not per key.
 const TYPING_MILLISECONDS = 250;
-// How often an open menu is looked at.
+// How often to check whether an open menu has closed.
 const MENU_MILLISECONDS = 100;
-// A burst of events reads the list once.
+// A burst of events reloads the list once.
 const BURST_MILLISECONDS = 400;
 
-// The page of a list; `context` is what the router gives. Of the list:
-//   title, text, actions, below   what stands above it
-//   address, asked                where it is read, and what is always asked for
-//   filters                       fields whose values stand in the address, named as the API's parameters
-//   id, href, columns             the field (or a function) that tells rows apart, where a row leads, and what is shown of it
-//   empty, follow                 what is shown if there is nothing, and the events after which it is read again
-// `actions` and `columns` are functions of what reads the list again. Returns what ends it.
+// A list page; `context` comes from the router. Properties of `list`:
+//   title, text, actions, below   shown above the list
+//   address, asked                its path, and the fixed part of its query
+//   filters                       fields whose values are in the address, named like the API's parameters
+//   id, href, columns             a field (or function) that identifies rows, the link of a row, and its cells
+//   empty, follow                 shown if there are no rows, and the events that reload the list
+// `actions` and `columns` are functions of a reload function. Returns a function that ends the page.
 export async function listPage({ main, signal, query, title }, list) {
   const { filters = [], id, follow, actions = () => null } = list;
   title(list.title);
@@ -62,7 +62,7 @@ export async function listPage({ main, signal, query, title }, list) {
   return follow ? refetch({ types: follow }, refresh) : () => {};
 }
 
-// An open menu is not taken away.
+// Waits until no menu is open, so that none is replaced.
 async function menusClosed(place) {
   while (place.querySelector(':popover-open')) await new Promise((closed) => setTimeout(closed, MENU_MILLISECONDS));
 }
@@ -70,7 +70,7 @@ async function menusClosed(place) {
 const nameOf = (element) => element.ariaLabel ?? element.textContent;
 export const valuesOf = (filters, query) => Object.fromEntries(filters.map(({ name }) => [name, query[name] ?? '']));
 
-// Calls `read` soon after an event that fits, once for a burst of them. The answer stops it.
+// Calls `read` soon after a matching event, once per burst. Returns a function that stops it.
 export function refetch(filter, read, milliseconds = BURST_MILLISECONDS) {
   let timer = null;
   const stop = live.follow(filter, () => {
@@ -85,7 +85,7 @@ export function refetch(filter, read, milliseconds = BURST_MILLISECONDS) {
   };
 }
 
-// Fields of filters, which change `values` and the address and then call `chosen`.
+// Fields of filters. A change updates `values` and the address, then calls `chosen`.
 export function filterRow(filters, values, chosen) {
   if (filters.length === 0) return null;
   let timer = null;

@@ -1,4 +1,4 @@
-// The log of a deployment, alive: lines as they come, of which only the visible ones are drawn, with a search.
+// The live log of a deployment: lines as they arrive, of which only the visible ones are drawn, with a search.
 
 import { open } from '../lib/api.js';
 import { pauseAfter } from '../lib/backoff.js';
@@ -9,7 +9,7 @@ import { windowed } from '../lib/window.js';
 import { iconButton } from './button.js';
 import { icon } from './icon.js';
 
-// A browser holds this many easily; the whole log can be downloaded.
+// A browser can hold this many easily; the whole log can be downloaded.
 const LINES_MOST = 50_000;
 const LINE_PIXELS = 20;
 const RETRY_FIRST_MILLISECONDS = 2000;
@@ -140,11 +140,11 @@ export function log({ deploymentId, signal }) {
     if (event.key === 'Enter') jump(event.shiftKey ? -1 : 1);
   });
   follow.addEventListener('click', () => setFollow(!isFollowing));
-  // Scrolling up is reading: the lines stay where they are.
+  // Scrolling up stops following, so that lines stay in place.
   scroller.addEventListener('wheel', (event) => event.deltaY < 0 && setFollow(false), { passive: true });
   scroller.addEventListener('touchmove', () => setFollow(scroller.scrollTop + scroller.clientHeight >= scroller.scrollHeight - LINE_PIXELS), { passive: true });
 
-  // A retried stage writes more after the end.
+  // A retried stage appends to a finished log.
   const stop = live.follow({ types: ['stage.started', 'stage.retried', 'deployment.started'], deploymentId }, () => run());
   signal.addEventListener('abort', () => { stop(); view.stop(); });
   download.href = `/api/v1/organizations/${encodeURIComponent(location.pathname.split('/')[1])}${address}`;

@@ -1,11 +1,11 @@
-// A menu that opens at a button. The browser closes it at Escape or a click elsewhere.
+// A menu attached to a button. The browser closes it on Escape or a click elsewhere.
 
 import { h, replace } from '../lib/dom.js';
 import { icon } from './icon.js';
 
 let count = 0;
 
-// items: () => [{label, icon, onClick | href, danger}] or null for a line; asked each time it opens.
+// items: () => [{label, icon, onClick | href, danger}], or null for a separator; called at each opening.
 export function menu({ label, content, items, class: name = 'button square quiet' }) {
   const id = `menu-${++count}`;
   const list = h('div', { class: 'menu', id, popover: 'auto', role: 'menu', 'aria-label': label });

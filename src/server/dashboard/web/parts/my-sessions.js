@@ -1,4 +1,4 @@
-// Tells a person what happens to their own sessions, whatever page is open: a lock at last, or one that was taken.
+// Tells users on any page about their own sessions: a lock was granted or taken away.
 
 import { environmentPath, get } from '../lib/api.js';
 import { h } from '../lib/dom.js';
@@ -21,7 +21,7 @@ export function tellOfMySessions() {
   });
 }
 
-// Stays until it is dismissed, and takes no key from whoever is typing.
+// Stays until dismissed, and does not take the keyboard focus.
 function tell(title, text, pipelineId, envName) {
   const close = () => element.remove();
   const element = h('div', { class: 'toast stays', role: 'alert', data: { about: envName } }, h('div', null, h('strong', null, title), h('p', null, text)),

@@ -1,4 +1,4 @@
-// Messages in the page, short confirmations, and friendly emptiness.
+// Messages in the page, short confirmations, and empty states.
 
 import { h } from '../lib/dom.js';
 import { icon } from './icon.js';
@@ -11,7 +11,7 @@ export function notice(tone, ...children) {
   return h('div', { class: `notice ${tone}`, role: tone === 'bad' ? 'alert' : 'status' }, icon(ICONS[tone] ?? 'help'), h('div', null, children));
 }
 
-// Says that something worked. Never the only place of an error.
+// Confirms a success. Errors must also appear elsewhere.
 export function toast(text) {
   const place = document.getElementById('toasts');
   const element = h('div', { class: 'toast' }, icon('check'), text);
@@ -19,7 +19,7 @@ export function toast(text) {
   setTimeout(() => element.remove(), TOAST_MILLISECONDS);
 }
 
-// Said to screen readers only.
+// For screen readers only.
 export function announce(text) {
   document.getElementById('announcer').textContent = text;
 }
@@ -30,7 +30,7 @@ export function empty({ title, text, command, action, icon: name = 'free' }) {
     command ? copyable(command) : null, action ?? null);
 }
 
-// Text with a button that copies it; `secret` texts are those shown only once.
+// Text with a copy button; `secret` texts are those shown only once.
 export function copyable(text, { label = 'Copy' } = {}) {
   const code = h('code', { tabindex: 0 }, text);
   const copy = h('button', { type: 'button', class: 'button small' }, icon('copy'), h('span', null, label));

@@ -1,4 +1,4 @@
-// The command palette: any page, pipeline or environment by a few letters of its name.
+// The command palette: finds pages, pipelines and environments by a few letters of their names.
 
 import { get, path } from '../lib/api.js';
 import { h, replace } from '../lib/dom.js';
@@ -9,7 +9,7 @@ import { icon } from './icon.js';
 import { look } from './state.js';
 
 const SHOWN_MOST = 40;
-// Read at each opening; of more pipelines only the first ones, so that an opening stays cheap.
+// Read at each opening, from the first pipelines only, so that opening stays cheap.
 const PIPELINES_MOST = 10;
 
 let opened = null;

@@ -1,4 +1,4 @@
-// People: the first letters of a name in a colour that is always the same for it.
+// People: initials in a colour that depends on the name.
 
 import { h, setText } from '../lib/dom.js';
 
@@ -18,7 +18,7 @@ export function setAvatar(element, name) {
   element.style.setProperty('--hue', (sum % HUES) * (360 / HUES));
 }
 
-// user: {userId, name}; `note` says more, such as "you".
+// user: {userId, name}; `note` adds a word, such as "you".
 export function person(user, note) {
   if (!user) return h('span', { class: 'quiet' }, 'the system');
   return h('span', { class: 'person' }, avatar(user.name), h('span', null, user.name), note ? h('span', { class: 'quiet' }, note) : null);

@@ -1,4 +1,4 @@
-// The frame around the pages: the bar with the way here, the navigation, the state of the connection, the account.
+// The frame around the pages: breadcrumbs, navigation, connection state, account.
 
 import { root } from '../lib/api.js';
 import { h, replace, setClass, setText } from '../lib/dom.js';
@@ -13,7 +13,7 @@ import { menu } from './menu.js';
 import { avatar } from './people.js';
 import { openHelp, openPalette } from './keys.js';
 
-// Names of many pipelines would hide the rest of the navigation; the others are on the overview and in the palette.
+// More names would hide the rest of the navigation; the others are on the overview and in the palette.
 const PIPELINES_SHOWN = 12;
 
 const SECTIONS = {
@@ -164,7 +164,7 @@ async function signOut() {
   try {
     await root.post('/auth/sign-out', {});
   } catch (error) {
-    if (error.status === undefined) return; // Not reached: the bar says so, and the sign-in still stands.
+    if (error.status === undefined) return; // Unreachable: the bar shows it, and the sign-in is kept.
   }
   window.dispatchEvent(new CustomEvent('signed-out', { detail: null }));
 }

@@ -1,4 +1,4 @@
-// A text that the server shows only this once: a token, a secret, an invitation.
+// A text that the server shows only once: a token, a secret, an invitation.
 
 import { h } from '../lib/dom.js';
 import { dialog } from './dialog.js';

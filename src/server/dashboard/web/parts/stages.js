@@ -1,4 +1,4 @@
-// The stages of a deployment as a line of steps.
+// The stages of a deployment as a row of steps.
 
 import { h } from '../lib/dom.js';
 import { duration, timeElement } from '../lib/time.js';

@@ -1,4 +1,4 @@
-// A state is always an icon, a word and a colour.
+// A state is always shown as an icon, a word and a colour.
 
 import { h, setClass, setText } from '../lib/dom.js';
 import { icon } from './icon.js';
@@ -46,7 +46,7 @@ export function state(kind, text) {
   return element;
 }
 
-// For an element that is used again and again.
+// For an element that is reused.
 export function setState(element, kind, text) {
   const { tone, name, word } = look(kind);
   if (element.dataset.kind !== kind) {

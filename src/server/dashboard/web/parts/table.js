@@ -1,9 +1,9 @@
-// Tables that become lists of cards on a phone, and tabs.
+// Tables, which become lists of cards on phones, and tabs.
 
 import { h } from '../lib/dom.js';
 
-// columns: [[label, (row) => node or text, class]], or the name of a field; a column without a label holds actions.
-// `href(row)` makes the first cell of a row a link.
+// columns: [[label, (row) => node or text, class]], or a field's name; a column without a label contains actions.
+// `href(row)` turns a row's first cell into a link.
 export function table({ columns: given, rows, empty, caption, href }) {
   if (rows.length === 0 && empty) return empty;
   const columns = given.map((one) => (Array.isArray(one) ? { label: one[0], cell: one[1], class: one[2] } : one));
@@ -19,20 +19,20 @@ export function table({ columns: given, rows, empty, caption, href }) {
     }))))));
 }
 
-// items: [{label, href, selected, count}]: each tab is an address.
+// items: [{label, href, selected, count}]; each tab has an address.
 export function tabs({ label, items }) {
   return h('nav', { class: 'tabs', 'aria-label': label }, items.map(({ label: text, href, selected, count }) =>
     h('a', { href, 'aria-current': selected ? 'page' : null }, text, count ? h('span', { class: 'count' }, count) : null)));
 }
 
-// The head of a page: h1, a sentence, actions at the right.
+// A page's head: h1, a sentence, actions on the right.
 export function pageHead({ title, text, actions, above }) {
   return h('header', { class: 'page-head' },
     h('div', null, above ?? null, h('h1', null, title), text ? h('p', { class: 'quiet' }, text) : null),
     actions ? h('div', { class: 'row' }, actions) : null);
 }
 
-// Names and values: [['Label', value]]; empty values are left out.
+// Names and values: [['Label', value]]; empty values are omitted.
 export function facts(pairs) {
   return h('dl', { class: 'facts' }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== '')
     .map(([name, value]) => h('div', null, h('dt', null, name), h('dd', null, value))));

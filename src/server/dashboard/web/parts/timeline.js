@@ -9,10 +9,10 @@ import { table } from './table.js';
 const WIDTH = 1000;
 const HEIGHT = 44;
 const HOUR = 3600_000;
-// Marks on the axis: each so many hours.
+// Hours between marks on the axis, by the hours shown.
 const MARKS = { 24: 3, 168: 24 };
 
-// sessions: newest first, as the history has them, with the one that holds it now; hours: 24 or 168.
+// sessions: newest first, as in the history, including the current holder's; hours: 24 or 168.
 export function timeline(sessions, hours, sessionAddress) {
   const to = now();
   const from = to - hours * HOUR;

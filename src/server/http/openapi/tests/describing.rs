@@ -1,4 +1,4 @@
-//! What readers see: descriptions, and examples that are what they are examples of.
+//! Descriptions for readers, and examples that match their schemas.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn is_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
-/// Its own, or that of what it refers to.
+/// Whether the schema has a description, its own or that of the schema it references.
 fn is_described(document: &Value, schema: &Value) -> bool {
     let choice = schema["oneOf"].as_array().and_then(|choices| choices.iter().find(|c| c.get("$ref").is_some()));
     [Some(schema), Some(resolved(document, schema)), choice.map(|choice| resolved(document, choice))]
@@ -49,7 +49,7 @@ fn everything_has_a_description() {
     fail_with(&broken);
 }
 
-/// An example of what a schema allows: its own, or one made of those of its parts.
+/// A value that the schema allows: its own example, or one composed of the examples of its parts.
 fn example(document: &Value, schema: &Value) -> Option<Value> {
     if let Some(own) = schema["examples"].as_array().and_then(|examples| examples.first()) {
         return Some(own.clone()).filter(|own| !own.is_null());
@@ -95,7 +95,7 @@ fn everything_has_an_example() {
     }
     for (name, component) in document["components"]["schemas"].as_object().unwrap() {
         for (place, part) in every_part(name, component) {
-            // Entries of a list or a map that has an example need none.
+            // Entries of a list or map that has an example need none themselves.
             let is_property = place == *name || (place.contains('.') && !place.ends_with("[]"));
             if is_property && !place.contains('/') && example(&document, part).is_none() {
                 broken.push(place);
@@ -105,7 +105,7 @@ fn everything_has_an_example() {
     fail_with(&broken);
 }
 
-/// The values that the explorer fills in, and those that the texts show.
+/// Covers the values that the explorer fills in and those in the texts.
 #[test]
 fn every_example_is_what_its_schema_allows() {
     let document = document();
@@ -142,7 +142,7 @@ fn every_example_is_what_its_schema_allows() {
     fail_with(&broken);
 }
 
-/// As far as our schemas go.
+/// The faults of a value, by the keywords that our schemas use.
 fn faults(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let target = resolved(document, schema);
     if let Some(choices) = target["oneOf"].as_array() {
@@ -166,7 +166,7 @@ fn faults(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     if target["enum"].as_array().is_some_and(|names| !names.contains(value)) {
         found.push("none of the names".to_owned());
     }
-    // Patterns that look ahead are beyond this crate.
+    // This crate does not support look-ahead.
     let pattern = target["pattern"].as_str().and_then(|pattern| regex::Regex::new(pattern).ok());
     if let (Some(text), Some(pattern)) = (value.as_str(), pattern)
         && !pattern.is_match(text)

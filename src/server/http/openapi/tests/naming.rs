@@ -1,4 +1,4 @@
-//! What generators make names of.
+//! Names that generators turn into code.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn every_object_and_every_closed_set_has_a_name() {
     fail_with(&broken);
 }
 
-/// Fields of these names are one of a few texts, wherever they stand.
+/// Fields with these names are enums everywhere.
 #[test]
 fn closed_sets_are_enums() {
     let closed = [
@@ -106,7 +106,7 @@ fn every_event_has_data_of_its_own() {
     }
 }
 
-/// Searches the sources: a refusal is described however rare it is.
+/// Searches the sources, so that members of rare refusals are described, too.
 #[test]
 fn a_problem_has_every_member_that_any_refusal_sends() {
     fn members(directory: &Path, found: &mut BTreeSet<String>) {
@@ -129,7 +129,7 @@ fn a_problem_has_every_member_that_any_refusal_sends() {
     fail_with(&sent.into_iter().filter(|member| known.get(member).is_none()).collect::<Vec<_>>());
 }
 
-/// By the rule of the linters: two paths that one request can match, and neither is more specific.
+/// By the linters' rule: no request may match two paths of which neither is more specific.
 #[test]
 fn no_two_paths_are_ambiguous() {
     let document = document();
@@ -149,7 +149,7 @@ fn no_two_paths_are_ambiguous() {
     fail_with(&broken);
 }
 
-/// A generator makes a field with a default one that must be given.
+/// Generators treat a field with a default as required.
 #[test]
 fn no_field_has_a_default() {
     let document = document();
@@ -157,7 +157,8 @@ fn no_field_has_a_default() {
     fail_with(&every.filter(|(_, part)| part.get("default").is_some()).map(|(place, _)| place).collect::<Vec<_>>());
 }
 
-/// `listTokens` becomes `list_tokens` in some languages: words of small letters, a verb first, each only once.
+/// Some languages turn `listTokens` into `list_tokens`: ids consist of lowercase words, begin with a verb and are
+/// unique.
 #[test]
 fn operation_ids_read_well_in_code() {
     let document = document();
@@ -185,7 +186,7 @@ fn every_post_takes_an_idempotency_key_and_nothing_else_does() {
     }
 }
 
-/// Others have made code from it: a new operation is added to the list, and none is taken from it.
+/// Users have generated code from these ids: new operations are added to the list, and none is removed.
 #[test]
 fn operations_keep_their_ids() {
     let document = document();

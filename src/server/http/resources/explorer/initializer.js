@@ -1,21 +1,21 @@
-// A token that somebody enters stays in this page: it is not kept when the page is closed.
+// A token entered in this page is forgotten when the page is closed.
 SwaggerUIBundle({
   url: "/api/v1/openapi.json",
   dom_id: "#explorer",
   deepLinking: true,
   displayRequestDuration: true,
   persistAuthorization: false,
-  // A short page: everything is closed, and the schemas are shown with the operations that use them.
+  // Keeps the page short: everything is collapsed, and schemas are shown with their operations.
   docExpansion: "none",
   defaultModelsExpandDepth: -1,
-  // In the order of the document, but deleting comes last: the examples create what they delete.
+  // In the order of the document, except that deletions come last: the examples first create their records.
   operationsSorter: (a, b) => (a.get("method") === "delete") - (b.get("method") === "delete"),
   plugins: [
     () => ({
       statePlugins: {
         spec: {
           wrapSelectors: {
-            // The explorer shows an answer when it is complete, and a stream never is.
+            // The explorer shows complete responses only, and a stream never completes.
             allowTryItOutFor: () => (state, path) => !path.endsWith("/events/stream"),
           },
         },

@@ -1,4 +1,4 @@
-//! The API explorer at `/docs/`: Swagger UI, and a page of our own that loads it. Nothing comes from elsewhere.
+//! The API explorer at `/docs/`: Swagger UI, and our own page that loads it. It loads nothing from other servers.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ use crate::http::call::Front;
 use crate::http::refusals::route_not_found;
 use crate::http::response::Response;
 
-/// The largest file of the archive that is served has 1.5 MB.
+/// The largest served file of the archive has 1.5 MB.
 const FILE_MAX: usize = 8 << 20;
 
 pub async fn file(call: Call<Front>) -> Answered {
@@ -32,7 +32,7 @@ pub async fn file(call: Call<Front>) -> Answered {
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLESHEET: &str = "text/css; charset=utf-8";
 
-/// Unpacked when it is first asked for; every answer borrows the same bytes.
+/// Unpacked on first use; all responses borrow the same bytes.
 fn of_swagger_ui(name: &str) -> Option<(&'static str, Bytes)> {
     static BUNDLE: OnceLock<Option<Bytes>> = OnceLock::new();
     static STYLE: OnceLock<Option<Bytes>> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Keeps a node in the cluster: writes its record, watches the others, and takes shards that are free.
+//! Keeps a node in the cluster: writes its record, watches the others, and takes free shards.
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
@@ -14,16 +14,16 @@ use ambient::backoff::{Backoff, Retries};
 use store::engine::{Engine, EngineError, Moment, NodeRecord, Owner, Pairs, Shard, Tenure, Version};
 use store::{EngineOptions, EngineStore};
 
-/// How often a shard is asked for again whose answer was lost. What became of it shows in its record otherwise. With short
-/// pauses: its lease has begun.
+/// The attempts to take a shard after a lost answer. Its record shows the outcome otherwise. With short pauses, since
+/// its lease has begun.
 const TAKE_ATTEMPTS: u32 = 3;
 const TAKE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(200));
-/// The pauses before a shard is loaded once more that could not be: each time the whole of it is asked for.
+/// The pauses before loading a shard again after a failure: each attempt requests the whole shard.
 const LOAD_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// A node's name and address, and the options of the stores it opens.
 #[derive(Clone)]
-pub struct StewardOptions {
+pub struct ShardOwnershipOptions {
     pub own: Owner,
     /// The version of this program.
     pub program: String,
@@ -35,19 +35,19 @@ pub struct StewardOptions {
 pub struct TakenShard {
     pub number: u16,
     pub store: EngineStore,
-    /// Its last owner had left it, so that none of its steps can still run.
+    /// Its last owner had left it, so none of its steps can still run.
     pub was_left: bool,
 }
 
-/// The cluster as this node has last seen it.
+/// The cluster as last seen by this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
-    /// By their numbers; those without a record have no owner.
+    /// By number; shards without a record have no owner.
     pub shards: Vec<Shard>,
     pub nodes: Vec<SeenNode>,
-    /// The numbers of shards whose owners have been silent for as long as a lease lasts.
+    /// The numbers of shards whose owners have been silent for the length of a lease.
     pub lapsed: Vec<u16>,
-    /// Why the engine did not answer the last time.
+    /// Why the engine did not answer the last poll.
     pub engine_away: Option<String>,
 }
 
@@ -57,14 +57,14 @@ pub struct SeenNode {
     pub lives: bool,
 }
 
-pub struct Steward<E> {
+pub struct ShardOwnership<E> {
     engine: Arc<E>,
-    options: StewardOptions,
+    options: ShardOwnershipOptions,
     sightings: Sightings,
     announced: Option<Moment>,
     /// Shards that are loaded before they are taken.
     ahead: HashMap<u16, Ahead>,
-    /// Shards that could not be loaded, and when that is tried again.
+    /// Shards that could not be loaded, and when to try again.
     unloadable: HashMap<u16, (Instant, Retries)>,
     view: watch::Sender<View>,
     hand_on: mpsc::Sender<TakenShard>,
@@ -81,13 +81,16 @@ impl Drop for Ahead {
     }
 }
 
-impl<E: Engine> Steward<E> {
-    /// With what it sees, and the shards that it takes.
-    pub fn new(engine: Arc<E>, options: StewardOptions) -> (Self, watch::Receiver<View>, mpsc::Receiver<TakenShard>) {
+impl<E: Engine> ShardOwnership<E> {
+    /// Also returns the receivers of its view and of the shards it takes.
+    pub fn new(
+        engine: Arc<E>,
+        options: ShardOwnershipOptions,
+    ) -> (Self, watch::Receiver<View>, mpsc::Receiver<TakenShard>) {
         let (view, seen) = watch::channel(View::default());
         let (hand_on, taken) = mpsc::channel(usize::from(options.shards.get()));
         let sightings = Sightings::of(&options.own.node, options.store.timing);
-        let steward = Self {
+        let ownership = Self {
             engine,
             options,
             sightings,
@@ -97,10 +100,10 @@ impl<E: Engine> Steward<E> {
             view,
             hand_on,
         };
-        (steward, seen, taken)
+        (ownership, seen, taken)
     }
 
-    /// Until nobody takes its shards or looks at what it sees. Who does only the latter is stopping.
+    /// Runs until both receivers are gone. If only the receiver of shards is gone, this process is stopping.
     pub async fn run(mut self) {
         let mut polls = tokio::time::interval(self.options.store.timing.poll_every);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -165,7 +168,7 @@ impl<E: Engine> Steward<E> {
             self.ahead.remove(&shard.number);
             return Ok(());
         }
-        // A shard is taken when it is loaded: from then on its owner must show every second that it lives.
+        // A shard is taken once it is loaded: from then on its owner must renew its record every second.
         match self.ahead.get(&shard.number) {
             Some(ahead) if ahead.version != shard.version => self.load_ahead(shard),
             Some(ahead) if ahead.loading.is_finished() && wish == Wish::Take => self.take(shard).await?,
@@ -181,7 +184,7 @@ impl<E: Engine> Steward<E> {
         }
         let (engine, number, version) = (self.engine.clone(), shard.number, shard.version);
         let loading = tokio::spawn(async move {
-            // Nothing was ever written there.
+            // The shard has never been written.
             if version == Version(0) { Ok(Pairs::new()) } else { engine.load(number, version).await }
         });
         self.ahead.insert(number, Ahead { version, loading });
@@ -212,7 +215,8 @@ impl<E: Engine> Steward<E> {
         let was_left = shard.owner.is_none();
         let handed_on = self.hand_on.send(TakenShard { number: shard.number, store, was_left }).await;
         if let Err(mpsc::error::SendError(unwanted)) = handed_on {
-            // Only a process that is stopping takes it no more: it is for another node, and at once if it was free for us.
+            // Only a stopping process no longer receives it: the shard goes to another node, immediately if it was free
+            // for us.
             let give_up = move || if was_left { unwanted.store.leave(None) } else { unwanted.store.close() };
             tokio::task::spawn_blocking(give_up).await.ok();
         }
@@ -258,12 +262,12 @@ mod tests {
         let own = Owner { node: "n1".to_owned(), url: String::new(), run: 1 };
         let store = EngineOptions { fatal: Arc::new(|_: &str| {}), ..EngineOptions::default() };
         let shards = NonZeroU16::new(1).unwrap();
-        let options = StewardOptions { own, program: "test".to_owned(), shards, store };
-        let (mut steward, _view, taken) = Steward::new(engine.clone(), options);
+        let options = ShardOwnershipOptions { own, program: "test".to_owned(), shards, store };
+        let (mut ownership, _view, taken) = ShardOwnership::new(engine.clone(), options);
         let vacant = Shard::vacant(0);
-        steward.load_ahead(&vacant);
+        ownership.load_ahead(&vacant);
         drop(taken);
-        steward.take(&vacant).await.unwrap();
+        ownership.take(&vacant).await.unwrap();
         let shards = engine.shards().await.unwrap();
         let seen: Vec<_> = shards.iter().map(|shard| (shard.epoch, &shard.owner, &shard.successor)).collect();
         assert_eq!(seen, [(1, &None, &None)], "free for whoever wants it");

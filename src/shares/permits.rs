@@ -1,4 +1,4 @@
-//! Places to be acquired, awaited if need be, and given back by dropping them.
+//! Permits to be acquired, with waiting if necessary, and given back by dropping them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,12 +12,12 @@ use super::meter::ShareMeter;
 use super::turns::Turns;
 use domain::{Holder, Identifier, MemberShare, NoShare, UserId};
 
-/// Those who left their place to another organization, and hold on to something (a thread) until they get one again.
+/// Holders that gave their permit to another organization, and keep a thread until they get one again.
 const PAUSED_MAX: usize = 32;
 
-/// The places of one resource. Cheap to clone.
+/// The permits of one resource. Cheap to clone.
 #[derive(Clone)]
-pub struct Places(Arc<Shared>);
+pub struct Permits(Arc<Shared>);
 
 struct Shared {
     meter: ShareMeter,
@@ -26,30 +26,30 @@ struct Shared {
 
 struct State {
     turns: Turns<Waiter>,
-    /// The places of each member, and how many of their requests wait for one. Those without any are in neither.
+    /// The permits of each member, and the number of their waiting requests. Members without any are in neither.
     held: MemberCounts,
     waiting: MemberCounts,
     next_waiter: u64,
     paused: usize,
 }
 
-/// The number of a waiter, and how it is told.
+/// The number of a waiter, and the channel that notifies it.
 struct Waiter {
     number: u64,
     member: Option<UserId>,
-    place: oneshot::Sender<Place>,
+    permit: oneshot::Sender<Permit>,
 }
 
-/// A place, given back when it is dropped.
-pub struct Place {
+/// A permit, given back when it is dropped.
+pub struct Permit {
     shared: Arc<Shared>,
     organization: Identifier,
     member: Option<UserId>,
-    /// It has been left to another organization.
+    /// Whether it has been given to another organization.
     is_given_back: bool,
 }
 
-/// What [`Place::pause`] did.
+/// The result of [`Permit::pause`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
     /// Nobody else was waiting.
@@ -58,63 +58,63 @@ pub enum Pause {
     Taken,
 }
 
-impl Places {
-    /// `places` at a time; those who wait are in a queue of their own capacity.
-    pub fn new(resource: &'static str, places: Capacity, queue: Capacity) -> Self {
+impl Permits {
+    /// `permits` at a time, and a queue with its own capacity.
+    pub fn new(resource: &'static str, permits: Capacity, queue: Capacity) -> Self {
         let (held, waiting) = (MemberCounts::default(), MemberCounts::default());
-        let state = State { turns: Turns::new(places, queue), held, waiting, next_waiter: 0, paused: 0 };
-        Self(Arc::new(Shared { meter: ShareMeter::new(resource, places), state: Mutex::new(state) }))
+        let state = State { turns: Turns::new(permits, queue), held, waiting, next_waiter: 0, paused: 0 };
+        Self(Arc::new(Shared { meter: ShareMeter::new(resource, permits), state: Mutex::new(state) }))
     }
 
-    /// Places that nobody waits for.
-    pub fn without_queue(resource: &'static str, places: Capacity) -> Self {
-        Self::new(resource, places, Capacity::turns(0))
+    /// Permits without a queue.
+    pub fn without_queue(resource: &'static str, permits: Capacity) -> Self {
+        Self::new(resource, permits, Capacity::turns(0))
     }
 
-    /// A place at once, or a refusal.
-    pub fn try_acquire(&self, organization: &Identifier) -> Result<Place, Refused> {
+    /// Returns a permit immediately, or a refusal.
+    pub fn try_acquire(&self, organization: &Identifier) -> Result<Permit, Refused> {
         self.try_acquire_for(organization, None)
     }
 
-    /// The same for a member, who has a share of what the organization may have.
-    pub fn try_acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Place, Refused> {
+    /// The same for a member, who has a share of the organization's permits.
+    pub fn try_acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Permit, Refused> {
         let taken = self.0.state.lock().take(&self.0.meter, organization, holder);
         match taken {
-            Ok(()) => Ok(self.0.place(organization, holder.map(|holder| holder.member))),
+            Ok(()) => Ok(self.0.permit(organization, holder.map(|holder| holder.member))),
             Err(refused) => Err(self.0.refuse(organization, refused)),
         }
     }
 
-    /// Waits for a place; refused at once if too many wait already. If the future is dropped, nothing is left of it.
-    pub async fn acquire(&self, organization: &Identifier) -> Result<Place, Refused> {
+    /// Waits for a permit; refused immediately if too many wait already. Dropping the future leaves nothing behind.
+    pub async fn acquire(&self, organization: &Identifier) -> Result<Permit, Refused> {
         self.acquire_for(organization, None).await
     }
 
     /// The same for a member, who has a share of the organization's queue.
-    pub async fn acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Place, Refused> {
-        let (place, granted) = oneshot::channel();
-        let waits = self.0.state.lock().wait(organization, holder, place);
+    pub async fn acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Permit, Refused> {
+        let (permit, granted) = oneshot::channel();
+        let waits = self.0.state.lock().wait(organization, holder, permit);
         let number = waits.map_err(|refused| self.0.refuse(organization, refused))?;
         let mut waiting = Waiting { shared: &self.0, organization, number: Some(number), granted };
         self.0.grant();
-        let place = (&mut waiting.granted).await;
+        let permit = (&mut waiting.granted).await;
         waiting.number = None;
-        // Only the waiter itself withdraws, so there is an answer.
-        place.map_err(|_| Refused::Full { total: 0 })
+        // Only the waiter itself withdraws, so there is always an answer.
+        permit.map_err(|_| Refused::Full { total: 0 })
     }
 
-    /// How many places are taken.
+    /// The number of taken permits.
     pub fn used(&self) -> usize {
         self.0.state.lock().turns.used()
     }
 
-    /// How many wait for a place.
+    /// The number of waiters.
     pub fn waiting(&self) -> usize {
         self.0.state.lock().turns.waiting()
     }
 }
 
-impl fmt::Debug for Places {
+impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Places").field("used", &self.used()).field("waiting", &self.waiting()).finish()
     }
@@ -125,12 +125,12 @@ impl State {
         &mut self,
         organization: &Identifier,
         holder: Option<Holder>,
-        place: oneshot::Sender<Place>,
+        permit: oneshot::Sender<Permit>,
     ) -> Result<u64, Refused> {
         self.waiting.check(holder, self.turns.queue_of(organization))?;
         self.next_waiter += 1;
         let (number, member) = (self.next_waiter, holder.map(|holder| holder.member));
-        self.turns.wait(organization, Waiter { number, member, place })?;
+        self.turns.wait(organization, Waiter { number, member, permit })?;
         self.waiting.add(member);
         Ok(number)
     }
@@ -165,16 +165,16 @@ impl State {
 }
 
 impl Shared {
-    fn place(self: &Arc<Self>, organization: &Identifier, member: Option<UserId>) -> Place {
-        Place { shared: self.clone(), organization: organization.clone(), member, is_given_back: false }
+    fn permit(self: &Arc<Self>, organization: &Identifier, member: Option<UserId>) -> Permit {
+        Permit { shared: self.clone(), organization: organization.clone(), member, is_given_back: false }
     }
 
-    /// Gives the free places to those whose turn it is.
+    /// Gives free permits to the waiters that are next.
     fn grant(self: &Arc<Self>) {
         loop {
             let Some((organization, waiter)) = self.state.lock().next(&self.meter) else { return };
-            // Without the lock: if the waiter is gone, its place is dropped, which gives it to the next one.
-            waiter.place.send(self.place(&organization, waiter.member)).ok();
+            // Without the lock: if the waiter is gone, its permit is dropped, which gives it to the next one.
+            waiter.permit.send(self.permit(&organization, waiter.member)).ok();
         }
     }
 
@@ -184,11 +184,11 @@ impl Shared {
     }
 }
 
-impl Place {
-    /// For long work on a thread that may block, now and then: if another organization waits and has fewer places, it gets
-    /// this one, and the thread waits for its next turn.
+impl Permit {
+    /// For long work on a blocking thread; call it regularly. If another organization is waiting and has fewer permits,
+    /// it gets this one, and the thread waits for its next turn.
     pub fn pause(&mut self) -> Pause {
-        let (place, granted) = oneshot::channel();
+        let (permit, granted) = oneshot::channel();
         {
             let mut state = self.shared.state.lock();
             if state.paused >= PAUSED_MAX || !state.turns.should_give_way(&self.organization) {
@@ -198,7 +198,7 @@ impl Place {
             state.held.remove(self.member);
             state.waiting.add(self.member);
             // A paused waiter is never withdrawn, so it needs no number.
-            state.turns.give_way(&self.organization, Waiter { number: 0, member: self.member, place });
+            state.turns.give_way(&self.organization, Waiter { number: 0, member: self.member, permit });
         }
         self.is_given_back = true;
         self.shared.grant();
@@ -211,7 +211,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         if self.is_given_back {
             return;
@@ -221,12 +221,13 @@ impl Drop for Place {
     }
 }
 
-/// How many each member has; ids of members are unique among all organizations.
+/// The count of each member; ids of members are unique among all organizations.
 #[derive(Default)]
 struct MemberCounts(HashMap<UserId, usize>);
 
 impl MemberCounts {
-    /// `share`: what the organization may have, and has. That it has all is for others to say, who know why.
+    /// `share`: the permits that the organization may have, and has. A full organization is refused elsewhere, with its
+    /// own reason.
     fn check(&self, holder: Option<Holder>, (total, used): (usize, usize)) -> Result<(), Refused> {
         let Some(Holder { member, is_admin }) = holder else { return Ok(()) };
         let own = || self.0.get(&member).copied().unwrap_or(0);
@@ -251,13 +252,14 @@ impl MemberCounts {
     }
 }
 
-/// A waiter that withdraws when it is dropped. If its turn has come meanwhile, its place is dropped with `granted`.
+/// A waiter that withdraws when it is dropped. If it has been granted a permit meanwhile, the permit is dropped with
+/// `granted`.
 struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     organization: &'a Identifier,
-    /// `None` once it has its place.
+    /// `None` once it has its permit.
     number: Option<u64>,
-    granted: oneshot::Receiver<Place>,
+    granted: oneshot::Receiver<Permit>,
 }
 
 impl Drop for Waiting<'_> {
@@ -283,8 +285,8 @@ mod tests {
         Identifier::parse(name).unwrap()
     }
 
-    fn places(total: usize, queue: usize) -> Places {
-        Places::new("test", Capacity::turns(total), Capacity::turns(queue))
+    fn permits(total: usize, queue: usize) -> Permits {
+        Permits::new("test", Capacity::turns(total), Capacity::turns(queue))
     }
 
     #[test]
@@ -292,12 +294,12 @@ mod tests {
         let (acme, beta) = (organization("acme"), organization("beta"));
         let member = |number: u8, is_admin| Some(Holder { member: UserId(IdSeed([number; 12])), is_admin });
         for (organizations, all) in [(1, 1_000), (2, 500)] {
-            let places = Places::without_queue("test", Capacity::seats(1_000).among(organizations));
+            let permits = Permits::without_queue("test", Capacity::seats(1_000).among(organizations));
             let mut held = Vec::new();
             let mut take = |organization, holder| {
                 let refused = loop {
-                    match places.try_acquire_for(organization, holder) {
-                        Ok(place) => held.push(place),
+                    match permits.try_acquire_for(organization, holder) {
+                        Ok(permit) => held.push(permit),
                         Err(refused) => break refused,
                     }
                 };
@@ -305,53 +307,53 @@ mod tests {
             };
             let own = NoShare::Own { own: all / 2, total: all };
             assert_eq!(take(&acme, member(1, false)), (all / 2, Refused::Member(own)));
-            assert!(take(&acme, member(2, false)).0 > all / 2, "another member finds places");
+            assert!(take(&acme, member(2, false)).0 > all / 2, "another member finds permits");
             for number in 3..100 {
                 take(&acme, member(number, false));
             }
             let (before, refused) = take(&acme, member(100, false));
             assert_eq!(refused, Refused::Member(NoShare::Kept { kept: all / 16, total: all }));
             assert!(take(&acme, member(101, true)).0 > before, "some are kept for admins");
-            let of_another = places.try_acquire_for(&beta, member(102, false));
+            let of_another = permits.try_acquire_for(&beta, member(102, false));
             assert_eq!(of_another.is_ok(), organizations > 1, "another organization has its own");
             drop(of_another);
             held.clear();
-            assert!(places.0.state.lock().held.0.is_empty(), "whoever has none leaves no trace");
+            assert!(permits.0.state.lock().held.0.is_empty(), "whoever has none leaves no trace");
         }
     }
 
     #[tokio::test]
     async fn one_member_has_half_of_the_queue_and_gives_it_back() {
         let acme = organization("acme");
-        let places = Places::new("test", Capacity::turns(1).among(1), Capacity::turns(100).among(1));
+        let permits = Permits::new("test", Capacity::turns(1).among(1), Capacity::turns(100).among(1));
         let busy = Some(Holder { member: UserId(IdSeed([1; 12])), is_admin: false });
         let other = Some(Holder { member: UserId(IdSeed([2; 12])), is_admin: false });
-        let first = places.acquire_for(&acme, busy).await.unwrap();
-        let mut crowd: Vec<_> = (0..50).map(|_| Box::pin(places.acquire_for(&acme, busy))).collect();
+        let first = permits.acquire_for(&acme, busy).await.unwrap();
+        let mut crowd: Vec<_> = (0..50).map(|_| Box::pin(permits.acquire_for(&acme, busy))).collect();
         assert!(crowd.iter_mut().all(|waiter| waiter.as_mut().now_or_never().is_none()));
-        let refused = places.acquire_for(&acme, busy).await.err();
+        let refused = permits.acquire_for(&acme, busy).await.err();
         assert_eq!(refused, Some(Refused::Member(NoShare::Own { own: 50, total: 100 })));
-        let mut waits = Box::pin(places.acquire_for(&acme, other));
+        let mut waits = Box::pin(permits.acquire_for(&acme, other));
         assert!(waits.as_mut().now_or_never().is_none());
         drop(crowd);
         drop(first);
         drop(waits.await.unwrap());
-        let state = places.0.state.lock();
+        let state = permits.0.state.lock();
         assert!(state.held.0.is_empty() && state.waiting.0.is_empty(), "whoever has none leaves no trace");
     }
 
     #[tokio::test]
     async fn an_organization_that_fills_everything_leaves_a_place_and_a_turn_to_another() {
         let (busy, quiet) = (organization("busy"), organization("quiet"));
-        let places = places(4, 100);
+        let permits = permits(4, 100);
         let mut held = Vec::new();
         for _ in 0..3 {
-            held.push(places.acquire(&busy).now_or_never().unwrap().unwrap());
+            held.push(permits.acquire(&busy).now_or_never().unwrap().unwrap());
         }
-        let mut crowd: Vec<_> = (0..50).map(|_| Box::pin(places.acquire(&busy))).collect();
+        let mut crowd: Vec<_> = (0..50).map(|_| Box::pin(permits.acquire(&busy))).collect();
         assert!(crowd.iter_mut().all(|waiter| waiter.as_mut().now_or_never().is_none()));
-        let first = places.acquire(&quiet).now_or_never().expect("a place is kept for others").unwrap();
-        let mut second = Box::pin(places.acquire(&quiet));
+        let first = permits.acquire(&quiet).now_or_never().expect("a permit is kept for others").unwrap();
+        let mut second = Box::pin(permits.acquire(&quiet));
         assert!(second.as_mut().now_or_never().is_none());
         drop(first);
         assert!(second.as_mut().now_or_never().unwrap().is_ok(), "before the fifty");
@@ -360,46 +362,46 @@ mod tests {
     #[tokio::test]
     async fn those_beyond_the_bound_are_refused() {
         let (busy, quiet) = (organization("busy"), organization("quiet"));
-        let places = places(1, 2);
-        let first = places.acquire(&busy).await.unwrap();
-        let mut second = Box::pin(places.acquire(&busy));
+        let permits = permits(1, 2);
+        let first = permits.acquire(&busy).await.unwrap();
+        let mut second = Box::pin(permits.acquire(&busy));
         assert!(second.as_mut().now_or_never().is_none());
-        assert_eq!(places.acquire(&busy).await.err(), Some(Refused::Share { own: 1 }));
-        let mut other = Box::pin(places.acquire(&quiet));
-        assert!(other.as_mut().now_or_never().is_none(), "the last place in the queue is for another organization");
-        assert_eq!(places.acquire(&organization("third")).await.err(), Some(Refused::Full { total: 2 }));
+        assert_eq!(permits.acquire(&busy).await.err(), Some(Refused::Share { own: 1 }));
+        let mut other = Box::pin(permits.acquire(&quiet));
+        assert!(other.as_mut().now_or_never().is_none(), "the last permit in the queue is for another organization");
+        assert_eq!(permits.acquire(&organization("third")).await.err(), Some(Refused::Full { total: 2 }));
         drop(first);
         assert!(other.await.is_ok(), "it is the turn of the one that had none");
         assert!(second.await.is_ok());
-        assert_eq!((places.used(), places.waiting()), (0, 0));
+        assert_eq!((permits.used(), permits.waiting()), (0, 0));
     }
 
     #[tokio::test]
     async fn a_dropped_waiter_leaves_no_trace_whenever_it_is_dropped() {
         let acme = organization("acme");
-        let places = places(1, 100);
-        let first = places.acquire(&acme).await.unwrap();
-        let mut waiters: Vec<_> = (0..3).map(|_| Box::pin(places.acquire(&acme))).collect();
+        let permits = permits(1, 100);
+        let first = permits.acquire(&acme).await.unwrap();
+        let mut waiters: Vec<_> = (0..3).map(|_| Box::pin(permits.acquire(&acme))).collect();
         waiters.iter_mut().for_each(|waiter| assert!(waiter.as_mut().now_or_never().is_none()));
         drop(waiters.remove(0));
-        assert_eq!(places.waiting(), 2, "dropped while it waits");
+        assert_eq!(permits.waiting(), 2, "dropped while it waits");
         drop(first);
-        // Its turn has come, and nobody has looked yet.
+        // It was granted a permit, but has not polled yet.
         drop(waiters.remove(0));
-        assert!(waiters.remove(0).now_or_never().unwrap().is_ok(), "the place went on to the last one");
-        assert_eq!((places.used(), places.waiting()), (0, 0));
+        assert!(waiters.remove(0).now_or_never().unwrap().is_ok(), "the permit went on to the last one");
+        assert_eq!((permits.used(), permits.waiting()), (0, 0));
     }
 
     #[test]
     fn long_work_lets_another_organization_go_first_and_then_goes_on() {
         let (long, short) = (organization("long"), organization("short"));
-        let places = places(1, 100);
-        let mut working = places.acquire(&long).now_or_never().unwrap().unwrap();
+        let permits = permits(1, 100);
+        let mut working = permits.acquire(&long).now_or_never().unwrap().unwrap();
         assert_eq!(working.pause(), Pause::NotNeeded);
-        let mut same = Box::pin(places.acquire(&long));
+        let mut same = Box::pin(permits.acquire(&long));
         assert!(same.as_mut().now_or_never().is_none());
         assert_eq!(working.pause(), Pause::NotNeeded, "its own organization waits");
-        let mut other = Box::pin(places.acquire(&short));
+        let mut other = Box::pin(permits.acquire(&short));
         assert!(other.as_mut().now_or_never().is_none());
         let thread = std::thread::spawn(move || (working.pause(), working));
         let given = awaited(other);
@@ -409,25 +411,25 @@ mod tests {
         assert!(same.as_mut().now_or_never().is_none(), "it goes on before the others of its organization");
         drop(working);
         assert!(same.now_or_never().unwrap().is_ok());
-        assert_eq!((places.used(), places.waiting()), (0, 0));
+        assert_eq!((permits.used(), permits.waiting()), (0, 0));
     }
 
-    /// Awaits a place that another thread makes free.
-    fn awaited(waiting: impl Future<Output = Result<Place, Refused>>) -> Place {
+    /// Waits for a permit that another thread frees.
+    fn awaited(waiting: impl Future<Output = Result<Permit, Refused>>) -> Permit {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(waiting).unwrap()
     }
 
     #[test]
     fn under_load_from_all_sides_no_wake_up_is_lost() {
-        let places = places(3, 10_000);
+        let permits = permits(3, 10_000);
         let client = async |number: usize| {
             let of = organization(&format!("org-{}", number % 7));
             for round in 0..50 {
-                // Every third one gives up at once.
+                // Every third one gives up immediately.
                 if (number + round).is_multiple_of(3) {
-                    drop(places.acquire(&of).now_or_never());
+                    drop(permits.acquire(&of).now_or_never());
                 } else {
-                    let _place = places.acquire(&of).await.unwrap();
+                    let _place = permits.acquire(&of).await.unwrap();
                     tokio::task::yield_now().await;
                 }
             }
@@ -441,22 +443,22 @@ mod tests {
                 });
             }
         });
-        assert_eq!((places.used(), places.waiting()), (0, 0));
+        assert_eq!((permits.used(), permits.waiting()), (0, 0));
     }
 
     proptest! {
-        /// Places and waiters dropped in any order: never more than there are, and nothing is left.
+        /// Permits and waiters dropped in any order: the limit holds, and nothing is left.
         #[test]
         fn whatever_is_dropped_first_the_bounds_hold(
             total in 1..5_usize,
             steps in proptest::collection::vec((0..4_usize, any::<usize>()), 0..60),
         ) {
-            let places = Places::new("test", Capacity::turns(total), Capacity::turns(8));
+            let permits = Permits::new("test", Capacity::turns(total), Capacity::turns(8));
             let names = ["a", "b", "c"].map(organization);
             let (mut waiting, mut held) = (Vec::new(), Vec::new());
             for (action, which) in steps {
                 match action {
-                    0 | 1 => waiting.push(Box::pin(places.acquire(&names[which % 3]))),
+                    0 | 1 => waiting.push(Box::pin(permits.acquire(&names[which % 3]))),
                     2 if !waiting.is_empty() => drop(waiting.swap_remove(which % waiting.len())),
                     3 if !held.is_empty() => drop(held.swap_remove(which % held.len())),
                     _ => {}
@@ -465,16 +467,16 @@ mod tests {
                 for mut waiter in waiting {
                     match waiter.as_mut().now_or_never() {
                         None => still.push(waiter),
-                        Some(Ok(place)) => held.push(place),
+                        Some(Ok(permit)) => held.push(permit),
                         Some(Err(_)) => {}
                     }
                 }
                 waiting = still;
-                prop_assert!(held.len() <= total && held.len() <= places.used() && places.used() <= total);
+                prop_assert!(held.len() <= total && held.len() <= permits.used() && permits.used() <= total);
             }
             drop(waiting);
             held.clear();
-            prop_assert_eq!((places.used(), places.waiting()), (0, 0));
+            prop_assert_eq!((permits.used(), permits.waiting()), (0, 0));
         }
     }
 }

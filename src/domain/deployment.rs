@@ -1,13 +1,56 @@
-//! The run of a deployment: the state of its stages and steps, and the parts of its log. Only decisions of its
+//! A deployment and its run: the state of its stages and steps, and the parts of its log. Only decisions of its
 //! environment change it.
 
 use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    ApprovalId, Blueprint, CommitId, Configuration, Deployment, DeploymentId, Identifier, Person, SessionId,
+    ApprovalId, Blueprint, CommitId, Configuration, DeploymentId, Event, EventType, Identifier, Person, SessionId,
     StepSource, Timestamp,
 };
+
+/// The limit for the error of a deployment: a page of the history with eight sessions of a hundred deployments each
+/// must fit into one batch of the store.
+pub const ERROR_BYTES_MAX: usize = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deployment {
+    pub id: DeploymentId,
+    pub commit: CommitId,
+    pub status: DeploymentStatus,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    /// At most [`ERROR_BYTES_MAX`].
+    pub error: Option<Arc<str>>,
+    /// Counts its changes, for its ETag.
+    pub revision: u32,
+    /// Whether it has had stages: then more is stored than this record.
+    pub staged: bool,
+    /// From its start to its end, and while it waits for a retry.
+    pub run: Option<Arc<Run>>,
+}
+
+named_enum! {
+    pub enum DeploymentStatus {
+        Queued = "queued",
+        Running = "running",
+        /// Its next stage needs approval. Nothing of it runs, and no other deployment runs meanwhile.
+        AwaitingApproval = "awaiting_approval",
+        /// Told to stop, and may still run.
+        Cancelling = "cancelling",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeploymentOutcome {
+    Succeeded,
+    Failed(Arc<str>),
+    Cancelled,
+}
 
 /// Exists from the start of a deployment (or while it waits for a retry) until its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +72,9 @@ pub struct Retried {
 pub struct StageRun {
     pub name: Identifier,
     pub status: StageStatus,
-    /// From 1; 0 until it is first run.
+    /// Counted from 1; 0 until it is first run.
     pub attempt: u32,
-    /// Of this attempt, if it needs approval.
+    /// The approval of this attempt, if it needs one.
     pub approval: Option<Approval>,
     pub steps: Vec<StepRun>,
 }
@@ -39,7 +82,7 @@ pub struct StageRun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRun {
     pub name: Identifier,
-    /// If it is a step of a registry.
+    /// Set for a step of a registry.
     pub source: Option<Arc<StepSource>>,
     pub status: StepStatus,
     pub exit_code: Option<i32>,
@@ -51,15 +94,15 @@ named_enum! {
     pub enum StageStatus {
         Pending = "pending",
         AwaitingApproval = "awaiting_approval",
-        /// Handed to the runner, which has executed nothing of it yet.
+        /// Handed to the runner, which has not executed any of it yet.
         Queued = "queued",
         Running = "running",
-        /// Told to stop, and may still run.
+        /// Told to stop, but may still run.
         Cancelling = "cancelling",
         Succeeded = "succeeded",
         Failed = "failed",
         Cancelled = "cancelled",
-        /// A stage before it did not succeed.
+        /// An earlier stage did not succeed.
         Skipped = "skipped",
     }
 }
@@ -91,12 +134,12 @@ named_enum! {
         Pending = "pending",
         Approved = "approved",
         Rejected = "rejected",
-        /// The stage was cancelled before anybody decided.
+        /// The stage was cancelled before a decision.
         Cancelled = "cancelled",
     }
 }
 
-/// Everything that is stored of a deployment, except its blueprint.
+/// The stored state of a deployment, except its blueprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentRecord {
     /// Without its `run`.
@@ -110,8 +153,8 @@ pub struct DeploymentRecord {
     pub retried: Option<Retried>,
 }
 
-/// The deployment that a command refers to. If it is not one of the environment's unfinished ones, the actor reads it from
-/// the store.
+/// The deployment that a command refers to. If it is not one of the environment's unfinished ones, the actor reads it
+/// from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentRef {
     pub id: DeploymentId,
@@ -121,7 +164,7 @@ pub struct DeploymentRef {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedDeployment {
     pub record: DeploymentRecord,
-    /// If it had stages.
+    /// Set if it had stages.
     pub blueprint: Option<Arc<Blueprint>>,
 }
 
@@ -142,9 +185,9 @@ pub struct ApprovalRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     RunStage(Box<StageOrder>),
-    /// Stop all of it, and report when it has ended.
+    /// Stop it completely, and report when it has ended.
     Stop(DeploymentId),
-    /// Remove what an earlier run of the server may have left running, and report that.
+    /// Remove processes that an earlier run of the server may have left, and report that.
     Sweep(DeploymentId),
 }
 
@@ -158,19 +201,63 @@ pub struct StageOrder {
     pub stage: usize,
     pub attempt: u32,
     pub blueprint: Arc<Blueprint>,
-    /// Of the environment, for its variables.
+    /// The environment's configuration, for its variables.
     pub configuration: Arc<Configuration>,
 }
 
-/// How a stage ended. Nothing of it is left running.
+/// How a stage ended. No process of it is left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StageEnd {
     Succeeded,
     Failed(Arc<str>),
-    /// It was stopped before it was done.
+    /// It was stopped before its end.
     Cancelled,
-    /// The server stopped while it ran.
+    /// The server stopped while it was running.
     Interrupted,
+}
+
+impl Deployment {
+    pub(super) fn new(id: DeploymentId, commit: CommitId, now: Timestamp) -> Self {
+        Self {
+            id,
+            commit,
+            status: DeploymentStatus::Queued,
+            created_at: now,
+            started_at: None,
+            finished_at: None,
+            error: None,
+            revision: 0,
+            staged: false,
+            run: None,
+        }
+    }
+
+    pub(super) fn event(&self, event_type: EventType, session: Option<SessionId>) -> Event {
+        let event = Event::deployment(event_type, session, self.id).with("commitId", self.commit.shared());
+        event.with_some("error", self.error.clone())
+    }
+}
+
+impl DeploymentStatus {
+    pub fn is_finished(self) -> bool {
+        match self {
+            DeploymentStatus::Succeeded | DeploymentStatus::Failed | DeploymentStatus::Cancelled => true,
+            DeploymentStatus::Queued
+            | DeploymentStatus::Running
+            | DeploymentStatus::AwaitingApproval
+            | DeploymentStatus::Cancelling => false,
+        }
+    }
+
+    pub fn occupies_environment(self) -> bool {
+        match self {
+            DeploymentStatus::Running | DeploymentStatus::AwaitingApproval | DeploymentStatus::Cancelling => true,
+            DeploymentStatus::Queued
+            | DeploymentStatus::Succeeded
+            | DeploymentStatus::Failed
+            | DeploymentStatus::Cancelled => false,
+        }
+    }
 }
 
 impl From<DeploymentId> for DeploymentRef {
@@ -197,10 +284,10 @@ impl StageStatus {
     }
 }
 
-/// How many parts of a log are known, the newest: a deployment can be retried any number of times, on any node.
+/// The number of newest log parts that are recorded: a deployment can be retried any number of times, on any node.
 const PARTS_MAX: usize = 64;
 
-/// A part of a deployment's log. In a cluster, a node writes one until another node goes on.
+/// A part of a deployment's log. In a cluster, a node writes one until another node continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPart {
     /// From 0, in the order of writing.
@@ -211,7 +298,7 @@ pub struct LogPart {
     pub in_store: bool,
 }
 
-/// A deployment that is no longer kept, and may have left its log in the store.
+/// A deployment that is no longer kept, but may have left its log in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DroppedLog {
     pub organization: Identifier,
@@ -220,8 +307,8 @@ pub struct DroppedLog {
 }
 
 impl LogPart {
-    /// The parts when a stage begins on this node; `None` if they stay as they are. A part that its node has lost is not gone on
-    /// with: what the store has of it would be replaced.
+    /// The parts when a stage begins on this node; `None` if they are unchanged. A part that its node has lost is not
+    /// continued, since that would replace its copy in the store.
     pub fn continued(
         parts: &[Self],
         node: &str,
