@@ -186,12 +186,4 @@ mod tests {
             assert!(decode_identity(wrong, &encode_identity(used)).is_err());
         }
     }
-
-    #[test]
-    fn a_use_of_an_older_version_is_read_and_has_no_subject() {
-        let of = IdentityKey { organization: Identifier::parse("acme").unwrap(), hash: [1; 32] };
-        let older = encode(&IdentityUseV1 { count: 3, until: 5 });
-        let used = IdentityUse { count: 3, subject: None, until: Timestamp::from_millis(5) };
-        assert_eq!(decode_identity(&identity_key(&of), &older).unwrap(), (of, used));
-    }
 }

@@ -112,7 +112,7 @@ async fn a_data_directory_becomes_three_nodes_and_then_one_server_again_with_eve
     // Sessions, fencing tokens, answers of idempotency keys, secrets and queues continue.
     the_lease_and_its_answer_are_kept(&nodes[0].admin(), &written["kept"]).await;
     secrets_open(&nodes[1].admin()).await;
-    the_queue_goes_on(&nodes[2].admin(), &written).await;
+    the_queue_goes_on(&nodes[2].admin(), &written, 0).await;
     verified(operator(&etcd, 4, &key, &["audit", "verify"]));
 
     // While the nodes serve: a backup, whose tokens are higher than any that is granted meanwhile.

@@ -586,30 +586,6 @@ async fn the_role_is_that_of_the_file_of_now_also_for_what_was_checked_before_it
 }
 
 #[tokio::test]
-async fn tokens_made_in_a_sign_in_of_an_earlier_version_end_with_the_provider() {
-    let store = Arc::new(MemoryStore::new());
-    let accounts = open(&store, &["admin", "ana"]).await;
-    let page = Token {
-        kind: TokenKind::SignIn(token::SignInOrigin { client: "x".to_owned() }),
-        ..Token::new(&TokenText::generate(), user(&accounts, "ana"), new(&accounts, "ana"), NOW)
-    };
-    let mut batch = Batch::default();
-    batch.put(stored::token_key(&page), stored::encode_token(&page));
-    batch.put(stored::link_key(&acme(), &identifier("ana")), stored::encode_link(&link(None)));
-    store.commit(batch).unwrap();
-    let accounts = open(&store, &["admin", "ana"]).await;
-    let by = via(&accounts, "ana", page.id);
-    let made = accounts.create_token(new(&accounts, "ana"), Cause::by(&by, NOW), |_, _| ()).await.unwrap();
-    assert!(works(&accounts, &made) && made.token.root == Root::None);
-    let mut files = trusted();
-    let trust = files.get_mut(&acme()).unwrap();
-    trust.providers.clear();
-    trust.sources.remove(&keycloak());
-    accounts.apply_trust(files, NOW).await.unwrap();
-    assert!(!works(&accounts, &made) && accounts.token_of(page.id).is_none());
-}
-
-#[tokio::test]
 async fn expired_tokens_are_dropped_after_a_day_and_derived_ones_immediately() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
