@@ -13,11 +13,12 @@ mod scenario;
 mod server;
 mod settings;
 #[cfg(test)]
-mod simulator;
+mod simulation;
 mod sync;
 mod wire;
 mod workloads;
 
 pub use cli::run_with;
 /// Also used by the tests of clusters.
-pub use server::{etcd_client, proxy};
+pub use server::proxy;
+pub use wire::etcd as etcd_client;

@@ -10,7 +10,6 @@ const DEFAULT_RETENTION: u64 = 1_000;
 
 /// What every scenario has.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Common {
     /// One sentence: what it does.
     pub description: String,
@@ -34,6 +33,9 @@ pub struct Common {
     /// Settings of the server, by their names in its settings file; for a server that we start.
     #[serde(default)]
     pub server: Table,
+    /// What belongs to its kind of workload.
+    #[serde(flatten)]
+    pub of_kind: Table,
     /// Whether nothing in it is smaller than in the scenario's file: goals are for that.
     #[serde(skip)]
     pub is_full: bool,

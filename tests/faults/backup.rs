@@ -37,7 +37,7 @@ fn restore(file: &Path, data_dir: &Path) -> Output {
     lockkeeper(&["restore", text(file), "--data-dir", text(data_dir)]).output().unwrap()
 }
 
-/// Restores into a new home, with the master key of the server it is of.
+/// Restores into a new home, with the master key of the original server.
 pub fn restore_home(file: &Path, home: &Path, of: &Path) -> PathBuf {
     let data_dir = home.join("data");
     said(&restore(file, &data_dir));

@@ -92,8 +92,8 @@ pub fn known_to(older: &Value, found: Value) -> Value {
     }
 }
 
-/// Without texts that are not stored, so that a version may add or reword them, and times that every request moves: the last use
-/// of a token, and the deadline of a queued session.
+/// Without texts that are not stored, so that a version may add or reword them, and without times that requests move: the
+/// last use of a token, and the deadline of a queued session.
 pub fn comparable(mut answer: Value) -> Value {
     let items = match &mut answer {
         Value::Array(items) => items.as_mut_slice(),

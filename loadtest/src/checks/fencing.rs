@@ -10,9 +10,6 @@ use crate::checks::findings::Findings;
 use crate::history::Moment;
 use crate::report::Check;
 
-#[cfg(test)]
-mod tests;
-
 pub const NAME: &str = "fencing tokens rise";
 
 pub fn check(evidence: &Evidence<'_>) -> Check {

@@ -19,7 +19,6 @@ impl<'h> Findings<'h> {
         Self { history, check: Check::new(name.to_owned()) }
     }
 
-    /// One more thing was compared.
     pub fn examined(&mut self) {
         self.check.examined += 1;
     }

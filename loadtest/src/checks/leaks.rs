@@ -16,9 +16,6 @@ use crate::checks::findings::Findings;
 use crate::history::{Answer, Moment, Record, Request, SessionName, SessionStatus};
 use crate::report::Check;
 
-#[cfg(test)]
-mod tests;
-
 pub const NAME: &str = "no lock is left behind";
 
 /// How long a busy server may take to end a lease, or to notice that a client has gone.

@@ -18,13 +18,8 @@ mod queue_order;
 mod visibility;
 
 #[cfg(test)]
-mod history_builder;
-#[cfg(test)]
-mod planted;
-#[cfg(test)]
-mod properties;
+mod tests;
 
-/// Every rule, on everything that was seen.
 pub fn all(history: &History) -> Vec<Check> {
     let evidence = Evidence::of(history);
     vec![

@@ -5,9 +5,6 @@ use crate::checks::evidence::{Evidence, Grant, NEVER};
 use crate::checks::findings::{Findings, seconds};
 use crate::report::Check;
 
-#[cfg(test)]
-mod tests;
-
 pub const NAME: &str = "one holder at a time";
 
 pub fn check(evidence: &Evidence<'_>) -> Check {

@@ -14,9 +14,6 @@ use crate::checks::findings::Findings;
 use crate::history::{Moment, Request};
 use crate::report::Check;
 
-#[cfg(test)]
-mod tests;
-
 pub const NAME: &str = "the queue keeps its order";
 
 /// In this order, of what happens at the same moment: who has been told is no longer in line.

@@ -7,9 +7,6 @@ use crate::history::{Answer, Moment, Record, SessionName};
 use crate::report::Check;
 
 mod sessions;
-#[cfg(test)]
-mod tests;
-
 pub const NAME: &str = "what was acknowledged is seen later";
 
 pub fn check(evidence: &Evidence<'_>) -> Check {
@@ -48,7 +45,6 @@ fn check_environments<'h>(evidence: &Evidence<'h>, findings: &mut Findings<'h>) 
 struct EnvironmentRule<'e, 'h> {
     evidence: &'e Evidence<'h>,
     name: String,
-    /// The tokens that were told or shown.
     known: Rising<'h>,
     /// Those who certainly held it at some time, in order.
     holds: Vec<&'e Grant<'h>>,

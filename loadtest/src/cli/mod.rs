@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
-use crate::cli::options::{EXIT_CLEAN, EXIT_REFUSED, EXIT_WRONG, failed, said};
+use crate::cli::options::{EXIT_CLEAN, EXIT_REFUSED, EXIT_WRONG, Refusal, failed, refused, said};
 use crate::{report, scenario};
 
 mod compare;
@@ -45,21 +45,18 @@ enum Command {
         scenario: String,
     },
     /// Show runs that were written with --json, one or several side by side
-    Report(ReportOptions),
+    Report {
+        /// Files written with --json
+        #[arg(required = true, value_name = "RUN.json")]
+        runs: Vec<PathBuf>,
+        /// Write one page with all of them
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
     /// The same work against the peers and against bare actix-web, by turns: the table of goals with ratios and spread
     Compare(Box<compare::Options>),
     /// Check that whole histories of real servers, killed and paused meanwhile, can be explained one request after the other
     Linearizability(Box<linearizability::Options>),
-}
-
-#[derive(Args)]
-struct ReportOptions {
-    /// Files written with --json
-    #[arg(required = true, value_name = "RUN.json")]
-    runs: Vec<PathBuf>,
-    /// Write one page with all of them
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
 }
 
 /// Does what the arguments say (the first is the program's name) and returns the exit code.
@@ -76,14 +73,15 @@ where
             return if error.use_stderr() { EXIT_REFUSED } else { EXIT_CLEAN };
         }
     };
-    match line.command {
+    let ended = match line.command {
         Command::Run(options) => run::run(&options),
-        Command::Scenarios => list(),
-        Command::Show { scenario } => show(&scenario),
-        Command::Report(options) => show_runs(&options),
-        Command::Compare(options) => compare::run(&options),
-        Command::Linearizability(options) => linearizability::run(&options),
-    }
+        Command::Scenarios => Ok(list()),
+        Command::Show { scenario } => scenario::find(&scenario).map(|(.., text)| said(&text)).map_err(Refusal::from),
+        Command::Report { runs, html } => show_runs(&runs, html),
+        Command::Compare(options) => compare::run(*options),
+        Command::Linearizability(options) => linearizability::run(*options),
+    };
+    ended.unwrap_or_else(|Refusal(why)| failed(&why, EXIT_REFUSED))
 }
 
 fn list() -> u8 {
@@ -95,27 +93,20 @@ fn list() -> u8 {
     said(&text)
 }
 
-fn show(named: &str) -> u8 {
-    match scenario::find(named) {
-        Ok((.., text)) => said(&text),
-        Err(error) => failed(&error.to_string(), EXIT_REFUSED),
-    }
-}
-
-fn show_runs(options: &ReportOptions) -> u8 {
-    let mut runs = Vec::with_capacity(options.runs.len());
-    for path in &options.runs {
-        let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
-        match read.and_then(|text| report::read(&text).map_err(|error| error.to_string())) {
+fn show_runs(paths: &[PathBuf], html: Option<PathBuf>) -> Result<u8, Refusal> {
+    let mut runs = Vec::with_capacity(paths.len());
+    for path in paths {
+        let read = std::fs::read_to_string(path).map_err(Refusal::from);
+        match read.and_then(|text| Ok(report::read(&text)?)) {
             Ok(run) => runs.push(run),
-            Err(error) => return failed(&format!("cannot read {}: {error}", path.display()), EXIT_REFUSED),
+            Err(Refusal(why)) => return refused(format!("cannot read {}: {why}", path.display())),
         }
     }
-    let Some(html) = &options.html else {
-        return said(&runs.iter().map(report::text).collect::<Vec<_>>().join("\n"));
+    let Some(html) = html else {
+        return Ok(said(&runs.iter().map(report::text).collect::<Vec<_>>().join("\n")));
     };
-    match std::fs::write(html, report::html(&runs)) {
+    Ok(match std::fs::write(&html, report::html(&runs)) {
         Ok(()) => EXIT_CLEAN,
         Err(error) => failed(&format!("cannot write {}: {error}", html.display()), EXIT_WRONG),
-    }
+    })
 }

@@ -3,17 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use tokio::sync::watch;
 
 use crate::cli::options::{
-    Against, EXIT_REFUSED, FileOptions, MAX_IDENTIFIER, Refusal, end_early, enough_files, failed, has_etcd, identifier,
-    reported, said,
+    FileOptions, Refusal, cannot_start, end_early, enough_files, has_etcd, refused, reported, runtime, said,
 };
-use crate::engine::{Fault, LoadTest, Progress};
+use crate::engine::{LoadTest, Progress};
 use crate::interruption::Interruption;
 use crate::report::Run;
 use crate::scenario::Scenario;
-use crate::server::{ClusterLaunch, Extras, Server, Source};
+use crate::server::{Against, MAX_IDENTIFIER, Server, Source, identifier};
 use crate::wire::Scope;
 use crate::{report, scenario};
 
@@ -77,20 +75,14 @@ pub struct Options {
     quiet: bool,
 }
 
-pub fn run(options: &Options) -> u8 {
-    let accepted = accept(options).and_then(|(scenario, source)| Ok((scenario, source, options.files.open()?)));
-    let ran = accepted.and_then(|(scenario, source, files)| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok((runtime.block_on(perform(options, scenario, source))?, files))
-    });
-    let (run, files) = match ran {
-        Ok(ran) => ran,
-        Err(refusal) => return failed(&refusal.to_string(), EXIT_REFUSED),
-    };
+pub fn run(options: &Options) -> Result<u8, Refusal> {
+    let (scenario, source) = accept(options)?;
+    let files = options.files.open()?;
+    let run = runtime()?.block_on(perform(options, scenario, source))?;
     if !options.quiet {
         said(&report::text(&run));
     }
-    reported(&run, files)
+    Ok(reported(&run, files))
 }
 
 /// What can be judged without a request.
@@ -106,7 +98,8 @@ fn accept(options: &Options) -> Result<(Scenario, Source), Refusal> {
     }
     let scenario = scenario::load(&options.scenario, options.short, &changes)?;
     if scenario.workload.needs_own_server() && !options.against.is_ours() {
-        return Err(Refusal::NeedsOwnServer(scenario.name));
+        let name = scenario.name;
+        return refused(format!("{name} needs a server of its own: give --server PATH instead of --target"));
     }
     if scenario.workload.cluster().is_some() {
         has_etcd()?;
@@ -116,20 +109,14 @@ fn accept(options: &Options) -> Result<(Scenario, Source), Refusal> {
     Ok((scenario, options.against.source(Some(DEFAULT_TARGET))?))
 }
 
-async fn perform(options: &Options, scenario: Scenario, source: Source) -> Result<Run, Refusal> {
-    let interruption = Interruption::new()?;
-    let extras = Extras {
-        arguments: options.server_arg.clone(),
-        variables: scenario.common.server_variables(),
-        data_dir: options.data_dir.clone(),
-    };
-    let (server, token) = match (scenario.workload.cluster(), source) {
-        (Some(launch), Source::Program(program)) => {
-            let variables = launch.variables.iter().cloned().chain(extras.variables).collect();
-            Server::open_cluster(ClusterLaunch { program, variables, ..launch }).await?
-        }
-        (_, source) => Server::open(source, extras).await?,
-    };
+async fn perform(options: &Options, scenario: Scenario, mut source: Source) -> Result<Run, Refusal> {
+    let interruption = Interruption::new().map_err(cannot_start)?;
+    if let Source::Program(launch) = &mut source {
+        launch.arguments.clone_from(&options.server_arg);
+        launch.data_dir.clone_from(&options.data_dir);
+        launch.variables = scenario.common.server_variables();
+    }
+    let (server, token) = Server::open(source, scenario.workload.cluster()).await?;
     let scope = Scope {
         authority: server.authority.clone(),
         organization: options.against.organization.clone(),
@@ -137,15 +124,10 @@ async fn perform(options: &Options, scenario: Scenario, source: Source) -> Resul
         prefix: options.prefix.clone(),
         token,
     };
-    let (stop, stopped) = watch::channel(false);
-    tokio::spawn(end_early(interruption, stop, "ending early, the report follows"));
+    let stopped = end_early(interruption, "ending early, the report follows");
     let started_at = report::now();
     let progress = Progress::new(options.quiet);
-    let mut test = match LoadTest::start(scenario.common, server, scope, progress, stopped) {
-        Ok(test) => test,
-        Err(Fault::NoThreads(error)) => return Err(Refusal::Start(error)),
-        Err(fault) => return Err(Refusal::Start(std::io::Error::other(fault.to_string()))),
-    };
+    let mut test = LoadTest::start(scenario.common, server, scope, progress, stopped).map_err(cannot_start)?;
     let fault = scenario.workload.run(&mut test).await.err();
     Ok(test.finish(fault, &scenario.name, started_at).await)
 }

@@ -4,13 +4,14 @@
 
 use std::net::SocketAddr;
 
-use crate::compare::peer::{Claim, Client, Fault, Peer, name_of};
+use crate::compare::peer::{Claim, Client, Fault, Peer};
+use crate::compare::plan::name_of;
 use crate::wire::etcd::{
-    COMPARE_CREATE_REVISION, Channel, Compare, CompareWith, DeleteRangeRequest, GrpcError, LeaseGrantRequest,
-    LeaseGrantResponse, LockRequest, LockResponse, Method, Op, PutRequest, RequestOp, ResponseHeader, TxnRequest,
-    TxnResponse, UnlockRequest, UnlockResponse,
+    COMPARE_CREATE_REVISION, Compare, CompareWith, EtcdClient, EtcdError, Keys, LeaseGrantRequest, LeaseGrantResponse,
+    LockRequest, LockResponse, Nothing, Op, PutRequest, RequestOp, ResponseHeader, TxnRequest, TxnResponse,
 };
 
+const TXN: &str = "/etcdserverpb.KV/Txn";
 /// Longer than any turn, so that no lock expires within one.
 const LEASE_SECONDS: i64 = 3600;
 
@@ -20,12 +21,8 @@ pub struct Etcd {
     pub addresses: Vec<SocketAddr>,
 }
 
-pub struct EtcdClient {
-    channel: Channel,
-    txn: Method,
-    lock: Method,
-    unlock: Method,
-    lease_grant: Method,
+pub struct EtcdLock {
+    etcd: EtcdClient,
     /// One for all locks of this client: a new one for each would be one more write.
     lease: Option<i64>,
     owner: Vec<u8>,
@@ -39,70 +36,55 @@ enum Held {
 }
 
 impl Peer for Etcd {
-    type Client = EtcdClient;
+    type Client = EtcdLock;
 
-    async fn connect(&self, number: u32) -> Result<EtcdClient, Fault> {
-        let channel = Channel::open(self.addresses[number as usize % self.addresses.len()]).await?;
-        Ok(EtcdClient {
-            txn: channel.method("/etcdserverpb.KV/Txn")?,
-            lock: channel.method("/v3lockpb.Lock/Lock")?,
-            unlock: channel.method("/v3lockpb.Lock/Unlock")?,
-            lease_grant: channel.method("/etcdserverpb.Lease/LeaseGrant")?,
-            channel,
-            lease: None,
-            owner: format!("client-{number}").into_bytes(),
-            held: Held::Nothing,
-        })
+    async fn connect(&self, number: u32) -> Result<EtcdLock, Fault> {
+        let etcd = EtcdClient::connect(self.addresses[number as usize % self.addresses.len()]).await?;
+        Ok(EtcdLock { etcd, lease: None, owner: format!("client-{number}").into_bytes(), held: Held::Nothing })
     }
 }
 
-impl Client for EtcdClient {
+impl Client for EtcdLock {
     async fn claim(&mut self, name: u32) -> Result<Claim, Fault> {
         let key = name_of(name).into_bytes();
         let put = Op::Put(PutRequest { key: key.clone(), value: self.owner.clone() });
-        let answer: TxnResponse = self.channel.call(&self.txn, &transaction(key.clone(), 0, put)).await?;
+        let answer: TxnResponse = self.etcd.call(TXN, transaction(key.clone(), 0, put)).await?;
         if !answer.succeeded {
             return Ok(Claim::Busy);
         }
-        let revision = revision(answer.header)?;
-        self.held = Held::Key { key, created_at: revision };
-        Ok(Claim::Granted(Some(revision.unsigned_abs())))
+        let created_at = revision(answer.header)?;
+        self.held = Held::Key { key, created_at };
+        Ok(Claim::Granted(Some(created_at.unsigned_abs())))
     }
 
     async fn claim_waiting(&mut self, name: u32) -> Result<Claim, Fault> {
-        let lease = self.lease().await?;
-        let request = LockRequest { name: name_of(name).into_bytes(), lease };
-        let answer: LockResponse = self.channel.call(&self.lock, &request).await?;
-        let revision = revision(answer.header)?;
+        let lease = match self.lease {
+            Some(lease) => lease,
+            None => {
+                let lease = LeaseGrantRequest { ttl: LEASE_SECONDS };
+                let granted: LeaseGrantResponse = self.etcd.call("/etcdserverpb.Lease/LeaseGrant", lease).await?;
+                *self.lease.insert(granted.id)
+            }
+        };
+        let lock = LockRequest { name: name_of(name).into_bytes(), lease };
+        let answer: LockResponse = self.etcd.call("/v3lockpb.Lock/Lock", lock).await?;
         self.held = Held::Lock { key: answer.key };
-        Ok(Claim::Granted(Some(revision.unsigned_abs())))
+        Ok(Claim::Granted(Some(revision(answer.header)?.unsigned_abs())))
     }
 
     async fn release(&mut self) -> Result<(), Fault> {
         match std::mem::replace(&mut self.held, Held::Nothing) {
             Held::Nothing => Err(Fault::NotHeld),
             Held::Lock { key } => {
-                let UnlockResponse {} = self.channel.call(&self.unlock, &UnlockRequest { key }).await?;
+                let Nothing {} = self.etcd.call("/v3lockpb.Lock/Unlock", Keys::one(key)).await?;
                 Ok(())
             }
             Held::Key { key, created_at } => {
-                let delete = Op::DeleteRange(DeleteRangeRequest { key: key.clone(), range_end: Vec::new() });
-                let answer: TxnResponse = self.channel.call(&self.txn, &transaction(key, created_at, delete)).await?;
+                let delete = Op::DeleteRange(Keys::one(key.clone()));
+                let answer: TxnResponse = self.etcd.call(TXN, transaction(key, created_at, delete)).await?;
                 if answer.succeeded { Ok(()) } else { Err(Fault::NotHeld) }
             }
         }
-    }
-}
-
-impl EtcdClient {
-    async fn lease(&mut self) -> Result<i64, GrpcError> {
-        if let Some(lease) = self.lease {
-            return Ok(lease);
-        }
-        let request = LeaseGrantRequest { ttl: LEASE_SECONDS };
-        let granted: LeaseGrantResponse = self.channel.call(&self.lease_grant, &request).await?;
-        self.lease = Some(granted.id);
-        Ok(granted.id)
     }
 }
 
@@ -116,6 +98,6 @@ fn transaction(key: Vec<u8>, created_at: i64, then: Op) -> TxnRequest {
 }
 
 /// Every answer has one, and it is above zero.
-fn revision(header: Option<ResponseHeader>) -> Result<i64, GrpcError> {
-    header.map(|header| header.revision).filter(|revision| *revision > 0).ok_or(GrpcError::Framing)
+fn revision(header: Option<ResponseHeader>) -> Result<i64, EtcdError> {
+    header.map(|header| header.revision).filter(|revision| *revision > 0).ok_or(EtcdError::NoRevision)
 }

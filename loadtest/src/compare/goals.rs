@@ -1,7 +1,7 @@
 //! Owns the goals: what Lockkeeper should reach beside each peer, and whether it did. A ratio is taken within a round,
 //! where both sides were measured one after the other, and only then the median over the rounds.
 
-use crate::compare::peer::{Plan, System, counted};
+use crate::compare::plan::{Plan, System, counted};
 use crate::compare::rounds::{Key, Round};
 use crate::compare::turn::Turn;
 use crate::compare::work::Work;
@@ -19,7 +19,7 @@ pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
         goals.extend(plan.clients.iter().map(|clients| judge.of_cluster(Work::Cycle, *clients)));
         goals.extend(plan.hot_clients.iter().map(|clients| judge.of_cluster(Work::Hot, *clients)));
     }
-    let reference = reference_clients(&plan.clients);
+    let reference = plan.reference_clients();
     let cpu = |system| move |round: &Round| round.turn(Work::Cycle, reference, system)?.cpu_per(Operation::Release);
     goals.push(judge.figure(
         format!("server CPU per durable cycle, {}", counted(reference)),
@@ -51,11 +51,6 @@ pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
         );
     }
     goals
-}
-
-/// The number of clients at which latency and CPU are told: 64 if it is there, as it is by default.
-pub fn reference_clients(clients: &[u32]) -> u32 {
-    if clients.contains(&64) { 64 } else { clients.last().copied().unwrap_or(64) }
 }
 
 struct Judge<'a> {
@@ -209,11 +204,5 @@ mod tests {
         assert_eq!((spread(&cycles).0, cycles.meets_goal()), (3.0, Some(true)));
         assert_eq!(judge.of_cluster(Work::Hot, 64).meets_goal(), None);
         assert_eq!(judge.of_cluster(Work::Cycle, 1).goal, None);
-    }
-
-    #[test]
-    fn latency_and_cpu_are_told_at_64_clients_or_at_the_most() {
-        assert_eq!(reference_clients(&[1, 64, 256]), 64);
-        assert_eq!(reference_clients(&[1, 8]), 8);
     }
 }

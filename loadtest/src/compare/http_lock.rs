@@ -20,7 +20,6 @@ pub struct HttpLock {
     fenced: bool,
 }
 
-/// All requests of a client.
 struct Script {
     requests: Requests,
     claim: ClaimTemplate,

@@ -3,9 +3,9 @@
 //! behind. A figure is worth something only beside another of the same run, so it prints ratios and judges goals by them.
 //!
 //! From top to bottom: `tables`, `goals`, `rounds`, `systems`, `work`, `turn`, the clients (`http_lock`, `etcd`, `postgres`,
-//! `redis` with `resp`), `peer_script`, `peer`.
+//! `redis` with `resp`), `peer_script`, `peer`, `plan`.
 
-pub use peer::{Plan, System};
+pub use plan::Plan;
 pub use rounds::is_in_memory;
 pub use systems::HOW_TO_BUILD_BARE;
 
@@ -25,17 +25,16 @@ mod goals;
 mod http_lock;
 mod peer;
 mod peer_script;
+mod plan;
 mod postgres;
 mod redis;
 mod resp;
 mod rounds;
 mod systems;
-
 mod tables;
 mod turn;
 mod work;
 
-/// Why there is nothing to show.
 pub enum Ended {
     Interrupted,
     NotStarted(StartError),
@@ -45,11 +44,16 @@ pub enum Ended {
 /// Gives what was seen as text with tables, and as a run that can be written down.
 pub async fn run(plan: &Plan, source: Source) -> Result<(String, Run), Ended> {
     let (started_at, start) = (now(), Instant::now());
+    let target = match &source {
+        Source::Program(launch) => launch.program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        Source::Running { authority, .. } => format!("http://{authority}"),
+    };
     let (seen, interrupted) = compare(plan, source).await?;
     let goals = goals::goals(plan, &seen.outcome.rounds);
-    let unjudged = why_not_judged(plan.is_full, interrupted);
+    let unjudged = why_not_judged(plan.is_full(), interrupted);
     let tables = tables::text(plan, &seen, &goals, unjudged);
-    let run = Run { started_at, seconds: start.elapsed().as_secs_f64(), interrupted, ..tables::run(plan, seen, goals) };
+    let seconds = start.elapsed().as_secs_f64();
+    let run = Run { started_at, seconds, interrupted, target, ..tables::run(plan, seen, goals) };
     let run = run.judged_unless(unjudged);
     Ok((tables + &outcome(&run), run))
 }
@@ -60,8 +64,8 @@ async fn compare(plan: &Plan, source: Source) -> Result<(Results, bool), Ended> 
     let mut interruption = Interruption::new().map_err(|error| Ended::NotStarted(StartError::Signals(error)))?;
     eprintln!("starting the servers");
     let mut servers = Servers::start(plan, source).await.map_err(Ended::NotStarted)?;
-    let field = tokio::select! {
-        field = Systems::prepare(plan, &mut servers) => field.map_err(Ended::NotPrepared)?,
+    let systems = tokio::select! {
+        systems = Systems::prepare(plan, &mut servers) => systems.map_err(Ended::NotPrepared)?,
         () = interruption.comes() => return Err(Ended::Interrupted),
     };
     for (system, reason) in &servers.left_out {
@@ -69,10 +73,10 @@ async fn compare(plan: &Plan, source: Source) -> Result<(Results, bool), Ended> 
     }
     let mut outcome = Outcome::default();
     let interrupted = tokio::select! {
-        () = take_turns(plan, &servers, &field, &mut outcome) => false,
+        () = take_turns(plan, &servers, &systems, &mut outcome) => false,
         () = interruption.comes() => true,
     };
     eprintln!("{}", if interrupted { "interrupted: the results so far follow" } else { "stopping the servers" });
     let left_out = std::mem::take(&mut servers.left_out);
-    Ok((Results { outcome, checks: field.checks(), left_out }, interrupted))
+    Ok((Results { outcome, checks: systems.checks(), left_out }, interrupted))
 }

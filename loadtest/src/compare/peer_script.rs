@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, WaitOptions, set_child_subreaper, waitpid};
 
-use crate::compare::peer::System;
+use crate::compare::plan::System;
 
 /// The script that knows how each peer is started; it is part of this program, so that it is always the right one.
 const PEERS: &str = include_str!("../../peers");
@@ -89,7 +89,6 @@ impl Drop for Peers {
     }
 }
 
-/// None for what is not the script's to start.
 fn script_name(system: System) -> Option<&'static str> {
     match system {
         System::Redis => Some("redis"),

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use tokio_postgres::{Config, NoTls, Statement};
 
-use crate::compare::peer::{Claim, Client, Fault, Peer, name_of};
+use crate::compare::peer::{Claim, Client, Fault, Peer};
+use crate::compare::plan::name_of;
 
 const TABLE: &str = "CREATE TABLE locks (name text PRIMARY KEY, owner text, fencing bigint NOT NULL DEFAULT 0)";
 const CLAIM: &str =
@@ -26,7 +27,6 @@ pub struct PostgresClient {
 }
 
 impl Postgres {
-    /// Makes the table with its rows.
     pub async fn prepare(address: SocketAddr, user: &str, password: &str, names: u32) -> Result<Self, Fault> {
         let mut config = Config::new();
         config.host(address.ip().to_string()).port(address.port()).user(user).password(password).dbname("postgres");

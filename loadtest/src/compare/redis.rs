@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
-use crate::compare::peer::{Claim, Client, Fault, Peer, name_of};
+use crate::compare::peer::{Claim, Client, Fault, Peer};
+use crate::compare::plan::name_of;
 use crate::compare::resp::{Reply, RespConnection, RespError};
 
 const CLAIM: &[u8] =
@@ -28,7 +29,6 @@ pub struct RedisClient {
 }
 
 impl Redis {
-    /// Teaches the server the scripts.
     pub async fn prepare(address: SocketAddr) -> Result<Self, Fault> {
         let mut connection = open(address).await?;
         let mut load = async |script| match connection.ask(&[b"SCRIPT", b"LOAD", script]).await? {

@@ -13,7 +13,6 @@ pub enum Reply {
     Integer(i64),
     Text(Vec<u8>),
     Nil,
-    /// The server's own words.
     Error(String),
 }
 
@@ -31,7 +30,6 @@ pub enum RespError {
     Unexpected(Reply),
 }
 
-/// One connection, one command at a time.
 pub struct RespConnection<S> {
     stream: S,
     received: Vec<u8>,

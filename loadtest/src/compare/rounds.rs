@@ -10,7 +10,7 @@ use std::{fmt, io};
 
 use rustix::fs::statfs;
 
-use crate::compare::peer::{Plan, System, counted};
+use crate::compare::plan::{Plan, System, counted};
 use crate::compare::systems::{Servers, Systems};
 use crate::compare::turn::Turn;
 use crate::compare::work::{Work, WorkSize};
@@ -56,7 +56,7 @@ pub async fn take_turns(plan: &Plan, servers: &Servers, field: &Systems, outcome
             {
                 measure_disk(servers, outcome);
             }
-            let size = WorkSize { clients: key.clients, names: plan.names, length: plan.length };
+            let size = WorkSize { clients: key.clients, names: plan.names, length: plan.length() };
             let Some(turn) = field.systems[&key.system].take_turn(key.work, size).await else { continue };
             match turn {
                 Ok(turn) => record(plan, number, key, turn, outcome),
@@ -91,7 +91,6 @@ fn measure_disk(servers: &Servers, outcome: &mut Outcome) {
     }
 }
 
-/// Every turn of one round.
 fn schedule(plan: &Plan, field: &Systems, round: usize) -> Vec<Key> {
     let present: Vec<System> = field.systems.keys().copied().collect();
     let mut keys = Vec::new();
@@ -122,7 +121,6 @@ const BLOCKS: u64 = 1024;
 const SAMPLES: usize = 500;
 /// A slow disk gives fewer samples instead of a long wait.
 const LONGEST: Duration = Duration::from_secs(2);
-/// What Linux calls a file system in memory.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// The median of writing a block over a preallocated one and `fdatasync`, one at a time, in microseconds. Nothing is

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -11,14 +10,15 @@ use tempfile::TempDir;
 
 use crate::compare::etcd::Etcd;
 use crate::compare::http_lock::HttpLock;
-use crate::compare::peer::{Fault, Plan, System};
+use crate::compare::peer::Fault;
 use crate::compare::peer_script::{Peers, PeersError, Started};
+use crate::compare::plan::{Plan, System};
 use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
 use crate::compare::turn::{CostSource, Ledger, Turn};
 use crate::compare::work::{Contest, Work, WorkSize};
 use crate::report::Check;
-use crate::server::{Cluster, ClusterLaunch, Extras, ProcessError, Running, Server, Source};
+use crate::server::{Cluster, ClusterShape, Launch, ProcessError, Running, Server, Source};
 use crate::sync::locked;
 use crate::wire::Token;
 
@@ -47,7 +47,6 @@ pub struct Servers {
     pub left_out: Vec<(System, String)>,
 }
 
-/// What the clients need.
 pub struct Systems {
     pub systems: BTreeMap<System, Entry>,
 }
@@ -67,37 +66,31 @@ enum Reach {
 
 impl Servers {
     /// To be waited for, also when a signal comes: a start that is cut short could leave a peer behind.
-    pub async fn start(plan: &Plan, source: Source) -> Result<Self, StartError> {
+    pub async fn start(plan: &Plan, mut source: Source) -> Result<Self, StartError> {
         let directory = tempfile::Builder::new()
             .prefix("loadtest-compare-")
-            .tempdir_in(&plan.directory)
+            .tempdir_in(plan.directory())
             .map_err(StartError::Directory)?;
         // Let through those who run the peers, who are not us if we are root.
         let through = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(directory.path(), through).map_err(StartError::Directory)?;
-        let extras = Extras {
-            arguments: Vec::new(),
-            variables: vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())],
-            data_dir: Some(directory.path().join("lockkeeper")),
-        };
-        let program = if let Source::Program(program) = &source { Some(program.clone()) } else { None };
-        let (lockkeeper, token) = Server::open(source, extras).await?;
+        let mut launch = None;
+        if let Source::Program(program) = &mut source {
+            program.variables = vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())];
+            launch = Some(program.clone());
+            program.data_dir = Some(directory.path().join("lockkeeper"));
+        }
+        let (lockkeeper, token) = Server::open(source, None).await?;
         let mut left_out = Vec::new();
-        let cluster = match start_cluster(plan, program, &token).await {
-            Ok(cluster) => cluster,
-            Err(reason) => {
-                let asked = plan.systems.iter().filter(|system| system.is_of_cluster());
-                left_out.extend(asked.map(|system| (*system, reason.clone())));
-                None
-            }
-        };
-        let bare = match start_bare(plan, &directory).await {
-            Ok(bare) => bare,
-            Err(reason) => {
-                left_out.push((System::Bare, reason));
-                None
-            }
-        };
+        let cluster = start_cluster(plan, launch).await.unwrap_or_else(|reason| {
+            let asked = plan.systems.iter().filter(|system| system.is_of_cluster());
+            left_out.extend(asked.map(|system| (*system, reason.clone())));
+            None
+        });
+        let bare = start_bare(plan, &directory).await.unwrap_or_else(|reason| {
+            left_out.push((System::Bare, reason));
+            None
+        });
         let peers = Peers::start(&plan.systems, directory.path())?;
         left_out.extend(peers.left_out.iter().cloned());
         Ok(Self { lockkeeper, token, cluster, bare, peers, directory, left_out })
@@ -105,24 +98,23 @@ impl Servers {
 }
 
 /// Three nodes on three members, with the settings of the server alone.
-async fn start_cluster(plan: &Plan, program: Option<PathBuf>, token: &Token) -> Result<Option<Cluster>, String> {
+async fn start_cluster(plan: &Plan, launch: Option<Launch>) -> Result<Option<Cluster>, String> {
     if !plan.systems.iter().any(|system| system.is_of_cluster()) {
         return Ok(None);
     }
-    let program = program.ok_or("a cluster is started only with --server")?;
-    let variables = vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())];
-    let launch = ClusterLaunch { variables, ..ClusterLaunch::new(program, token.clone()) };
-    Cluster::start(launch).await.map(Some).map_err(|error| error.to_string())
+    let launch = launch.ok_or("a cluster is started only with --server")?;
+    Cluster::start(&launch, ClusterShape::new(3, 3)).await.map(Some).map_err(|error| error.to_string())
 }
 
 async fn start_bare(plan: &Plan, directory: &TempDir) -> Result<Option<Running>, String> {
     if !plan.systems.contains(&System::Bare) {
         return Ok(None);
     }
-    if !plan.bare.is_file() {
-        return Err(format!("there is no program at {}: {HOW_TO_BUILD_BARE}", plan.bare.display()));
+    let program = plan.bare();
+    if !program.is_file() {
+        return Err(format!("there is no program at {}: {HOW_TO_BUILD_BARE}", program.display()));
     }
-    let mut command = Command::new(&plan.bare);
+    let mut command = Command::new(program);
     command.args(["--listen", "127.0.0.1:0", "--workers", &plan.workers.to_string()]);
     let started = Running::start(command, &directory.path().join("bare-actix.log")).await;
     started.map(Some).map_err(|error| error.to_string())
@@ -210,7 +202,6 @@ impl Entry {
         Self { reach, cost, ledger: Arc::new(Mutex::new(Ledger::new(system))) }
     }
 
-    /// None if this system cannot do such work.
     pub async fn take_turn(&self, work: Work, size: WorkSize) -> Option<Result<Turn, Fault>> {
         let contest = Contest::new(size, &self.ledger, &self.cost);
         let turn = match (work, &self.reach) {

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::compare::goals::reference_clients;
-use crate::compare::peer::{Plan, System, counted};
+use clap::ValueEnum;
+
+use crate::compare::plan::{Plan, System, counted};
 use crate::compare::rounds::{Key, Outcome, Round};
 use crate::compare::turn::Turn;
 use crate::compare::work::Work;
@@ -16,7 +17,7 @@ use crate::report::{Check, FORMAT, Figure, Phase, Run, goal};
 /// With `unjudged`, the reason why, no goal is told.
 pub fn text(plan: &Plan, seen: &Results, goals: &[Figure], unjudged: Option<&str>) -> String {
     let shown = Tables { plan, rounds: &seen.outcome.rounds };
-    let (seconds, rounds) = (plan.length.as_secs(), shown.rounds.len());
+    let (seconds, rounds) = (plan.seconds, shown.rounds.len());
     let over = if rounds == 1 { "one round".to_owned() } else { format!("medians of {rounds} rounds") };
     let mut out = format!(
         "One cycle = claim + release of an exclusive lock, each acknowledged only when durable.\n\
@@ -49,7 +50,7 @@ type Row = Vec<String>;
 
 impl Tables<'_> {
     fn cycles(&self) -> Vec<Row> {
-        let reference = reference_clients(&self.plan.clients);
+        let reference = self.plan.reference_clients();
         let numbers = self.plan.clients.iter().map(u32::to_string).collect::<Vec<_>>().join(" / ");
         let mut rows = vec![vec![
             String::new(),
@@ -110,7 +111,7 @@ impl Tables<'_> {
         let measured = move |system: &System| {
             self.rounds.iter().any(|round| round.turns.keys().any(|key| key.work == work && key.system == *system))
         };
-        System::all().filter(measured)
+        System::value_variants().iter().copied().filter(measured)
     }
 
     fn cell(&self, work: Work, clients: u32, system: System) -> Cell<'_> {
@@ -226,7 +227,7 @@ pub struct Results {
     pub left_out: Vec<(System, String)>,
 }
 
-/// But for its times, and whether it was ended early.
+/// But for its times, its target, and whether it was ended early.
 pub fn run(plan: &Plan, seen: Results, goals: Vec<Figure>) -> Run {
     let rounds = &seen.outcome.rounds;
     let syncs = rounds.iter().filter_map(|round| round.fdatasync_microseconds);
@@ -238,7 +239,7 @@ pub fn run(plan: &Plan, seen: Results, goals: Vec<Figure>) -> Run {
         started_at: String::new(),
         seconds: 0.0,
         interrupted: false,
-        target: plan.target.clone(),
+        target: String::new(),
         settings: settings(plan, &seen.left_out),
         phases: phases(rounds),
         ratios: goals.into_iter().chain([disk]).filter(Figure::is_measured).collect(),
@@ -257,7 +258,7 @@ fn settings(plan: &Plan, left_out: &[(System, String)]) -> BTreeMap<String, Stri
         ("clients that read", plan.read_clients.to_string()),
         ("names", plan.names.to_string()),
         ("rounds", plan.rounds.to_string()),
-        ("seconds per turn", plan.length.as_secs().to_string()),
+        ("seconds per turn", plan.seconds.to_string()),
     ];
     let left_out = left_out.iter().map(|(system, why)| (format!("left out: {}", system.title()), why.clone()));
     asked.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(left_out).collect()

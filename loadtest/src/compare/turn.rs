@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::compare::http_lock::HttpLock;
-use crate::compare::peer::{Fault, System};
+use crate::compare::peer::Fault;
+use crate::compare::plan::System;
 use crate::engine::{Operation, Precise};
 use crate::report::{Check, Violation, quotient};
 use crate::server::usage;
@@ -20,7 +21,6 @@ const END_SECONDS: u64 = 30;
 /// Lets what a turn leaves behind (connections that close, processes that end) not count for the next.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What a turn has shown.
 pub struct Turn {
     pub seconds: f64,
     pub latencies: Precise,
@@ -37,7 +37,6 @@ pub struct TurnState {
     ledger: Arc<Mutex<Ledger>>,
 }
 
-/// Where the server's cost is read.
 #[derive(Clone)]
 pub struct CostSource {
     /// Of all its processes; none if they are not known.

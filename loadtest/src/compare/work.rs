@@ -35,7 +35,6 @@ pub struct WorkSize {
 }
 
 impl Work {
-    /// What is counted.
     pub fn unit(self) -> Operation {
         match self {
             // A cycle ends with its release.
@@ -132,7 +131,6 @@ async fn keep_cycling(mut client: impl Client, names: Range<u32>, state: Arc<Tur
     Ok(())
 }
 
-/// One of those who want the hot lock.
 struct Contender {
     number: u32,
     name: u32,

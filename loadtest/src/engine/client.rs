@@ -12,7 +12,7 @@ use crate::engine::tally::Operation;
 use crate::engine::threads::{ClientThread, Work, work};
 use crate::history::{Answer, Moment, Record, Request, SessionName};
 use crate::wire::{
-    ClaimTemplate, Connection, EnvironmentView, Grant, SessionView, Template, problem_code, queued_session, total_pages,
+    ClaimTemplate, Connection, EnvironmentView, Grant, SessionView, Template, made_id, problem_code, total_pages,
 };
 
 /// A client that cannot connect this often in a row ends its work instead of hammering a dead server.
@@ -30,7 +30,7 @@ pub struct Client {
     pub expects_breaks: bool,
     /// For somebody who sees this client in the queue, to say when: nanoseconds of that moment, 0 before.
     pub seen_in_line: Arc<AtomicU64>,
-    pub(super) request: Vec<u8>,
+    request: Vec<u8>,
     arrivals: Option<Arc<Arrivals>>,
     due: Option<Instant>,
     connection: Option<Connection>,
@@ -38,7 +38,6 @@ pub struct Client {
     failures_in_a_row: u32,
 }
 
-/// A request under way.
 struct Pending {
     environment: Option<u32>,
     request: Option<Request>,
@@ -57,22 +56,21 @@ pub enum Failure {
     Unknown,
 }
 
-/// What is asked, apart from its bytes.
-pub(super) struct Asked {
-    pub operation: Operation,
-    pub environment: Option<u32>,
+struct Asked {
+    operation: Operation,
+    environment: Option<u32>,
     /// None: not worth remembering.
-    pub request: Option<Request>,
-    pub waits: bool,
-    pub accepted: &'static [u16],
+    request: Option<Request>,
+    waits: bool,
+    accepted: &'static [u16],
 }
 
 /// What an accepted answer says.
-pub(super) struct Reading<T> {
-    pub value: T,
-    pub answer: Answer,
+struct Reading<T> {
+    value: T,
+    answer: Answer,
     /// Where the answer, not the request, names it.
-    pub environment: Option<u32>,
+    environment: Option<u32>,
 }
 
 impl Client {
@@ -139,14 +137,6 @@ impl Client {
         self.settle(Answer::Unknown, None);
     }
 
-    /// Connects and asks nothing, so that the first request does not pay for it.
-    pub async fn connect(&mut self) -> Result<(), Failure> {
-        if self.connection.as_ref().is_none_or(Connection::closes) {
-            self.connection = Some(self.opened("connect").await?);
-        }
-        Ok(())
-    }
-
     pub fn error(&self, what: String) {
         self.thread.tally().error(what);
     }
@@ -156,17 +146,9 @@ impl Client {
     }
 
     /// Sends `self.request`, and reads the answer with `read` if its status is an accepted one.
-    pub(super) async fn ask<T>(
-        &mut self,
-        mut asked: Asked,
-        read: impl FnOnce(&[u8]) -> Option<Reading<T>>,
-    ) -> Result<T, Failure> {
+    async fn ask<T>(&mut self, mut asked: Asked, read: impl FnOnce(&[u8]) -> Option<Reading<T>>) -> Result<T, Failure> {
         let operation = asked.operation.name();
-        // A connection that the server announced to close is kept until here, because its last body is still read.
-        let mut connection = match self.connection.take().filter(|connection| !connection.closes()) {
-            Some(connection) => connection,
-            None => self.opened(operation).await?,
-        };
+        let mut connection = self.connection(operation).await?;
         let from = self.begin(&mut asked);
         let exchanged = connection.exchange(&self.request).await;
         let ended = Instant::now();
@@ -182,25 +164,11 @@ impl Client {
         let accepted = asked.accepted.contains(&status);
         self.thread.tally().answered(asked.operation, status, accepted, ended, ended - from);
         let outcome = match accepted {
-            true => self.read_accepted(operation, connection.body(), read),
+            true => self.read_accepted(operation, read(connection.body())),
             false => Err(self.read_refusal(operation, status, connection.body())),
         };
         self.connection = Some(connection);
         outcome
-    }
-
-    /// Sends the first bytes of `self.request` and goes away. It may still count as a whole one, if they were all.
-    pub(super) async fn send_part(&mut self, mut asked: Asked, bytes: usize) {
-        if self.connect().await.is_err() {
-            return;
-        }
-        let Some(mut connection) = self.connection.take() else { return };
-        self.begin(&mut asked);
-        let part = &self.request[..bytes.min(self.request.len())];
-        // Whether it arrives is as unknown as what becomes of it.
-        _ = connection.send(part).await;
-        drop(connection);
-        self.settle(Answer::Unknown, None);
     }
 
     fn begin(&mut self, asked: &mut Asked) -> Instant {
@@ -216,13 +184,8 @@ impl Client {
         due
     }
 
-    fn read_accepted<T>(
-        &mut self,
-        operation: &str,
-        body: &[u8],
-        read: impl FnOnce(&[u8]) -> Option<Reading<T>>,
-    ) -> Result<T, Failure> {
-        let Some(reading) = read(body) else {
+    fn read_accepted<T>(&mut self, operation: &str, reading: Option<Reading<T>>) -> Result<T, Failure> {
+        let Some(reading) = reading else {
             self.settle(Answer::Unknown, None);
             self.error(format!("{operation}: the answer lacks what the API promises"));
             return Err(Failure::Unknown);
@@ -267,7 +230,11 @@ impl Client {
         });
     }
 
-    async fn opened(&mut self, operation: &str) -> Result<Connection, Failure> {
+    /// One that the server announced to close is kept until here, because its last body is still read.
+    async fn connection(&mut self, operation: &str) -> Result<Connection, Failure> {
+        if let Some(connection) = self.connection.take().filter(|connection| !connection.closes()) {
+            return Ok(connection);
+        }
         match Connection::open(self.thread.address).await {
             Ok(connection) => Ok(connection),
             Err(error) => {
@@ -338,14 +305,12 @@ where
 #[cfg(test)]
 mod tests;
 
-/// What a claim gave.
 #[derive(Debug)]
 pub struct Granted {
     pub environment: u32,
     pub session: SessionName,
 }
 
-/// An environment as it was read.
 #[derive(Debug)]
 pub struct EnvironmentSeen {
     pub holder: Option<SessionName>,
@@ -354,14 +319,13 @@ pub struct EnvironmentSeen {
 
 impl Client {
     pub async fn healthz(&mut self) -> Result<(), Failure> {
-        let template = &self.thread.requests.health;
-        template.write(0, "", &mut self.request);
-        self.ask(plain(Operation::Health, &[200]), done).await
+        self.thread.requests.health.write(0, "", &mut self.request);
+        self.ask(unrecorded(Operation::Health, &[200]), done).await
     }
 
     pub async fn put(&mut self, environment: u32, template: &Template) -> Result<(), Failure> {
         template.write(environment, "", &mut self.request);
-        self.ask(plain(Operation::Put, &[200, 201]), done).await
+        self.ask(unrecorded(Operation::Put, &[200, 201]), done).await
     }
 
     pub async fn claim(&mut self, environment: u32, claim: &ClaimTemplate) -> Result<Granted, Failure> {
@@ -370,7 +334,7 @@ impl Client {
         self.ask(asked, |body| {
             let grant = Grant::parse(body)?;
             let environment = match any {
-                Some(place) => place.environment_number(grant.env_name?)?,
+                Some(scope) => scope.environment_number(grant.env_name?)?,
                 None => environment,
             };
             Some(granted(&grant, environment))
@@ -383,29 +347,34 @@ impl Client {
         let any = claim.terms.pool.is_some();
         let ttl = claim.terms.ttl_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         Asked {
-            operation: Operation::Claim,
             environment: (!any).then_some(environment),
             request: Some(Request::Claim { any, in_line_at: None, ttl }),
             waits: claim.terms.wait_seconds > 0,
-            accepted: &[201],
+            ..unrecorded(Operation::Claim, &[201])
         }
     }
 
-    /// Goes away while the request is still being sent, after so many of its bytes.
-    pub async fn claim_cut_short(&mut self, environment: u32, claim: &ClaimTemplate, sent: usize) {
-        let asked = self.write_claim(environment, claim);
-        self.send_part(asked, sent).await;
+    /// Goes away while the request is still being sent, after so many of its bytes. It may still count as a whole one, if
+    /// they were all.
+    pub async fn claim_cut_short(&mut self, environment: u32, claim: &ClaimTemplate, bytes: usize) {
+        let mut asked = self.write_claim(environment, claim);
+        let Ok(mut connection) = self.connection("connect").await else { return };
+        self.begin(&mut asked);
+        // Whether it arrives is as unknown as what becomes of it.
+        _ = connection.send(&self.request[..bytes.min(self.request.len())]).await;
+        drop(connection);
+        self.settle(Answer::Unknown, None);
     }
 
     pub async fn force_claim(&mut self, environment: u32) -> Result<Granted, Failure> {
         self.thread.requests.force_claim.write(environment, "", &mut self.request);
-        let asked = asked(Operation::ForceClaim, environment, Request::ForceClaim, &[201]);
+        let asked = recorded(Operation::ForceClaim, environment, Request::ForceClaim, &[201]);
         self.ask(asked, |body| Some(granted(&Grant::parse(body)?, environment))).await
     }
 
     pub async fn release(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
         self.thread.requests.release.write(environment, &session.0, &mut self.request);
-        self.ask(asked(Operation::Release, environment, Request::Release { session }, &[200]), done).await
+        self.ask(recorded(Operation::Release, environment, Request::Release { session }, &[200]), done).await
     }
 
     /// If only the release fails, the lock may still be held.
@@ -416,22 +385,21 @@ impl Client {
 
     pub async fn heartbeat(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
         self.thread.requests.heartbeat.write(environment, &session.0, &mut self.request);
-        self.ask(asked(Operation::Heartbeat, environment, Request::Heartbeat { session }, &[200]), done).await
+        self.ask(recorded(Operation::Heartbeat, environment, Request::Heartbeat { session }, &[200]), done).await
     }
 
     pub async fn deploy(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
         self.thread.requests.deploy.write(environment, &session.0, &mut self.request);
-        self.ask(asked(Operation::Deploy, environment, Request::Deploy { session }, &[200, 202]), done).await
+        self.ask(recorded(Operation::Deploy, environment, Request::Deploy { session }, &[200, 202]), done).await
     }
 
     pub async fn read(&mut self, environment: u32) -> Result<EnvironmentSeen, Failure> {
         self.thread.requests.read.write(environment, "", &mut self.request);
-        self.ask(asked(Operation::Read, environment, Request::ReadEnvironment, &[200]), |body| {
-            let view = EnvironmentView::parse(body)?;
-            let holder = view.lock.as_ref().map(|lock| SessionName(lock.session_id.into()));
+        self.ask(recorded(Operation::Read, environment, Request::ReadEnvironment, &[200]), |body| {
+            let EnvironmentView { lock, queue_length } = EnvironmentView::parse(body)?;
+            let holder = lock.as_ref().map(|lock| SessionName(lock.session_id.into()));
             // Only a held environment says its token.
-            let fencing = view.lock.map_or(0, |lock| lock.fencing_token);
-            let queue_length = view.queue_length;
+            let fencing = lock.map_or(0, |lock| lock.fencing_token);
             let answer = Answer::Environment { holder: holder.clone(), fencing, queue_length };
             Some(Reading { value: EnvironmentSeen { holder, queue_length }, answer, environment: None })
         })
@@ -440,10 +408,10 @@ impl Client {
 
     pub async fn read_session(&mut self, environment: u32, session: SessionName) -> Result<SessionView, Failure> {
         self.thread.requests.read_session.write(environment, &session.0, &mut self.request);
-        self.ask(asked(Operation::Read, environment, Request::ReadSession { session }, &[200]), |body| {
-            let view = SessionView::parse(body)?;
-            let (status, fencing, deployments) = (view.status, view.fencing_token, view.deployments);
-            Some(Reading { value: view, answer: Answer::Session { status, fencing, deployments }, environment: None })
+        self.ask(recorded(Operation::Read, environment, Request::ReadSession { session }, &[200]), |body| {
+            let value = SessionView::parse(body)?;
+            let SessionView { status, fencing_token: fencing, deployments } = value;
+            Some(Reading { value, answer: Answer::Session { status, fencing, deployments }, environment: None })
         })
         .await
     }
@@ -453,8 +421,8 @@ impl Client {
     pub async fn queue_last(&mut self, environment: u32, template: &Template) -> Result<SessionName, Failure> {
         template.write(environment, "", &mut self.request);
         let request = Request::Claim { any: false, in_line_at: None, ttl: None };
-        self.ask(asked(Operation::Claim, environment, request, &[202]), |body| {
-            let value = SessionName(queued_session(body)?.into());
+        self.ask(recorded(Operation::Claim, environment, request, &[202]), |body| {
+            let value = SessionName(made_id(body, "sessionId")?.into());
             Some(Reading { value, answer: Answer::Unknown, environment: None })
         })
         .await
@@ -463,30 +431,28 @@ impl Client {
     /// A page of the pipeline's environments.
     pub async fn list(&mut self) -> Result<(), Failure> {
         self.thread.requests.list.write(0, "", &mut self.request);
-        self.ask(plain(Operation::List, &[200]), |_| unrecorded(())).await
+        self.ask(unrecorded(Operation::List, &[200]), done).await
     }
 
     /// A page of the history; says how many there are.
     pub async fn page(&mut self, operation: Operation, environment: u32, page: &Template) -> Result<u64, Failure> {
         page.write(environment, "", &mut self.request);
-        self.ask(plain(operation, &[200]), |body| unrecorded(total_pages(body)?)).await
+        self.ask(unrecorded(operation, &[200]), |body| Some(acknowledged(total_pages(body)?))).await
     }
 
     /// One more session for the history, and no more than that: nobody waits for it, nothing is remembered of it.
-    pub async fn add_session(&mut self, environment: u32) -> Result<SessionName, Failure> {
+    pub async fn add_session(&mut self, environment: u32) -> Result<(), Failure> {
         self.thread.requests.force_claim.write(environment, "", &mut self.request);
-        self.ask(plain(Operation::ForceClaim, &[201]), |body| {
-            unrecorded(SessionName(Grant::parse(body)?.session_id.into()))
-        })
-        .await
+        let read = |body: &[u8]| Grant::parse(body).map(|_| acknowledged(()));
+        self.ask(unrecorded(Operation::ForceClaim, &[201]), read).await
     }
 }
 
-fn asked(operation: Operation, environment: u32, request: Request, accepted: &'static [u16]) -> Asked {
-    Asked { operation, environment: Some(environment), request: Some(request), waits: false, accepted }
+fn recorded(operation: Operation, environment: u32, request: Request, accepted: &'static [u16]) -> Asked {
+    Asked { environment: Some(environment), request: Some(request), ..unrecorded(operation, accepted) }
 }
 
-fn plain(operation: Operation, accepted: &'static [u16]) -> Asked {
+fn unrecorded(operation: Operation, accepted: &'static [u16]) -> Asked {
     Asked { operation, environment: None, request: None, waits: false, accepted }
 }
 
@@ -496,10 +462,10 @@ fn granted(grant: &Grant<'_>, environment: u32) -> Reading<Granted> {
     Reading { value: Granted { environment, session }, answer, environment: Some(environment) }
 }
 
-fn done(_body: &[u8]) -> Option<Reading<()>> {
-    Some(Reading { value: (), answer: Answer::Done, environment: None })
+fn acknowledged<T>(value: T) -> Reading<T> {
+    Reading { value, answer: Answer::Done, environment: None }
 }
 
-fn unrecorded<T>(value: T) -> Option<Reading<T>> {
-    Some(Reading { value, answer: Answer::Done, environment: None })
+fn done(_body: &[u8]) -> Option<Reading<()>> {
+    Some(acknowledged(()))
 }

@@ -14,10 +14,11 @@ use crate::engine::schedule::share_of;
 use crate::engine::tally::{Findings, Operation};
 use crate::engine::threads::{ClientThread, LoadThreads, ThreadLost, work};
 use crate::report::{Check, FORMAT, Goal, Run, why_not_judged};
-use crate::server::{EtcdError, ProcessError, Server};
+use crate::server::{ProcessError, Server};
 use crate::settings::Common;
 use crate::sync::locked;
-use crate::wire::{Scope, Token};
+use crate::wire::Scope;
+use crate::wire::etcd::EtcdError;
 
 /// Enough to make a million environments at under 2,000 a second.
 pub const PREPARATION_LIMIT: Duration = Duration::from_secs(600);
@@ -89,7 +90,7 @@ impl LoadTest {
         scope: Scope,
         progress: Progress,
         stop: watch::Receiver<bool>,
-    ) -> Result<Self, Fault> {
+    ) -> std::io::Result<Self> {
         let (scope, origin) = (Arc::new(scope), Instant::now());
         let recorder = Arc::new(Recorder::new(MAX_RECORDS));
         let threads = common.threads.min(common.connections).max(1);
@@ -98,7 +99,7 @@ impl LoadTest {
                 Arc::new(ClientThread::new(thread, threads, server.address, scope.clone(), origin, recorder.clone()))
             })
             .collect();
-        let threads = LoadThreads::start(clients, &stop).map_err(Fault::NoThreads)?;
+        let threads = LoadThreads::start(clients, &stop)?;
         Ok(Self {
             retention: common.retention(),
             common,
@@ -187,12 +188,6 @@ impl LoadTest {
         self.server.kill()?;
         self.threads.clients.iter().for_each(|thread| thread.drop_connections());
         Ok(self.server.start_again().await?)
-    }
-
-    /// The same with further settings, and another token for the first organization's admin.
-    pub async fn restart_with(&mut self, variables: Vec<(String, String)>, token: Token) -> Result<(), Fault> {
-        self.server.change(variables, token)?;
-        self.restart().await.map(|_| ())
     }
 
     /// An error if somebody has asked for the end.

@@ -33,7 +33,6 @@ impl Progress {
         Self { shown, what: String::new() }
     }
 
-    /// What is being done from now on.
     pub fn begin(&mut self, what: String) {
         self.what = what;
         if let Display::Lines { last } = &mut self.shown {
@@ -45,7 +44,6 @@ impl Progress {
         }
     }
 
-    /// How it goes.
     pub fn update(&mut self, how: &str) {
         match &mut self.shown {
             Display::Bar(bar) => {

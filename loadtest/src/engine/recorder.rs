@@ -13,7 +13,6 @@ pub const MAX_RECORDS: usize = 2_000_000;
 /// Reads say little beside the claims, and there can be very many: these take at most one record in so many.
 const READS_ARE_ONE_IN: usize = 4;
 
-/// What all threads share.
 pub struct Recorder {
     limit: usize,
     count: AtomicUsize,
@@ -44,7 +43,6 @@ impl Recorder {
         true
     }
 
-    /// For the next segment.
     pub fn reset(&self) {
         self.count.store(0, Ordering::Relaxed);
         self.reads.store(0, Ordering::Relaxed);
@@ -84,7 +82,6 @@ impl Recorder {
     }
 }
 
-/// When it ended, and how long it took.
 pub fn handoffs(records: &[Record]) -> Vec<(Moment, Duration)> {
     let mut released: HashMap<&SessionName, Moment> = HashMap::new();
     let mut grants: HashMap<u32, Vec<(u64, &Record, &SessionName)>> = HashMap::new();

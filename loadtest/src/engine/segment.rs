@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::engine::client::{Client, clients};
@@ -16,7 +16,6 @@ use crate::engine::threads::{ClientThread, Work};
 use crate::history::{Answer, History, Record, SessionName};
 use crate::report::{Check, quotient};
 use crate::server::Server;
-use crate::sync::locked;
 
 /// For requests that are under way when a segment ends; waiters are served one after the other then.
 const GRACE: Duration = Duration::from_secs(30);
@@ -24,7 +23,6 @@ const AUDIT_LIMIT: Duration = Duration::from_secs(60);
 /// Nobody reads more of them than this.
 const MAX_VIOLATIONS: usize = 20;
 
-/// One segment of load.
 pub struct Segment {
     pub phase: String,
     pub limit: Duration,
@@ -34,7 +32,6 @@ pub struct Segment {
     pub settle: Duration,
 }
 
-/// The observations of one segment.
 pub struct Observation {
     /// To the last accepted answer.
     pub seconds: f64,
@@ -45,33 +42,25 @@ pub struct Observation {
 
 /// What may be done to the server while load runs.
 pub struct Interference<'a> {
-    pub server: &'a mut Server,
-    marks: Marks,
+    server: &'a mut Server,
+    marks: mpsc::Sender<String>,
     clients: Vec<Arc<ClientThread>>,
-}
-
-#[derive(Clone, Default)]
-pub struct Marks(Arc<Mutex<Vec<String>>>);
-
-impl Marks {
-    fn add(&self, mark: &str) {
-        locked(&self.0).push(mark.to_owned());
-    }
-
-    pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut locked(&self.0))
-    }
 }
 
 impl Interference<'_> {
     /// `kill -9` and a new start; says how long that took to be ready.
     pub async fn restart(&mut self) -> Result<Duration, Fault> {
         self.server.kill()?;
-        self.marks.add("server killed");
+        self.mark("server killed");
         self.clients.iter().for_each(|thread| thread.drop_connections());
         let took = self.server.start_again().await?;
-        self.marks.add("server ready");
+        self.mark("server ready");
         Ok(took)
+    }
+
+    /// In the timeline.
+    fn mark(&self, text: &str) {
+        self.marks.send(text.to_owned()).expect("the timeline outlives what is done to the server");
     }
 }
 
@@ -80,7 +69,6 @@ impl Observation {
         self.tally.count(operation)
     }
 
-    /// A second.
     pub fn rate(&self, operation: Operation) -> Option<f64> {
         quotient(self.count(operation) as f64, self.seconds)
     }
@@ -121,10 +109,10 @@ impl LoadTest {
         self.recorder.reset();
         self.progress.begin(segment.phase.clone());
         let arrivals = segment.rate.map(Arrivals::begin).transpose().map_err(Fault::NoThreads)?;
-        let cpu_before = self.server.cpu();
+        let cpu_before = self.server.meter().cpu();
         let began = Instant::now();
         self.perform(&segment, &work, arrivals.clone(), beside).await?;
-        let cpu = cpu_before.zip(self.server.cpu()).and_then(|(before, after)| after.since(before));
+        let cpu = cpu_before.zip(self.server.meter().cpu()).and_then(|(before, after)| after.since(before));
         let tally = self.threads.take_tally();
         let seconds = tally.elapsed_since(began).as_secs_f64();
         let mut seen = Observation { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
@@ -159,15 +147,15 @@ impl LoadTest {
         arrivals: Option<Arc<Arrivals>>,
         beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let marks = Marks::default();
-        let mut sampler = Sampler::new(self.segments, self.origin, self.server.meter());
+        let (marks, marked) = mpsc::channel();
+        let mut sampler = Sampler::new(self.segments, self.origin, self.server.meter().clone());
         self.phase(&segment.phase);
         let index = self.phases.iter().position(|phase| phase.name == segment.phase).unwrap_or(0);
         let timeline = &mut self.phases[index].timeline;
         let until = tokio::time::Instant::now() + segment.limit;
         let mut performing = pin!(self.threads.perform(work, arrivals, until, GRACE));
         let clients = self.threads.clients.clone();
-        let interference = Interference { server: &mut self.server, marks: marks.clone(), clients };
+        let interference = Interference { server: &mut self.server, marks, clients };
         let mut beside = pin!(beside(interference));
         let mut beside_done = false;
         loop {
@@ -181,7 +169,7 @@ impl LoadTest {
                     beside_done = true;
                 }
                 () = tokio::time::sleep(timeline.width()) => {
-                    let slice = sampler.slice(&self.threads.clients, marks.take());
+                    let slice = sampler.slice(&self.threads.clients, marked.try_iter().collect());
                     self.progress.update(&sampler.describe(&slice));
                     timeline.push(slice);
                 }
@@ -190,7 +178,7 @@ impl LoadTest {
         if !beside_done {
             beside.await?;
         }
-        timeline.push(sampler.slice(&self.threads.clients, marks.take()));
+        timeline.push(sampler.slice(&self.threads.clients, marked.try_iter().collect()));
         Ok(())
     }
 

@@ -19,7 +19,6 @@ use crate::history::{Moment, Record};
 use crate::sync::locked;
 use crate::wire::{Connection, Requests, Scope};
 
-/// The work of every thread.
 pub type Work = Arc<dyn Fn(Arc<ClientThread>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 pub fn work<F>(of_thread: impl Fn(Arc<ClientThread>) -> F + Send + Sync + 'static) -> Work

@@ -18,8 +18,8 @@ mod state;
 mod subject;
 mod takeovers;
 
-pub use run::{Summary, check_file, run};
-pub use subject::{Disturbance, Disturbances, Plan, RunError};
+pub use run::{check_file, run};
+pub use subject::Plan;
 
 #[cfg(test)]
 mod tests;

@@ -41,8 +41,37 @@ pub struct Summary {
     pub shown: Vec<String>,
     /// Answers that no request should get.
     pub errors: BTreeMap<String, u64>,
-    /// Not all histories were made: time was up, or somebody asked for the end.
-    pub ended_early: bool,
+}
+
+impl Summary {
+    pub fn is_clean(&self) -> bool {
+        self.violations + self.undecided == 0 && self.errors.is_empty()
+    }
+
+    pub fn text(&self, seed: u64, of_clusters: bool) -> String {
+        let Summary { histories, operations, unknown, grants, violations, undecided, .. } = self;
+        let errors = self.errors.iter().map(|(what, times)| format!("unexpected answer, {times} times: {what}\n"));
+        let times = |what| self.disturbances.get(&what).copied().unwrap_or(0);
+        let (kills, pauses) = (times(Disturbance::Kill), times(Disturbance::Pause));
+        let disturbances = if of_clusters {
+            format!(
+                "{kills} kills, {pauses} pauses and {} stops of nodes ({} deposed), {} kills and {} pauses of members, {} \
+                 take-overs",
+                times(Disturbance::Stop),
+                times(Disturbance::Deposed),
+                times(Disturbance::MemberKill),
+                times(Disturbance::MemberPause),
+                times(Disturbance::Takeover)
+            )
+        } else {
+            format!("{kills} kills, {pauses} pauses")
+        };
+        let shown: String = self.shown.iter().cloned().chain(errors).collect();
+        format!(
+            "{shown}{histories} histories, {operations} operations ({unknown} without an answer, {grants} grants), \
+             {disturbances}: {violations} violations, {undecided} undecided (seed {seed})\n"
+        )
+    }
 }
 
 /// What the servers of a run share.
@@ -55,6 +84,7 @@ struct Run {
     stop: watch::Receiver<bool>,
 }
 
+/// Until all histories are made, time is up, or somebody asks for the end.
 pub async fn run(plan: Plan, stop: watch::Receiver<bool>) -> Result<Summary, RunError> {
     let count = plan.servers;
     let run = Rc::new(Run { plan, began: Instant::now(), next: Cell::new(0), summary: RefCell::default(), stop });
@@ -71,10 +101,7 @@ pub async fn run(plan: Plan, stop: watch::Receiver<bool>) -> Result<Summary, Run
             Ok(())
         })
         .await;
-    ended?;
-    let mut summary = std::mem::take(&mut *run.summary.borrow_mut());
-    summary.ended_early = summary.histories < run.plan.histories;
-    Ok(summary)
+    ended.map(|()| std::mem::take(&mut *run.summary.borrow_mut()))
 }
 
 /// Histories on one server or cluster, which lives through all of them on the same data.
@@ -181,7 +208,7 @@ async fn until_done(clients: &mut JoinSet<()>) {
 impl Run {
     /// Numbers of the next histories; none when all are made or time is up.
     fn take(&self) -> Option<Range<u32>> {
-        if *self.stop.borrow() || self.began.elapsed() >= self.plan.limit {
+        if *self.stop.borrow() || self.began.elapsed() >= Duration::from_secs(self.plan.seconds) {
             return None;
         }
         let first = self.next.get();

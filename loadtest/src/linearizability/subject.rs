@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, value_parser};
 
 use crate::linearizability::clients::{Losses, Shared};
 use crate::linearizability::history::{Interval, Moment};
 use crate::linearizability::takeovers::{Takeovers, Unreadable};
 use crate::random::Random;
-use crate::server::{Cluster, ClusterLaunch, LONGEST_TAKEOVER, Launch, Process, ProcessError, READY_POLL, name_of};
+use crate::server::{Cluster, ClusterShape, LONGEST_TAKEOVER, Launch, Process, ProcessError, READY_POLL, name_of};
 use crate::wire::Token;
 
 /// Between two disturbances of a server alone, in milliseconds.
@@ -32,23 +34,48 @@ const AWAY: Range<u64> = 0..3_000;
 /// An owner that hands a shard over by itself begins at most so long before with sending those away who wait.
 const LEAVING: Moment = 10_000_000_000;
 
-/// What a run is to do.
+#[derive(Args)]
 pub struct Plan {
-    pub program: PathBuf,
+    /// A lockkeeper program to start
+    #[arg(long, value_name = "PATH", required_unless_present = "check", conflicts_with = "check")]
+    pub server: Option<PathBuf>,
+    /// Check a history from a file instead
+    #[arg(long, value_name = "FILE")]
+    pub check: Option<PathBuf>,
+    /// How many histories
+    #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub histories: u32,
+    /// Requests in each
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=2_000))]
     pub operations: u32,
+    /// Clients in each
+    #[arg(long, default_value_t = 6, value_parser = value_parser!(u32).range(1..=16))]
     pub clients: u32,
-    /// Histories at a time on each server.
+    /// Histories at a time on each server
+    #[arg(long, default_value_t = 40, value_parser = value_parser!(u32).range(1..=1_000))]
     pub together: u32,
+    /// Servers at a time
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=16))]
     pub servers: u32,
-    /// Of a cluster; none: a server alone.
+    /// Make each server a cluster of so many nodes
+    #[arg(long, value_parser = value_parser!(u32).range(1..=9), conflicts_with = "check")]
     pub nodes: Option<u32>,
-    /// Of the cluster's etcd.
+    /// Members of each cluster's etcd
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=5), requires = "nodes")]
     pub members: u32,
+    /// Decides what the clients ask; a new one if left out
+    #[arg(long, default_value_t = new_seed(), hide_default_value = true)]
     pub seed: u64,
-    pub limit: Duration,
-    /// Where histories that are refused are written to.
+    /// Begin no more histories after this time
+    #[arg(long, default_value_t = 900, value_parser = value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// Where histories that are refused are written to
+    #[arg(long, value_name = "DIR", default_value = ".")]
     pub directory: PathBuf,
+}
+
+fn new_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -99,14 +126,14 @@ pub struct WatchedCluster {
 
 impl Subject {
     pub async fn start(plan: &Plan, origin: Instant) -> Result<(Self, Shared), RunError> {
-        let (program, token) = (plan.program.clone(), Token::random());
+        let token = Token::random();
+        let launch = Launch::new(plan.server.clone().unwrap_or_default(), Vec::new(), token.clone());
         let Some(nodes) = plan.nodes else {
-            let process = Process::start(Launch::new(program, Vec::new(), token.clone())).await?;
-            let shared = Shared::new(vec![process.address()], &token, origin);
+            let process = Process::start(launch).await?;
+            let shared = Shared::new(vec![process.running.address()], &token, origin);
             return Ok((Self::Single(process), shared));
         };
-        let launch = ClusterLaunch { members: plan.members, nodes, ..ClusterLaunch::new(program, token.clone()) };
-        let cluster = Cluster::start(launch).await?;
+        let cluster = Cluster::start(&launch, ClusterShape::new(nodes, plan.members)).await?;
         let takeovers = Takeovers::watch(cluster.members.addresses(), origin);
         // From now on none is missed.
         takeovers.until_now().await?;
@@ -230,7 +257,7 @@ impl WatchedCluster {
         let cluster = &mut self.cluster;
         match step {
             Step::KillNode => {
-                cluster.kill(node)?;
+                cluster.node(node).kill()?;
                 shared.nodes[node].end(shared.now());
                 if random.percent(50) {
                     sleep(random, AWAY).await;
@@ -239,9 +266,9 @@ impl WatchedCluster {
                 count(done, Disturbance::Kill);
             }
             Step::PauseNode | Step::PauseNodeLong => {
-                cluster.pause(node)?;
+                cluster.node(node).pause()?;
                 sleep(random, if matches!(step, Step::PauseNode) { PAUSE } else { LONG_PAUSE }).await;
-                cluster.resume(node)?;
+                cluster.node(node).resume()?;
                 count(done, Disturbance::Pause);
             }
             Step::StopNode => {
@@ -257,15 +284,15 @@ impl WatchedCluster {
                 cluster.serve_again(node).await?;
             }
             Step::KillMember => {
-                cluster.members.kill(member)?;
+                cluster.members.member(member).kill()?;
                 sleep(random, AWAY).await;
                 cluster.members.start_again(member)?;
                 count(done, Disturbance::MemberKill);
             }
             Step::PauseMember | Step::PauseMemberLong => {
-                cluster.members.pause(member)?;
+                cluster.members.member(member).pause()?;
                 sleep(random, if matches!(step, Step::PauseMember) { PAUSE } else { LONG_MEMBER_PAUSE }).await;
-                cluster.members.resume(member)?;
+                cluster.members.member(member).resume()?;
                 count(done, Disturbance::MemberPause);
             }
         }
@@ -292,7 +319,7 @@ impl WatchedCluster {
     /// Starts nodes again that have ended because others had taken their shards. Any other end is a fault.
     async fn replace_deposed(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
         for member in 0..self.cluster.members.count() {
-            if let Some(status) = self.cluster.members.ended(member)? {
+            if let Some(status) = self.cluster.members.member(member).ended()? {
                 return Err(RunError::EtcdEnded(status));
             }
         }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use crate::linearizability::history::{Interval, Moment};
-use crate::server::{EtcdClient, ShardRecord, shard_records};
 use crate::sync::locked;
+use crate::wire::etcd::{EtcdClient, ShardRecord};
 
 /// That of the sample organization: the CRC-32C of `acme` modulo the number of shards.
 const SHARD: u16 = 2;
@@ -102,7 +102,7 @@ async fn read(etcd: &mut Option<EtcdClient>, member: SocketAddr) -> Option<Shard
     if etcd.is_none() {
         *etcd = Some(EtcdClient::connect(member).await.ok()?);
     }
-    shard_records(etcd.as_mut()?).await.ok()?.remove(&SHARD)
+    etcd.as_mut()?.shard_records().await.ok()?.remove(&SHARD)
 }
 
 impl EpochLog {

@@ -7,7 +7,7 @@ use crate::linearizability::history::{
 };
 use crate::linearizability::report;
 use crate::linearizability::report::minimised;
-use crate::simulator::{self, Fault};
+use crate::simulation::{self, Fault};
 
 const HISTORIES: u64 = 100;
 const OPERATIONS: usize = 200;
@@ -214,7 +214,7 @@ fn a_place_on_a_connection_is_gone_after_a_kill_and_one_with_a_session_is_not() 
 #[test]
 fn every_history_of_a_server_that_keeps_its_promises_is_accepted() {
     for seed in 0..HISTORIES {
-        let (history, _) = simulator::history(seed, OPERATIONS, None, false);
+        let (history, _) = simulation::history(seed, OPERATIONS, None, false);
         let verdict = check(&history);
         assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", report::verdict(&history, &verdict));
     }
@@ -224,7 +224,7 @@ fn every_history_of_a_server_that_keeps_its_promises_is_accepted() {
 fn the_simulated_histories_have_something_of_everything() {
     let mut seen = [0; 9];
     for seed in 0..HISTORIES {
-        let (history, _) = simulator::history(seed, OPERATIONS, None, false);
+        let (history, _) = simulation::history(seed, OPERATIONS, None, false);
         seen[0] += history.kills.len();
         for Record { request, answer, .. } in &history.records {
             seen[1] += usize::from(*answer == Answer::Unknown);
@@ -256,7 +256,7 @@ fn is_found_in(in_cluster: bool, fault: Fault) {
     let (mut planted, mut found) = (0, 0);
     let mut first = None;
     for seed in 0..HISTORIES {
-        let (history, was_planted) = simulator::history(seed, OPERATIONS, Some(fault), in_cluster);
+        let (history, was_planted) = simulation::history(seed, OPERATIONS, Some(fault), in_cluster);
         match (check(&history), was_planted) {
             (Verdict::Linearizable, _) => {}
             (Verdict::Violation(_), true) => {
@@ -414,7 +414,7 @@ fn a_place_in_the_queue_is_given_early_only_by_a_node_that_is_being_stopped() {
 fn every_history_of_a_cluster_that_keeps_its_promises_is_accepted() {
     let (mut takeovers, mut let_go) = (0, 0);
     for seed in 0..HISTORIES {
-        let (history, _) = simulator::history(seed, OPERATIONS, None, true);
+        let (history, _) = simulation::history(seed, OPERATIONS, None, true);
         takeovers += history.takeovers.len();
         let_go += history.records.iter().filter(|record| record.let_go.is_some()).count();
         let verdict = check(&history);

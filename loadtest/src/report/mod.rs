@@ -5,7 +5,7 @@ mod html;
 pub mod model;
 pub(crate) mod number;
 #[cfg(test)]
-mod sample;
+mod samples;
 mod text;
 
 pub use html::html;

@@ -188,6 +188,29 @@ impl Figure {
     pub fn is_measured(&self) -> bool {
         self.rounds > 0
     }
+
+    /// None without a goal, and for what is not a number. Judged as it is shown: "1.00, at most 1, missed" would only
+    /// confuse.
+    pub fn meets_goal(&self) -> Option<bool> {
+        let shown = as_shown(self.median);
+        match self.goal? {
+            _ if !shown.is_finite() => None,
+            Goal::AtLeast(bound) => Some(shown >= bound),
+            Goal::AtMost(bound) => Some(shown <= bound),
+        }
+    }
+
+    /// From the lowest to the highest round, with the unit once; empty where there is no such range.
+    pub fn spread(&self) -> String {
+        if self.rounds < 2 || !self.min.is_finite() || !self.max.is_finite() {
+            return String::new();
+        }
+        let [min, max] = [self.min, self.max].map(|value| with_unit(value, &self.unit));
+        match (min.split_once(' '), max.split_once(' ')) {
+            (Some((digits, unit)), Some((_, same))) if unit == same => format!("{digits} – {max}"),
+            (_, _) => format!("{min} – {max}"),
+        }
+    }
 }
 
 impl Latency {
@@ -292,9 +315,7 @@ impl Run {
             (all, held) => format!("{} held, {} had nothing to examine", counted(held, "check"), count(all - held)),
         }
     }
-}
 
-impl Run {
     /// The same with goals only if they are judged, and with a word why if they are not.
     pub fn judged_unless(mut self, why: Option<&str>) -> Self {
         let Some(why) = why else { return self };
@@ -336,19 +357,6 @@ impl Check {
     }
 }
 
-impl Figure {
-    /// None without a goal, and for what is not a number. Judged as it is shown: "1.00, at most 1, missed" would only
-    /// confuse.
-    pub fn meets_goal(&self) -> Option<bool> {
-        let shown = as_shown(self.median);
-        match self.goal? {
-            _ if !shown.is_finite() => None,
-            Goal::AtLeast(bound) => Some(shown >= bound),
-            Goal::AtMost(bound) => Some(shown <= bound),
-        }
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("not JSON: {0}")]
@@ -382,20 +390,6 @@ pub fn read(text: &str) -> Result<Run, ReadError> {
     }
     // From the text once more, since only then an error names its line.
     serde_json::from_str(text).map_err(|error| ReadError::NotARun(error.to_string()))
-}
-
-impl Figure {
-    /// From the lowest to the highest round, with the unit once; empty where there is no such range.
-    pub fn spread(&self) -> String {
-        if self.rounds < 2 || !self.min.is_finite() || !self.max.is_finite() {
-            return String::new();
-        }
-        let [min, max] = [self.min, self.max].map(|value| with_unit(value, &self.unit));
-        match (min.split_once(' '), max.split_once(' ')) {
-            (Some((digits, unit)), Some((_, same))) if unit == same => format!("{digits} – {max}"),
-            (_, _) => format!("{min} – {max}"),
-        }
-    }
 }
 
 /// A goal is a round number: zeros behind its point say nothing.
@@ -440,53 +434,53 @@ mod measured_tests {
 
 #[cfg(test)]
 mod verdict_tests {
-    use super::super::sample;
+    use super::super::samples;
     use super::*;
 
     #[test]
     fn a_run_without_violations_and_errors_is_clean() {
-        let run = sample::empty();
+        let run = samples::empty();
         assert_eq!(run.verdict(), Verdict::Clean);
         assert_eq!(run.verdict_sentence(), "clean: nothing was checked, no errors");
     }
 
     #[test]
     fn an_error_is_not_clean_and_a_violation_is_worse() {
-        let mut run = sample::cycle();
+        let mut run = samples::cycle();
         run.errors.insert("connection reset".to_owned(), 2);
         assert_eq!(run.verdict(), Verdict::Errors);
         assert_eq!(run.verdict_sentence(), "not clean: all 3 checks held, but 2 errors");
-        let run = sample::killed();
+        let run = samples::killed();
         assert_eq!(run.verdict(), Verdict::Violations);
         assert_eq!(run.verdict_sentence(), "NOT CLEAN: 2 violations in 1 of 4 checks, 131 errors; ended early");
     }
 
     #[test]
     fn a_check_with_nothing_to_examine_is_not_told_as_held() {
-        let mut run = sample::cycle();
+        let mut run = samples::cycle();
         run.checks[0].examined = 0;
         assert_eq!(run.verdict_sentence(), "clean: 2 checks held, 1 had nothing to examine, no errors");
     }
 
     #[test]
     fn a_shown_violation_counts_even_if_the_count_forgot_it() {
-        let mut run = sample::killed();
+        let mut run = samples::killed();
         run.checks.iter_mut().for_each(|check| check.violation_count = 0);
         assert_eq!(run.verdict(), Verdict::Violations);
     }
 
     #[test]
     fn a_shortened_run_has_figures_and_no_goals() {
-        let run = sample::cycle().judged_unless(why_not_judged(false, false));
+        let run = samples::cycle().judged_unless(why_not_judged(false, false));
         let figures = || run.phases.iter().flat_map(|phase| &phase.figures).chain(&run.ratios);
         assert!(figures().count() > 0 && figures().all(|figure| figure.goal.is_none() && figure.median > 0.0));
         let shown = crate::report::text(&run);
         assert!(shown.contains("goals not judged: the run was shorter"), "{shown}");
         assert!(!shown.contains(", met") && !shown.contains(", missed"), "{shown}");
-        let full = crate::report::text(&sample::cycle().judged_unless(why_not_judged(true, false)));
+        let full = crate::report::text(&samples::cycle().judged_unless(why_not_judged(true, false)));
         assert!(full.contains(", met") && !full.contains("not judged"), "{full}");
         assert_eq!(why_not_judged(true, true), Some("the run was ended early"));
-        let without = sample::empty().judged_unless(why_not_judged(false, false));
+        let without = samples::empty().judged_unless(why_not_judged(false, false));
         assert!(!without.settings.contains_key("goals"), "there was nothing to judge");
     }
 
@@ -504,12 +498,12 @@ mod verdict_tests {
 
 #[cfg(test)]
 mod json_tests {
-    use super::super::sample;
+    use super::super::samples;
     use super::*;
 
     #[test]
     fn a_run_that_is_written_is_read_back_as_it_was() {
-        for run in [sample::empty(), sample::cycle(), sample::long_queue(), sample::killed(), sample::hostile()] {
+        for run in [samples::empty(), samples::cycle(), samples::long_queue(), samples::killed(), samples::hostile()] {
             let back = read(&json(&run)).expect("what was written");
             assert!(format!("{back:?}") == format!("{run:?}"), "{} changed", run.description);
         }
@@ -517,14 +511,14 @@ mod json_tests {
 
     #[test]
     fn what_is_not_a_number_is_read_back_as_not_a_number() {
-        let back = read(&json(&sample::without_numbers())).expect("what was written");
+        let back = read(&json(&samples::without_numbers())).expect("what was written");
         assert!(back.seconds.is_nan() && back.ratios[0].max.is_nan());
         assert!(back.phases[0].timeline[0].at.is_nan() && back.phases[0].operations[0].distribution[0].0.is_nan());
     }
 
     #[test]
     fn a_figure_without_a_goal_has_no_such_field() {
-        let mut run = sample::cycle();
+        let mut run = samples::cycle();
         assert!(json(&run).contains("\"goal\": {\n        \"atLeast\": 0.75\n      }"));
         run.ratios
             .iter_mut()
@@ -535,7 +529,7 @@ mod json_tests {
 
     #[test]
     fn an_error_says_whether_it_is_no_json_another_format_or_no_run() {
-        let whole = json(&sample::cycle());
+        let whole = json(&samples::cycle());
         for (text, told) in [
             ("loadtest: done", "not JSON: expected value at line 1 column 1"),
             (&whole[..whole.len() / 2], "the JSON ends too early: EOF while parsing"),

@@ -91,10 +91,10 @@ fn side_by_side(out: &mut String, phases: &[Phase]) {
     }
     out.push('\n');
     let mut table = Table::new(&vec![Right; common.len()]);
-    table.row_of(std::iter::once(String::new()).chain(common.iter().map(|name| printable(name))).collect());
+    table.row(std::iter::once(String::new()).chain(common.iter().map(|name| printable(name))).collect::<Vec<_>>());
     for phase in phases {
         let cells = common.iter().map(|name| value(phase, name).unwrap_or_default());
-        table.row_of(std::iter::once(printable(&phase.name)).chain(cells).collect());
+        table.row(std::iter::once(printable(&phase.name)).chain(cells).collect::<Vec<_>>());
     }
     table.render(out);
 }
@@ -198,38 +198,33 @@ const GAP: usize = 3;
 const WIDEST_NAME: usize = 40;
 
 /// The first column is flush left, the others as asked for.
-pub struct Table {
+struct Table {
     columns: Vec<Align>,
     rows: Vec<Vec<String>>,
 }
 
 #[derive(Clone, Copy)]
-pub enum Align {
+enum Align {
     Left,
     Right,
 }
 
 impl Table {
-    pub fn new(columns: &[Align]) -> Self {
+    fn new(columns: &[Align]) -> Self {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     /// The first cell's leading spaces are its indentation.
-    pub fn row<const CELLS: usize>(&mut self, cells: [String; CELLS]) {
-        debug_assert_eq!(CELLS, self.columns.len() + 1);
+    fn row(&mut self, cells: impl Into<Vec<String>>) {
         self.rows.push(cells.into());
+        debug_assert_eq!(self.rows[self.rows.len() - 1].len(), self.columns.len() + 1);
     }
 
-    pub fn row_of(&mut self, cells: Vec<String>) {
-        debug_assert_eq!(cells.len(), self.columns.len() + 1);
-        self.rows.push(cells);
-    }
-
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    pub fn render(&self, out: &mut String) {
+    fn render(&self, out: &mut String) {
         let widths = self.widths();
         for row in &self.rows {
             let mut line = String::new();
@@ -260,12 +255,12 @@ impl Table {
 
 #[cfg(test)]
 mod text_tests {
-    use super::super::sample;
+    use super::super::samples;
     use super::*;
 
     #[test]
     fn a_run_reads_like_this() {
-        assert_eq!(text(&sample::cycle()), SAMPLE);
+        assert_eq!(text(&samples::cycle()), SAMPLE);
     }
 
     const SAMPLE: &str = "\
@@ -308,7 +303,7 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn violations_are_shown_with_their_requests_and_errors_with_their_count() {
-        let told = text(&sample::killed());
+        let told = text(&samples::killed());
         for part in ["BROKEN", "broken: one holder at a time", "    client 12", "       128 × connection reset by peer"]
         {
             assert!(told.contains(part), "{part} in\n{told}");
@@ -318,7 +313,7 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn no_line_of_a_sample_is_wider_than_a_hundred_columns() {
-        for run in [sample::cycle(), sample::long_queue(), sample::killed()] {
+        for run in [samples::cycle(), samples::long_queue(), samples::killed()] {
             for line in text(&run).lines().filter(|line| !line.starts_with("    ")) {
                 assert!(line.chars().count() <= 100, "{line}");
             }
@@ -327,7 +322,7 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn what_a_server_sent_cannot_steer_the_terminal() {
-        let mut run = sample::empty();
+        let mut run = samples::empty();
         run.errors.insert("\u{1b}[2Jgone\nclean: really".to_owned(), 1);
         let told = text(&run);
         assert!(told.contains("1 × ·[2Jgone·clean: really\n"), "{told}");
@@ -335,7 +330,7 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn many_phases_of_one_kind_are_shown_side_by_side() {
-        let mut run = sample::cycle();
+        let mut run = samples::cycle();
         let phase = |name: &str, median| {
             let figure = |name: &str, unit: &str| Figure::of(name, unit, [median]);
             let figures = vec![figure("no grant for", "s"), figure("lost", "count")];
@@ -353,8 +348,8 @@ clean: all 3 checks held, no errors
 
     #[test]
     fn a_run_without_anything_still_ends_with_its_verdict() {
-        assert!(text(&sample::empty()).ends_with("\nclean: nothing was checked, no errors\n"));
-        assert!(text(&sample::without_numbers()).contains('–'));
+        assert!(text(&samples::empty()).ends_with("\nclean: nothing was checked, no errors\n"));
+        assert!(text(&samples::without_numbers()).contains('–'));
     }
 }
 

@@ -89,22 +89,14 @@ fn largest(values: &[Value]) -> f64 {
     values.iter().filter_map(number).fold(f64::NEG_INFINITY, f64::max)
 }
 
-fn interpret(name: &str, mut table: Table) -> Result<Scenario, String> {
+fn interpret(name: &str, table: Table) -> Result<Scenario, String> {
     let told_otherwise = ["description", "kind", "examines"];
     let asked = table.iter().filter(|(key, _)| !told_otherwise.contains(&key.as_str()));
     let written = asked.map(|(key, value)| (key.clone(), shown(value))).collect();
-    let mut common = Table::new();
-    let keys =
-        ["description", "kind", "loop", "rate", "rounds", "seconds", "connections", "threads", "examines", "server"];
-    for key in keys {
-        if let Some(value) = table.remove(key) {
-            common.insert(key.to_owned(), value);
-        }
-    }
-    let mut common: Common = common.try_into().map_err(|error| fault(&error))?;
-    common.written = written;
+    let common: Common = table.try_into().map_err(|error| fault(&error))?;
+    let mut common = Common { written, ..common };
     common.check()?;
-    let workload = Workload::parse(&common.kind, table)?;
+    let workload = Workload::parse(&common.kind, std::mem::take(&mut common.of_kind))?;
     workload.check(&common)?;
     Ok(Scenario { name: name.to_owned(), common, workload })
 }

@@ -8,15 +8,14 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::server::etcd::Members;
-use crate::server::process::{Launch, Process, ProcessError, free_address};
+use crate::server::members::Members;
+use crate::server::process::{Launch, Process, ProcessError, Running, Variables, directory, free_address};
 use crate::server::proxy::{From, Network, Proxy};
-use crate::wire::Token;
 
 /// In the file of an organization: the directory of the cluster.
 pub const HOME: &str = "{home}";
 /// Few, so that each of them has load.
-pub const SHARDS: u16 = 4;
+const SHARDS: u16 = 4;
 /// A node that was killed or that stood still is replaced in about six seconds.
 pub const LONGEST_TAKEOVER: Duration = Duration::from_secs(60);
 pub const READY_POLL: Duration = Duration::from_millis(50);
@@ -27,31 +26,28 @@ const EXIT_DEPOSED: i32 = 75;
 /// The same on all nodes; it protects nothing here.
 const MASTER_KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
-pub struct ClusterLaunch {
-    pub program: PathBuf,
+pub struct ClusterShape {
     pub nodes: u32,
     pub members: u32,
     /// The id and the file of each; without any, the sample is served.
     pub organizations: Vec<(String, String)>,
     /// Whether there is a network that can be cut.
     pub proxied: bool,
-    /// Further settings of all nodes, as environment variables.
-    pub variables: Vec<(String, String)>,
-    /// Of an admin of every organization.
-    pub token: Token,
+    /// Further settings of all nodes.
+    pub variables: Variables,
 }
 
-impl ClusterLaunch {
-    /// Three nodes on three members, with the sample organization.
-    pub fn new(program: PathBuf, token: Token) -> Self {
-        Self { program, nodes: 3, members: 3, organizations: Vec::new(), proxied: false, variables: Vec::new(), token }
+impl ClusterShape {
+    /// With the sample organization.
+    pub fn new(nodes: u32, members: u32) -> Self {
+        Self { nodes, members, organizations: Vec::new(), proxied: false, variables: Vec::new() }
     }
 }
 
 pub struct Cluster {
     /// Before etcd, without which they would complain: fields are dropped in this order.
     nodes: Vec<Process>,
-    variables: Vec<Vec<(String, String)>>,
+    variables: Vec<Variables>,
     /// Kept for as long as the nodes need them.
     _proxies: Vec<Proxy>,
     pub network: Network,
@@ -60,29 +56,31 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Waits until every shard has an owner.
-    pub async fn start(launch: ClusterLaunch) -> Result<Self, ProcessError> {
-        let home = tempfile::Builder::new().prefix("lockkeeper-cluster-").tempdir().map_err(ProcessError::Home)?;
-        let members = Members::start(launch.members as usize).await?;
+    /// Waits until every shard has an owner. The token is that of an admin of every organization.
+    pub async fn start(launch: &Launch, shape: ClusterShape) -> Result<Self, ProcessError> {
+        let home = directory("lockkeeper-cluster-")?;
+        let members = Members::start(shape.members as usize).await?;
         let network = Network::default();
         let (mut proxies, mut nodes, mut variables) = (Vec::new(), Vec::new(), Vec::new());
-        let files = organization_files(home.path(), &launch.organizations)?;
-        for number in 1..=launch.nodes {
+        let files = organization_files(home.path(), &shape.organizations)?;
+        for number in 1..=shape.nodes {
             let address = free_address().map_err(ProcessError::Home)?;
-            let mut settings = launch.variables.clone();
-            if launch.proxied {
+            let mut settings = [shape.variables.clone(), launch.variables.clone()].concat();
+            if shape.proxied {
                 let (etcd, advertise) = between(&network, (&name_of(number), address), &members, &mut proxies).await?;
                 settings.extend(node_variables(&etcd, number));
                 settings.push(("LOCKKEEPER_CLUSTER_ADVERTISE".to_owned(), advertise));
             } else {
                 settings.extend(node_variables(&members.urls(), number));
             }
-            if number == 1 {
-                make_admins(&launch, &settings, address, &files).await?;
+            // The token that a node is started with is that of the first organization's admin: so each is the first once.
+            for count in (1..=files.len()).filter(|_| number == 1) {
+                let settings = settings.iter().cloned().chain(organizations_variable(files[..count].iter().rev()));
+                let mut process = Process::start_on(address, of_node(launch, settings.collect())).await?;
+                process.running.stop().await?;
             }
             settings.extend(organizations_variable(files.iter()));
-            let process = Process::start_on(address, of_node(&launch, settings.clone())).await?;
-            nodes.push(process);
+            nodes.push(Process::start_on(address, of_node(launch, settings.clone())).await?);
             variables.push(settings);
         }
         Ok(Self { nodes, variables, _proxies: proxies, network, members, home })
@@ -93,7 +91,7 @@ impl Cluster {
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(Process::address).collect()
+        self.nodes.iter().map(|node| node.running.address()).collect()
     }
 
     /// A directory that lives as long as the cluster.
@@ -105,16 +103,8 @@ impl Cluster {
         self.nodes.iter().filter_map(|node| node.running.pid()).chain(self.members.pids()).collect()
     }
 
-    pub fn kill(&mut self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].running.kill()
-    }
-
-    pub fn pause(&self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].running.pause()
-    }
-
-    pub fn resume(&self, node: usize) -> Result<(), ProcessError> {
-        self.nodes[node].running.resume()
+    pub fn node(&mut self, node: usize) -> &mut Running {
+        &mut self.nodes[node].running
     }
 
     /// Lets it end by itself; says whether it found that it had lost its shards before.
@@ -131,9 +121,8 @@ impl Cluster {
     }
 
     /// For its next start.
-    pub fn set_variables(&mut self, node: usize, more: Vec<(String, String)>) {
-        let settings = self.variables[node].iter().cloned().chain(more).collect();
-        self.nodes[node].set_variables(settings);
+    pub fn set_variables(&mut self, node: usize, more: Variables) {
+        self.nodes[node].launch.variables = [self.variables[node].clone(), more].concat();
     }
 
     /// Copies the logs of all nodes and members, as evidence.
@@ -156,11 +145,11 @@ impl Cluster {
     pub fn deposed(&mut self) -> Result<Vec<usize>, ProcessError> {
         let mut deposed = Vec::new();
         for (place, process) in self.nodes.iter_mut().enumerate() {
-            let Some(status) = process.running.ended()? else { continue };
-            if !is_deposed(status) {
-                return Err(ProcessError::EndedBadly(status));
+            match process.running.ended()? {
+                Some(status) if is_deposed(status) => deposed.push(place),
+                Some(status) => return Err(ProcessError::EndedBadly(status)),
+                None => {}
             }
-            deposed.push(place);
         }
         Ok(deposed)
     }
@@ -177,15 +166,14 @@ impl Cluster {
     }
 
     /// Until all nodes say that every shard has an owner; starts again those that were deposed.
-    pub async fn until_ready(&mut self, within: Duration) -> Result<u64, ProcessError> {
-        let (deadline, mut deposed) = (Instant::now() + within, 0);
+    pub async fn until_ready(&mut self, within: Duration) -> Result<(), ProcessError> {
+        let deadline = Instant::now() + within;
         while Instant::now() < deadline {
             for node in self.deposed()? {
                 self.serve_again(node).await?;
-                deposed += 1;
             }
             if self.is_ready().await {
-                return Ok(deposed);
+                return Ok(());
             }
             tokio::time::sleep(READY_POLL).await;
         }
@@ -201,55 +189,37 @@ async fn between(
     proxies: &mut Vec<Proxy>,
 ) -> Result<(String, String), ProcessError> {
     let mut urls = Vec::new();
-    for (number, member) in members.addresses().into_iter().enumerate() {
-        let to = (member_name(number), member);
-        let proxy = Proxy::start(network.clone(), From::Host(name.to_owned()), to).await.map_err(ProcessError::Home)?;
+    let to_members = members.addresses().into_iter().enumerate().map(|(number, at)| (member_name(number), at));
+    for to in to_members.chain([(name.to_owned(), address)]) {
+        let from = if to.1 == address { From::Named } else { From::Host(name.to_owned()) };
+        let proxy = Proxy::start(network.clone(), from, to).await.map_err(ProcessError::Home)?;
         urls.push(proxy.url());
         proxies.push(proxy);
     }
-    let to = (name.to_owned(), address);
-    let proxy = Proxy::start(network.clone(), From::Named, to).await.map_err(ProcessError::Home)?;
-    let advertise = proxy.url();
-    proxies.push(proxy);
+    let advertise = urls.pop().unwrap_or_default();
     Ok((urls.join(","), advertise))
 }
 
 fn organization_files(home: &Path, organizations: &[(String, String)]) -> Result<Vec<PathBuf>, ProcessError> {
-    let mut files = Vec::new();
-    for (id, text) in organizations {
+    let write = |(id, text): &(String, String)| {
         let path = home.join(format!("{id}.toml"));
         std::fs::write(&path, text.replace(HOME, &home.display().to_string())).map_err(ProcessError::Home)?;
-        files.push(path);
-    }
-    Ok(files)
+        Ok(path)
+    };
+    organizations.iter().map(write).collect()
 }
 
-/// The token that a node is started with is that of the first organization's admin: so each organization is the first once.
-async fn make_admins(
-    launch: &ClusterLaunch,
-    settings: &[(String, String)],
-    address: SocketAddr,
-    files: &[PathBuf],
-) -> Result<(), ProcessError> {
-    for count in 1..=files.len() {
-        let variables = settings.iter().cloned().chain(organizations_variable(files[..count].iter().rev())).collect();
-        let mut process = Process::start_on(address, of_node(launch, variables)).await?;
-        process.running.stop().await?;
-    }
-    Ok(())
-}
-
-fn organizations_variable<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Option<(String, String)> {
+pub fn organizations_variable<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Option<(String, String)> {
     let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
     (!files.is_empty()).then(|| ("LOCKKEEPER_ORGANIZATIONS".to_owned(), files.join(":")))
 }
 
-fn of_node(launch: &ClusterLaunch, variables: Vec<(String, String)>) -> Launch {
+fn of_node(launch: &Launch, variables: Variables) -> Launch {
     Launch::new(launch.program.clone(), variables, launch.token.clone())
 }
 
 /// The settings of a node, from 1.
-fn node_variables(etcd: &str, number: u32) -> Vec<(String, String)> {
+fn node_variables(etcd: &str, number: u32) -> Variables {
     let settings = [
         ("LOCKKEEPER_MASTER_KEY", MASTER_KEY.to_owned()),
         ("LOCKKEEPER_CLUSTER_ENGINE", "etcd".to_owned()),

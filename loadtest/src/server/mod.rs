@@ -1,48 +1,27 @@
 //! Owns the server under test: one that runs already, or one that is started, killed, restarted and measured here.
 //!
-//! From top to bottom: `cluster`, `etcd`, `etcd_client`, `process`, `proxy`, `target`, `usage`.
+//! From top to bottom: `cluster`, `members` (of etcd), `target`, `process`, `proxy`, `usage`.
 
-pub mod cluster;
-pub mod etcd;
-pub mod etcd_client;
-pub mod process;
+mod cluster;
+mod members;
+mod process;
 pub mod proxy;
-pub mod target;
+mod target;
 pub mod usage;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::wire::Token;
 
-pub use cluster::{Cluster, ClusterLaunch, HOME, LONGEST_TAKEOVER, READY_POLL, member_name, name_of};
-pub use etcd_client::{EtcdClient, EtcdError, ShardRecord, shard_records};
+pub use cluster::{
+    Cluster, ClusterShape, HOME, LONGEST_TAKEOVER, READY_POLL, member_name, name_of, organizations_variable,
+};
 pub use process::{Launch, POLL, Process, ProcessError, Running, kill_all};
-pub use target::{Target, TargetError};
-
-/// Where the server under test comes from.
-pub enum Source {
-    /// A program to start.
-    Program(PathBuf),
-    Running {
-        address: SocketAddr,
-        authority: String,
-        token: Token,
-        pid: Option<u32>,
-    },
-}
-
-/// For a server that we start.
-#[derive(Default)]
-pub struct Extras {
-    pub arguments: Vec<String>,
-    /// Its settings as environment variables.
-    pub variables: Vec<(String, String)>,
-    pub data_dir: Option<PathBuf>,
-}
+pub use target::{Against, MAX_IDENTIFIER, Source, identifier};
 
 pub struct Server {
     pub address: SocketAddr,
@@ -96,34 +75,27 @@ impl Meter {
 }
 
 impl Server {
-    /// With the token that opens it; started, if it is ours to start.
-    pub async fn open(source: Source, extras: Extras) -> Result<(Self, Token), ProcessError> {
+    /// With the token that opens it; started, if it is ours to start, as a cluster of this shape or alone.
+    pub async fn open(source: Source, shape: Option<ClusterShape>) -> Result<(Self, Token), ProcessError> {
         let meter = Meter::default();
-        match source {
+        let launch = match source {
             Source::Running { address, authority, token, pid } => {
                 meter.set(pid);
-                Ok((Self { address, authority, meter, process: None, cluster: None }, token))
+                return Ok((Self { address, authority, meter, process: None, cluster: None }, token));
             }
-            Source::Program(program) => {
-                let token = Token::random();
-                let Extras { arguments, variables, data_dir } = extras;
-                let launch = Launch { program, arguments, variables, data_dir, token: token.clone() };
-                let process = Process::start(launch).await?;
-                meter.set(process.running.pid());
-                let address = process.address();
-                let authority = address.to_string();
-                Ok((Self { address, authority, meter, process: Some(process), cluster: None }, token))
-            }
-        }
-    }
-
-    /// A cluster that is ours.
-    pub async fn open_cluster(launch: ClusterLaunch) -> Result<(Self, Token), ProcessError> {
+            Source::Program(launch) => launch,
+        };
         let token = launch.token.clone();
-        let cluster = Cluster::start(launch).await?;
-        let address = cluster.addresses()[0];
-        let meter = Meter::default();
-        Ok((Self { address, authority: address.to_string(), meter, process: None, cluster: Some(cluster) }, token))
+        let (mut process, mut cluster) = (None, None);
+        let address = match shape {
+            Some(shape) => cluster.insert(Cluster::start(&launch, shape).await?).addresses()[0],
+            None => {
+                let process = process.insert(Process::start(launch).await?);
+                meter.set(process.running.pid());
+                process.running.address()
+            }
+        };
+        Ok((Self { address, authority: address.to_string(), meter, process, cluster }, token))
     }
 
     pub fn cluster(&mut self) -> Result<&mut Cluster, ProcessError> {
@@ -134,16 +106,8 @@ impl Server {
         self.process.is_some()
     }
 
-    pub fn meter(&self) -> Meter {
-        self.meter.clone()
-    }
-
-    pub fn cpu(&self) -> Option<CpuTime> {
-        self.meter.cpu()
-    }
-
-    pub fn memory(&self) -> Option<u64> {
-        self.meter.memory()
+    pub fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// Bytes that its data takes on the disk.
@@ -152,14 +116,13 @@ impl Server {
     }
 
     /// A directory that lives as long as the server, if it is ours.
-    pub fn home(&self) -> Option<&Path> {
-        self.process.as_ref().map(Process::home)
+    pub fn home(&self) -> Result<&Path, ProcessError> {
+        self.process.as_ref().map(Process::home).ok_or(ProcessError::NotOurs)
     }
 
-    /// For its next start: further settings, and another token for the first organization's admin.
-    pub fn change(&mut self, variables: Vec<(String, String)>, token: Token) -> Result<(), ProcessError> {
-        self.process.as_mut().ok_or(ProcessError::NotOurs)?.change(variables, token);
-        Ok(())
+    /// How it is started the next time.
+    pub fn launch(&mut self) -> Result<&mut Launch, ProcessError> {
+        Ok(&mut self.process.as_mut().ok_or(ProcessError::NotOurs)?.launch)
     }
 
     /// `kill -9`.

@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,8 +63,7 @@ impl Running {
         let mut started = Self::spawn(command, SocketAddr::from(([127, 0, 0, 1], 0)), log)?;
         let stdout = started.child.as_mut().and_then(|child| child.stdout.take());
         // Its first lines come when it serves; reading them blocks.
-        let greeted =
-            tokio::task::spawn_blocking(move || stdout.and_then(|stdout| served_address(BufReader::new(stdout))));
+        let greeted = tokio::task::spawn_blocking(move || served_address(BufReader::new(stdout?)));
         match tokio::time::timeout(START_TIMEOUT, greeted).await.ok().and_then(Result::ok).flatten() {
             Some(address) => started.address = address,
             None => {
@@ -82,7 +81,7 @@ impl Running {
         command.stdin(Stdio::null()).stderr(stderr).process_group(0);
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().map_err(|error| ProcessError::Spawn(program, error))?;
-        running().push(child.id());
+        locked(&RUNNING).push(child.id());
         Ok(Self { address, child: Some(child) })
     }
 
@@ -161,17 +160,13 @@ impl Drop for Running {
 
 /// For whoever quits without unwinding.
 pub fn kill_all() {
-    for pid in running().iter() {
+    for pid in locked(&RUNNING).iter() {
         _ = signal(*pid, Signal::KILL);
     }
 }
 
 fn forget(pid: u32) {
-    running().retain(|known| *known != pid);
-}
-
-fn running() -> MutexGuard<'static, Vec<u32>> {
-    locked(&RUNNING)
+    locked(&RUNNING).retain(|known| *known != pid);
 }
 
 fn signal(pid: u32, signal: Signal) -> std::io::Result<()> {
@@ -203,20 +198,22 @@ fn served_address(mut stdout: impl BufRead + Send + 'static) -> Option<SocketAdd
     Some(address)
 }
 
+/// Settings of a server, as environment variables.
+pub type Variables = Vec<(String, String)>;
+
 /// How a Lockkeeper is started.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// Its settings as environment variables.
-    pub variables: Vec<(String, String)>,
+    pub variables: Variables,
     /// Kept afterwards; without it a temporary one.
     pub data_dir: Option<PathBuf>,
     pub token: Token,
 }
 
 impl Launch {
-    pub fn new(program: PathBuf, variables: Vec<(String, String)>, token: Token) -> Self {
+    pub fn new(program: PathBuf, variables: Variables, token: Token) -> Self {
         Self { program, arguments: Vec::new(), variables, data_dir: None, token }
     }
 }
@@ -225,7 +222,8 @@ impl Launch {
 pub struct Process {
     /// Before its directory: fields are dropped in this order.
     pub running: Running,
-    launch: Launch,
+    /// For the next start.
+    pub launch: Launch,
     home: TempDir,
     data_dir: PathBuf,
 }
@@ -237,15 +235,11 @@ impl Process {
     }
 
     pub async fn start_on(address: SocketAddr, launch: Launch) -> Result<Self, ProcessError> {
-        let home = tempfile::Builder::new().prefix("lockkeeper-load-").tempdir().map_err(ProcessError::Home)?;
+        let home = directory("lockkeeper-load-")?;
         let data_dir = launch.data_dir.clone().unwrap_or_else(|| home.path().join("data"));
         let mut process = Self { running: Running { address, child: None }, launch, home, data_dir };
         process.start_again().await?;
         Ok(process)
-    }
-
-    pub fn address(&self) -> SocketAddr {
-        self.running.address
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -254,17 +248,6 @@ impl Process {
 
     pub fn home(&self) -> &Path {
         self.home.path()
-    }
-
-    /// For the next start.
-    pub fn change(&mut self, variables: Vec<(String, String)>, token: Token) {
-        self.launch.variables.extend(variables);
-        self.launch.token = token;
-    }
-
-    /// All of them, for the next start.
-    pub fn set_variables(&mut self, variables: Vec<(String, String)>) {
-        self.launch.variables = variables;
     }
 
     /// On the same port each time, so that clients find it again.
@@ -305,6 +288,11 @@ impl Process {
         command.envs(self.launch.variables.iter().map(|(name, value)| (name, value)));
         command
     }
+}
+
+/// A directory that goes when it is dropped.
+pub fn directory(prefix: &str) -> Result<TempDir, ProcessError> {
+    tempfile::Builder::new().prefix(prefix).tempdir().map_err(ProcessError::Home)
 }
 
 /// Below Linux's `ip_local_port_range`.

@@ -1,13 +1,90 @@
-//! Owns which server may be put under load: parses `--target`, keeps strangers' machines out, finds an address that
-//! answers.
+//! Owns which server may be put under load: the options that say so, what `--target` may be, and an address that answers.
+//! Strangers' machines are kept out.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
+
+use clap::Args;
+
+use crate::server::process::Launch;
+use crate::server::usage;
+use crate::wire::{Token, TokenError};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 const DEFAULT_PORT: u16 = 80;
+/// The server's bound on identifiers in paths.
+pub const MAX_IDENTIFIER: usize = 63;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Args)]
+pub struct Against {
+    /// A lockkeeper program to start and load
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["target", "allow_remote", "server_pid", "token_file"])]
+    server: Option<PathBuf>,
+    /// A running server to load, http://HOST[:PORT]; loopback only, unless --allow-remote
+    #[arg(long, value_name = "URL")]
+    target: Option<String>,
+    /// Load a server that is not on this machine
+    #[arg(long)]
+    allow_remote: bool,
+    /// File that holds the running server's token, instead of LOCKKEEPER_TOKEN
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Process of the running server, to report its CPU time and memory
+    #[arg(long, value_name = "PID")]
+    server_pid: Option<u32>,
+    /// Organization to claim environments in
+    #[arg(long, value_name = "NAME", default_value = "acme")]
+    pub organization: String,
+    /// Pipeline to claim environments in
+    #[arg(long, value_name = "NAME", default_value = "web")]
+    pub pipeline: String,
+}
+
+/// Where the server under test comes from.
+pub enum Source {
+    /// A program to start.
+    Program(Launch),
+    Running {
+        address: SocketAddr,
+        authority: String,
+        token: Token,
+        pid: Option<u32>,
+    },
+}
+
+impl Against {
+    pub fn is_ours(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Judged, and reached if it runs already.
+    pub fn source(&self, default_target: Option<&str>) -> Result<Source, TargetError> {
+        identifier("organization", &self.organization, MAX_IDENTIFIER)?;
+        identifier("pipeline", &self.pipeline, MAX_IDENTIFIER)?;
+        if let Some(program) = &self.server {
+            return Ok(Source::Program(Launch::new(program.clone(), Vec::new(), Token::random())));
+        }
+        let target = self.target.as_deref().or(default_target).ok_or(TargetError::Missing)?;
+        let target = Target::parse(target)?;
+        let token = Token::read(self.token_file.as_deref())?;
+        let address = target.reach(self.allow_remote)?;
+        if let Some(pid) = self.server_pid {
+            usage::cpu_time(pid).map_err(|error| TargetError::ServerPid(pid, error))?;
+        }
+        Ok(Source::Running { address, authority: target.authority(), token, pid: self.server_pid })
+    }
+}
+
+/// What is not an identifier could end the request line and smuggle a second request.
+pub fn identifier(option: &'static str, text: &str, longest: usize) -> Result<(), TargetError> {
+    let fits = text.len() <= longest
+        && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    if fits { Ok(()) } else { Err(TargetError::Identifier(option, text.to_owned(), longest)) }
+}
+
+#[derive(Debug)]
 pub struct Target {
     host: String,
     port: u16,
@@ -15,6 +92,14 @@ pub struct Target {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
+    #[error("which server? Give --server PATH, a lockkeeper program to start, or --target URL, a server that runs")]
+    Missing,
+    #[error("--{0} {1:?} cannot stand in a path: letters, digits, '.', '_', '-', at most {2}, first a letter or digit")]
+    Identifier(&'static str, String, usize),
+    #[error("cannot read the CPU time of the server's process {0}: {1}")]
+    ServerPid(u32, std::io::Error),
+    #[error(transparent)]
+    Token(#[from] TokenError),
     #[error("the target must have the form http://HOST[:PORT], without TLS, path and user, got {0:?}")]
     Malformed(String),
     #[error(
@@ -102,6 +187,14 @@ fn names_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_would_break_the_request_line_is_refused() {
+        for name in ["", "-a", "a b", "a/b", "a\r\n", "ä"] {
+            assert!(identifier("pipeline", name, MAX_IDENTIFIER).is_err(), "{name:?}");
+        }
+        assert!(identifier("pipeline", "web-2.x_y", MAX_IDENTIFIER).is_ok());
+    }
 
     fn refused_as_remote(target: &str) -> bool {
         matches!(Target::parse(target).expect("well-formed").reach(false), Err(TargetError::Remote(_)))

@@ -42,7 +42,6 @@ pub struct Lock<'a> {
     pub fencing_token: u64,
 }
 
-/// What a claim gave.
 pub struct Grant<'a> {
     pub session_id: &'a str,
     pub fencing_token: u64,
@@ -57,7 +56,6 @@ impl<'a> Grant<'a> {
     }
 }
 
-/// An environment as it was read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentView<'a> {
@@ -74,7 +72,7 @@ impl<'a> EnvironmentView<'a> {
 }
 
 /// A session as it was read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionView {
     pub status: SessionStatus,
     /// 0 if it never held the lock.
@@ -97,11 +95,6 @@ impl SessionView {
     }
 }
 
-/// The id of a session that is only queued.
-pub fn queued_session(body: &[u8]) -> Option<String> {
-    made_id(body, "sessionId")
-}
-
 /// The id of something that was made.
 pub fn made_id(body: &[u8], member: &str) -> Option<String> {
     let id = data::<serde_json::Value>(body)?.get(member)?.as_str()?.to_owned();
@@ -122,7 +115,6 @@ pub fn total_pages(body: &[u8]) -> Option<u64> {
     Some(serde_json::from_slice::<Page>(body).ok()?.pagination.total_pages)
 }
 
-/// Why a request was refused.
 pub fn problem_code(body: &[u8]) -> Option<&str> {
     #[derive(Deserialize)]
     struct Problem<'a> {
@@ -194,8 +186,8 @@ mod tests {
     #[test]
     fn queued_sessions_and_pages_are_read() {
         let queued = br#"{"data": {"sessionId": "ses_1q2", "fencingToken": null}}"#;
-        assert_eq!(queued_session(queued).as_deref(), Some("ses_1q2"));
-        assert_eq!(queued_session(br#"{"data": {"sessionId": "a b"}}"#), None);
+        assert_eq!(made_id(queued, "sessionId").as_deref(), Some("ses_1q2"));
+        assert_eq!(made_id(br#"{"data": {"sessionId": "a b"}}"#, "sessionId"), None);
         assert_eq!(total_pages(br#"{"data": [], "pagination": {"page": 1, "totalPages": 12}}"#), Some(12));
     }
 

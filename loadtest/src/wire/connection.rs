@@ -39,7 +39,6 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// The answer comes in chunks.
     pub fn is_chunked(&self) -> bool {
         matches!(self, ExchangeError::Response(ResponseError::TransferEncoding))
     }

@@ -1,140 +1,150 @@
-//! Owns gRPC over one HTTP/2 connection, as far as unary calls need it, and the messages of etcd that are sent here. They
-//! are written by hand: a few fields of a few messages, which have not changed since version 3.0, do not need a compiler in
-//! the build. Names and numbers are those of etcd's `rpc.proto` and `v3lock.proto`; what is not named is not sent, and
-//! skipped when received.
+//! Owns what is asked of a member of etcd: locks, who leads, how much room there is, to forget, to tidy up, to go on; and the
+//! records that the nodes of a cluster keep there of their shards.
+//!
+//! The messages are written by hand: a few fields of a few messages, which have not changed since version 3.0, do not need a
+//! compiler in the build. Names and numbers are those of etcd's `rpc.proto` and `v3lock.proto`; what is not named is not
+//! sent, and skipped when received.
 
-use std::io;
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use h2::RecvStream;
-use h2::client::SendRequest;
-use http::uri::Uri;
-use http::{HeaderMap, Request};
+use http::uri::PathAndQuery;
 use prost::{Message, Oneof};
-use tokio::net::TcpStream;
+use tonic::Request;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
 
-/// A byte that says whether it is compressed, and the length.
-const PREFIX_BYTES: usize = 5;
-/// What an etcd server sends at most by itself; no answer here comes near it.
-const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Its disk may be busy with other things; without a leader it says so itself, much sooner.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
-pub enum GrpcError {
-    #[error("cannot connect: {0}")]
-    Connect(#[from] io::Error),
-    #[error("HTTP/2 broke: {0}")]
-    Http2(#[from] h2::Error),
-    #[error("the address {0} cannot stand in a request")]
-    Address(SocketAddr),
-    #[error("answered HTTP {0}")]
-    Http(u16),
-    #[error("gRPC status {0}: {1}")]
-    Status(String, String),
-    #[error("the answer is not one whole uncompressed message")]
-    Framing,
-    #[error("the answer cannot be read: {0}")]
-    Message(#[from] prost::DecodeError),
+pub enum EtcdError {
+    #[error("etcd at {0} does not answer")]
+    Silent(SocketAddr),
+    #[error("etcd has no leader")]
+    NoLeader,
+    #[error("etcd: cannot connect: {0}")]
+    Connect(#[from] tonic::transport::Error),
+    #[error("etcd: gRPC status {}: {}", .0.code() as i32, .0.message())]
+    Status(#[from] tonic::Status),
+    #[error("etcd: an answer has no revision")]
+    NoRevision,
 }
 
-/// One connection with one call at a time.
-pub struct Channel {
-    requests: SendRequest<Bytes>,
+impl EtcdError {
+    pub fn is_out_of_room(&self) -> bool {
+        matches!(self, Self::Status(status) if status.message().contains("database space exceeded"))
+    }
+
+    /// Whether etcd itself said so, and the connection is as good as before.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Status(status) if status.source().is_none())
+    }
+}
+
+pub struct EtcdClient {
+    grpc: Grpc<Channel>,
     address: SocketAddr,
 }
 
-/// A method's address, made once and not for each call.
-#[derive(Clone)]
-pub struct Method(Uri);
-
-impl Channel {
-    pub async fn open(address: SocketAddr) -> Result<Self, GrpcError> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let (requests, connection) = h2::client::handshake(stream).await?;
-        // It ends when the channel is dropped; what breaks it, the calls tell.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(Self { requests, address })
+impl EtcdClient {
+    pub async fn connect(address: SocketAddr) -> Result<Self, EtcdError> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
+        let opened = tokio::time::timeout(ANSWER_WITHIN, endpoint.connect()).await;
+        Ok(Self { grpc: Grpc::new(opened.map_err(|_| EtcdError::Silent(address))??), address })
     }
 
-    pub fn method(&self, path: &str) -> Result<Method, GrpcError> {
-        let uri = format!("http://{}{path}", self.address).parse();
-        uri.map(Method).map_err(|_| GrpcError::Address(self.address))
+    /// However long it takes.
+    pub async fn call<Q, A>(&mut self, path: &'static str, question: Q) -> Result<A, EtcdError>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.grpc.ready().await?;
+        let codec = ProstCodec::<Q, A>::default();
+        Ok(self.grpc.unary(Request::new(question), PathAndQuery::from_static(path), codec).await?.into_inner())
     }
 
-    pub async fn call<A: Message + Default>(
-        &mut self,
-        method: &Method,
-        message: &impl Message,
-    ) -> Result<A, GrpcError> {
-        let mut request = Request::new(());
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = method.0.clone();
-        let headers = request.headers_mut();
-        headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/grpc"));
-        headers.insert(http::header::TE, http::HeaderValue::from_static("trailers"));
-        // Back-pressure is kept per handle, so the same one has to be ready and send.
-        std::future::poll_fn(|context| self.requests.poll_ready(context)).await?;
-        let (response, mut body) = self.requests.send_request(request, false)?;
-        body.send_data(frame(message), true)?;
-        let response = response.await?;
-        if response.status() != http::StatusCode::OK {
-            return Err(GrpcError::Http(response.status().as_u16()));
+    pub async fn status(&mut self) -> Result<StatusResponse, EtcdError> {
+        self.ask("/etcdserverpb.Maintenance/Status", Nothing {}).await
+    }
+
+    pub async fn newest_revision(&mut self) -> Result<i64, EtcdError> {
+        let answer = self.range(b"\0nothing").await?;
+        Ok(answer.header.map_or(0, |header| header.revision))
+    }
+
+    pub async fn put(&mut self, key: &[u8], value: Vec<u8>) -> Result<(), EtcdError> {
+        self.done("/etcdserverpb.KV/Put", PutRequest { key: key.to_vec(), value }).await
+    }
+
+    pub async fn delete(&mut self, prefix: &[u8]) -> Result<(), EtcdError> {
+        self.done("/etcdserverpb.KV/DeleteRange", Keys::all(prefix)).await
+    }
+
+    /// Forgets everything that only revisions before this one need.
+    pub async fn compact(&mut self, revision: i64) -> Result<(), EtcdError> {
+        self.done("/etcdserverpb.KV/Compact", CompactionRequest { revision }).await
+    }
+
+    /// Of this member alone.
+    pub async fn defragment(&mut self) -> Result<(), EtcdError> {
+        self.done("/etcdserverpb.Maintenance/Defragment", Nothing {}).await
+    }
+
+    /// Lets all members take writes again.
+    pub async fn disarm(&mut self) -> Result<(), EtcdError> {
+        const ALARM: &str = "/etcdserverpb.Maintenance/Alarm";
+        let raised = AlarmRequest { action: ALARM_GET, member_id: 0, alarm: ALARM_NOSPACE };
+        let raised: AlarmResponse = self.ask(ALARM, raised).await?;
+        for AlarmMember { member_id, alarm } in raised.alarms {
+            self.done(ALARM, AlarmRequest { action: ALARM_DEACTIVATE, member_id, alarm }).await?;
         }
-        if response.headers().contains_key("grpc-status") {
-            check_status(response.headers())?;
-        }
-        let mut body = response.into_body();
-        let received = receive(&mut body).await?;
-        check_status(&body.trailers().await?.unwrap_or_default())?;
-        Ok(A::decode(unframe(&received)?)?)
+        Ok(())
+    }
+
+    /// The records of all shards, by their numbers, as a majority has them.
+    pub async fn shard_records(&mut self) -> Result<BTreeMap<u16, ShardRecord>, EtcdError> {
+        let pairs = self.range(SHARDS).await?.pairs;
+        let number = |key: &[u8]| std::str::from_utf8(key.strip_prefix(SHARDS)?).ok()?.parse().ok();
+        Ok(pairs.iter().filter_map(|pair| Some((number(&pair.key)?, ShardRecord::decode(&pair.value)?))).collect())
+    }
+
+    async fn range(&mut self, prefix: &[u8]) -> Result<RangeResponse, EtcdError> {
+        self.ask("/etcdserverpb.KV/Range", Keys::all(prefix)).await
+    }
+
+    async fn done(&mut self, path: &'static str, question: impl Message + 'static) -> Result<(), EtcdError> {
+        self.ask(path, question).await.map(|Nothing {}| ())
+    }
+
+    async fn ask<A>(&mut self, path: &'static str, question: impl Message + 'static) -> Result<A, EtcdError>
+    where
+        A: Message + Default + 'static,
+    {
+        let silent = EtcdError::Silent(self.address);
+        tokio::time::timeout(ANSWER_WITHIN, self.call(path, question)).await.unwrap_or(Err(silent))
     }
 }
 
-async fn receive(body: &mut RecvStream) -> Result<Bytes, GrpcError> {
-    let mut whole: Option<BytesMut> = None;
-    let mut first = Bytes::new();
-    while let Some(data) = body.data().await {
-        let data = data?;
-        body.flow_control().release_capacity(data.len())?;
-        // An answer nearly always comes in one piece, which then is not copied.
-        match &mut whole {
-            None if first.is_empty() => first = data,
-            None => whole = Some([first.as_ref(), data.as_ref()].concat().as_slice().into()),
-            Some(whole) if whole.len() + data.len() > MAX_MESSAGE_BYTES => return Err(GrpcError::Framing),
-            Some(whole) => whole.extend_from_slice(&data),
-        }
-    }
-    Ok(whole.map_or(first, BytesMut::freeze))
+/// The number of a shard follows, in five digits.
+const SHARDS: &[u8] = b"lk/shard/";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardRecord {
+    pub epoch: u64,
+    /// The name of the node; none if its last owner has left it.
+    pub owner: Option<String>,
 }
 
-fn frame(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut framed = BytesMut::with_capacity(PREFIX_BYTES + length);
-    framed.put_u8(0);
-    framed.put_u32(u32::try_from(length).expect("messages here are a few hundred bytes"));
-    message.encode(&mut framed).expect("the buffer has room for it");
-    framed.freeze()
-}
-
-/// Exactly one message, uncompressed, as a unary call has it.
-fn unframe(received: &[u8]) -> Result<&[u8], GrpcError> {
-    let Some(([compressed, a, b, c, d], message)) = received.split_first_chunk::<PREFIX_BYTES>() else {
-        return Err(GrpcError::Framing);
-    };
-    let length = u32::from_be_bytes([*a, *b, *c, *d]);
-    if *compressed != 0 || usize::try_from(length) != Ok(message.len()) {
-        return Err(GrpcError::Framing);
-    }
-    Ok(message)
-}
-
-fn check_status(headers: &HeaderMap) -> Result<(), GrpcError> {
-    let text = |name| headers.get(name).map_or("", |value| value.to_str().unwrap_or("")).to_owned();
-    match text("grpc-status").as_str() {
-        "0" => Ok(()),
-        "" => Err(GrpcError::Status("none".to_owned(), "the answer ended without trailers".to_owned())),
-        status => Err(GrpcError::Status(status.to_owned(), text("grpc-message"))),
+impl ShardRecord {
+    /// A record begins with its version, the epoch, and the owner with its name first.
+    fn decode(record: &[u8]) -> Option<Self> {
+        let ((version, epoch, owner), _) = postcard::take_from_bytes::<(u8, u64, Option<String>)>(record).ok()?;
+        (version == 1).then_some(Self { epoch, owner })
     }
 }
 
@@ -192,7 +202,7 @@ pub enum Op {
     #[prost(message, tag = "2")]
     Put(PutRequest),
     #[prost(message, tag = "3")]
-    DeleteRange(DeleteRangeRequest),
+    DeleteRange(Keys),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -203,21 +213,29 @@ pub struct PutRequest {
     pub value: Vec<u8>,
 }
 
+/// A `RangeRequest` or `DeleteRangeRequest`: one key, or all up to `range_end`; an `UnlockRequest` has one key. What is left
+/// out means the newest revision, agreed on by a majority.
 #[derive(Clone, PartialEq, Message)]
-pub struct DeleteRangeRequest {
+pub struct Keys {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub range_end: Vec<u8>,
 }
 
-/// Of one key, or of all up to `range_end`. What is left out means the newest revision, agreed on by a majority.
-#[derive(Clone, PartialEq, Message)]
-pub struct RangeRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub range_end: Vec<u8>,
+impl Keys {
+    pub fn one(key: Vec<u8>) -> Self {
+        Self { key, range_end: Vec::new() }
+    }
+
+    /// All that begin with this; a prefix here never ends with the highest byte.
+    fn all(prefix: &[u8]) -> Self {
+        let mut range_end = prefix.to_vec();
+        if let Some(last) = range_end.last_mut() {
+            *last = last.saturating_add(1);
+        }
+        Self { key: prefix.to_vec(), range_end }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -263,15 +281,6 @@ pub struct LockResponse {
     #[prost(bytes = "vec", tag = "2")]
     pub key: Vec<u8>,
 }
-
-#[derive(Clone, PartialEq, Message)]
-pub struct UnlockRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct UnlockResponse {}
 
 #[derive(Clone, PartialEq, Message)]
 pub struct CompactionRequest {
@@ -323,44 +332,7 @@ pub const ALARM_NOSPACE: i32 = 1;
 pub struct Nothing {}
 
 #[cfg(test)]
-mod grpc_tests {
-    use crate::wire::etcd::LeaseGrantRequest;
-
-    use super::*;
-
-    #[test]
-    fn a_message_is_framed_by_its_length_and_comes_back_whole() {
-        let framed = frame(&LeaseGrantRequest { ttl: 60 });
-        assert_eq!(framed.as_ref(), [0, 0, 0, 0, 2, 0x08, 60]);
-        let message = unframe(&framed).expect("one message");
-        assert_eq!(LeaseGrantRequest::decode(message).expect("a message").ttl, 60);
-        assert_eq!(unframe(&[0, 0, 0, 0, 0]).expect("an empty message"), b"");
-    }
-
-    #[test]
-    fn what_is_not_one_whole_uncompressed_message_is_refused() {
-        for bytes in [&b""[..], &[0, 0, 0, 0], &[0, 0, 0, 0, 2, 1], &[0, 0, 0, 0, 1, 1, 1], &[1, 0, 0, 0, 1, 1]] {
-            assert!(matches!(unframe(bytes), Err(GrpcError::Framing)), "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn only_status_zero_is_success() {
-        let with = |status: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("grpc-status", http::HeaderValue::from_static(status));
-            headers.insert("grpc-message", http::HeaderValue::from_static("lease not found"));
-            headers
-        };
-        assert!(check_status(&with("0")).is_ok());
-        let error = check_status(&with("5")).expect_err("not found");
-        assert_eq!(error.to_string(), "gRPC status 5: lease not found");
-        assert!(check_status(&HeaderMap::new()).is_err());
-    }
-}
-
-#[cfg(test)]
-mod etcd_messages_tests {
+mod tests {
     use super::*;
 
     #[test]
@@ -384,5 +356,58 @@ mod etcd_messages_tests {
             response,
             TxnResponse { header: Some(ResponseHeader { member_id: 0, revision: 300 }), succeeded: true }
         );
+    }
+
+    #[test]
+    fn epoch_and_owner_are_read_from_a_record() {
+        let owned = ShardRecord { epoch: 300, owner: Some("n1".to_owned()) };
+        assert_eq!(ShardRecord::decode(&[1, 0xac, 0x02, 1, 2, b'n', b'1', 9, 9]), Some(owned));
+        assert_eq!(ShardRecord::decode(&[1, 7, 0, 9]), Some(ShardRecord { epoch: 7, owner: None }));
+        assert_eq!(ShardRecord::decode(&[2, 7, 0]), None);
+        assert_eq!(ShardRecord::decode(&[1, 7, 1, 9, b'n']), None);
+        assert_eq!(ShardRecord::decode(b""), None);
+    }
+
+    /// Knows its status, has no room, and then hangs up.
+    async fn member(listener: tokio::net::TcpListener) {
+        let (stream, _) = listener.accept().await.expect("a client");
+        let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            let response = http::Response::builder().header("content-type", "application/grpc");
+            match request.uri().path() {
+                "/etcdserverpb.Maintenance/Status" => {
+                    let status = StatusResponse { header: None, db_size: 7, leader: 1 }.encode_to_vec();
+                    let framed = [&[0, 0, 0, 0, status.len() as u8][..], &status].concat();
+                    let mut body = respond.send_response(response.body(()).expect("a head"), false).expect("sent");
+                    body.send_data(framed.into(), false).expect("sent");
+                    let ok = http::HeaderMap::from_iter([("grpc-status", "0")].map(header));
+                    body.send_trailers(ok).expect("sent");
+                }
+                "/etcdserverpb.KV/Put" => {
+                    let full = response.header("grpc-status", "8").header("grpc-message", "database space exceeded");
+                    respond.send_response(full.body(()).expect("a head"), true).expect("sent");
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn header((name, value): (&'static str, &'static str)) -> (http::HeaderName, http::HeaderValue) {
+        (http::HeaderName::from_static(name), http::HeaderValue::from_static(value))
+    }
+
+    #[tokio::test]
+    async fn an_answer_a_refusal_and_a_broken_connection_are_told_apart() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(member(listener));
+        let mut etcd = EtcdClient::connect(address).await.expect("it listens");
+        let status = etcd.status().await.expect("an answer");
+        assert_eq!((status.db_size, status.leader), (7, 1));
+        let full = etcd.put(b"k", vec![1]).await.expect_err("no room");
+        assert!(full.is_out_of_room() && full.is_refusal(), "{full}");
+        assert_eq!(full.to_string(), "etcd: gRPC status 8: database space exceeded");
+        let broken = etcd.compact(1).await.expect_err("it hung up");
+        assert!(!broken.is_refusal(), "{broken:?}");
     }
 }

@@ -9,7 +9,7 @@ pub mod etcd;
 pub mod request;
 pub mod token;
 
-pub use answer::{EnvironmentView, Grant, SessionView, made_id, problem_code, queued_session, total_pages};
+pub use answer::{EnvironmentView, Grant, SessionView, made_id, problem_code, total_pages};
 pub use connection::{Connection, ExchangeError};
 pub use request::{Api, ClaimTemplate, LONGEST_WAIT_SECONDS, Requests, Scope, Template, Terms};
 pub use token::{Token, TokenError};

@@ -22,7 +22,6 @@ impl Scope {
         format!("{}{number:06}", self.prefix)
     }
 
-    /// The number of an environment of ours.
     pub fn environment_number(&self, name: &str) -> Option<u32> {
         name.strip_prefix(&self.prefix)?.parse().ok()
     }
@@ -53,7 +52,6 @@ impl Api {
 /// As long as the server lets anybody wait.
 pub const LONGEST_WAIT_SECONDS: u32 = 300;
 
-/// How a lock is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
     pub wait_seconds: u32,
@@ -68,7 +66,6 @@ impl Terms {
     }
 }
 
-/// A claim, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct ClaimTemplate {
     pub template: Template,
@@ -155,7 +152,6 @@ impl Requests {
         }
     }
 
-    /// `configuration` is the JSON that the environment gets.
     pub fn put(&self, configuration: &str) -> Template {
         Template::of(self.api.request("PUT", &self.environment, "", configuration))
     }

@@ -1,8 +1,9 @@
 //! Owns the API token: where it is read from, and that it is never shown.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+
+use rand::RngExt;
 
 pub const TOKEN_VARIABLE: &str = "LOCKKEEPER_TOKEN";
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -40,15 +41,8 @@ impl Token {
 
     /// For a server that we start ourselves: `lk_`, 30 random characters, and 6 that are the CRC-32 of those.
     pub fn random() -> Self {
-        // Keyed from the system's randomness each time, and one way: enough for a server that lives for minutes.
-        let mut characters = String::with_capacity(30);
-        while characters.len() < 30 {
-            let mut number = RandomState::new().hash_one(characters.len());
-            for _ in 0..5 {
-                characters.push(char::from(BASE62[(number % 62) as usize]));
-                number /= 62;
-            }
-        }
+        let mut random = rand::rng();
+        let characters: String = (0..30).map(|_| char::from(BASE62[random.random_range(0..BASE62.len())])).collect();
         Self(with_checksum(&characters))
     }
 
@@ -59,20 +53,13 @@ impl Token {
 }
 
 fn with_checksum(characters: &str) -> String {
-    let mut checksum = crc32(characters.as_bytes());
+    let mut checksum = crc32fast::hash(characters.as_bytes());
     let mut digits = [b'0'; 6];
     for digit in digits.iter_mut().rev() {
         *digit = BASE62[(checksum % 62) as usize];
         checksum /= 62;
     }
     format!("lk_{characters}{}", String::from_utf8_lossy(&digits))
-}
-
-/// IEEE, bit by bit: it is computed once a run.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { (sum >> 1) ^ 0xEDB8_8320 } else { sum >> 1 })
-    })
 }
 
 impl fmt::Debug for Token {
@@ -94,7 +81,6 @@ mod tests {
 
     #[test]
     fn a_random_token_has_the_form_that_a_server_takes_and_is_new_each_time() {
-        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
         assert_eq!(with_checksum("000000000000000000000000000000"), "lk_0000000000000000000000000000002C8GjS");
         let (one, other) = (Token::random(), Token::random());
         assert_eq!((one.reveal().len(), &one.reveal()[..3]), (39, "lk_"));

@@ -3,10 +3,9 @@
 use serde::de::DeserializeOwned;
 
 use crate::engine::{Fault, LoadTest};
-use crate::server::ClusterLaunch;
+use crate::server::ClusterShape;
 use crate::settings::{Common, within};
 
-/// One kind of workload: its settings, and the load they describe.
 pub trait Kind: DeserializeOwned {
     /// It kills, restarts or measures the server itself.
     const NEEDS_OWN_SERVER: bool = false;
@@ -14,13 +13,12 @@ pub trait Kind: DeserializeOwned {
     /// What the settings' types cannot say.
     fn check(&self, common: &Common) -> Result<(), String>;
 
-    /// The number of connections open at once.
     fn connections(&self, common: &Common) -> u32 {
         common.connections
     }
 
     /// The cluster that it wants in place of a server, but for the program.
-    fn cluster(&self) -> Option<ClusterLaunch> {
+    fn cluster(&self) -> Option<ClusterShape> {
         None
     }
 
@@ -50,4 +48,8 @@ pub fn sizes(key: &str, sizes: &[u32], most: u64) -> Result<(), String> {
         return Err(format!("`{key}` must not be empty"));
     }
     sizes.iter().try_for_each(|size| within(key, (*size).into(), 1, most))
+}
+
+pub fn largest(sizes: &[u32]) -> u32 {
+    sizes.iter().copied().max().unwrap_or(0)
 }

@@ -72,11 +72,11 @@ impl Settings {
     async fn measure(&self, test: &mut LoadTest, waiters: u32) -> Result<Option<f64>, Fault> {
         let phase = format!("{waiters} waiters");
         test.disconnect().await;
-        let before = test.server.memory();
+        let before = test.server.meter().memory();
         test.connect(waiters + 1).await?;
-        let connected = test.server.memory();
+        let connected = test.server.meter().memory();
         let all_waiting = Arc::new(AtomicU64::new(0));
-        let load = self.load(waiters, test.server.meter(), all_waiting.clone());
+        let load = self.load(waiters, test.server.meter().clone(), all_waiting.clone());
         let seen = test.measure(test.segment(&phase), load).await?;
         for (name, quantile) in [("handoff p50", 0.5), ("handoff p99", 0.99), ("handoff max", 1.0)] {
             test.figure(&phase, name, "µs", seen.quantile(Operation::Handoff, quantile));

@@ -1,28 +1,20 @@
-//! Owns the kinds of workload, one file each: their settings, what their clients do, and which figures come of it.
+//! Owns the kinds of workload: their settings, what their clients do, and which figures come of it.
 
 use toml::Table;
 
 use crate::engine::{Fault, LoadTest};
-use crate::server::ClusterLaunch;
+use crate::server::ClusterShape;
 use crate::settings::{Common, fault};
 use crate::workloads::kind::Kind;
 
-mod churn;
-mod cycle;
-mod deploy_storm;
-mod disk;
+mod contention;
+mod cycles;
 mod failover;
-mod force_claim_race;
-mod history;
-mod hot;
+mod failures;
 mod kind;
 mod long_queue;
-mod many_environments;
 mod neighbour;
-mod readers;
-mod restart;
-mod soak;
-mod stampede;
+mod reads;
 
 macro_rules! kinds {
     ($($name:literal => $variant:ident($settings:ty)),* $(,)?) => {
@@ -51,7 +43,7 @@ macro_rules! kinds {
                 match self { $(Self::$variant(_) => <$settings as Kind>::NEEDS_OWN_SERVER),* }
             }
 
-            pub fn cluster(&self) -> Option<ClusterLaunch> {
+            pub fn cluster(&self) -> Option<ClusterShape> {
                 match self { $(Self::$variant(kind) => kind.cluster()),* }
             }
 
@@ -63,19 +55,19 @@ macro_rules! kinds {
 }
 
 kinds! {
-    "cycle" => Cycle(cycle::Settings),
-    "hot" => Hot(hot::Settings),
-    "stampede" => Stampede(stampede::Settings),
-    "deploy-storm" => DeployStorm(deploy_storm::Settings),
-    "force-claim-race" => ForceClaimRace(force_claim_race::Settings),
-    "readers" => Readers(readers::Settings),
-    "many-environments" => ManyEnvironments(many_environments::Settings),
+    "cycle" => Cycle(cycles::Cycle),
+    "hot" => Hot(contention::Hot),
+    "stampede" => Stampede(contention::Stampede),
+    "deploy-storm" => DeployStorm(cycles::DeployStorm),
+    "force-claim-race" => ForceClaimRace(contention::ForceClaimRace),
+    "readers" => Readers(reads::Readers),
+    "many-environments" => ManyEnvironments(cycles::ManyEnvironments),
     "long-queue" => LongQueue(long_queue::Settings),
     "neighbour" => Neighbour(neighbour::Settings),
-    "restart" => Restart(restart::Settings),
-    "churn" => Churn(churn::Settings),
-    "soak" => Soak(soak::Settings),
-    "history" => History(history::Settings),
-    "disk" => Disk(disk::Settings),
+    "restart" => Restart(failures::Restart),
+    "churn" => Churn(failures::Churn),
+    "soak" => Soak(cycles::Soak),
+    "history" => History(reads::History),
+    "disk" => Disk(cycles::Disk),
     "failover" => Failover(failover::Settings),
 }

@@ -12,6 +12,7 @@ use super::object::StoreFailure;
 use super::sources::{PART_BYTES_MAX, Sources, part_target};
 use super::store::LogStore;
 use super::uploads::UploadControl;
+use crate::blocking;
 use crate::logs::{LogCopy, LogFile, LogId, Logs};
 use cluster::peers::PeerClient;
 use domain::{DeploymentId, DroppedLog, Identifier, LogPart};
@@ -72,29 +73,16 @@ pub enum Unavailable {
     Disk(#[from] io::Error),
 }
 
-/// Why a part cannot be fetched from the node that wrote it.
-enum NodeState {
-    Without,
-    Unreached(String),
-}
-
 /// Why a part cannot be read from the store.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreState {
+    #[error("this cluster has no store of logs")]
     None,
+    #[error("the store of logs does not have it yet")]
     Without,
     /// The reason is only in the log of the node; organizations do not see it.
+    #[error("the store of logs does not work")]
     Failed,
-}
-
-impl std::fmt::Display for StoreState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            StoreState::None => f.write_str("this cluster has no store of logs"),
-            StoreState::Without => f.write_str("the store of logs does not have it yet"),
-            StoreState::Failed => f.write_str("the store of logs does not work"),
-        }
-    }
 }
 
 fn help(why: &StoreState, node: &str) -> String {
@@ -169,7 +157,7 @@ impl Inner {
         }
         let _place =
             self.fetches.acquire(organization).await.map_err(|refused| Unavailable::Busy(refused.to_string()))?;
-        let turn = self.turn_of(&file);
+        let turn = self.under_way.lock().entry(file.clone()).or_default().clone();
         let fetched = {
             let _turn = turn.lock().await;
             self.fetch(organization, &file, part, is_own).await
@@ -177,10 +165,6 @@ impl Inner {
         drop(turn);
         self.under_way.lock().retain(|_, turn| Arc::strong_count(turn) > 1);
         fetched
-    }
-
-    fn turn_of(&self, file: &LogFile) -> Arc<tokio::sync::Mutex<()>> {
-        self.under_way.lock().entry(file.clone()).or_default().clone()
     }
 
     async fn fetch(
@@ -194,73 +178,43 @@ impl Inner {
         let (logs, of, whose) = (self.logs.clone(), file.clone(), organization.clone());
         let copy = blocking(move || logs.copy_of(&of, &whose)).await?;
         // The node first: the store may have the part in an older state, from after an earlier stage.
-        let (copy, pulled) = self.pull_from_node(copy, organization, file, part, is_own).await?;
-        let Err(at_node) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
-        let (copy, pulled) = self.pull_from_store(copy, file, part).await?;
-        let Err(in_store) = pulled else { return Ok(blocking(|| copy.finish()).await?) };
-        // The local copy was complete when it was fetched.
-        if was_here {
-            return Ok(());
+        let (copy, at_node) = match (self.urls)(&part.node) {
+            _ if is_own => (copy, Ok(false)),
+            None => (copy, Err("is not there".to_owned())),
+            Some(url) => {
+                let target = |from| part_target(organization, file.deployment, part.number, from);
+                let (copy, pulled) = pull(copy, |from| self.sources.ask_node((&part.node, &url), target(from))).await?;
+                (copy, pulled.map_err(|error| format!("does not answer ({error})")))
+            }
+        };
+        if at_node == Ok(true) {
+            return Ok(blocking(|| copy.finish()).await?);
         }
+        let why = match self.sources.store().filter(|_| part.in_store) {
+            None => StoreState::None,
+            Some(store) => match pull(copy, |from| self.sources.ask_store(store, file, from)).await? {
+                (copy, Ok(true)) => return Ok(blocking(|| copy.finish()).await?),
+                (_, Ok(false)) => StoreState::Without,
+                (_, Err(_)) => StoreState::Failed,
+            },
+        };
         let node = part.node.clone();
-        match (at_node, in_store) {
-            (NodeState::Unreached(unreached), why) => Err(Unavailable::Node { node, unreached, why }),
-            (NodeState::Without, StoreState::Failed) => Err(Unavailable::Store { node }),
+        match (at_node, why) {
+            // The local copy was complete when it was fetched.
+            _ if was_here => Ok(()),
+            (Err(unreached), why) => Err(Unavailable::Node { node, unreached, why }),
+            (Ok(_), StoreState::Failed) => Err(Unavailable::Store { node }),
             // The part was removed.
-            (NodeState::Without, StoreState::None | StoreState::Without) => Ok(()),
+            (Ok(_), StoreState::None | StoreState::Without) => Ok(()),
         }
-    }
-
-    async fn pull_from_node(
-        &self,
-        copy: LogCopy,
-        organization: &Identifier,
-        file: &LogFile,
-        part: &LogPart,
-        is_own: bool,
-    ) -> Result<(LogCopy, Result<(), NodeState>), Unavailable> {
-        if is_own {
-            return Ok((copy, Err(NodeState::Without)));
-        }
-        let Some(url) = (self.urls)(&part.node) else {
-            return Ok((copy, Err(NodeState::Unreached("is not there".to_owned()))));
-        };
-        let target = |from| part_target(organization, file.deployment, part.number, from);
-        let (copy, pulled) = pull(copy, |from| self.sources.ask_node((&part.node, &url), target(from))).await?;
-        let pulled = match pulled {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(NodeState::Without),
-            Err(error) => Err(NodeState::Unreached(format!("does not answer ({error})"))),
-        };
-        Ok((copy, pulled))
-    }
-
-    async fn pull_from_store(
-        &self,
-        copy: LogCopy,
-        file: &LogFile,
-        part: &LogPart,
-    ) -> Result<(LogCopy, Result<(), StoreState>), Unavailable> {
-        let Some(store) = self.sources.store().filter(|_| part.in_store) else {
-            return Ok((copy, Err(StoreState::None)));
-        };
-        let (copy, pulled) = pull(copy, |from| self.sources.ask_store(store, file, from)).await?;
-        let pulled = match pulled {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(StoreState::Without),
-            Err(_) => Err(StoreState::Failed),
-        };
-        Ok((copy, pulled))
     }
 }
-
-type Pulled = Result<bool, StoreFailure>;
 
 /// Continues a copy to the current end at the source; false if the source does not have the part.
 async fn pull<F: Future<Output = Result<Option<Vec<u8>>, StoreFailure>>>(
     mut copy: LogCopy,
     get: impl Fn(u64) -> F,
-) -> Result<(LogCopy, Pulled), Unavailable> {
+) -> Result<(LogCopy, Result<bool, StoreFailure>), Unavailable> {
     loop {
         let piece = match get(copy.length()).await {
             Ok(Some(piece)) => piece,
@@ -280,8 +234,4 @@ async fn pull<F: Future<Output = Result<Option<Vec<u8>>, StoreFailure>>>(
             (true, false) => {}
         }
     }
-}
-
-async fn blocking<T: Send + 'static>(action: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(action).await.map_err(io::Error::other)?
 }

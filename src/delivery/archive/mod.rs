@@ -3,7 +3,7 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `object`: the location of a part in the store, its uploaded bytes, and the errors of the store
+//! - `object`: the uploaded bytes of a part, and the errors of the store
 //! - `s3`: one kind of store; `store`: either kind
 //! - `uploads`: uploads the output of stages; `sources`: reads from the store and the other nodes
 //! - `fetch`: [`Archive`], which fetches parts to this node

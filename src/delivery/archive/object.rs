@@ -1,4 +1,4 @@
-//! A part of a log in the store: its location, its uploaded bytes, and the errors of the store.
+//! A part of a log in the store: its uploaded bytes, and the errors of the store.
 
 use std::io;
 
@@ -8,12 +8,6 @@ use crate::logs::{LogFile, Logs, SettledLog};
 const BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Bytes of a log in memory at a time during an upload.
 pub const PIECE_BYTES: usize = 256 * 1024;
-
-/// The names of an object relative to the root of the store; `None` for a log of one machine.
-pub fn names(file: &LogFile) -> Option<[String; 3]> {
-    let organization = file.organization.as_ref()?;
-    Some([organization.to_string(), file.deployment.to_string(), format!("{}.log", file.number)])
-}
 
 /// The bytes of a log from its beginning up to a length. Blocking.
 #[derive(Clone)]
@@ -36,6 +30,18 @@ impl Uploaded {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the log was removed while it was uploaded"));
         }
         Ok(piece)
+    }
+
+    pub fn for_each_piece(&self, mut action: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut from = 0;
+        loop {
+            let piece = self.piece(from)?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            action(&piece)?;
+            from += piece.len() as u64;
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use ring::hmac::{HMAC_SHA256, Key, Tag, sign};
 use zeroize::Zeroizing;
 
 use super::object::{StoreFailure, Uploaded};
+use crate::blocking;
 use domain::Hex;
 use outbound::{LazyClient, error_chain, percent_encoded, read_body};
 
@@ -69,7 +70,7 @@ impl S3 {
 
     pub async fn put(&self, names: &[String; 3], body: &Uploaded) -> Result<(), StoreFailure> {
         let of = body.clone();
-        let body_hash = tokio::task::spawn_blocking(move || hash_of(&of)).await.map_err(std::io::Error::other)??;
+        let body_hash = blocking(move || hash_of(&of)).await?;
         let answer = self.send(Method::PUT, Some(names), None, (&body_hash, Some(body)), UPLOADED_WITHIN).await?;
         if answer.status().is_success() { Ok(()) } else { Err(refused(answer).await) }
     }
@@ -165,22 +166,19 @@ fn streamed(body: Uploaded) -> Body {
     let body = Arc::new(body);
     Body::wrap_stream(stream::try_unfold((body, 0), |(body, from)| async move {
         let of = body.clone();
-        let piece = tokio::task::spawn_blocking(move || of.piece(from)).await.map_err(std::io::Error::other)??;
+        let piece = blocking(move || of.piece(from)).await?;
         let next = from + piece.len() as u64;
         Ok::<_, std::io::Error>((!piece.is_empty()).then_some((piece, (body, next))))
     }))
 }
 
 fn hash_of(body: &Uploaded) -> std::io::Result<String> {
-    let (mut hash, mut from) = (Context::new(&SHA256), 0);
-    loop {
-        let piece = body.piece(from)?;
-        if piece.is_empty() {
-            return Ok(Hex(hash.finish().as_ref()).to_string());
-        }
-        hash.update(&piece);
-        from += piece.len() as u64;
-    }
+    let mut hash = Context::new(&SHA256);
+    body.for_each_piece(|piece| {
+        hash.update(piece);
+        Ok(())
+    })?;
+    Ok(Hex(hash.finish().as_ref()).to_string())
 }
 
 /// Includes the code of the error, and nothing else from the body.

@@ -54,11 +54,8 @@ impl Sources {
         };
         let mut outage = self.store_outage.lock();
         match &piece {
-            Ok(_) => {
-                if outage.worked() {
-                    tracing::info!("logs can be read from the store of logs again");
-                }
-            }
+            Ok(_) if outage.worked() => tracing::info!("logs can be read from the store of logs again"),
+            Ok(_) => {}
             Err(error) => {
                 let now = Instant::now();
                 let begins = if error.is_passing { outage.failed(now) } else { outage.refused(now) };

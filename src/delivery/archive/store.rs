@@ -2,15 +2,16 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::object::{StoreFailure, Uploaded, names};
+use super::object::{StoreFailure, Uploaded};
 use super::s3::S3;
-use crate::logs::LogFile;
-use ambient::backoff::Backoff;
+use crate::logs::{LogFile, read_range};
+use crate::{blocking, if_present};
+use ambient::backoff::{Backoff, Retries};
 
 /// Attempts of a read after temporary errors, with their pauses.
 const READ_ATTEMPTS: u32 = 4;
@@ -40,26 +41,21 @@ impl LogStore {
     pub(super) async fn put(&self, file: &LogFile, body: Uploaded) -> Result<(), StoreFailure> {
         let names = names_of(file)?;
         match &self.0 {
-            Kind::Directory(directory) => {
-                let directory = directory.clone();
-                blocking(move || directory.put(&names, &body)).await
-            }
+            Kind::Directory(directory) => directory.blocking(move |directory| directory.put(&names, &body)).await,
             Kind::S3(s3) => s3.put(&names, &body).await,
         }
     }
 
     /// At most `max` bytes from `from`; `None` if there is no such log.
     pub async fn get(&self, file: &LogFile, from: u64, max: usize) -> Result<Option<Vec<u8>>, StoreFailure> {
-        let mut attempt = 1;
-        loop {
+        let mut retries = Retries::new(READ_BACKOFF);
+        for _ in 1..READ_ATTEMPTS {
             match self.get_once(file, from, max).await {
-                Err(error) if error.is_passing && attempt < READ_ATTEMPTS => {
-                    tokio::time::sleep(READ_BACKOFF.pause(attempt, rand::random())).await;
-                    attempt += 1;
-                }
+                Err(error) if error.is_passing => tokio::time::sleep(retries.failed()).await,
                 result => return result,
             }
         }
+        self.get_once(file, from, max).await
     }
 
     /// The same with a single attempt.
@@ -71,10 +67,7 @@ impl LogStore {
     ) -> Result<Option<Vec<u8>>, StoreFailure> {
         let names = names_of(file)?;
         match &self.0 {
-            Kind::Directory(directory) => {
-                let directory = directory.clone();
-                blocking(move || directory.get(&names, from, max)).await
-            }
+            Kind::Directory(directory) => directory.blocking(move |directory| directory.get(&names, from, max)).await,
             Kind::S3(s3) => s3.get(&names, from, max).await,
         }
     }
@@ -82,10 +75,7 @@ impl LogStore {
     pub async fn remove(&self, file: &LogFile) -> Result<(), StoreFailure> {
         let names = names_of(file)?;
         match &self.0 {
-            Kind::Directory(directory) => {
-                let directory = directory.clone();
-                blocking(move || directory.remove(&names)).await
-            }
+            Kind::Directory(directory) => directory.blocking(move |directory| directory.remove(&names)).await,
             Kind::S3(s3) => s3.remove(&names).await,
         }
     }
@@ -93,23 +83,18 @@ impl LogStore {
     /// Whether the store exists and is accessible.
     pub async fn check(&self) -> Result<(), StoreFailure> {
         match &self.0 {
-            Kind::Directory(directory) => {
-                let directory = directory.clone();
-                blocking(move || directory.check()).await
-            }
+            Kind::Directory(directory) => directory.blocking(Directory::check).await,
             Kind::S3(s3) => s3.check().await,
         }
     }
 }
 
+/// The names of an object relative to the root of the store.
 fn names_of(file: &LogFile) -> Result<[String; 3], StoreFailure> {
-    names(file).ok_or_else(|| StoreFailure::lasting("a log of one machine has no place in the store"))
-}
-
-async fn blocking<T: Send + 'static>(
-    action: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, StoreFailure> {
-    Ok(tokio::task::spawn_blocking(action).await.map_err(io::Error::other)??)
+    let organization = file.organization.as_ref();
+    let organization =
+        organization.ok_or_else(|| StoreFailure::lasting("a log of one machine has no place in the store"))?;
+    Ok([organization.to_string(), file.deployment.to_string(), format!("{}.log", file.number)])
 }
 
 const DIR_MODE: u32 = 0o700;
@@ -127,6 +112,14 @@ struct Directory {
 impl Directory {
     pub fn new(root: &Path, node: &str) -> Self {
         Self { root: root.to_owned(), node: node.replace('/', "_") }
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        action: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StoreFailure> {
+        let directory = self.clone();
+        Ok(blocking(move || action(&directory)).await?)
     }
 
     /// Readers see the complete new object or the previous one.
@@ -152,24 +145,13 @@ impl Directory {
     /// At most `max` bytes from `from`; `None` if there is no such object.
     pub fn get(&self, names: &[String; 3], from: u64, max: usize) -> io::Result<Option<Vec<u8>>> {
         self.check()?;
-        let file = match File::open(self.path(names)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let left = usize::try_from(file.metadata()?.len().saturating_sub(from)).unwrap_or(max);
-        let mut bytes = vec![0; left.min(max)];
-        file.read_exact_at(&mut bytes, from)?;
-        Ok(Some(bytes))
+        read_range(&self.path(names), from, max)
     }
 
     pub fn remove(&self, names: &[String; 3]) -> io::Result<()> {
         self.check()?;
         let path = self.path(names);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        if_present(fs::remove_file(&path))?;
         if let Some(dir) = path.parent() {
             remove_unfinished(dir, &names[2]);
             // Only after the last part. The organization's directory stays: it may soon be needed again.
@@ -196,15 +178,8 @@ fn unfinished(name: &str) -> String {
 
 fn write(path: &Path, body: &Uploaded) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
-    let mut from = 0;
-    loop {
-        let piece = body.piece(from)?;
-        if piece.is_empty() {
-            return file.sync_all();
-        }
-        file.write_all(&piece)?;
-        from += piece.len() as u64;
-    }
+    body.for_each_piece(|piece| file.write_all(piece))?;
+    file.sync_all()
 }
 
 /// Only one node writes a part, so no other upload of it is in progress. Best effort: the next upload or the removal

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::object::{StoreFailure, Uploaded};
 use super::store::LogStore;
+use crate::blocking;
 use crate::logs::{LogFile, Logs};
 use ambient::backoff::Backoff;
 
@@ -91,7 +92,7 @@ impl Uploads {
             }
             self.publish();
             let next_at = self.line.next_at(now).map_or(self.look_at, |at| at.min(self.look_at));
-            let is_finishing = self.line.is_finishing();
+            let is_finishing = self.line.is_finishing;
             tokio::select! {
                 ended = self.ended.recv() => match ended {
                     Some(file) => self.line.add(file),
@@ -126,17 +127,12 @@ impl Uploads {
         let result = if outcome.is_ok() { "succeeded" } else { "failed" };
         metrics::counter!("lockkeeper_log_uploads_total", "outcome" => result).increment(1);
         match outcome {
-            Ok(()) => {
-                if self.line.succeeded(file) {
-                    tracing::info!("logs are uploaded again");
-                }
+            Ok(()) if self.line.succeeded(file) => tracing::info!("logs are uploaded again"),
+            Err(error) if self.line.failed(file, Instant::now()) => {
+                let deployment = file.deployment;
+                tracing::warn!(%deployment, %error, "cannot upload a log; it stays on this node and is tried again");
             }
-            Err(error) => {
-                if self.line.failed(file, Instant::now()) {
-                    let deployment = file.deployment;
-                    tracing::warn!(%deployment, %error, "cannot upload a log; it stays on this node and is tried again");
-                }
-            }
+            Ok(()) | Err(_) => {}
         }
     }
 
@@ -158,8 +154,7 @@ async fn asked(finish: &mut watch::Receiver<bool>) {
 async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<(), StoreFailure>) {
     let (of, settling) = (file.clone(), logs.clone());
     let uploaded = async {
-        let settled =
-            tokio::task::spawn_blocking(move || settling.settled(&of)).await.map_err(std::io::Error::other)??;
+        let settled = blocking(move || settling.settled(&of)).await?;
         // A removed or empty log has nothing to upload.
         if let Some(settled) = settled.filter(|settled| settled.length > 0) {
             store.put(&file, Uploaded::new(logs.clone(), file.clone(), settled)).await?;
@@ -292,10 +287,6 @@ impl UploadQueue {
         self.delayed.sort_by_key(|(at, _)| *at);
         self.ready.extend(self.delayed.drain(..).map(|(_, waiting)| waiting));
         self.is_finishing = true;
-    }
-
-    pub fn is_finishing(&self) -> bool {
-        self.is_finishing
     }
 
     /// Whether everything was tried since [`UploadQueue::finish`], or so many uploads failed in a row that the store must be

@@ -81,33 +81,15 @@ impl RemoteUrl {
         scheme.map(|scheme| Self { text: Arc::from(text), scheme }).ok_or(FORM)
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
     /// Whether git connects to a host.
     pub fn is_remote(&self) -> bool {
-        match self.scheme {
-            Scheme::Https | Scheme::Ssh => true,
-            Scheme::File => false,
-        }
+        self.scheme != Scheme::File
     }
 
     /// Whether a credential is used: ssh has its own keys, and files have owners.
     pub fn takes_credential(&self) -> bool {
         self.scheme == Scheme::Https
     }
-}
-
-impl fmt::Display for RemoteUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-fn is_user(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// A host with or without a port.
@@ -117,27 +99,31 @@ fn is_authority(text: &str) -> bool {
 }
 
 fn is_host(text: &str) -> bool {
+    is_user(text) && !text.contains('_')
+}
+
+fn is_user(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// Texts that are checked when they are parsed.
 macro_rules! checked_text {
-    ($($name:ident),*) => {$(
+    ($($name:ident . $field:tt),*) => {$(
         impl $name {
             pub fn as_str(&self) -> &str {
-                &self.0
+                &self.$field
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.write_str(&self.$field)
             }
         }
     )*};
 }
-checked_text!(RefName, Commit, TreePath);
+checked_text!(RemoteUrl.text, RefName.0, Commit.0, TreePath.0);
 
 /// The short name of a branch or a tag, as allowed by `git check-ref-format`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -253,8 +239,8 @@ impl fmt::Debug for Credential {
 /// The author of a commit.
 #[derive(Debug, Clone)]
 pub struct Author {
-    name: String,
-    email: String,
+    pub(super) name: String,
+    pub(super) email: String,
 }
 
 impl Author {
@@ -269,14 +255,6 @@ impl Author {
         };
         let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
         Self { name: or(plain(name), "lockkeeper"), email: or(plain(email), "lockkeeper@localhost") }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) fn email(&self) -> &str {
-        &self.email
     }
 }
 

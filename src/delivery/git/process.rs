@@ -1,7 +1,6 @@
 //! One git process: its environment, its limits on time and output, and its end with everything it started.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,12 +11,13 @@ use std::time::Duration;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 use zeroize::Zeroizing;
 
 use super::fault::{self, GitError};
-use super::names::{Author, Remote};
+use super::names::{Author, Credential, Remote};
 use super::scratch::{self, RepositoryPaths};
+use crate::{or_never, pid};
 use domain::Identifier;
 use outbound::{Policy, Proxy, tunnel_command, tunnel_variables};
 use shares::{Capacity, Disk, DiskWriter, Permits, stand_back};
@@ -90,21 +90,21 @@ pub struct GitSettings {
 
 /// The installed git. Cheap to clone; clones share the limit on processes.
 #[derive(Debug, Clone)]
-pub(super) struct Installation {
-    pub settings: Arc<GitSettings>,
+pub struct Git {
+    pub(super) settings: Arc<GitSettings>,
     path: Arc<OsString>,
     places: Permits,
 }
 
-/// The installed git, for one organization.
+/// Git for one organization, which has a share of the processes.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
-    pub installed: Installation,
-    pub organization: Identifier,
+pub struct OrganizationGit {
+    pub(super) git: Git,
+    organization: Identifier,
 }
 
-impl Installation {
-    /// On a server with this many organizations.
+impl Git {
+    /// For a server with this many organizations.
     pub fn new(settings: GitSettings, organizations: usize) -> io::Result<Self> {
         let settings = GitSettings { scratch: std::path::absolute(&settings.scratch)?, ..settings };
         scratch::prepare(&settings.scratch)?;
@@ -114,9 +114,23 @@ impl Installation {
         Ok(Self { settings: Arc::new(settings), path: Arc::new(path), places })
     }
 
+    pub fn on_behalf_of(&self, organization: &Identifier) -> OrganizationGit {
+        OrganizationGit { git: self.clone(), organization: organization.clone() }
+    }
+
+    /// Whether `file://` URLs are allowed.
+    pub fn allows_file(&self) -> bool {
+        self.settings.allow_file
+    }
+
+    /// The limit for each process.
+    pub fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
     /// The program as a path. The standard library forks to look up a name in a given `PATH`, and a fork copies the
     /// page tables of the whole server: this thread would be blocked for milliseconds.
-    pub fn program(&self) -> Cow<'_, Path> {
+    pub(super) fn program(&self) -> Cow<'_, Path> {
         let program = self.settings.program.as_path();
         if program.components().nth(1).is_some() {
             return program.into();
@@ -127,22 +141,11 @@ impl Installation {
     }
 }
 
-pub(super) struct GitCommand<'a> {
-    words: Vec<&'a str>,
-    paths: Option<RepositoryPaths>,
-    remote: Option<&'a Remote>,
-    author: Option<&'a Author>,
-    input: &'a [u8],
-    output_max: usize,
-    check: Check<'a>,
-}
-
-/// Called repeatedly with all output so far; its error ends the command.
-type Check<'a> = Box<dyn FnMut(&[u8]) -> Result<(), GitError> + Send + 'a>;
-
-impl<'a> GitCommand<'a> {
-    pub fn new(words: &[&'a str]) -> Self {
-        Self {
+impl OrganizationGit {
+    /// A command without a repository, remote, author or input.
+    pub(super) fn command<'a>(&'a self, words: &[&'a str]) -> GitCommand<'a> {
+        GitCommand {
+            git: self,
             words: words.to_vec(),
             paths: None,
             remote: None,
@@ -152,42 +155,29 @@ impl<'a> GitCommand<'a> {
             check: Box::new(|_| Ok(())),
         }
     }
+}
 
-    pub fn and(mut self, words: &[&'a str]) -> Self {
-        self.words.extend(words);
-        self
-    }
-
-    pub fn within(self, paths: RepositoryPaths) -> Self {
-        Self { paths: Some(paths), ..self }
-    }
-
-    /// Passes the remote's credential to git.
-    pub fn with_remote(self, remote: &'a Remote) -> Self {
-        Self { remote: Some(remote), ..self }
-    }
-
-    pub fn by(self, author: &'a Author) -> Self {
-        Self { author: Some(author), ..self }
-    }
-
-    pub fn input(self, input: &'a [u8]) -> Self {
-        Self { input, ..self }
-    }
-
+pub(super) struct GitCommand<'a> {
+    pub git: &'a OrganizationGit,
+    pub words: Vec<&'a str>,
+    pub paths: Option<RepositoryPaths>,
+    /// Its credential is passed to git.
+    pub remote: Option<&'a Remote>,
+    pub author: Option<&'a Author>,
+    pub input: &'a [u8],
     /// The limit on output; more is an error.
-    pub fn output_max(self, bytes: usize) -> Self {
-        Self { output_max: bytes, ..self }
-    }
+    pub output_max: usize,
+    pub check: Check<'a>,
+}
 
-    /// Checks the output while git writes it, so that a command stops as soon as its output is a reason to refuse it.
-    pub fn check(self, check: impl FnMut(&[u8]) -> Result<(), GitError> + Send + 'a) -> Self {
-        Self { check: Box::new(check), ..self }
-    }
+/// Called repeatedly with all output so far, so that a command stops as soon as its output is a reason to refuse it: an
+/// error ends the command.
+type Check<'a> = Box<dyn FnMut(&[u8]) -> Result<(), GitError> + Send + 'a>;
 
+impl GitCommand<'_> {
     /// Runs the command and returns its standard output.
-    pub async fn run(mut self, git: &Program) -> Result<Vec<u8>, GitError> {
-        let (git, organization) = (&git.installed, &git.organization);
+    pub async fn run(mut self) -> Result<Vec<u8>, GitError> {
+        let OrganizationGit { git, organization } = self.git;
         let timeout = git.settings.timeout;
         let place = tokio::time::timeout(timeout, git.places.acquire(organization)).await;
         let _place = place.map_err(|_| GitError::Busy { seconds: timeout.as_secs() })?.map_err(GitError::Crowded)?;
@@ -195,13 +185,13 @@ impl<'a> GitCommand<'a> {
             Some(remote) if remote.url.is_remote() => Some(Proxy::bind(git.settings.policy.clone()).await?),
             Some(_) | None => None,
         };
-        let writer = self.watch_disk(git, organization)?;
-        let mut child = self.spawn(git, proxy.as_ref())?;
-        let group = Group::of(&child);
+        let writer = self.watch_disk()?;
+        let mut child = self.spawn(proxy.as_ref())?;
+        let mut group = Group(child.id().and_then(pid));
         let finished = tokio::select! {
             finished = self.finish(&mut child, timeout) => finished,
-            never = serve(proxy.as_ref()) => match never {},
-            reason = over(writer.as_ref()) => Err(GitError::TooLarge(format!("the repository {reason}"))),
+            never = or_never(proxy.as_ref().map(Proxy::serve)) => match never {},
+            reason = or_never(writer.as_ref().map(DiskWriter::over)) => Err(GitError::TooLarge(format!("the repository {reason}"))),
         };
         let refused = proxy.and_then(|proxy| proxy.reason());
         let (status, stdout, stderr) = match finished {
@@ -209,15 +199,16 @@ impl<'a> GitCommand<'a> {
             Err(error) => {
                 drop(group);
                 child.wait().await?;
-                return Err(self.told(organization, error, refused));
+                return Err(self.told(error, refused));
             }
         };
-        group.has_ended();
-        if status.success() { Ok(stdout) } else { Err(self.told(organization, self.failure(git, &stderr), refused)) }
+        group.0 = None;
+        if status.success() { Ok(stdout) } else { Err(self.told(self.failure(&stderr), refused)) }
     }
 
     /// Limits the space that a fetch may use.
-    fn watch_disk(&self, git: &Installation, organization: &Identifier) -> Result<Option<DiskWriter>, GitError> {
+    fn watch_disk(&self) -> Result<Option<DiskWriter>, GitError> {
+        let OrganizationGit { git, organization } = self.git;
         let GitSettings { disk, max_bytes, .. } = &*git.settings;
         let (Some(_), Some(paths), Some(disk)) = (self.remote, &self.paths, disk) else { return Ok(None) };
         if let Some(reason) = disk.refusal(organization) {
@@ -229,26 +220,20 @@ impl<'a> GitCommand<'a> {
 
     /// A remote that times out looks like one that cannot be reached; the reason is only in the log. `refused` is the
     /// reason why a connection was refused, which git does not know.
-    fn told(&self, organization: &Identifier, error: GitError, refused: Option<String>) -> GitError {
-        let error = match error {
-            GitError::TimedOut { seconds } if self.remote.is_some() => {
-                GitError::Unreachable(format!("git took longer than {seconds} seconds (git.timeout_seconds)"))
-            }
-            other => other,
+    fn told(&self, error: GitError, refused: Option<String>) -> GitError {
+        let said = match error {
+            GitError::TimedOut { .. } if self.remote.is_some() => error.to_string(),
+            GitError::Unreachable(said) => said,
+            other => return other,
         };
-        let error = match (error, refused) {
-            (GitError::Unreachable(said), Some(refused)) => GitError::Unreachable(format!("{refused} ({said})")),
-            (error, _) => error,
-        };
-        if let GitError::Unreachable(reason) = &error {
-            tracing::warn!(%organization, reason, "a git remote cannot be reached");
-        }
-        error
+        let reason = refused.map_or(said.clone(), |refused| format!("{refused} ({said})"));
+        tracing::warn!(organization = %self.git.organization, reason, "a git remote cannot be reached");
+        GitError::Unreachable(reason)
     }
 
-    fn spawn(&self, git: &Installation, proxy: Option<&Proxy>) -> Result<Child, GitError> {
-        let settings = &git.settings;
-        let mut command = tokio::process::Command::new(git.program().as_ref());
+    fn spawn(&self, proxy: Option<&Proxy>) -> Result<Child, GitError> {
+        let (git, settings) = (&self.git.git, &self.git.git.settings);
+        let mut command = Command::new(git.program().as_ref());
         command
             .args(&self.words)
             .env_clear()
@@ -288,8 +273,8 @@ impl<'a> GitCommand<'a> {
         }
         if let Some(author) = self.author {
             for role in ["AUTHOR", "COMMITTER"] {
-                command.env(format!("GIT_{role}_NAME"), author.name());
-                command.env(format!("GIT_{role}_EMAIL"), author.email());
+                command.env(format!("GIT_{role}_NAME"), &author.name);
+                command.env(format!("GIT_{role}_EMAIL"), &author.email);
             }
         }
         let child = command.spawn().map_err(|error| match error.kind() {
@@ -303,9 +288,9 @@ impl<'a> GitCommand<'a> {
         Ok(child)
     }
 
-    fn configure(&self, command: &mut tokio::process::Command, allow_file: bool, proxy: Option<&Proxy>) {
+    fn configure(&self, command: &mut Command, allow_file: bool, proxy: Option<&Proxy>) {
         let credential = self.remote.and_then(Remote::usable_credential);
-        let header = credential.map(super::names::Credential::authorization);
+        let header = credential.map(Credential::authorization);
         let proxy = proxy.map(Proxy::url);
         let mut all: Vec<(&str, &str)> = CONFIGURATION.to_vec();
         all.extend([("protocol.https.allow", "always"), ("protocol.ssh.allow", "always")]);
@@ -372,8 +357,9 @@ impl<'a> GitCommand<'a> {
         Ok((stdout, stderr))
     }
 
-    fn failure(&self, git: &Installation, stderr: &[u8]) -> GitError {
-        let most = git.settings.max_bytes;
+    fn failure(&self, stderr: &[u8]) -> GitError {
+        let settings = &self.git.git.settings;
+        let most = settings.max_bytes;
         if self.paths.as_ref().is_some_and(|paths| has_pack_of(&paths.repository, most)) {
             let most = most / (1024 * 1024);
             return GitError::TooLarge(format!(
@@ -386,23 +372,8 @@ impl<'a> GitCommand<'a> {
             None => said.into_owned(),
         };
         // Callers must not learn the server's paths.
-        let said = said.replace(&*git.settings.scratch.to_string_lossy(), "…");
+        let said = said.replace(&*settings.scratch.to_string_lossy(), "…");
         fault::from_stderr(&said, self.remote.map_or("", |remote| remote.url.as_str()))
-    }
-}
-
-/// Never ends.
-async fn serve(proxy: Option<&Proxy>) -> Infallible {
-    match proxy {
-        Some(proxy) => proxy.serve().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn over(writer: Option<&DiskWriter>) -> Arc<str> {
-    match writer {
-        Some(writer) => writer.over().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -426,7 +397,7 @@ async fn read_end(mut from: impl AsyncRead + Unpin) -> io::Result<Zeroizing<Vec<
 /// Set before git starts its helpers, which inherit the limit. A process that has already ended has written nothing.
 fn limit_file_size(child: &Child, bytes: u64) {
     let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-    if let Some(pid) = pid(child) {
+    if let Some(pid) = child.id().and_then(pid) {
         prlimit(Some(pid), Resource::Fsize, limit).ok();
     }
 }
@@ -437,23 +408,9 @@ fn has_pack_of(repository: &Path, bytes: u64) -> bool {
     packs.filter_map(|pack| pack.metadata().ok()).any(|pack| pack.len() >= bytes)
 }
 
-fn pid(child: &Child) -> Option<Pid> {
-    child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
-}
-
 /// The process group of a command, killed when dropped unless it has ended, so that an abandoned request leaves nothing
 /// running. Its leader is reaped only afterwards: until then its id cannot belong to another group.
 struct Group(Option<Pid>);
-
-impl Group {
-    fn of(child: &Child) -> Self {
-        Self(pid(child))
-    }
-
-    fn has_ended(mut self) {
-        self.0 = None;
-    }
-}
 
 impl Drop for Group {
     fn drop(&mut self) {

@@ -2,23 +2,62 @@
 
 use super::fault::{self, GitError};
 use super::names::{Commit, RefName, Remote, TreePath};
-use super::process::{GitCommand, Program};
-use super::scratch::{RepositoryPaths, Scratch};
+use super::process::{GitCommand, OrganizationGit};
+use super::scratch::Scratch;
 
 /// The ref of the fetched commit in our repository.
 const FETCHED: &str = "refs/lockkeeper/fetched";
 
-/// A branch or a tag by its full name.
-pub(super) struct ResolvedReference {
-    pub name: String,
-    pub commit: Commit,
-}
+impl OrganizationGit {
+    /// The current commit of a branch or a tag of the remote.
+    pub async fn resolve(&self, remote: &Remote, reference: &RefName) -> Result<Commit, GitError> {
+        self.find(remote, reference).await.map(|(_, commit)| commit)
+    }
 
-/// The branch that the remote's `HEAD` names; `None` if it names none or has no commits yet.
-pub(super) async fn default_branch(program: &Program, remote: &Remote) -> Result<Option<RefName>, GitError> {
-    let words = ["ls-remote", "--quiet", "--symref", "--", remote.url.as_str(), "HEAD"];
-    let listed = GitCommand::new(&words).with_remote(remote).run(program).await?;
-    Ok(default_in(&listed))
+    /// The branch that the remote's `HEAD` names; `None` if it names none or has no commits yet.
+    pub async fn default_branch(&self, remote: &Remote) -> Result<Option<RefName>, GitError> {
+        let words = ["ls-remote", "--quiet", "--symref", "--", remote.url.as_str(), "HEAD"];
+        let listed = GitCommand { remote: Some(remote), ..self.command(&words) }.run().await?;
+        Ok(default_in(&listed))
+    }
+
+    /// The current files of a branch or a tag of the remote, without history.
+    pub async fn fetch(&self, remote: &Remote, reference: &RefName) -> Result<Snapshot, GitError> {
+        let (name, _) = self.find(remote, reference).await?;
+        let (scratch, commit) = self.fetch_commit(remote, &name, false).await?;
+        Ok(Snapshot { git: self.clone(), scratch, commit })
+    }
+
+    /// The full name and the commit of a branch or a tag.
+    pub(super) async fn find(&self, remote: &Remote, reference: &RefName) -> Result<(String, Commit), GitError> {
+        let [branch, tag, peeled] = full_names(reference);
+        let words = ["ls-remote", "--quiet", "--", remote.url.as_str(), &branch, &tag, &peeled];
+        let listed = GitCommand { remote: Some(remote), ..self.command(&words) }.run().await?;
+        let missing = || GitError::NotFound(format!("the repository has no branch or tag {reference}"));
+        found_in(&listed, reference).ok_or_else(missing)
+    }
+
+    /// Fetches the commit of a full name into a new repository, without its history.
+    pub(super) async fn fetch_commit(
+        &self,
+        remote: &Remote,
+        name: &str,
+        with_tree: bool,
+    ) -> Result<(Scratch, Commit), GitError> {
+        let scratch = Scratch::new(&self.git.settings.scratch, with_tree)?;
+        let here = |words| GitCommand { paths: Some(scratch.paths()), ..self.command(words) };
+        let init: &[&str] = if with_tree { &["init", "--quiet", "."] } else { &["init", "--quiet", "--bare", "."] };
+        here(init).run().await?;
+        let refspec = format!("+{name}:{FETCHED}");
+        let words = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"];
+        let words = [&words[..], &["--", remote.url.as_str(), &refspec]].concat();
+        GitCommand { remote: Some(remote), ..here(&words) }.run().await?;
+        let peeled = format!("{FETCHED}^{{commit}}");
+        let output = here(&["rev-parse", "--verify", "--quiet", "--end-of-options", &peeled]).run().await;
+        let commit = output.ok().and_then(|output| Commit::parse(String::from_utf8_lossy(&output).trim()).ok());
+        let commit = commit.ok_or_else(|| GitError::NotFound(format!("{name} is not a commit")))?;
+        Ok((scratch, commit))
+    }
 }
 
 /// Parses the output of `ls-remote --symref`.
@@ -28,25 +67,13 @@ pub(super) fn default_in(listed: &[u8]) -> Option<RefName> {
     target.and_then(|name| RefName::parse(name).ok())
 }
 
-pub(super) async fn find(
-    program: &Program,
-    remote: &Remote,
-    reference: &RefName,
-) -> Result<ResolvedReference, GitError> {
-    let [branch, tag, peeled] = full_names(reference);
-    let words = ["ls-remote", "--quiet", "--", remote.url.as_str(), &branch, &tag, &peeled];
-    let listed = GitCommand::new(&words).with_remote(remote).run(program).await?;
-    let missing = || GitError::NotFound(format!("the repository has no branch or tag {reference}"));
-    found_in(&listed, reference).ok_or_else(missing)
-}
-
 /// The branch, the tag, and the commit of an annotated tag.
 fn full_names(reference: &RefName) -> [String; 3] {
     [format!("refs/heads/{reference}"), format!("refs/tags/{reference}"), format!("refs/tags/{reference}^{{}}")]
 }
 
 /// Parses the output of `ls-remote`. A branch wins over a tag of the same name, as for `git clone --branch`.
-pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<ResolvedReference> {
+pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<(String, Commit)> {
     let [branch, tag, peeled] = full_names(reference);
     let text = String::from_utf8_lossy(listed);
     let commit_of = |wanted: &str| {
@@ -57,30 +84,10 @@ pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<ResolvedRef
         text.lines().find_map(of_name)
     };
     if let Some(commit) = commit_of(&branch) {
-        return Some(ResolvedReference { name: branch, commit });
+        return Some((branch, commit));
     }
     let commit = commit_of(&peeled).or_else(|| commit_of(&tag))?;
-    Some(ResolvedReference { name: tag, commit })
-}
-
-/// Fetches the commit of a full name, without its history.
-pub(super) async fn fetch_into(
-    program: &Program,
-    remote: &Remote,
-    name: &str,
-    paths: RepositoryPaths,
-) -> Result<Commit, GitError> {
-    let refspec = format!("+{name}:{FETCHED}");
-    let words = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"];
-    let source = ["--", remote.url.as_str(), refspec.as_str()];
-    GitCommand::new(&words).and(&source).with_remote(remote).within(paths.clone()).run(program).await?;
-    let peeled = format!("{FETCHED}^{{commit}}");
-    let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &peeled];
-    let output = GitCommand::new(&words).within(paths).run(program).await;
-    output
-        .ok()
-        .and_then(|output| Commit::parse(String::from_utf8_lossy(&output).trim()).ok())
-        .ok_or_else(|| GitError::NotFound(format!("{name} is not a commit")))
+    Some((tag, commit))
 }
 
 /// Per entry of a listed directory: mode, kind, hash, size and name.
@@ -90,7 +97,7 @@ const FRAME_BYTES_MAX: usize = 128;
 
 #[derive(Debug)]
 pub struct Snapshot {
-    program: Program,
+    git: OrganizationGit,
     scratch: Scratch,
     commit: Commit,
 }
@@ -105,10 +112,6 @@ pub struct File {
 }
 
 impl Snapshot {
-    pub(super) fn new(program: Program, scratch: Scratch, commit: Commit) -> Self {
-        Self { program, scratch, commit }
-    }
-
     pub fn commit(&self) -> &Commit {
         &self.commit
     }
@@ -119,9 +122,8 @@ impl Snapshot {
         let below = format!("{}/", directory.as_str());
         let words = ["ls-tree", "-z", "--long", "--full-tree", self.commit.as_str(), "--", &below];
         let too_many = || GitError::TooLarge(format!("{below} has more than {max} entries"));
-        let command =
-            GitCommand::new(&words).within(self.scratch.paths()).output_max(max.saturating_mul(ENTRY_BYTES_MAX));
-        let listed = match command.run(&self.program).await {
+        let output_max = max.saturating_mul(ENTRY_BYTES_MAX);
+        let listed = match (GitCommand { output_max, ..self.here(&words) }).run().await {
             Err(GitError::TooLarge(_)) => return Err(too_many()),
             listed => listed?,
         };
@@ -141,10 +143,13 @@ impl Snapshot {
             return Ok(Vec::new());
         }
         let asked: String = files.iter().map(|file| format!("{}\n", file.object)).collect();
-        let frames = files.len() * FRAME_BYTES_MAX;
-        let command = GitCommand::new(&["cat-file", "--batch"]).within(self.scratch.paths()).input(asked.as_bytes());
-        let output = command.output_max(max_bytes + frames).run(&self.program).await?;
+        let (input, output_max) = (asked.as_bytes(), max_bytes + files.len() * FRAME_BYTES_MAX);
+        let output = GitCommand { input, output_max, ..self.here(&["cat-file", "--batch"]) }.run().await?;
         split(&output, files).ok_or_else(|| GitError::Failed("it returned other files than requested".to_owned()))
+    }
+
+    fn here<'a>(&'a self, words: &[&'a str]) -> GitCommand<'a> {
+        GitCommand { paths: Some(self.scratch.paths()), ..self.git.command(words) }
     }
 }
 

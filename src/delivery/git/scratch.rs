@@ -41,15 +41,7 @@ pub(super) struct RepositoryPaths {
 }
 
 impl Scratch {
-    pub fn bare(parent: &Path) -> io::Result<Self> {
-        Self::make(parent, false)
-    }
-
-    pub fn with_tree(parent: &Path) -> io::Result<Self> {
-        Self::make(parent, true)
-    }
-
-    fn make(parent: &Path, has_tree: bool) -> io::Result<Self> {
+    pub fn new(parent: &Path, has_tree: bool) -> io::Result<Self> {
         let dir = parent.join(uuid::Uuid::now_v7().simple().to_string());
         create(&dir)?;
         Ok(Self { dir, has_tree })

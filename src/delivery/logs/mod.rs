@@ -25,11 +25,13 @@ use tracing::warn;
 
 pub use file::{LogFile, LogId, Section};
 pub use reader::{Line, LogReader};
+pub(crate) use transfer::read_range;
 pub use transfer::{LogCopy, RestoredLogs, SettledLog};
 pub use writer::{LogWriter, StepLog};
 
+use crate::if_present;
 use domain::{DeploymentId, Identifier};
-use file::{EXTENSION, FETCHED, PENDING};
+use file::{EXTENSION, PENDING};
 use registry::Registry;
 use space::Space;
 use store::space::all_bytes;
@@ -153,14 +155,11 @@ impl Logs {
     /// Removes a file, unless it is being written.
     fn remove(&self, file: &LogFile) {
         let removed = self.registry.unless_written(file.deployment, || {
-            fs::remove_file(self.mark(file)).ok();
-            fs::remove_file(self.path(file))
+            fs::remove_file(self.named(file, PENDING)).ok();
+            if_present(fs::remove_file(self.path(file)))
         });
-        match removed {
-            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
-                warn!(deployment = %file.deployment, %error, "cannot remove the log of a deployment");
-            }
-            Some(Ok(()) | Err(_)) | None => {}
+        if let Some(Err(error)) = removed {
+            warn!(deployment = %file.deployment, %error, "cannot remove the log of a deployment");
         }
     }
 
@@ -205,7 +204,7 @@ impl Logs {
     /// Whether it is a part that can be read from the store.
     fn is_in_store(&self, file: &LogFile) -> bool {
         let has_store = self.parts.as_ref().is_some_and(|parts| parts.ended.is_some());
-        has_store && file.organization.is_some() && !self.mark(file).exists()
+        has_store && file.organization.is_some() && !self.named(file, PENDING).exists()
     }
 
     fn remove_foreign(&self, foreign: Vec<(LogFile, u64)>) -> u64 {
@@ -237,11 +236,7 @@ impl Logs {
         all.sort_unstable();
         let mut piece = vec![0; PIECE_BYTES];
         for (log, _) in all {
-            let mut file = match File::open(self.path(&log)) {
-                Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
+            let Some(mut file) = if_present(File::open(self.path(&log)))? else { continue };
             let length = file.metadata()?.len();
             let mut left = (&mut file).take(length);
             let mut first = true;
@@ -264,27 +259,22 @@ impl Logs {
 
     /// The files in the folder with this extension.
     fn listed(&self, extension: &str) -> Vec<(LogFile, fs::DirEntry)> {
-        let entries = match fs::read_dir(&self.dir) {
-            Ok(entries) => entries,
+        let named = |entry: fs::DirEntry| Some((LogFile::parse(Path::new(&entry.file_name()), extension)?, entry));
+        match fs::read_dir(&self.dir) {
+            Ok(entries) => entries.filter_map(|entry| named(entry.ok()?)).collect(),
             Err(error) => {
                 warn!(dir = %self.dir.display(), %error, "cannot list the logs of deployments");
-                return Vec::new();
+                Vec::new()
             }
-        };
-        let named = |entry: fs::DirEntry| Some((LogFile::parse(Path::new(&entry.file_name()), extension)?, entry));
-        entries.filter_map(|entry| named(entry.ok()?)).collect()
+        }
     }
 
     fn path(&self, file: &LogFile) -> PathBuf {
-        self.dir.join(file.name(EXTENSION))
+        self.named(file, EXTENSION)
     }
 
-    fn mark(&self, file: &LogFile) -> PathBuf {
-        self.dir.join(file.name(PENDING))
-    }
-
-    fn path_while_fetched(&self, file: &LogFile) -> PathBuf {
-        self.dir.join(file.name(FETCHED))
+    fn named(&self, file: &LogFile, extension: &str) -> PathBuf {
+        self.dir.join(file.name(extension))
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::file::{self, Frame, HEADER, Section};
+use crate::if_present;
 use domain::Timestamp;
 
 /// One frame of the log, the unit in which pages of a log are counted: a whole line, or a piece of a line that was too
@@ -25,7 +26,9 @@ pub struct Line {
 }
 
 /// All parts of a log, in order. Blocking: use it on a thread that may wait for the disk.
+#[derive(Default)]
 pub struct LogReader {
+    from_line: u64,
     /// The current part and those after it, by their numbers.
     parts: VecDeque<(u32, PathBuf)>,
     newest: Option<u32>,
@@ -35,13 +38,11 @@ pub struct LogReader {
     section: Option<Arc<Section>>,
     /// Set while the last line has only its beginning.
     open_since: Option<Timestamp>,
-    from_line: u64,
 }
 
 impl LogReader {
     pub(super) fn new(from_line: u64) -> Self {
-        let (parts, newest, current, section, open_since) = (VecDeque::new(), None, None, None, None);
-        Self { parts, newest, current, number: 0, section, open_since, from_line }
+        Self { from_line, ..Self::default() }
     }
 
     /// Adds a part, unless the reader already has it or a newer one.
@@ -79,7 +80,7 @@ impl LogReader {
 
     fn next_frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
-            if let Some(frame) = self.opened()?.map_or(Ok(None), PartReader::next_frame)? {
+            if let Some(frame) = self.opened().map_or(Ok(None), PartReader::next_frame)? {
                 return Ok(Some(frame));
             }
             if self.parts.len() < 2 {
@@ -95,20 +96,17 @@ impl LogReader {
     }
 
     /// `None` if the file does not exist, or not yet.
-    fn opened(&mut self) -> io::Result<Option<&mut PartReader>> {
+    fn opened(&mut self) -> Option<&mut PartReader> {
         if self.current.is_none()
             && let Some((_, path)) = self.parts.front()
         {
-            match PartReader::open(path) {
-                Ok(reader) => {
-                    self.current = Some(reader);
-                    self.section = None;
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            match if_present(PartReader::open(path)) {
+                Ok(None) => {}
+                Ok(Some(reader)) => (self.current, self.section) = (Some(reader), None),
                 Err(error) => warn!(path = %path.display(), %error, "cannot read the log of a deployment"),
             }
         }
-        Ok(self.current.as_mut())
+        self.current.as_mut()
     }
 }
 
@@ -133,16 +131,12 @@ impl PartReader {
         if self.offset == 0 && !self.skip_header()? {
             return Ok(None);
         }
-        match file::read(&mut self.file)? {
-            Some((frame, bytes)) => {
-                self.offset += bytes;
-                Ok(Some(frame))
-            }
-            None => {
-                self.file.seek(SeekFrom::Start(self.offset))?;
-                Ok(None)
-            }
-        }
+        let Some((frame, bytes)) = file::read(&mut self.file)? else {
+            self.file.seek(SeekFrom::Start(self.offset))?;
+            return Ok(None);
+        };
+        self.offset += bytes;
+        Ok(Some(frame))
     }
 
     fn skip_header(&mut self) -> io::Result<bool> {
@@ -159,11 +153,7 @@ impl PartReader {
 
 /// The length of the undamaged part of a file; 0 if there is no such file.
 pub(super) fn whole_length(path: &Path) -> io::Result<u64> {
-    let mut reader = match PartReader::open(path) {
-        Ok(reader) => reader,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error),
-    };
+    let Some(mut reader) = if_present(PartReader::open(path))? else { return Ok(0) };
     while reader.next_frame()?.is_some() {}
     Ok(reader.offset())
 }

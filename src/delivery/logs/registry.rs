@@ -20,15 +20,10 @@ pub(super) struct Registry {
     syncing: Mutex<()>,
 }
 
+#[derive(Default)]
 struct Entry {
     length: watch::Sender<u64>,
     is_written: bool,
-}
-
-impl Default for Entry {
-    fn default() -> Self {
-        Self { length: watch::channel(0).0, is_written: false }
-    }
 }
 
 impl Registry {

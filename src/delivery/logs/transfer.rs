@@ -12,9 +12,9 @@ use super::Logs;
 use super::file::{EXTENSION, FETCHED, LogFile, PENDING};
 use super::reader::whole_length;
 use super::space::OwnSpace;
+use crate::if_present;
 use domain::{DeploymentId, Identifier};
 
-const ONLY_OWNER: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
@@ -30,7 +30,7 @@ impl Logs {
     /// Called before the first output. Synced with the directory when the stage ends.
     pub(super) fn mark_pending(&self, file: &LogFile) {
         if self.parts.as_ref().is_some_and(|parts| parts.ended.is_some())
-            && let Err(error) = File::create(self.mark(file))
+            && let Err(error) = File::create(self.named(file, PENDING))
         {
             warn!(deployment = %file.deployment, %error, "cannot mark a log as not yet uploaded: it may stay on this node");
         }
@@ -48,11 +48,7 @@ impl Logs {
     /// Makes the current content of a log durable. `None` if there is no such log.
     pub fn settled(&self, file: &LogFile) -> io::Result<Option<SettledLog>> {
         let path = self.path(file);
-        let opened = match File::open(&path) {
-            Ok(opened) => opened,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(opened) = if_present(File::open(&path))? else { return Ok(None) };
         let on_disk = opened.metadata()?.len();
         opened.sync_data()?;
         Ok(Some(SettledLog { length: whole_length(&path)?.min(on_disk), on_disk }))
@@ -60,41 +56,29 @@ impl Logs {
 
     /// At most `bytes_max` bytes from `from`; `None` if there is no such file.
     pub fn bytes(&self, file: &LogFile, from: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
-        let opened = match File::open(self.path(file)) {
-            Ok(opened) => opened,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let left = opened.metadata()?.len().saturating_sub(from);
-        let mut bytes = vec![0; usize::try_from(left).unwrap_or(bytes_max).min(bytes_max)];
-        opened.read_exact_at(&mut bytes, from)?;
-        Ok(Some(bytes))
+        read_range(&self.path(file), from, bytes_max)
     }
 
     /// Called when the store has the log in the state `then`: unless it is being written or has grown, it is no longer
     /// pending.
     pub fn uploaded(&self, file: &LogFile, then: Option<SettledLog>) {
-        let removed = self.registry.unless_written(file.deployment, || match fs::metadata(self.path(file)) {
-            Ok(now) if then.is_none_or(|then| then.on_disk != now.len()) => Ok(()),
-            Ok(_) => fs::remove_file(self.mark(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_file(self.mark(file)),
-            Err(error) => Err(error),
+        let removed = self.registry.unless_written(file.deployment, || {
+            let now = if_present(fs::metadata(self.path(file)))?;
+            let has_grown = now.is_some_and(|now| then.is_none_or(|then| then.on_disk != now.len()));
+            if has_grown { Ok(None) } else { if_present(fs::remove_file(self.named(file, PENDING))) }
         });
-        match removed {
-            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
-                warn!(deployment = %file.deployment, %error, "cannot remove the mark of an uploaded log: it is uploaded again");
-            }
-            Some(Ok(()) | Err(_)) | None => {}
+        if let Some(Err(error)) = removed {
+            warn!(deployment = %file.deployment, %error, "cannot remove the mark of an uploaded log: it is uploaded again");
         }
     }
 
     /// Continues the local copy, or creates a new one. Concurrent copies of one file would overwrite each other.
     pub fn copy_of(&self, file: &LogFile, organization: &Identifier) -> io::Result<LogCopy> {
-        let (path, fetched) = (self.path(file), self.path_while_fetched(file));
+        let (path, fetched) = (self.path(file), self.named(file, FETCHED));
         let is_new = !path.exists();
         let length = if is_new { 0 } else { whole_length(&path)? };
         let opened = if is_new { &fetched } else { &path };
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(ONLY_OWNER).open(opened)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(opened)?;
         file.set_len(length)?;
         let renamed = is_new.then_some((fetched, path));
         Ok(LogCopy { file, length, space: self.space.of(organization), renamed })
@@ -102,14 +86,24 @@ impl Logs {
 
     pub(super) fn remove_unfinished_copies(&self) {
         for (file, _) in self.listed(FETCHED) {
-            fs::remove_file(self.path_while_fetched(&file)).ok();
+            fs::remove_file(self.named(&file, FETCHED)).ok();
         }
     }
 
     /// Writes the logs of a backup to a new folder.
     pub fn restore(dir: &Path) -> io::Result<RestoredLogs> {
-        RestoredLogs::begin(dir, EXTENSION)
+        fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
+        Ok(RestoredLogs { dir: dir.to_owned(), current: None, files: 0 })
     }
+}
+
+/// At most `bytes_max` bytes of a file from `from`; `None` if there is no such file.
+pub(crate) fn read_range(path: &Path, from: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let Some(file) = if_present(File::open(path))? else { return Ok(None) };
+    let left = file.metadata()?.len().saturating_sub(from);
+    let mut bytes = vec![0; usize::try_from(left).unwrap_or(bytes_max).min(bytes_max)];
+    file.read_exact_at(&mut bytes, from)?;
+    Ok(Some(bytes))
 }
 
 /// A copy being created or continued. A new copy that is dropped before [`LogCopy::finish`] is discarded.
@@ -141,10 +135,7 @@ impl LogCopy {
     /// A file with its final name must be complete, even after a power cut.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        match self.renamed.take() {
-            Some((from, to)) => fs::rename(from, to),
-            None => Ok(()),
-        }
+        self.renamed.take().map_or(Ok(()), |(from, to)| fs::rename(from, to))
     }
 }
 
@@ -159,23 +150,17 @@ impl Drop for LogCopy {
 /// Writes the logs of a backup to a new folder.
 pub struct RestoredLogs {
     dir: PathBuf,
-    extension: &'static str,
     current: Option<(DeploymentId, File)>,
     /// The number of files.
     pub files: u64,
 }
 
 impl RestoredLogs {
-    fn begin(dir: &Path, extension: &'static str) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
-        Ok(Self { dir: dir.to_owned(), extension, current: None, files: 0 })
-    }
-
     /// The next piece of a log; the pieces of one log must be consecutive.
     pub fn append(&mut self, deployment: DeploymentId, piece: &[u8]) -> io::Result<()> {
         if self.current.as_ref().is_none_or(|(current, _)| *current != deployment) {
             self.end_file()?;
-            let path = self.dir.join(format!("{deployment}.{}", self.extension));
+            let path = self.dir.join(format!("{deployment}.{EXTENSION}"));
             let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
             self.files += 1;
             self.current = Some((deployment, file));

@@ -35,8 +35,8 @@ pub struct LogWriter {
     file: Option<File>,
     length: u64,
     unsynced: u64,
-    section: Option<Section>,
-    section_is_written: bool,
+    /// `None` once it is in the file.
+    due_section: Option<Section>,
     /// Whether the text so far ends in the middle of a line.
     mid_line: bool,
     /// The same for the file: the two differ after lost output.
@@ -56,8 +56,7 @@ impl LogWriter {
             file: None,
             length: 0,
             unsynced: 0,
-            section: None,
-            section_is_written: true,
+            due_section: None,
             mid_line: false,
             mid_line_in_file: false,
             frames: Vec::new(),
@@ -74,8 +73,7 @@ impl LogWriter {
 
     /// Starts the output of a step, of which at most `bytes_max` is kept.
     pub fn step(mut self, section: Section, bytes_max: u64) -> StepLog {
-        self.section = Some(section);
-        self.section_is_written = false;
+        self.due_section = Some(section);
         StepLog { writer: self, cap: OutputCap::new(bytes_max), partial: Vec::new() }
     }
 
@@ -177,7 +175,7 @@ impl LogWriter {
     /// The header and the section, if they are not in the file yet.
     fn due_header(&self) -> Vec<u8> {
         let mut bytes = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
-        if let Some(section) = self.section.as_ref().filter(|_| !self.section_is_written) {
+        if let Some(section) = &self.due_section {
             file::put_section(section, &mut bytes);
         }
         bytes
@@ -196,7 +194,7 @@ impl LogWriter {
         match self.file.as_ref().map(|file| file.write_all_at(bytes, self.length)) {
             Some(Ok(())) => {
                 self.length += bytes.len() as u64;
-                self.section_is_written = true;
+                self.due_section = None;
                 self.space.add(bytes.len() as u64);
                 self.registration.appended(self.length);
                 self.unsynced += bytes.len() as u64;
@@ -207,17 +205,11 @@ impl LogWriter {
             }
             Some(Err(error)) => {
                 self.warn_once(&error);
-                self.truncate_partial_write();
+                // The next attempt writes at the same offset; until then readers must not see the partial write.
+                self.file.as_ref().map(|file| file.set_len(self.length));
                 false
             }
             None => false,
-        }
-    }
-
-    /// The next attempt writes at the same offset; until then readers must not see the partial write.
-    fn truncate_partial_write(&mut self) {
-        if let Some(file) = &self.file {
-            file.set_len(self.length).ok();
         }
     }
 

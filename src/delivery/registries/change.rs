@@ -3,13 +3,10 @@
 
 use std::sync::Arc;
 
-use super::registry::{
-    self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure,
-};
+use super::registry::{self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Steps, SyncFailure};
 use super::service::{Registries, RegistryChange, RegistryRecords, find, set};
 use domain::{Blueprint, EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
 use events::{Cause, NewEvent};
-use locks::pipelines::Pipelines;
 use store::{Batch, StoreError};
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -149,10 +146,7 @@ impl Registries {
         let gate = self.inner.gate.write().await;
         let deleted = self.inner.registries.decide(|newest, batch| {
             let present = check(newest, organization, id, expected)?;
-            let used_by = users(&self.inner.pipelines, &present);
-            if !used_by.is_empty() {
-                return Err(Refusal::InUse { used_by });
-            }
+            self.refuse_users(&present, |_| true)?;
             record(batch, EventType::RegistryDeleted, &present, by, now);
             batch.delete(registry::key(organization, id));
             Ok((Some(RegistryChange { group: organization.clone(), key: id, value: None }), ()))
@@ -161,15 +155,28 @@ impl Registries {
         self.once_durable(deleted).await
     }
 
-    /// Refuses a change that would break a pipeline.
+    /// Refuses a change that would break a pipeline: one that resolves now, and would not with `next` in place of
+    /// `present`. A pipeline that already fails to resolve because of another registry does not count.
     pub(super) fn check_users(
         &self,
         newest: &RegistryRecords,
         present: &Registry,
         next: &Arc<Registry>,
     ) -> Result<(), Refusal> {
-        let all: Vec<_> = newest.of(&present.organization).cloned().collect();
-        let used_by = broken(&self.inner.pipelines, &all, present, next);
+        let before: Vec<_> = newest.of(&present.organization).collect();
+        let after: Vec<_> = before.iter().map(|known| if known.id == next.id { next } else { *known }).collect();
+        let resolves = |blueprint: &Blueprint, with: &[&Arc<Registry>]| {
+            blueprint.resolved(&|reference| find(with.iter().copied(), reference)).is_ok()
+        };
+        self.refuse_users(present, |blueprint| resolves(blueprint, &before) && !resolves(blueprint, &after))
+    }
+
+    /// Refuses if any pipeline, durable or not, uses the registry and meets the condition.
+    fn refuse_users(&self, registry: &Registry, condition: impl Fn(&Blueprint) -> bool) -> Result<(), Refusal> {
+        let uses = |blueprint: &Blueprint| blueprint.uses().any(|used| used.reference.registry == registry.name);
+        let all = self.inner.pipelines.newest(&registry.organization);
+        let users = all.iter().filter(|pipeline| uses(&pipeline.blueprint) && condition(&pipeline.blueprint));
+        let used_by: Vec<_> = users.map(|pipeline| pipeline.key.pipeline.clone()).collect();
         if used_by.is_empty() { Ok(()) } else { Err(Refusal::InUse { used_by }) }
     }
 
@@ -251,34 +258,10 @@ pub(super) fn record(batch: &mut Batch, event_type: EventType, registry: &Regist
 }
 
 pub(super) fn described(registry: &Registry) -> EventData {
-    let status = if registry.failure.is_some() { Status::Failed } else { Status::Ready };
     EventData::default()
         .with("registryId", registry.id.to_string())
         .with("name", &registry.name)
-        .with("status", status.as_str())
+        .with("status", registry.last_status().as_str())
         .with("stepCount", registry.steps.len() as u64)
         .with_some("commit", registry.commit().map(|commit| commit.as_str()))
-}
-
-/// The ids of the pipelines that use the registry, durable or not.
-fn users(pipelines: &Pipelines, registry: &Registry) -> Vec<Identifier> {
-    let names = |blueprint: &Blueprint| blueprint.uses().any(|used| used.reference.registry == registry.name);
-    let all = pipelines.newest(&registry.organization);
-    all.iter().filter(|pipeline| names(&pipeline.blueprint)).map(|pipeline| pipeline.key.pipeline.clone()).collect()
-}
-
-/// The pipelines that resolve now, and would not with `next` in place of `present`. A pipeline that already fails to
-/// resolve because of another registry does not count.
-fn broken(pipelines: &Pipelines, all: &[Arc<Registry>], present: &Registry, next: &Arc<Registry>) -> Vec<Identifier> {
-    let after: Vec<_> = all.iter().map(|known| if known.id == next.id { next } else { known }).collect();
-    let resolves = |blueprint: &Blueprint, with: &[&Arc<Registry>]| {
-        blueprint.resolved(&|reference| find(with.iter().copied(), reference)).is_ok()
-    };
-    let before: Vec<_> = all.iter().collect();
-    let is_broken = |blueprint: &Blueprint| {
-        let concerned = blueprint.uses().any(|used| used.reference.registry == present.name);
-        concerned && resolves(blueprint, &before) && !resolves(blueprint, &after)
-    };
-    let all = pipelines.newest(&present.organization);
-    all.iter().filter(|pipeline| is_broken(&pipeline.blueprint)).map(|pipeline| pipeline.key.pipeline.clone()).collect()
 }

@@ -118,6 +118,11 @@ impl Registry {
         })
     }
 
+    /// The status unless it is being synced.
+    pub(super) fn last_status(&self) -> Status {
+        if self.failure.is_some() { Status::Failed } else { Status::Ready }
+    }
+
     pub fn commit(&self) -> Option<&Commit> {
         match &self.source {
             Source::Inline => None,

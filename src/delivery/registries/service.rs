@@ -76,10 +76,8 @@ impl Registries {
     }
 
     pub fn status(&self, registry: &Registry) -> Status {
-        if self.inner.syncing.lock().contains(&registry.id) {
-            return Status::Syncing;
-        }
-        if registry.failure.is_some() { Status::Failed } else { Status::Ready }
+        let is_syncing = self.inner.syncing.lock().contains(&registry.id);
+        if is_syncing { Status::Syncing } else { registry.last_status() }
     }
 
     /// Whether `file:` URLs are allowed.

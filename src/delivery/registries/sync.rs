@@ -109,13 +109,14 @@ impl Registries {
     ) -> Result<(), Refusal> {
         let failure = match refusal {
             Refusal::SyncFailed(failure) => failure.clone(),
-            refusal => Arc::new(SyncFailure::new(match refusal {
-                Refusal::InUse { used_by } => {
-                    let names: Vec<_> = used_by.iter().map(Identifier::as_str).collect();
-                    format!("pipelines use steps that would be missing or incompatible: {}", names.join(", "))
-                }
-                other => other.to_string(),
-            })),
+            Refusal::InUse { used_by } => {
+                let names: Vec<_> = used_by.iter().map(Identifier::as_str).collect();
+                let names = names.join(", ");
+                Arc::new(SyncFailure::new(format!(
+                    "pipelines use steps that would be missing or incompatible: {names}"
+                )))
+            }
+            other => Arc::new(SyncFailure::new(other.to_string())),
         };
         tracing::info!(organization = %asked.organization, registry = %asked.id, error = failure.message, "registry sync failed");
         let noted = self.inner.registries.decide(|newest, batch| {

@@ -86,11 +86,7 @@ pub(super) fn start_program(order: &StepOrder) -> Result<Pid, String> {
         io::ErrorKind::ArgumentListTooLong => "its arguments and variables are too long together".to_owned(),
         _ => error.to_string(),
     })?;
-    pid_of(&child).ok_or_else(|| "its process has no id".to_owned())
-}
-
-pub(super) fn pid_of(child: &std::process::Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+    crate::pid(child.id()).ok_or_else(|| "its process has no id".to_owned())
 }
 
 pub(super) fn exit(status: WaitStatus) -> Exit {

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tracing::warn;
 
 use super::protocol::StepLimits;
+use crate::if_present;
 use domain::Hex;
 
 /// The prefix of the folder for the groups of deployments, inside the group of the server.
@@ -72,10 +73,7 @@ impl ControlGroups {
     pub(super) fn make(&self, name: &str) -> io::Result<Vec<PathBuf>> {
         for folder in &self.folders {
             let group = folder.path.join(name);
-            match fs::create_dir(&group) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
+            fs::create_dir_all(&group)?;
             for (file, limit) in &folder.limits {
                 fs::write(group.join(file), limit.to_string())?;
             }
@@ -91,11 +89,8 @@ impl ControlGroups {
     /// Called when no process is left in the groups.
     pub(super) fn remove(&self, name: &str) {
         for group in self.of(name) {
-            match fs::remove_dir(&group) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    warn!(group = %group.display(), %error, "cannot remove a control group");
-                }
-                Ok(()) | Err(_) => {}
+            if let Err(error) = if_present(fs::remove_dir(&group)) {
+                warn!(group = %group.display(), %error, "cannot remove a control group");
             }
         }
     }
@@ -178,10 +173,7 @@ fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Candida
 impl CandidateGroup {
     fn prepare(&self, name: &str, limits: &StepLimits) -> io::Result<Folder> {
         let path = self.group.join(name);
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        fs::create_dir_all(&path)?;
         let limits = match self.controllers {
             Controllers::Pids => vec![("pids.max", limits.processes)],
             Controllers::Memory => vec![("memory.limit_in_bytes", limits.memory_bytes)],

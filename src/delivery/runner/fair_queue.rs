@@ -14,14 +14,8 @@ const QUEUE: Capacity = Capacity::turns(usize::MAX).among(1);
 pub(super) struct FairQueue<J> {
     /// Decides which organization is next; the jobs are below.
     turns: Turns<()>,
-    organizations: HashMap<Identifier, Pipelines<J>>,
-}
-
-/// The waiting jobs of one organization.
-struct Pipelines<J> {
-    waiting: HashMap<Identifier, VecDeque<J>>,
-    /// The pipelines with waiting jobs; the first is next.
-    round: VecDeque<Identifier>,
+    /// The pipelines with waiting jobs by organization; the first is next.
+    organizations: HashMap<Identifier, VecDeque<(Identifier, VecDeque<J>)>>,
 }
 
 impl<J> FairQueue<J> {
@@ -31,15 +25,22 @@ impl<J> FairQueue<J> {
 
     pub fn push(&mut self, key: &PipelineKey, job: J) {
         self.turns.wait(&key.organization, ()).expect("the queue is not bounded");
-        let pipelines = self.organizations.entry(key.organization.clone()).or_insert_with(Pipelines::new);
-        pipelines.push(&key.pipeline, job);
+        let pipelines = self.organizations.entry(key.organization.clone()).or_default();
+        match pipelines.iter_mut().find(|(pipeline, _)| *pipeline == key.pipeline) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => pipelines.push_back((key.pipeline.clone(), VecDeque::from([job]))),
+        }
     }
 
     /// The next job, if a slot is free for it; it occupies the slot until [`FairQueue::free_slot`].
     pub fn next_job(&mut self) -> Option<J> {
         let (organization, ()) = self.turns.next_turn()?;
         let pipelines = self.organizations.get_mut(&organization)?;
-        let job = pipelines.next();
+        let (pipeline, mut jobs) = pipelines.pop_front()?;
+        let job = jobs.pop_front();
+        if !jobs.is_empty() {
+            pipelines.push_back((pipeline, jobs));
+        }
         self.drop_if_empty(&organization);
         job
     }
@@ -51,10 +52,16 @@ impl<J> FairQueue<J> {
 
     /// Removes one waiting job.
     pub fn withdraw(&mut self, key: &PipelineKey, wanted: impl Fn(&J) -> bool) -> Option<J> {
-        let job = self.organizations.get_mut(&key.organization)?.withdraw(&key.pipeline, wanted)?;
+        let pipelines = self.organizations.get_mut(&key.organization)?;
+        let at = pipelines.iter().position(|(pipeline, _)| *pipeline == key.pipeline)?;
+        let (_, jobs) = &mut pipelines[at];
+        let job = jobs.remove(jobs.iter().position(wanted)?);
+        if jobs.is_empty() {
+            pipelines.remove(at);
+        }
         self.turns.withdraw(&key.organization, |()| true);
         self.drop_if_empty(&key.organization);
-        Some(job)
+        job
     }
 
     pub fn clear(&mut self) {
@@ -72,46 +79,9 @@ impl<J> FairQueue<J> {
     }
 
     fn drop_if_empty(&mut self, organization: &Identifier) {
-        if self.organizations.get(organization).is_some_and(|pipelines| pipelines.round.is_empty()) {
+        if self.organizations.get(organization).is_some_and(VecDeque::is_empty) {
             self.organizations.remove(organization);
         }
-    }
-}
-
-impl<J> Pipelines<J> {
-    fn new() -> Self {
-        Self { waiting: HashMap::new(), round: VecDeque::new() }
-    }
-
-    fn push(&mut self, pipeline: &Identifier, job: J) {
-        let jobs = self.waiting.entry(pipeline.clone()).or_default();
-        if jobs.is_empty() {
-            self.round.push_back(pipeline.clone());
-        }
-        jobs.push_back(job);
-    }
-
-    fn next(&mut self) -> Option<J> {
-        let pipeline = self.round.pop_front()?;
-        let jobs = self.waiting.get_mut(&pipeline)?;
-        let job = jobs.pop_front()?;
-        if jobs.is_empty() {
-            self.waiting.remove(&pipeline);
-        } else {
-            self.round.push_back(pipeline);
-        }
-        Some(job)
-    }
-
-    fn withdraw(&mut self, pipeline: &Identifier, wanted: impl Fn(&J) -> bool) -> Option<J> {
-        let jobs = self.waiting.get_mut(pipeline)?;
-        let index = jobs.iter().position(wanted)?;
-        let job = jobs.remove(index);
-        if jobs.is_empty() {
-            self.waiting.remove(pipeline);
-            self.round.retain(|other| other != pipeline);
-        }
-        job
     }
 }
 

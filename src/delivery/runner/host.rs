@@ -72,6 +72,15 @@ impl SharedIsolation {
     pub(super) fn as_ref(&self) -> Option<&Isolation> {
         self.0.get()?.as_ref()
     }
+
+    pub(super) fn groups(&self) -> Option<&ControlGroups> {
+        self.as_ref()?.groups.as_ref()
+    }
+
+    /// The directories of a deployment's control groups.
+    pub(super) fn groups_of(&self, deployment: DeploymentId) -> Vec<PathBuf> {
+        self.groups().map(|groups| groups.of(&deployment.to_string())).unwrap_or_default()
+    }
 }
 
 impl From<Option<Isolation>> for SharedIsolation {
@@ -92,20 +101,11 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    pub(super) fn user(&self, organization: &Identifier) -> Option<u32> {
-        self.users.get(organization).copied()
-    }
-
-    /// The directories of a deployment's control groups.
-    pub(super) fn groups_of(&self, deployment: DeploymentId) -> Vec<PathBuf> {
-        self.groups.as_ref().map(|groups| groups.of(&deployment.to_string())).unwrap_or_default()
-    }
-
     /// The confinement of a step in this directory.
     pub(super) fn confinement(&self, organization: &Identifier, work_dir: &Path) -> Confinement {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         Confinement {
-            user: self.user(organization),
+            user: self.users.get(organization).copied(),
             work_dir: text(work_dir),
             temporary_dir: text(&work_dirs::temporary(work_dir)),
             ..self.template.clone()

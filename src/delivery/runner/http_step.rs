@@ -23,7 +23,7 @@ pub(super) async fn run(
     output: StepOutput,
 ) -> (StepEnd, StepOutput) {
     let prepared = client.get().map_err(unprepared).and_then(|client| prepare(client, call, context));
-    let Prepared { request, shown } = match prepared {
+    let (request, shown) = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => return (StepEnd::of(Outcome::Failed(reason)), output),
     };
@@ -34,32 +34,25 @@ pub(super) async fn run(
         () = tokio::time::sleep_until(limits.deadline) => Err(Outcome::TimedOut),
         response = exchange(client, request, context) => response.map_err(Outcome::Failed),
     };
-    let response = match response {
+    let (status, text) = match response {
         Ok(response) => response,
         Err(outcome) => return (StepEnd::of(outcome), output),
     };
     let as_expected = match &call.expect_status[..] {
-        [] => (200..300).contains(&response.status),
-        expected => expected.contains(&response.status),
+        [] => (200..300).contains(&status),
+        expected => expected.contains(&status),
     };
-    let outcome = if as_expected {
-        Outcome::Succeeded
-    } else {
-        Outcome::Failed(format!("was answered with status {}", response.status))
-    };
-    (StepEnd::of(outcome), write(output, response.text).await)
+    let outcome =
+        if as_expected { Outcome::Succeeded } else { Outcome::Failed(format!("was answered with status {status}")) };
+    (StepEnd::of(outcome), write(output, text).await)
 }
 
-struct Prepared {
-    request: Request,
-    /// The line for the log.
-    shown: String,
-}
-
-fn prepare(client: &Client, call: &HttpCall, context: &StepContext) -> Result<Prepared, String> {
-    let fill = |text: &str| substituted(text, &context.variables, str::to_owned).map_err(unprepared);
+/// The request, and the line for the log.
+fn prepare(client: &Client, call: &HttpCall, context: &StepContext) -> Result<(Request, String), String> {
+    let fill =
+        |text: &str, encode: fn(&str) -> String| substituted(text, &context.variables, encode).map_err(unprepared);
     let method = Method::from_bytes(call.method.as_bytes()).map_err(|_| unprepared("its method is not valid"))?;
-    let url = substituted(&call.url, &context.variables, percent_encoded).map_err(unprepared)?;
+    let url = fill(&call.url, percent_encoded)?;
     if has_dot_segment(&url) {
         return Err(unprepared("the path of its URL contains `.` or `..` between slashes, which would lead elsewhere"));
     }
@@ -72,7 +65,7 @@ fn prepare(client: &Client, call: &HttpCall, context: &StepContext) -> Result<Pr
         let invalid =
             || unprepared(format!("its header `{name}` contains characters that are not allowed in a header"));
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
-        let mut value = HeaderValue::from_bytes(fill(value)?.as_bytes()).map_err(|_| invalid())?;
+        let mut value = HeaderValue::from_bytes(fill(value, str::to_owned)?.as_bytes()).map_err(|_| invalid())?;
         value.set_sensitive(true);
         if key == AUTHORIZATION {
             request.headers_mut().remove(&key);
@@ -81,14 +74,10 @@ fn prepare(client: &Client, call: &HttpCall, context: &StepContext) -> Result<Pr
     }
     if let Some(body) = &call.body {
         // A variable's value, such as a commit chosen by a caller, must not change the rest of the body.
-        let body = if is_json(&request) {
-            substituted(body, &context.variables, in_json).map_err(unprepared)?
-        } else {
-            fill(body)?
-        };
+        let body = fill(body, if is_json(&request) { in_json } else { str::to_owned })?;
         *request.body_mut() = Some(body.to_string().into());
     }
-    Ok(Prepared { request, shown })
+    Ok((request, shown))
 }
 
 fn is_json(request: &Request) -> bool {
@@ -124,14 +113,8 @@ fn authority_and_path(url: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()))
 }
 
-struct LoggedResponse {
-    status: u16,
-    /// The text for the log.
-    text: Vec<u8>,
-}
-
-/// The error is the end of a sentence.
-async fn exchange(client: &GuardedClient, request: Request, context: &StepContext) -> Result<LoggedResponse, String> {
+/// The status of the response, and the text for the log. The error is the end of a sentence.
+async fn exchange(client: &GuardedClient, request: Request, context: &StepContext) -> Result<(u16, Vec<u8>), String> {
     let host = request.url().host_str().unwrap_or_default().to_owned();
     let mut response = client.execute(request, None).await.map_err(|why| match why {
         NoResponse::Public(reason) => format!("got no response: {reason}"),
@@ -150,7 +133,7 @@ async fn exchange(client: &GuardedClient, request: Request, context: &StepContex
         text.push(b'\n');
     }
     match broken {
-        None => Ok(LoggedResponse { status: status.as_u16(), text }),
+        None => Ok((status.as_u16(), text)),
         Some(error) => Err(format!("got a response that broke off: {}", error_chain(&error.without_url()))),
     }
 }

@@ -14,7 +14,7 @@ use tracing::{error, warn};
 use super::fair_queue::FairQueue;
 use super::host::{Host, Options, RUNNING_MAX, StageJob};
 use super::process_tree;
-use super::stage::{self, StageOutcome, StageServices};
+use super::stage::{self, StageServices};
 use super::step::Directive;
 use super::work_dirs;
 use crate::logs::Logs;
@@ -155,9 +155,7 @@ impl Runner {
     /// next start of the server finds those stages interrupted. Returns whether everything has ended.
     pub async fn shut_down(&self, wait: Duration) -> bool {
         let all_gone = self.end_all(wait).await;
-        if let Some(groups) =
-            self.inner.services.options.isolation.as_ref().and_then(|isolation| isolation.groups.as_ref())
-        {
+        if let Some(groups) = self.inner.services.options.isolation.groups() {
             groups.close();
         }
         all_gone
@@ -235,40 +233,36 @@ impl Runner {
         let deployment = job.order.deployment;
         let mut steps = stage::pending_steps(&job);
         let run = stage::run(&self.inner.services, &job, &mut steps, directive);
-        let outcome = match AssertUnwindSafe(run).catch_unwind().await {
-            Ok(outcome) => outcome,
+        let end = match AssertUnwindSafe(run).catch_unwind().await {
+            Ok(end) => end,
             Err(_) => {
                 error!(%deployment, "the server panicked while running a stage");
                 // The supervisor's lifeline is closed by now; the sweep makes sure that its processes are gone.
                 self.kill_leftovers(&job.environment.pipeline.organization, deployment).await;
                 stage::close_steps(&mut steps, StepStatus::Failed);
-                StageOutcome::Ended(StageEnd::Failed(Arc::from("internal error of the server; see its log")))
+                Some(StageEnd::Failed(Arc::from("internal error of the server; see its log")))
             }
         };
-        let outcome = {
+        let end = {
             let mut state = self.inner.state.lock();
             let active = state.jobs.remove(&deployment);
             state.running -= 1;
             let organization = &job.environment.pipeline.organization;
             state.queue.free_slot(organization);
             self.inner.slots.used(organization, state.queue.running_of(organization));
-            // It was silent because it was stopped before it began; the host waits for its end.
-            let outcome = match outcome {
-                StageOutcome::Silent if active.is_some_and(|job| *job.directive.borrow() == Directive::Stop) => {
-                    stage::close_steps(&mut steps, StepStatus::Cancelled);
-                    StageOutcome::Ended(StageEnd::Cancelled)
-                }
-                outcome @ (StageOutcome::Silent | StageOutcome::Ended(_)) => outcome,
-            };
-            if matches!(outcome, StageOutcome::Ended(_)) {
+            // If it was stopped before it began, the host waits for its end.
+            let was_stopped = active.is_some_and(|job| *job.directive.borrow() == Directive::Stop);
+            let end = end.or(was_stopped.then_some(StageEnd::Cancelled));
+            if end.is_some() {
                 *state.reporting.entry(deployment).or_default() += 1;
             }
             self.fill_slots(&mut state);
-            outcome
+            end
         };
-        match outcome {
-            StageOutcome::Ended(end) => self.report_end(&job, end, steps).await,
-            StageOutcome::Silent => {}
+        if let Some(end) = end {
+            // Only the steps of a stage that has not begun are still open.
+            stage::close_steps(&mut steps, StepStatus::Cancelled);
+            self.report_end(&job, end, steps).await;
         }
     }
 
@@ -307,10 +301,8 @@ impl Runner {
         let organization = organization.clone();
         let isolation = self.inner.services.options.isolation.clone();
         let swept = tokio::task::spawn_blocking(move || {
-            let isolation = isolation.as_ref();
-            let groups = isolation.map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
-            let killed = process_tree::sweep(deployment, &work_dir, &groups);
-            if let Some(groups) = isolation.and_then(|isolation| isolation.groups.as_ref()) {
+            let killed = process_tree::sweep(deployment, &work_dir, &isolation.groups_of(deployment));
+            if let Some(groups) = isolation.groups() {
                 groups.remove(&deployment.to_string());
             }
             if killed > 0 {

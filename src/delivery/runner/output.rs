@@ -33,13 +33,6 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// Part of the usual message when the system refuses access to a file.
 const DENIED: &[u8] = b"ermission denied";
 
-/// Limits the processor time that masking takes for one organization.
-#[derive(Clone)]
-pub(super) struct OutputPace {
-    pub paces: Arc<Paces>,
-    pub organization: Identifier,
-}
-
 /// The masked output of one step. Blocking.
 pub(super) struct StepOutput {
     /// `None` while another thread writes.
@@ -47,7 +40,9 @@ pub(super) struct StepOutput {
     masker: Masker,
     mask: Mask,
     host: Arc<dyn Host>,
-    pace: OutputPace,
+    /// Limit the processor time that masking takes for the organization.
+    paces: Arc<Paces>,
+    organization: Identifier,
     masked: Vec<u8>,
     is_idle: bool,
     /// Whether a program has reported that access was denied.
@@ -55,9 +50,9 @@ pub(super) struct StepOutput {
 }
 
 impl StepOutput {
-    pub fn new(log: StepLog, mask: Mask, host: Arc<dyn Host>, pace: OutputPace) -> Self {
-        let masker = mask.stream();
-        Self { log: Some(log), masker, mask, host, pace, masked: Vec::new(), is_idle: true, was_denied: false }
+    pub fn new(log: StepLog, mask: Mask, host: Arc<dyn Host>, paces: Arc<Paces>, organization: Identifier) -> Self {
+        let (log, masker, masked) = (Some(log), mask.stream(), Vec::new());
+        Self { log, masker, mask, host, paces, organization, masked, is_idle: true, was_denied: false }
     }
 
     pub fn was_denied(&self) -> bool {
@@ -74,7 +69,7 @@ impl StepOutput {
         drop(turn);
         self.forward();
         self.is_idle = false;
-        self.pace.paces.note(&self.pace.organization, used)
+        self.paces.note(&self.organization, used)
     }
 
     /// Ends the output with remarks of the server.

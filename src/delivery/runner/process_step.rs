@@ -23,6 +23,7 @@ use super::protocol::{
 };
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
 use super::step_lease::{Moment, StepLease};
+use crate::or_never;
 use shares::stand_back;
 
 /// A hint for users whose step fails here but works elsewhere.
@@ -76,7 +77,7 @@ pub(super) async fn run(
     if !report.gone {
         // The supervisor was killed, so its processes may still run: find and kill them.
         let (deployment, work_dir) = (context.deployment, context.work_dir.clone());
-        let groups = options.isolation.as_ref().map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
+        let groups = options.isolation.groups_of(deployment);
         let killed = tokio::task::spawn_blocking(move || process_tree::sweep(deployment, &work_dir, &groups)).await;
         let killed = killed.expect("scanning processes does not panic");
         report.remarks.push(format!("the supervisor of the step ended too early; killed {killed} processes it left"));
@@ -117,7 +118,7 @@ impl SupervisorProcess {
         command.process_group(0).stdin(Stdio::piped()).stdout(sink).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         child.id().into_iter().for_each(stand_back);
-        let lifeline = Lifeline::new(child.stdin.take());
+        let lifeline = Lifeline(child.stdin.take());
         let answers = child.stderr.take().expect("it was asked to be a pipe");
         let statuses = MessageReader::new(answers);
         // Dropping `command` closes its copy of the writing end; otherwise the output would never end.
@@ -128,12 +129,17 @@ impl SupervisorProcess {
         let mut report = SupervisorReport::default();
         self.lifeline.send(confinement).await;
         self.lifeline.send(&order).await;
-        let mut beats = Beats::of(order.lease);
+        let mut beats = order.lease.map(|lease| {
+            let mut beats = interval(lease.beat_interval());
+            // A server that was frozen does not send the missed beats.
+            beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            beats
+        });
         drop(order);
         let mut abandoned = std::pin::pin!(until(limits.directive.clone(), Directive::Abandon));
         let mut stopped = std::pin::pin!(until(limits.directive.clone(), Directive::Stop));
         let mut expired = std::pin::pin!(tokio::time::sleep_until(limits.deadline));
-        let mut out_of_room = std::pin::pin!(limits.out_of_room());
+        let mut out_of_room = std::pin::pin!(or_never(limits.disk.as_ref().map(|disk| disk.writer.over())));
         while !report.gone {
             tokio::select! {
                 biased;
@@ -162,8 +168,8 @@ impl SupervisorProcess {
                     self.lifeline.close();
                     self.wake();
                 }
-                () = beats.next(), if self.lifeline.is_open() => {
-                    if let Some(moment) = limits.ownership.confirmed() {
+                _ = or_never(beats.as_mut().map(Interval::tick)), if self.lifeline.is_open() => {
+                    if let Some(moment) = limits.confirmed() {
                         self.lifeline.beat(moment);
                     }
                 }
@@ -181,7 +187,7 @@ impl SupervisorProcess {
     }
 
     fn pid(&self) -> Option<Pid> {
-        self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+        self.child.id().and_then(crate::pid)
     }
 
     async fn terminate(&mut self) {
@@ -195,28 +201,6 @@ impl SupervisorProcess {
     fn wake(&self) {
         if let Some(id) = self.pid() {
             kill_process(id, Signal::CONT).ok();
-        }
-    }
-}
-
-/// The schedule of beats.
-struct Beats(Option<Interval>);
-
-impl Beats {
-    fn of(lease: Option<StepLease>) -> Self {
-        Self(lease.map(|lease| {
-            let mut beats = interval(lease.beat_interval());
-            // A server that was frozen does not send the missed beats.
-            beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            beats
-        }))
-    }
-
-    /// Never resolves without a lease.
-    async fn next(&mut self) {
-        match &mut self.0 {
-            Some(beats) => _ = beats.tick().await,
-            None => std::future::pending().await,
         }
     }
 }
@@ -268,26 +252,20 @@ impl SupervisorReport {
 }
 
 /// The server's end of a supervisor's standard input. When it is closed, the supervisor kills the step.
-struct Lifeline {
-    pipe: Option<ChildStdin>,
-}
+struct Lifeline(Option<ChildStdin>);
 
 impl Lifeline {
-    pub fn new(pipe: Option<ChildStdin>) -> Self {
-        Self { pipe }
-    }
-
     pub fn is_open(&self) -> bool {
-        self.pipe.is_some()
+        self.0.is_some()
     }
 
     pub fn close(&mut self) {
-        self.pipe = None;
+        self.0 = None;
     }
 
     /// Waits while the pipe is full.
     pub async fn send(&mut self, message: &impl Serialize) {
-        if let (Some(pipe), Ok(message)) = (&mut self.pipe, protocol::encode(message)) {
+        if let (Some(pipe), Ok(message)) = (&mut self.0, protocol::encode(message)) {
             // Fails only if the supervisor is dead, which its reader notices.
             pipe.write_all(&message).await.ok();
         }
@@ -296,7 +274,7 @@ impl Lifeline {
     /// Sends the moment at which the server owned the environment, or nothing if the pipe is full: a stopped supervisor
     /// does not read, and the server must not wait for it.
     pub fn beat(&mut self, owned_at: Moment) {
-        if let (Some(pipe), Ok(message)) = (&mut self.pipe, protocol::encode(&Request::Beat(owned_at))) {
+        if let (Some(pipe), Ok(message)) = (&mut self.0, protocol::encode(&Request::Beat(owned_at))) {
             // A message this short is written whole or not at all.
             _ = pipe.write(&message).now_or_never();
         }
@@ -323,13 +301,13 @@ mod tests {
     async fn beats_that_nobody_reads_neither_block_nor_fail() {
         // It never reads its standard input.
         let mut reader = Command::new("sleep").arg("1000").stdin(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-        let mut lifeline = Lifeline::new(reader.stdin.take());
+        let mut lifeline = Lifeline(reader.stdin.take());
         lifeline.send(&"an order").await;
         let mut fill = async || {
             for _ in 0..MANY {
                 lifeline.beat(Moment::now());
             }
-            let pipe = lifeline.pipe.as_ref().unwrap();
+            let pipe = lifeline.0.as_ref().unwrap();
             (ioctl_fionread(pipe).unwrap(), fcntl_getpipe_size(pipe).unwrap() as u64)
         };
         // Otherwise the runtime would pause a task that writes this much.

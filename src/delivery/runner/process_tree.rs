@@ -29,65 +29,22 @@ const EMPTY_SCANS: u32 = 3;
 /// After this time, warns the operator that a process cannot be killed: it is another user's, or stuck in the kernel.
 const WARN_AFTER: Duration = Duration::from_secs(30);
 
-/// The facts that the runner needs about a process.
-trait OfDeployment {
-    fn carries(&self, mark: &Mark) -> io::Result<bool>;
-    fn is_inside(&self, dir: &Path) -> bool;
-    /// The deployment of its step, if it is a supervisor.
-    fn supervises(&self) -> io::Result<Option<Vec<u8>>>;
-    fn is_supervisor(&self) -> bool;
-}
-
-impl OfDeployment for Process {
-    fn carries(&self, mark: &Mark) -> io::Result<bool> {
-        let environment = read_proc(self.pid, "environ")?.unwrap_or_default();
-        let is_marked = environment.split(|byte| *byte == 0).any(|entry| entry == mark.variable.as_bytes());
-        Ok(is_marked || self.supervises()? == Some(mark.deployment.as_bytes().to_vec()))
-    }
-
-    fn is_inside(&self, dir: &Path) -> bool {
-        // Reading a link needs no file descriptor, so it fails only if the process has ended or is another user's.
-        let Ok(place) = fs::read_link(file(self.pid, "cwd")) else { return false };
-        let bytes = place.as_os_str().as_bytes();
-        let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
-        Path::new(OsStr::from_bytes(bytes)).starts_with(dir)
-    }
-
-    fn supervises(&self) -> io::Result<Option<Vec<u8>>> {
-        let line = read_proc(self.pid, "cmdline")?.unwrap_or_default();
-        let mut arguments = line.split(|byte| *byte == 0).skip(1);
-        let is_supervisor = arguments.next() == Some(SUPERVISE_COMMAND.as_bytes());
-        Ok(arguments.next().filter(|_| is_supervisor).map(<[u8]>::to_vec))
-    }
-
-    fn is_supervisor(&self) -> bool {
-        self.supervises().is_ok_and(|deployment| deployment.is_some())
-    }
-}
-
-/// The marks of a deployment's processes: a variable of a step's, an argument of a supervisor's.
-struct Mark {
-    variable: String,
-    deployment: String,
-}
-
 /// Kills the processes of a deployment that an earlier run of the server, or a killed supervisor, left behind: those
 /// with its mark, those in its control groups, those working in its directory, and their descendants. Returns the
 /// number of killed processes once none is found any more. Blocking.
 pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf]) -> usize {
     let began = Instant::now();
-    let mark = Mark { variable: format!("{DEPLOYMENT_VARIABLE}={deployment}"), deployment: deployment.to_string() };
     let work_dir = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
     let mut killed = HashSet::new();
     let mut warned = false;
     let (mut empty_scans, mut retries) = (0, Retries::new(SCAN_BACKOFF));
     loop {
-        let left = leftovers(&mark, &work_dir, groups);
+        let left = leftovers(deployment, &work_dir, groups);
         empty_scans = if left.as_ref().is_ok_and(Vec::is_empty) { empty_scans + 1 } else { 0 };
         match &left {
             Ok(_) if empty_scans == EMPTY_SCANS => return killed.len(),
             Ok(left) if left.is_empty() => {}
-            Ok(left) if began.elapsed() < SUPERVISOR_FIRST && left.iter().any(Process::is_supervisor) => {}
+            Ok(left) if began.elapsed() < SUPERVISOR_FIRST && left.iter().any(is_supervisor) => {}
             Ok(left) => {
                 for process in left {
                     process.signal(Signal::KILL);
@@ -105,8 +62,8 @@ pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf
     }
 }
 
-fn leftovers(mark: &Mark, work_dir: &Path, groups: &[PathBuf]) -> io::Result<Vec<Process>> {
-    let all = all()?;
+fn leftovers(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf]) -> io::Result<Vec<Process>> {
+    let (all, deployment) = (all()?, deployment.to_string());
     // A step may itself have started this server: neither it nor its ancestors count, and the processes that it has
     // started since carry their own marks.
     let ancestors = ancestors(getpid().as_raw_pid(), &all);
@@ -114,12 +71,43 @@ fn leftovers(mark: &Mark, work_dir: &Path, groups: &[PathBuf]) -> io::Result<Vec
     let members = groups.iter().flat_map(|group| control_groups::members(group)).map(Pid::as_raw_pid);
     let mut family: HashSet<i32> = members.filter(|pid| !ancestors.contains(pid)).collect();
     for process in all.iter().filter(|process| counts(process)) {
-        if process.carries(mark)? || process.is_inside(work_dir) {
+        if is_marked(process, &deployment)? || is_inside(process, work_dir) {
             family.insert(process.pid.as_raw_pid());
         }
     }
     add_descendants(&mut family, &all, counts);
     Ok(all.into_iter().filter(|process| family.contains(&process.pid.as_raw_pid())).collect())
+}
+
+/// Whether a process has a mark of the deployment: a variable of a step's, or an argument of a supervisor's.
+fn is_marked(process: &Process, deployment: &str) -> io::Result<bool> {
+    let environment = read_proc(process.pid, "environ")?.unwrap_or_default();
+    let is_ours = |entry: &[u8]| {
+        let value = entry.strip_prefix(DEPLOYMENT_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        value == Some(deployment.as_bytes())
+    };
+    Ok(environment.split(|byte| *byte == 0).any(is_ours)
+        || supervised(process)?.as_deref() == Some(deployment.as_bytes()))
+}
+
+fn is_inside(process: &Process, dir: &Path) -> bool {
+    // Reading a link needs no file descriptor, so it fails only if the process has ended or is another user's.
+    let Ok(place) = fs::read_link(file(process.pid, "cwd")) else { return false };
+    let bytes = place.as_os_str().as_bytes();
+    let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
+    Path::new(OsStr::from_bytes(bytes)).starts_with(dir)
+}
+
+fn is_supervisor(process: &Process) -> bool {
+    supervised(process).is_ok_and(|deployment| deployment.is_some())
+}
+
+/// The deployment of its step, if it is a supervisor.
+fn supervised(process: &Process) -> io::Result<Option<Vec<u8>>> {
+    let line = read_proc(process.pid, "cmdline")?.unwrap_or_default();
+    let mut arguments = line.split(|byte| *byte == 0).skip(1);
+    let is_supervisor = arguments.next() == Some(SUPERVISE_COMMAND.as_bytes());
+    Ok(arguments.next().filter(|_| is_supervisor).map(<[u8]>::to_vec))
 }
 
 /// A process, its parent, its grandparent, and so on.

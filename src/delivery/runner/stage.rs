@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::host::{Host, Options, StageJob, StepInputs, Variable};
-use super::output::{OutputPace, StepOutput};
+use super::output::StepOutput;
 use super::process_tree::DEPLOYMENT_VARIABLE;
-use super::step::{Directive, DiskUse, Limits, Outcome, Ownership, StepContext, StepEnd, Variables, until};
+use super::step::{Directive, DiskUse, Limits, Outcome, StepContext, StepEnd, Variables, until};
 use super::step_lease::{Moment, StepLease};
 use super::{http_step, process_step, work_dirs};
 use crate::logs::{LogWriter, Logs, Section};
@@ -29,12 +29,6 @@ pub(super) struct StageServices {
     pub host: Arc<dyn Host>,
     pub http: GuardedClient,
     pub output_paces: Arc<Paces>,
-}
-
-pub(super) enum StageOutcome {
-    Ended(StageEnd),
-    /// Not reported: the stage was no longer wanted, or the server is stopping.
-    Silent,
 }
 
 /// The steps of a stage before it begins.
@@ -55,19 +49,19 @@ pub(super) fn close_steps(steps: &mut [StepRun], running_becomes: StepStatus) {
     }
 }
 
-/// Runs the stage to its end, keeping `steps` up to date.
+/// Runs the stage to its end, keeping `steps` up to date. `None`: nothing is reported, since the stage was no longer
+/// wanted or the server is stopping.
 pub(super) async fn run(
     services: &StageServices,
     job: &StageJob,
     steps: &mut Vec<StepRun>,
     directive: watch::Receiver<Directive>,
-) -> StageOutcome {
-    match unless_abandoned(&directive, services.host.begun(job)).await {
-        Some(true) => {}
-        Some(false) | None => return StageOutcome::Silent,
+) -> Option<StageEnd> {
+    if !unless_abandoned(&directive, services.host.begun(job)).await? {
+        return None;
     }
     let Some(stage) = job.order.blueprint.stages.get(job.order.stage) else {
-        return StageOutcome::Ended(StageEnd::Failed(Arc::from("the pipeline has no such stage")));
+        return Some(StageEnd::Failed(Arc::from("the pipeline has no such stage")));
     };
     let prepared = tokio::select! {
         biased;
@@ -79,19 +73,14 @@ pub(super) async fn run(
         Some(Err(reason)) => Some(StageEnd::Failed(clipped(reason))),
         Some(Ok((context, log))) => {
             let deadline = Instant::now() + Duration::from_secs(u64::from(stage.timeout_seconds));
-            let ownership = Ownership::new(services.host.clone(), job.environment.clone());
-            let organization = &job.environment.pipeline.organization;
-            let disk = DiskUse::new(&services.options, organization, &context.work_dir);
-            let limits = Limits { directive: directive.clone(), deadline, ownership, disk };
+            let (host, environment) = (services.host.clone(), job.environment.clone());
+            let disk = DiskUse::new(&services.options, &environment.pipeline.organization, &context.work_dir);
+            let limits = Limits { directive: directive.clone(), deadline, host, environment, disk };
             StageRunner { services, job, stage, context, limits, steps }.run(log).await
         }
     };
     close_steps(steps, StepStatus::Failed);
-    match end {
-        Some(StageEnd::Cancelled) if *directive.borrow() == Directive::Abandon => StageOutcome::Silent,
-        Some(end) => StageOutcome::Ended(end),
-        None => StageOutcome::Silent,
-    }
+    end.filter(|end| *end != StageEnd::Cancelled || *directive.borrow() != Directive::Abandon)
 }
 
 /// `None` if the server stops first.
@@ -115,7 +104,7 @@ async fn prepare(services: &StageServices, job: &StageJob) -> Result<(StepContex
         return Err("how steps are confined on this machine could not be tried yet, since its disk is full".to_owned());
     }
     let isolation = services.options.isolation.as_ref();
-    let groups = isolation.and_then(|isolation| isolation.groups.clone());
+    let groups = services.options.isolation.groups().cloned();
     let mut confinement = isolation.map(|isolation| isolation.confinement(&organization, &work_dir));
     if let Some(confinement) = confinement.as_ref().filter(|confinement| !confinement.namespaces) {
         // Without a mount namespace, /tmp is shared and closed to the step.
@@ -193,7 +182,7 @@ impl StageRunner<'_> {
                 break;
             }
         }
-        let groups = self.services.options.isolation.as_ref().and_then(|isolation| isolation.groups.clone());
+        let groups = self.services.options.isolation.groups().cloned();
         let deployment = self.job.order.deployment;
         let filled_disk = self.limits.disk.as_ref().is_some_and(|disk| disk.writer.was_ended());
         let freed = filled_disk.then(|| self.context.work_dir.clone());
@@ -216,11 +205,9 @@ impl StageRunner<'_> {
             Section { stage: self.stage.name.shared(), step: step.name.shared(), attempt: self.job.order.attempt };
         let options = &self.services.options;
         let log = log.step(section, options.log_bytes_per_step);
-        let pace = OutputPace {
-            paces: self.services.output_paces.clone(),
-            organization: self.job.environment.pipeline.organization.clone(),
-        };
-        let output = StepOutput::new(log, self.context.mask.clone(), self.services.host.clone(), pace);
+        let (paces, host) = (self.services.output_paces.clone(), self.services.host.clone());
+        let organization = self.job.environment.pipeline.organization.clone();
+        let output = StepOutput::new(log, self.context.mask.clone(), host, paces, organization);
         let context = self.context.with(&step.inputs);
         let (mut ended, output) = match self.limits.until_startable().await {
             Ok(owned_at) => self.act(step, &context, owned_at, output).await,

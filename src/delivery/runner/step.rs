@@ -73,7 +73,8 @@ impl StepContext {
 pub(super) struct Limits {
     pub directive: watch::Receiver<Directive>,
     pub deadline: Instant,
-    pub ownership: Ownership,
+    pub host: Arc<dyn Host>,
+    pub environment: EnvironmentKey,
     pub disk: Option<DiskUse>,
 }
 
@@ -81,30 +82,39 @@ impl Limits {
     /// Resolves when a step may start, with a moment at which that was certain, or with the outcome of a step that may
     /// not.
     pub async fn until_startable(&self) -> Result<Moment, Outcome> {
-        tokio::select! {
-            biased;
-            moment = self.ownership.until_confirmed() => Ok(moment),
-            () = until(self.directive.clone(), Directive::Stop) => Err(Outcome::Stopped),
-            () = tokio::time::sleep_until(self.deadline) => Err(Outcome::TimedOut),
-        }
+        let confirmed = async {
+            let mut retries = Retries::new(ASK_AGAIN);
+            loop {
+                match self.confirmed() {
+                    Some(moment) => return Ok(moment),
+                    None => sleep(retries.failed()).await,
+                }
+            }
+        };
+        self.unless_over(confirmed).await
     }
 
     /// Resolves when the disk has room for another program, or with the outcome of a step that may not start.
     pub async fn until_room(&self) -> Result<(), Outcome> {
         let Some(disk) = &self.disk else { return Ok(()) };
-        tokio::select! {
-            biased;
-            found = disk.until_room() => found.map_err(|reason| Outcome::Failed(format!("was not started: {reason}"))),
-            () = until(self.directive.clone(), Directive::Stop) => Err(Outcome::Stopped),
-            () = tokio::time::sleep_until(self.deadline) => Err(Outcome::TimedOut),
-        }
+        let found =
+            async { disk.until_room().await.map_err(|reason| Outcome::Failed(format!("was not started: {reason}"))) };
+        self.unless_over(found).await
     }
 
-    /// Resolves when the step must end because it fills the disk, with the reason.
-    pub async fn out_of_room(&self) -> Arc<str> {
-        match &self.disk {
-            Some(disk) => disk.writer.over().await,
-            None => std::future::pending().await,
+    /// A moment at which this server certainly owned the environment, if it still does. The clock is read before the
+    /// check: if the server is frozen in between, the moment is old, and a lease that counts from it may be over.
+    pub fn confirmed(&self) -> Option<Moment> {
+        let asked = Moment::now();
+        self.host.may_act(&self.environment).then_some(asked)
+    }
+
+    async fn unless_over<T>(&self, result: impl Future<Output = Result<T, Outcome>>) -> Result<T, Outcome> {
+        tokio::select! {
+            biased;
+            result = result => result,
+            () = until(self.directive.clone(), Directive::Stop) => Err(Outcome::Stopped),
+            () = tokio::time::sleep_until(self.deadline) => Err(Outcome::TimedOut),
         }
     }
 }
@@ -134,37 +144,6 @@ impl StepEnd {
 /// The pauses between checks while a step waits. A check only reads memory.
 const ASK_AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 
-/// Whether this server certainly still owns the environment of a stage, according to its host.
-pub(super) struct Ownership {
-    host: Arc<dyn Host>,
-    environment: EnvironmentKey,
-}
-
-impl Ownership {
-    pub fn new(host: Arc<dyn Host>, environment: EnvironmentKey) -> Self {
-        Self { host, environment }
-    }
-
-    /// A moment at which it was certain, if it still is. The clock is read before the check: if the server is frozen in
-    /// between, the moment is old, and a lease that counts from it may be over.
-    pub fn confirmed(&self) -> Option<Moment> {
-        let asked = Moment::now();
-        self.host.may_act(&self.environment).then_some(asked)
-    }
-
-    /// Resolves once it is certain. Has no limit itself: the caller stops waiting when its stage is cancelled or
-    /// abandoned.
-    pub async fn until_confirmed(&self) -> Moment {
-        let mut retries = Retries::new(ASK_AGAIN);
-        loop {
-            if let Some(moment) = self.confirmed() {
-                return moment;
-            }
-            sleep(retries.failed()).await;
-        }
-    }
-}
-
 /// A step that finds the disk full fails after this long. Usually the step that filled the disk has been ended by then.
 const WAITS_FOR_ROOM: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -178,6 +157,7 @@ pub(super) struct DiskUse {
     disk: Disk,
     organization: Identifier,
     work_dir: PathBuf,
+    /// Tells when the step must end because it fills the disk.
     pub writer: DiskWriter,
     write_pace: Option<WritePace>,
 }

@@ -24,7 +24,7 @@ impl Moment {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StepLease {
-    lasts: Duration,
+    pub lasts: Duration,
     /// The last moment at which the server is known to have owned the environment.
     owned_at: Moment,
 }
@@ -32,10 +32,6 @@ pub(super) struct StepLease {
 impl StepLease {
     pub fn new(lasts: Duration, owned_at: Moment) -> Self {
         Self { lasts, owned_at }
-    }
-
-    pub fn lasts(&self) -> Duration {
-        self.lasts
     }
 
     /// How often the server sends a beat while it owns the environment.

@@ -49,13 +49,24 @@ async fn run() -> io::Result<()> {
     chain::shut_off()?;
     let order: StepOrder = chain::read_message(&mut input)?;
     if let Some(lease) = order.lease.filter(|lease| lease.is_over(Moment::now())) {
-        report(&Status::LeaseOver(lease.lasts()));
+        report(&Status::LeaseOver(lease.lasts));
         report(&Status::Gone { left_behind: 0 });
         return Ok(());
     }
     let started = started.and_then(|init| start(&order, init));
     let mut supervision = match started {
-        Ok((root, reports)) => Supervision::new(root, reports, order.grace, order.lease),
+        Ok((root, init)) => Supervision {
+            root,
+            init,
+            grace: order.grace,
+            lease: order.lease,
+            server_is_gone: false,
+            step_has_ended: false,
+            look_at: None,
+            next_kill: None,
+            pause: KILL_AGAIN,
+            left_behind: 0,
+        },
         Err(reason) => {
             report(&Status::NotStarted(reason));
             report(&Status::Gone { left_behind: 0 });
@@ -71,7 +82,7 @@ async fn run() -> io::Result<()> {
         let event = tokio::select! {
             _ = child_ended.recv() => Event::ChildEnded,
             event = next_request(&mut requests), if !supervision.server_is_gone => event,
-            status = supervision.reports.next() => Event::Reported(status),
+            status = supervision.next_report() => Event::Reported(status),
             () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Event::Timer,
             () = sleep_until(lease_timer.unwrap_or_else(Instant::now)), if lease_timer.is_some() => Event::LeaseTimer,
         };
@@ -85,12 +96,12 @@ async fn run() -> io::Result<()> {
 }
 
 /// Starts the step itself, or lets its init do so.
-fn start(order: &StepOrder, init: Option<Init>) -> Result<(Root, InitReports), String> {
+fn start(order: &StepOrder, init: Option<Init>) -> Result<(Root, Option<RunningInit>), String> {
     match init {
-        None => Ok((Root::Step(chain::start_program(order)?), InitReports(None))),
+        None => Ok((Root::Step(chain::start_program(order)?), None)),
         Some(init) => {
             let running = init.begin(order)?;
-            Ok((Root::Init(running.pid), InitReports(Some(running))))
+            Ok((Root::Init(running.pid), Some(running)))
         }
     }
 }
@@ -133,57 +144,38 @@ enum Event {
     LeaseTimer,
 }
 
-/// The reports of a confined step's init.
-struct InitReports(pub Option<RunningInit>);
-
-impl InitReports {
-    /// Never resolves after the last one.
-    pub async fn next(&mut self) -> Status {
-        if let Some(init) = &mut self.0 {
-            if let Ok(Some(status)) = init.next_status().await {
-                return status;
-            }
-            self.0 = None;
-        }
-        std::future::pending().await
-    }
-}
-
 /// The state of a supervisor, and its actions on the step's processes: wait for them, ask them to end, kill them.
 struct Supervision {
     root: Root,
-    pub reports: InitReports,
+    /// The init of a confined step until its last report.
+    init: Option<RunningInit>,
     grace: Duration,
     /// `None` if the step has no lease, or once it is over.
     lease: Option<StepLease>,
-    pub server_is_gone: bool,
+    server_is_gone: bool,
     step_has_ended: bool,
     /// When to look for processes that an init's step has left behind.
     look_at: Option<Instant>,
     /// When the remaining processes are killed, again if necessary.
     next_kill: Option<Instant>,
     pause: Duration,
-    pub left_behind: u32,
+    left_behind: u32,
 }
 
 impl Supervision {
-    pub fn new(root: Root, reports: InitReports, grace: Duration, lease: Option<StepLease>) -> Self {
-        Self {
-            root,
-            reports,
-            grace,
-            lease,
-            server_is_gone: false,
-            step_has_ended: false,
-            look_at: None,
-            next_kill: None,
-            pause: KILL_AGAIN,
-            left_behind: 0,
+    /// The next report of an init; never resolves after the last one. Cancel safe.
+    async fn next_report(&mut self) -> Status {
+        if let Some(init) = &mut self.init {
+            if let Ok(Some(status)) = init.statuses.next().await {
+                return status;
+            }
+            self.init = None;
         }
+        std::future::pending().await
     }
 
     /// Reaps the children that have ended. Returns whether any child, and so any descendant, is left.
-    pub fn reap(&mut self) -> bool {
+    fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => match self.root {
@@ -207,24 +199,24 @@ impl Supervision {
         }
     }
 
-    pub fn timer(&self) -> Option<Instant> {
+    fn timer(&self) -> Option<Instant> {
         self.look_at.or(self.next_kill)
     }
 
     /// When to check the lease again.
-    pub fn lease_timer(&self) -> Option<Instant> {
+    fn lease_timer(&self) -> Option<Instant> {
         self.lease.map(|lease| Instant::now() + lease.left(Moment::now()).min(CHECK_LEASE_AFTER))
     }
 
     /// If the lease is over, kills everything, as when the server is gone.
-    pub fn check_lease(&mut self, now: Moment) {
+    fn check_lease(&mut self, now: Moment) {
         if let Some(lease) = self.lease.take_if(|lease| lease.is_over(now)) {
-            report(&Status::LeaseOver(lease.lasts()));
+            report(&Status::LeaseOver(lease.lasts));
             self.kill();
         }
     }
 
-    pub fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
             Event::Requested(Request::Terminate) => self.on_terminate(),
             Event::Requested(Request::Beat(owned_at)) => {
@@ -236,34 +228,25 @@ impl Supervision {
                 self.server_is_gone = true;
                 self.kill();
             }
-            Event::Reported(status) => self.on_status(status),
-            Event::Timer => self.on_timer(),
-            Event::ChildEnded | Event::LeaseTimer => {}
-        }
-    }
-
-    fn on_timer(&mut self) {
-        match self.look_at.take() {
-            Some(_) => self.clean_up(),
-            None => self.kill(),
-        }
-    }
-
-    fn on_status(&mut self, status: Status) {
-        match status {
-            Status::Exited(exit) => {
-                report(&Status::Exited(exit));
+            Event::Reported(status @ Status::Exited(_)) => {
+                report(&status);
                 // An init whose step has left no processes ends immediately; then there is nothing to look for.
                 self.look_at = Some(Instant::now() + INIT_ENDS_WITHIN);
             }
-            Status::Started | Status::NotStarted(_) | Status::Gone { .. } | Status::LeaseOver(_) => {}
+            Event::Timer => match self.look_at.take() {
+                Some(_) => self.clean_up(),
+                None => self.kill(),
+            },
+            Event::Reported(Status::Started | Status::NotStarted(_) | Status::Gone { .. } | Status::LeaseOver(_))
+            | Event::ChildEnded
+            | Event::LeaseTimer => {}
         }
     }
 
     /// The reports of an init before it ended.
-    pub async fn last_statuses(&mut self) {
-        while let Some(init) = &mut self.reports.0 {
-            match init.next_status().await {
+    async fn last_statuses(&mut self) {
+        while let Some(init) = &mut self.init {
+            match init.statuses.next().await {
                 Ok(Some(Status::Exited(exit))) => report(&Status::Exited(exit)),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return,

@@ -37,8 +37,7 @@ struct Inner {
 }
 
 struct State {
-    next: u64,
-    steps: HashMap<u64, Arc<Mutex<Step>>>,
+    steps: Vec<Arc<Mutex<Step>>>,
     budget: Budget,
 }
 
@@ -60,7 +59,6 @@ struct Step {
 /// A step being watched; when dropped, its processes continue.
 pub(super) struct Paced {
     inner: Arc<Inner>,
-    id: u64,
     step: Arc<Mutex<Step>>,
 }
 
@@ -73,7 +71,7 @@ impl std::fmt::Debug for WritePace {
 impl WritePace {
     pub fn new(bytes_per_second: u64) -> Self {
         let budget = Budget { bytes_per_second: bytes_per_second as f64, owed: HashMap::new() };
-        let state = Mutex::new(State { next: 0, steps: HashMap::new(), budget });
+        let state = Mutex::new(State { steps: Vec::new(), budget });
         let inner = Arc::new(Inner { state, changed: Condvar::new() });
         let looked_after = Arc::downgrade(&inner);
         let started = std::thread::Builder::new().name("write-pace".to_owned()).spawn(move || run(&looked_after));
@@ -96,13 +94,9 @@ impl WritePace {
             held: Duration::ZERO,
             has_ended: false,
         }));
-        let mut state = self.inner.state.lock();
-        let id = state.next;
-        state.next += 1;
-        state.steps.insert(id, step.clone());
-        drop(state);
+        self.inner.state.lock().steps.push(step.clone());
         self.inner.changed.notify_all();
-        Paced { inner: self.inner.clone(), id, step }
+        Paced { inner: self.inner.clone(), step }
     }
 }
 
@@ -115,7 +109,7 @@ impl Paced {
 
 impl Drop for Paced {
     fn drop(&mut self) {
-        self.inner.state.lock().steps.remove(&self.id);
+        self.inner.state.lock().steps.retain(|step| !Arc::ptr_eq(step, &self.step));
         let mut step = self.step.lock();
         step.has_ended = true;
         step.go_on(Instant::now());
@@ -133,18 +127,15 @@ fn run(looked_after: &Weak<Inner>) {
         pause = if is_writing { SHORTEST_PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
         pause = pause.max(began.elapsed() * LOOKING_PART);
         let mut state = inner.state.lock();
-        if state.steps.is_empty() && state.budget.owed.is_empty() {
-            inner.changed.wait_for(&mut state, WITHOUT_STEPS);
-        } else {
-            inner.changed.wait_for(&mut state, pause);
-        }
+        let has_steps = !state.steps.is_empty() || !state.budget.owed.is_empty();
+        inner.changed.wait_for(&mut state, if has_steps { pause } else { WITHOUT_STEPS });
     }
 }
 
 impl Inner {
     /// Returns whether steps are writing or stopped.
     fn look(&self, elapsed: Duration) -> bool {
-        let steps: Vec<_> = self.state.lock().steps.values().cloned().collect();
+        let steps = self.state.lock().steps.clone();
         let mut writing = Vec::new();
         for step in &steps {
             let mut step = step.lock();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustls::pki_types::UnixTime;
 use tokio::sync::Notify;
 
-use crate::http::Handshakes;
 use crate::tls::{Concern, Refreshed, ServerTls};
+use http1::Handshakes;
 
 /// How often the files are read. A new certificate is soon in use.
 const FILES_READ_EVERY: Duration = Duration::from_secs(5);

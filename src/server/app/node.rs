@@ -12,7 +12,7 @@ use super::isolation;
 use super::isolation::FoundIsolation;
 use super::runner_host::Hosts;
 use crate::config::Settings;
-use crate::http::{self, Connections, Encryption, ListenOptions, Listeners, Node, Patience, Realm, Scans, WallClock};
+use crate::http::{self, Encryption, ListenOptions, Listeners, Node, Realm, Scans, WallClock};
 use crate::telemetry;
 use crate::tls::ServerTls;
 use delivery::archive::Archive;
@@ -21,6 +21,7 @@ use delivery::logs::Logs;
 use delivery::runner;
 use delivery::runner::Runner;
 use domain::{Identifier, Timestamp};
+use http1::{Connections, CutOffCounters, Patience};
 use outbound::Policy;
 use shares::{Capacity, Disk, DiskLimits, Limited, Permits};
 
@@ -75,11 +76,7 @@ pub fn open_node(
     let disk = Disk::new(&settings.data_dir, limits);
     Ok(Node {
         refusals: Default::default(),
-        connections: Connections::new(Patience {
-            idle: settings.http.keep_alive,
-            silence: settings.http.keep_alive + settings.http.head_timeout,
-            unread: settings.http.write_timeout,
-        }),
+        connections: open_connections(settings),
         scans: Scans::of_lists(organizations),
         log_reads: Scans::of_logs(organizations),
         audits: Limited::new(1),
@@ -103,6 +100,17 @@ pub fn open_node(
         draining: AtomicBool::new(false),
         underway: AtomicUsize::new(0),
     })
+}
+
+fn open_connections(settings: &Settings) -> Arc<Connections> {
+    let patience = Patience {
+        idle: settings.http.keep_alive,
+        silence: settings.http.keep_alive + settings.http.head_timeout,
+        unread: settings.http.write_timeout,
+    };
+    let counter = |reason| metrics::counter!("lockkeeper_connections_cut_off_total", "reason" => reason);
+    let counters = CutOffCounters { silent: counter("silent"), unread: counter("unread"), crowded: counter("crowded") };
+    Connections::new(patience, counters)
 }
 
 /// The parts that run steps, shared by all realms.

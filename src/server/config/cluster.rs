@@ -1,278 +1,204 @@
-//! The settings of a node of a cluster, and which of them need each other. What its store of logs needs for S3 and is not set comes
-//! from the variables that all S3 clients know.
+//! The settings of a node of a cluster, and their dependencies.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::fault::{Fault, Place};
-use super::settings::{
-    Cluster, Engine, EngineCertificates, EngineChoice, EtcdEngine, LogStore, PostgresEngine, S3Store, Settings,
-};
+use super::kinds::{Kind, choice, file, mebibytes, name, number, seconds, secret_text, url, urls};
+use super::layers::{Layers, section};
+use super::log_store::{LogStore, LogStoreSettings};
+use super::value::ValueError;
 use accounts::secrets::SecretValue;
-use domain::pipeline::check_url;
+use domain::named::named_enum;
 
-/// The settings while the layers are laid over each other.
-pub(super) struct ClusterDraft {
-    pub(super) engine: EngineChoice,
-    pub(super) etcd: Vec<String>,
-    pub(super) etcd_prefix: String,
-    /// Each with the place that names it.
-    pub(super) engine_ca: Option<(PathBuf, Place)>,
-    pub(super) engine_certificate: Option<(PathBuf, Place)>,
-    pub(super) engine_key: Option<(PathBuf, Place)>,
-    pub(super) nodes_ca: Option<(PathBuf, Place)>,
-    pub(super) etcd_user: String,
-    pub(super) etcd_password: Option<SecretValue>,
-    pub(super) postgres: Option<SecretValue>,
-    pub(super) node: String,
-    pub(super) advertise: String,
-    pub(super) shards: NonZeroU16,
-    pub(super) quota_bytes: u64,
-    pub(super) step_lease: Duration,
-    pub(super) logs: LogStoreDraft,
-    pub(super) foreign_log_bytes: u64,
+/// An engine has three or five.
+const ENGINE_MEMBERS_MAX: usize = 16;
+
+/// A node of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    pub engine: Engine,
+    /// The name of this node.
+    pub node: String,
+    /// Where the other nodes reach this one; `None`: at the address it listens on.
+    pub advertise: Option<String>,
+    /// The authorities of the other nodes' certificates, instead of those of the system.
+    pub nodes_ca: Option<PathBuf>,
+    /// Into how many shards the organizations of a new cluster are divided.
+    pub shards: NonZeroU16,
+    /// How much the engine may hold.
+    pub quota_bytes: u64,
+    /// Steps end when their node could not show for so long that it still owns them.
+    pub step_lease: Duration,
+    /// Where logs are kept that outlive their node.
+    pub logs: Option<LogStore>,
+    /// How much a node keeps of the logs of shards that it does not own.
+    pub foreign_log_bytes: u64,
 }
 
-impl Default for ClusterDraft {
-    fn default() -> Self {
-        Self {
-            engine: EngineChoice::Off,
-            etcd: Vec::new(),
-            etcd_prefix: String::new(),
-            engine_ca: None,
-            engine_certificate: None,
-            engine_key: None,
-            nodes_ca: None,
-            etcd_user: String::new(),
-            etcd_password: None,
-            postgres: None,
-            node: String::new(),
-            advertise: String::new(),
-            shards: NonZeroU16::MIN,
-            quota_bytes: 0,
-            step_lease: Duration::ZERO,
-            logs: LogStoreDraft::default(),
-            foreign_log_bytes: 0,
-        }
+/// The database of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Engine {
+    Etcd(EtcdEngine),
+    Postgres(PostgresEngine),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdEngine {
+    /// The URL of each member.
+    pub members: Vec<String>,
+    /// Of all keys.
+    pub prefix: String,
+    pub certificates: EngineCertificates,
+    /// The user and its password.
+    pub credentials: Option<(String, SecretValue)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresEngine {
+    /// May have a password.
+    pub url: SecretValue,
+    pub certificates: EngineCertificates,
+}
+
+/// The files of encrypted connections to an engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EngineCertificates {
+    pub authority: Option<PathBuf>,
+    /// The certificate and the key that this node shows.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+named_enum! {
+    pub enum EngineChoice {
+        Off = "off",
+        Etcd = "etcd",
+        Postgres = "postgres",
     }
 }
 
-impl ClusterDraft {
-    /// The settings if there is a cluster.
-    pub(super) fn settle(self, settings: &Settings, faults: &mut Vec<Fault>) -> Option<Cluster> {
-        let mut missing = |variable: &str, why: &str| {
-            faults.push(Fault::new(Place::Variable(variable.to_owned()), format!("is not set: {why}")));
-        };
-        if self.engine != EngineChoice::Off && settings.master_key.is_none() {
-            missing(
-                "LOCKKEEPER_MASTER_KEY",
-                "all nodes of a cluster need the same master key; make one with `openssl rand -hex 32`",
-            );
+impl Cluster {
+    /// `None` on one machine.
+    pub(super) fn read(layers: &mut Layers<'_>, listen: SocketAddr, has_master_key: bool) -> Option<Self> {
+        let engine = EngineSettings::read(layers);
+        let NodeSettings { node, advertise, nodes_ca, shards, step_lease } = NodeSettings::read(layers);
+        let logs = LogStoreSettings::read(layers);
+        let foreign_log_bytes = layers.get("cluster.foreign_log_mb", mebibytes(1, 1_048_576));
+        let quota_bytes = layers.get("cluster.quota_mb", mebibytes(64, 1_048_576));
+        let is_node = engine.choice != EngineChoice::Off;
+        if is_node && !has_master_key {
+            let why = ": all nodes of a cluster need the same master key; make one with `openssl rand -hex 32`";
+            layers.missing("LOCKKEEPER_MASTER_KEY", why);
         }
-        let advertise = Some(self.advertise.trim_end_matches('/').to_owned()).filter(|url| !url.is_empty());
-        if self.engine != EngineChoice::Off && advertise.is_none() && settings.listen.ip().is_unspecified() {
+        if is_node && advertise.is_empty() && listen.ip().is_unspecified() {
             let why =
-                "the other nodes need an address of this one, such as http://10.0.0.1:8080, and `listen` names none";
-            missing("LOCKKEEPER_CLUSTER_ADVERTISE", why);
+                ": the other nodes need an address of this one, such as http://10.0.0.1:8080, and `listen` names none";
+            layers.missing("LOCKKEEPER_CLUSTER_ADVERTISE", why);
         }
-        if self.engine_certificate.is_some() != self.engine_key.is_some() {
-            let variable = if self.engine_key.is_none() { "KEY" } else { "CERTIFICATE" };
-            let why = "cluster.engine_certificate and cluster.engine_key go together";
-            missing(&format!("LOCKKEEPER_CLUSTER_ENGINE_{variable}"), why);
-        }
-        let certificates = EngineCertificates {
-            authority: path(self.engine_ca),
-            identity: path(self.engine_certificate).zip(path(self.engine_key)),
-        };
-        let engine = match self.engine {
-            EngineChoice::Off => return None,
-            EngineChoice::Etcd => {
-                if self.etcd.is_empty() {
-                    missing(
-                        "LOCKKEEPER_CLUSTER_ETCD",
-                        "cluster.engine is \"etcd\", which takes the URLs of its members",
-                    );
-                }
-                if !self.etcd_user.is_empty() && self.etcd_password.is_none() {
-                    missing("LOCKKEEPER_CLUSTER_ETCD_PASSWORD", "cluster.etcd_user has one");
-                }
-                Engine::Etcd(EtcdEngine {
-                    members: self.etcd,
-                    prefix: self.etcd_prefix,
-                    certificates,
-                    credentials: self.etcd_password.filter(|_| !self.etcd_user.is_empty()).map(|p| (self.etcd_user, p)),
-                })
-            }
-            EngineChoice::Postgres => match self.postgres {
-                Some(url) => Engine::Postgres(PostgresEngine { url, certificates }),
-                None => {
-                    let why = "cluster.engine is \"postgres\", which takes its URL, such as postgresql://user:password@host/name";
-                    missing("LOCKKEEPER_CLUSTER_POSTGRES", why);
-                    return None;
-                }
-            },
-        };
-        let logs = self.logs.settle(faults);
-        let node = if self.node.is_empty() { host_name() } else { self.node };
-        Some(Cluster {
+        let engine = engine.engine(layers)?;
+        Some(Self {
             engine,
-            node,
-            advertise,
-            nodes_ca: path(self.nodes_ca),
-            shards: self.shards,
-            quota_bytes: self.quota_bytes,
-            step_lease: self.step_lease,
-            logs,
-            foreign_log_bytes: self.foreign_log_bytes,
+            node: if node.is_empty() { host_name() } else { node },
+            advertise: Some(advertise).filter(|url| !url.is_empty()),
+            nodes_ca,
+            shards,
+            quota_bytes,
+            step_lease,
+            logs: logs.store(layers),
+            foreign_log_bytes,
         })
     }
 }
 
-fn path(file: Option<(PathBuf, Place)>) -> Option<PathBuf> {
-    file.map(|(path, _)| path)
+fn shards() -> Kind<NonZeroU16> {
+    number(1, 1_024).map(|shards| NonZeroU16::new(shards as u16).unwrap_or(NonZeroU16::MIN))
 }
 
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
-const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
-const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
-/// The first that is set counts.
-const REGIONS: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
-const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
-/// The region that servers without regions expect.
-const USUAL_REGION: &str = "us-east-1";
-const TEXT_MAX: usize = 2_048;
-
-/// The variables among these that other programs use for S3, too.
-pub(super) const VARIABLES: [&str; 7] =
-    [KEY_ID, SECRET, SESSION_TOKEN, REGIONS[0], REGIONS[1], ENDPOINTS[0], ENDPOINTS[1]];
-
-pub(super) fn is_secret_variable(name: &OsStr) -> bool {
-    [SECRET, SESSION_TOKEN].iter().any(|secret| name == OsStr::new(secret))
-}
-
-/// The place that a URL of logs names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum LogsUrl {
-    Directory(PathBuf),
-    Bucket { bucket: String, prefix: String },
-}
-
-impl LogsUrl {
-    /// `file:///path` or `s3://bucket/prefix`.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        if text.len() > TEXT_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return None;
-        }
-        if let Some(path) = text.strip_prefix("file://") {
-            let path = path.trim_end_matches('/');
-            let is_plain = path.starts_with('/') && !path.contains(['%', '?', '#']);
-            return is_plain.then(|| Self::Directory(PathBuf::from(path)));
-        }
-        let (bucket, prefix) = text.strip_prefix("s3://").map(|rest| rest.split_once('/').unwrap_or((rest, "")))?;
-        let is_edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let in_bucket = |byte: u8| is_edge(byte) || b".-".contains(&byte);
-        let is_bucket = (3..=63).contains(&bucket.len())
-            && bucket.bytes().all(in_bucket)
-            && [bucket.as_bytes().first(), bucket.as_bytes().last()].into_iter().flatten().all(|byte| is_edge(*byte));
-        let prefix = prefix.trim_end_matches('/');
-        let in_word = |byte: u8| byte.is_ascii_alphanumeric() || b"._-=".contains(&byte);
-        let is_word = |word: &str| !matches!(word, "" | "." | "..") && word.bytes().all(in_word);
-        let is_prefix = prefix.is_empty() || prefix.split('/').all(is_word);
-        (is_bucket && is_prefix).then(|| Self::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+section! {
+    /// The settings of all engines, of which one is chosen.
+    struct EngineSettings {
+        choice: EngineChoice = get("cluster.engine", choice(EngineChoice::ALL, EngineChoice::as_str)),
+        etcd: Vec<String> = get("cluster.etcd", urls(ENGINE_MEMBERS_MAX)),
+        etcd_prefix: String = get("cluster.etcd_prefix", name(64)),
+        etcd_user: String = get("cluster.etcd_user", name(256)),
+        etcd_password: Option<SecretValue> = secret("cluster.etcd_password", secret_text()),
+        postgres: Option<SecretValue> = get("cluster.postgres", database_url()),
+        ca: Option<PathBuf> = get("cluster.engine_ca", file()),
+        certificate: Option<PathBuf> = get("cluster.engine_certificate", file()),
+        key: Option<PathBuf> = get("cluster.engine_key", file()),
     }
 }
 
-#[derive(Default)]
-pub(super) struct LogStoreDraft {
-    pub(super) url: Option<LogsUrl>,
-    pub(super) endpoint: String,
-    pub(super) region: String,
-    pub(super) key_id: String,
-    pub(super) secret: Option<SecretValue>,
-    /// The variables of other clients of S3.
-    pub(super) variables: BTreeMap<OsString, OsString>,
+section! {
+    /// The settings of a node; an empty text is none.
+    struct NodeSettings {
+        node: String = get("cluster.node", name(64)),
+        advertise: String = get("cluster.advertise", url().map(|url| url.trim_end_matches('/').to_owned())),
+        nodes_ca: Option<PathBuf> = get("cluster.nodes_ca", file()),
+        shards: NonZeroU16 = get("cluster.shards", shards()),
+        step_lease: Duration = get("cluster.step_lease_seconds", seconds(5, 600)),
+    }
 }
 
-impl LogStoreDraft {
-    pub(super) fn settle(self, faults: &mut Vec<Fault>) -> Option<LogStore> {
-        let (bucket, prefix) = match self.url.clone()? {
-            LogsUrl::Directory(path) => return Some(LogStore::Directory(path)),
-            LogsUrl::Bucket { bucket, prefix } => (bucket, prefix),
-        };
-        let (key_id, secret, session_token) = self.credentials(faults)?;
-        let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        let region = match &*self.region {
-            "" => self.variable(&REGIONS, "a region such as eu-central-1", is_name, faults),
-            region => Some(region.to_owned()),
-        };
-        let is_url = |text: &str| !text.contains(['?', '#', '@']) && check_url(text).is_ok();
-        let endpoint = match &*self.endpoint {
-            "" => self.variable(&ENDPOINTS, "an http or https URL without credentials", is_url, faults),
-            endpoint => Some(endpoint.to_owned()),
-        };
-        let region = region.unwrap_or_else(|| USUAL_REGION.to_owned());
-        Some(LogStore::S3(S3Store { bucket, prefix, endpoint, region, key_id, secret, session_token }))
-    }
-
-    /// Both from the settings, or both from the variables.
-    fn credentials(&self, faults: &mut Vec<Fault>) -> Option<(String, SecretValue, Option<SecretValue>)> {
-        let mut missing = |variable: &str, why: &str| {
-            faults.push(Fault::new(Place::Variable(variable.to_owned()), format!("is not set: {why}")));
-        };
-        match (&*self.key_id, &self.secret) {
-            ("", None) => {}
-            ("", Some(_)) => {
-                missing("LOCKKEEPER_CLUSTER_LOGS_KEY_ID", "cluster.logs_secret is, and they go together");
-                return None;
+impl EngineSettings {
+    fn engine(self, layers: &mut Layers<'_>) -> Option<Engine> {
+        if self.certificate.is_some() != self.key.is_some() {
+            let variable = if self.key.is_none() { "KEY" } else { "CERTIFICATE" };
+            let why = ": cluster.engine_certificate and cluster.engine_key go together";
+            layers.missing(&format!("LOCKKEEPER_CLUSTER_ENGINE_{variable}"), why);
+        }
+        let certificates = EngineCertificates { authority: self.ca, identity: self.certificate.zip(self.key) };
+        match self.choice {
+            EngineChoice::Off => None,
+            EngineChoice::Etcd => {
+                if self.etcd.is_empty() {
+                    let why = ": cluster.engine is \"etcd\", which takes the URLs of its members";
+                    layers.missing("LOCKKEEPER_CLUSTER_ETCD", why);
+                }
+                if !self.etcd_user.is_empty() && self.etcd_password.is_none() {
+                    layers.missing("LOCKKEEPER_CLUSTER_ETCD_PASSWORD", ": cluster.etcd_user has one");
+                }
+                let password = self.etcd_password.filter(|_| !self.etcd_user.is_empty());
+                let credentials = password.map(|password| (self.etcd_user, password));
+                Some(Engine::Etcd(EtcdEngine {
+                    members: self.etcd,
+                    prefix: self.etcd_prefix,
+                    certificates,
+                    credentials,
+                }))
             }
-            (_, None) => {
-                missing("LOCKKEEPER_CLUSTER_LOGS_SECRET", "cluster.logs_key_id is, and they go together");
-                return None;
-            }
-            (key_id, Some(secret)) => return Some((key_id.to_owned(), secret.clone(), None)),
-        }
-        let why = "cluster.logs is on S3, which takes credentials: here, or as cluster.logs_key_id and \
-                   LOCKKEEPER_CLUSTER_LOGS_SECRET";
-        if self.given(KEY_ID).is_none() || self.given(SECRET).is_none() {
-            missing(if self.given(KEY_ID).is_none() { KEY_ID } else { SECRET }, why);
-            return None;
-        }
-        let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        let key_id = self.variable(&[KEY_ID], "visible ASCII characters without spaces", is_name, faults)?;
-        let is_secret = |text: &str| SecretValue::parse(text).is_ok();
-        let rule = "1 to 2048 bytes, without NUL";
-        let secret = self.variable(&[SECRET], rule, is_secret, faults)?;
-        let session_token = self.variable(&[SESSION_TOKEN], rule, is_secret, faults);
-        let session_token = session_token.and_then(|token| SecretValue::parse(&token).ok());
-        Some((key_id, SecretValue::parse(&secret).ok()?, session_token))
-    }
-
-    fn given(&self, name: &str) -> Option<&OsStr> {
-        self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
-    }
-
-    /// The first that is set, if it fits the rule.
-    fn variable(
-        &self,
-        names: &[&str],
-        rule: &str,
-        fits: impl Fn(&str) -> bool,
-        faults: &mut Vec<Fault>,
-    ) -> Option<String> {
-        let (name, value) = names.iter().find_map(|name| Some((name, self.given(name)?)))?;
-        match value.to_str().filter(|text| text.len() <= TEXT_MAX && fits(text)) {
-            Some(text) => Some(text.to_owned()),
-            None => {
-                faults.push(Fault::new(Place::Variable((*name).to_owned()), format!("must be {rule}")));
-                None
+            EngineChoice::Postgres => {
+                if self.postgres.is_none() {
+                    let why = ": cluster.engine is \"postgres\", which takes its URL, such as \
+                               postgresql://user:password@host/name";
+                    layers.missing("LOCKKEEPER_CLUSTER_POSTGRES", why);
+                }
+                self.postgres.map(|url| Engine::Postgres(PostgresEngine { url, certificates }))
             }
         }
     }
+}
+
+/// One with a password is not taken from a file.
+fn database_url() -> Kind<Option<SecretValue>> {
+    let allowed = "a URL such as \"postgresql://user@host/name\", or \"\"; one with a password is taken from \
+                   LOCKKEEPER_CLUSTER_POSTGRES alone";
+    Kind::new(allowed, |value| {
+        let text = value.text()?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let rest = ["postgresql://", "postgres://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+        let (before_host, _) = rest.ok_or(ValueError::Mismatch)?.rsplit_once('@').unwrap_or_default();
+        let has_password = before_host.contains(':') || text.contains("password=");
+        if has_password && value.is_in_file() {
+            return Err(ValueError::got("one with a password"));
+        }
+        SecretValue::parse(text).map(Some).map_err(|_| ValueError::Mismatch)
+    })
 }

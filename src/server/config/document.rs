@@ -1,4 +1,4 @@
-//! A TOML file as it was read, with the line of everything in it. Knows nothing of what the keys mean.
+//! A TOML file with the line of each of its values. Independent of the meaning of the keys.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -11,7 +11,7 @@ use serde_json::Number;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::fault::{Fault, Place};
+use super::fault::{Fault, SourceLocation};
 use crate::forms::{Content, Element, Entry, FieldFault, Reader, shown};
 
 /// About 300,000 environments: more than one file should hold. A wrong path (a device, an image) is refused soon.
@@ -62,11 +62,11 @@ impl Document {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    pub(super) fn whole(&self) -> Place {
-        Place::File(Arc::clone(&self.path))
+    pub(super) fn whole(&self) -> SourceLocation {
+        SourceLocation::File(Arc::clone(&self.path))
     }
 
-    pub(super) fn place<T>(&self, of: &Spanned<T>) -> Place {
+    pub(super) fn location<T>(&self, of: &Spanned<T>) -> SourceLocation {
         self.line(of.span().start)
     }
 
@@ -77,12 +77,12 @@ impl Document {
             Fault::new(self.line(at), format!("{field} {message}{}", first.unwrap_or_default()))
         };
         let mut faults: Vec<Fault> = reader.into_faults().into_iter().map(fault).collect();
-        faults.sort_by_key(|fault| fault.place.line());
+        faults.sort_by_key(|fault| fault.location.line());
         faults
     }
 
-    pub(super) fn line(&self, offset: usize) -> Place {
-        Place::Line(Arc::clone(&self.path), self.line_number(offset))
+    pub(super) fn line(&self, offset: usize) -> SourceLocation {
+        SourceLocation::Line(Arc::clone(&self.path), self.line_number(offset))
     }
 
     fn line_number(&self, offset: usize) -> usize {
@@ -101,9 +101,9 @@ impl Document {
             errors.retain(|error| error.message() != DUPLICATE);
         }
         let mut faults: Vec<Fault> = errors.iter().map(|error| self.syntax_fault(error)).collect();
-        faults.sort_by_key(|fault| fault.place.line());
+        faults.sort_by_key(|fault| fault.location.line());
         // Further faults on a line mostly follow from the first.
-        faults.dedup_by_key(|fault| fault.place.line());
+        faults.dedup_by_key(|fault| fault.location.line());
         Err(faults)
     }
 
@@ -123,7 +123,7 @@ impl Document {
         let column =
             self.text.get(self.line_starts[line - 1]..span.start).map_or(1, |before| before.chars().count() + 1);
         Fault::new(
-            Place::Column(Arc::clone(&self.path), line, column),
+            SourceLocation::Column(Arc::clone(&self.path), line, column),
             format!("not TOML: {message}{}", key.unwrap_or_default()),
         )
     }

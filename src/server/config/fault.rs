@@ -1,4 +1,4 @@
-//! Faults of a configuration with their places, as an operator reads them: one line per fault.
+//! Faults of a configuration with their locations, as an operator reads them: one line per fault.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ impl Faults {
         self.0.iter()
     }
 
-    /// `Ok` if there are none.
+    /// `Ok` without faults.
     pub(super) fn none_of(found: Vec<Fault>) -> Result<(), Self> {
         if found.is_empty() { Ok(()) } else { Err(Self(found)) }
     }
@@ -36,46 +36,52 @@ impl std::error::Error for Faults {}
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    pub(super) place: Place,
+    pub(super) location: SourceLocation,
     message: String,
 }
 
 impl Fault {
-    pub(super) fn new(place: Place, message: String) -> Self {
-        Self { place, message }
+    pub(super) fn new(location: SourceLocation, message: String) -> Self {
+        Self { location, message }
     }
 
     /// Without the name of the file.
     pub(super) fn within_file(&self) -> String {
-        match self.place.line() {
+        match self.location.line() {
             Some(line) => format!("line {line}: {}", self.message),
             None => self.message.clone(),
         }
     }
 
     /// A value that its key does not take. `allowed` completes "must be", `got` completes "got".
-    pub(super) fn must_be(place: Place, key: &str, allowed: &str, got: Option<&str>) -> Self {
+    pub(super) fn must_be(location: SourceLocation, key: &str, allowed: &str, got: Option<&str>) -> Self {
         let got = got.map(|got| format!(", got {got}")).unwrap_or_default();
-        Self::new(place, format!("{key} must be {allowed}{got}"))
+        Self::new(location, format!("{key} must be {allowed}{got}"))
     }
 
     /// An unknown name, with the one that was probably meant, or else with `allowed`.
-    pub(super) fn unknown(place: Place, what: &str, name: &str, meant: Option<&str>, allowed: &str) -> Self {
+    pub(super) fn unknown(
+        location: SourceLocation,
+        what: &str,
+        name: &str,
+        meant: Option<&str>,
+        allowed: &str,
+    ) -> Self {
         let name = shown(name);
         let advice = meant.map_or_else(|| allowed.to_owned(), |meant| format!("did you mean `{meant}`?"));
-        Self::new(place, format!("unknown {what} `{name}`; {advice}"))
+        Self::new(location, format!("unknown {what} `{name}`; {advice}"))
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
+        write!(f, "{}: {}", self.location, self.message)
     }
 }
 
-/// Where a setting or a fault is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+/// Where a value or a fault is, in the order in which faults are reported.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SourceLocation {
     File(Arc<Path>),
     Line(Arc<Path>, usize),
     Column(Arc<Path>, usize, usize),
@@ -83,23 +89,23 @@ pub(super) enum Place {
     Flag(&'static str),
 }
 
-impl Place {
+impl SourceLocation {
     pub(super) fn line(&self) -> Option<usize> {
         match self {
-            Place::Line(_, line) | Place::Column(_, line, _) => Some(*line),
-            Place::File(_) | Place::Variable(_) | Place::Flag(_) => None,
+            SourceLocation::Line(_, line) | SourceLocation::Column(_, line, _) => Some(*line),
+            SourceLocation::File(_) | SourceLocation::Variable(_) | SourceLocation::Flag(_) => None,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::File(path) => write!(f, "{}", path.display()),
-            Place::Line(path, line) => write!(f, "{}:{line}", path.display()),
-            Place::Column(path, line, column) => write!(f, "{}:{line}:{column}", path.display()),
-            Place::Variable(name) => f.write_str(&shown(name)),
-            Place::Flag(flag) => f.write_str(flag),
+            SourceLocation::File(path) => write!(f, "{}", path.display()),
+            SourceLocation::Line(path, line) => write!(f, "{}:{line}", path.display()),
+            SourceLocation::Column(path, line, column) => write!(f, "{}:{line}:{column}", path.display()),
+            SourceLocation::Variable(name) => f.write_str(&shown(name)),
+            SourceLocation::Flag(flag) => f.write_str(flag),
         }
     }
 }
@@ -110,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_headline_counts() {
-        let fault = Fault::new(Place::Flag("--listen"), "listen must be better".to_owned());
+        let fault = Fault::new(SourceLocation::Flag("--listen"), "listen must be better".to_owned());
         assert_eq!(
             Faults(vec![fault.clone()]).to_string(),
             "the configuration has 1 fault\n  --listen: listen must be better"

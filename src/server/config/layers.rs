@@ -3,17 +3,45 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::DeTable;
 
 use super::document::{Document, type_of};
-use super::fault::{Fault, Place};
-use super::given::Given;
-use super::keys::{Draft, KEYS, Key};
-use super::{cluster, organization};
-use domain::nearest::nearest;
+use super::fault::{Fault, SourceLocation};
+use super::keys::{CONFIG_VARIABLE, Key, PREFIX, is_section, unknown_key, unknown_variable, variable};
+use super::kinds::Kind;
+use super::organization;
+use super::value::{RawValue, check_count};
+
+/// Every key with its default, commented for an operator.
+pub const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
+
+pub(super) const CLIENT_TOKEN: &str = "LOCKKEEPER_TOKEN";
+pub(super) const IDENTITY_TOKEN: &str = "LOCKKEEPER_IDENTITY_TOKEN";
+/// Variables of steps and of client programs, which a server may inherit.
+const NOT_SETTINGS: [&str; 17] = [
+    CONFIG_VARIABLE,
+    "LOCKKEEPER_ORGANIZATION",
+    "LOCKKEEPER_PIPELINE",
+    "LOCKKEEPER_ENVIRONMENT",
+    "LOCKKEEPER_SESSION",
+    "LOCKKEEPER_COMMIT",
+    "LOCKKEEPER_FENCING_TOKEN",
+    "LOCKKEEPER_DEPLOYMENT",
+    "LOCKKEEPER_STAGE",
+    "LOCKKEEPER_URL",
+    CLIENT_TOKEN,
+    "LOCKKEEPER_TOKEN_FILE",
+    "LOCKKEEPER_PROFILE",
+    "LOCKKEEPER_CA_FILE",
+    IDENTITY_TOKEN,
+    "LOCKKEEPER_IDENTITY_TOKEN_FILE",
+    "LOCKKEEPER_AUDIENCE",
+];
+/// More organizations than one server should have, few enough to read at each start.
+const ORGANIZATIONS_MAX: usize = 1_000;
+const PREFIX_OF_TESTS: &str = "LOCKKEEPER_TEST_";
 
 /// The flags of the command line.
 #[derive(Debug, Clone, Default)]
@@ -26,181 +54,248 @@ pub struct Flags {
     pub listen: Option<String>,
 }
 
-pub(super) const PREFIX: &str = "LOCKKEEPER_";
-/// Names the settings file if `--config` does not.
-pub(super) const CONFIG_VARIABLE: &str = "LOCKKEEPER_CONFIG";
-/// Variables of steps: a server that a step starts has them, and they are not settings.
-const OF_STEPS: [&str; 8] = [
-    "LOCKKEEPER_ORGANIZATION",
-    "LOCKKEEPER_PIPELINE",
-    "LOCKKEEPER_ENVIRONMENT",
-    "LOCKKEEPER_SESSION",
-    "LOCKKEEPER_COMMIT",
-    "LOCKKEEPER_FENCING_TOKEN",
-    "LOCKKEEPER_DEPLOYMENT",
-    "LOCKKEEPER_STAGE",
-];
-/// Variables of client programs, which a server started by hand has too; those that steps have as well are above.
-const OF_CLIENTS: [&str; 8] = [
-    "LOCKKEEPER_URL",
-    CLIENT_TOKEN,
-    "LOCKKEEPER_TOKEN_FILE",
-    "LOCKKEEPER_PROFILE",
-    "LOCKKEEPER_CA_FILE",
-    IDENTITY_TOKEN,
-    "LOCKKEEPER_IDENTITY_TOKEN_FILE",
-    "LOCKKEEPER_AUDIENCE",
-];
-const CLIENT_TOKEN: &str = "LOCKKEEPER_TOKEN";
-const IDENTITY_TOKEN: &str = "LOCKKEEPER_IDENTITY_TOKEN";
-const OF_TESTS: &str = "LOCKKEEPER_TEST_";
+/// Declares a section of the settings: each field with the method of `Layers` that reads it, its key and its kind.
+macro_rules! section {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $section:ident {
+            $($(#[$doc:meta])* $field_vis:vis $field:ident: $type:ty = $method:ident($($argument:expr),*),)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        $vis struct $section {
+            $($(#[$doc])* $field_vis $field: $type,)*
+        }
 
-pub(super) fn lay_file(document: &Document, draft: &mut Draft, faults: &mut Vec<Fault>) {
-    let table = match document.parse() {
-        Ok(table) => table,
-        Err(mut syntax) => return faults.append(&mut syntax),
+        impl $section {
+            pub(super) fn read(layers: &mut $crate::config::layers::Layers<'_>) -> Self {
+                Self { $($field: layers.$method($($argument),*),)* }
+            }
+        }
     };
-    if declares_organization(table.get_ref()) {
+}
+
+pub(super) use section;
+
+/// The reason to load settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Starting a server, which also checks the files of TLS.
+    Serve,
+    /// Any other command.
+    Command,
+    /// Checking a settings file: variables may set whatever it lacks.
+    Check,
+}
+
+/// The environment variables, by name.
+pub(super) type Variables = BTreeMap<OsString, OsString>;
+
+/// The sources of settings, and the findings in them.
+pub(super) struct Layers<'a> {
+    pub(super) purpose: Purpose,
+    /// The defaults, then the settings file.
+    files: &'a [(&'a Document, DeTable<'a>)],
+    variables: &'a Variables,
+    flags: &'a Flags,
+    pub(super) findings: Findings,
+    /// Faults of several values together.
+    conflicts: Vec<Fault>,
+}
+
+/// The findings besides values.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// In the order in which they were read.
+    pub(super) keys: Vec<Key>,
+    /// In the order of the layers and, within a file, of its lines; then those of several values together.
+    pub(super) faults: Vec<Fault>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Reads settings from the layers.
+pub(super) fn read<T>(
+    purpose: Purpose,
+    file: Option<&Document>,
+    variables: &Variables,
+    flags: &Flags,
+    read: impl FnOnce(&mut Layers<'_>) -> T,
+) -> (T, Findings) {
+    let defaults = Document::new(Path::new("config/default.toml (embedded)"), DEFAULT_TOML.to_owned());
+    let (mut files, mut faults) = (Vec::new(), Vec::new());
+    for document in std::iter::once(&defaults).chain(file) {
+        match parse(document) {
+            Ok(table) => files.push((document, table)),
+            Err(refused) => faults.extend(refused),
+        }
+    }
+    let (findings, conflicts) = (Findings::default(), Vec::new());
+    let mut layers = Layers { purpose, files: &files, variables, flags, findings, conflicts };
+    let settings = read(&mut layers);
+    layers.refuse_unknown_keys();
+    layers.refuse_unknown_variables();
+    let Layers { mut findings, conflicts, .. } = layers;
+    findings.faults.sort_by(|one, other| one.location.cmp(&other.location));
+    faults.extend(findings.faults.into_iter().chain(conflicts));
+    (settings, Findings { faults, ..findings })
+}
+
+fn parse(document: &Document) -> Result<DeTable<'_>, Vec<Fault>> {
+    let table = document.parse()?.into_inner();
+    if organization::declares_one(&table) {
         let message = "this is an organization file; name it in `organizations` of a settings file, \
                        or in LOCKKEEPER_ORGANIZATIONS";
-        return faults.push(Fault::new(document.whole(), message.to_owned()));
+        return Err(vec![Fault::new(document.whole(), message.to_owned())]);
     }
-    let mut found = Vec::new();
-    for (name, value) in table.get_ref() {
-        match value.get_ref().as_table() {
-            Some(section) if is_section(name.get_ref()) => {
-                for (inner, value) in section {
-                    let dotted = format!("{}.{}", name.get_ref(), inner.get_ref());
-                    lay_value(document, &dotted, inner, value, draft, &mut found);
+    Ok(table)
+}
+
+impl<'a> Layers<'a> {
+    /// The value in the highest layer that has the key.
+    pub(super) fn get<T>(&mut self, name: &'static str, kind: Kind<T>) -> T {
+        let value = self.all(name, kind, false).pop();
+        value.expect("config/default.toml has every key that is not secret")
+    }
+
+    /// A value that is only taken from a variable.
+    pub(super) fn secret<T>(&mut self, name: &'static str, kind: Kind<T>) -> Option<T> {
+        self.all(name, kind, true).pop()
+    }
+
+    /// Whether the operator has set it.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.raw(name).len() > 1
+    }
+
+    /// The organization files, each with the location that names it. Each entry of the list has its own fault.
+    pub(super) fn organization_files(&mut self) -> Vec<(PathBuf, SourceLocation)> {
+        const NAME: &str = "organizations";
+        let kind = Kind::new(format!("a list of at most {ORGANIZATIONS_MAX} paths of files"), |value| {
+            let entries = value.entries(b':')?;
+            let path = |entry: &RawValue<'_>| (entry.located_path(), entry.location());
+            check_count(entries.iter().map(path).collect(), ORGANIZATIONS_MAX)
+        });
+        let mut files = Vec::new();
+        for entries in self.all(NAME, kind, false) {
+            files.clear();
+            for (path, location) in entries {
+                match path {
+                    Ok(path) => files.push((path, location)),
+                    Err(error) => self.findings.faults.push(error.fault(location, NAME, "paths of files")),
                 }
             }
-            _ => lay_value(document, name.get_ref(), name, value, draft, &mut found),
+        }
+        files
+    }
+
+    /// The values of all layers that have the key, the highest last.
+    fn all<T>(&mut self, name: &'static str, kind: Kind<T>, is_secret: bool) -> Vec<T> {
+        let mut values = Vec::new();
+        for raw in self.raw(name) {
+            let location = raw.location();
+            if is_secret && raw.is_in_file() {
+                self.findings.faults.push(secret_in_file(location, name));
+                continue;
+            }
+            match (kind.parse)(&raw) {
+                Ok(value) => values.push(value),
+                Err(error) => self.findings.faults.push(error.fault(location, name, &kind.allowed)),
+            }
+        }
+        self.findings.keys.push(Key { name, is_secret });
+        values
+    }
+
+    fn raw(&self, name: &str) -> Vec<RawValue<'a>> {
+        let in_file = |(document, table): &'a (&'a Document, DeTable<'a>)| {
+            let value = match name.split_once('.') {
+                Some((section, key)) => table.get(section)?.get_ref().as_table()?.get(key)?,
+                None => table.get(name)?,
+            };
+            Some(RawValue::InFile { document, value })
+        };
+        let variable = variable(name);
+        let in_variable =
+            self.variables.get(OsStr::new(&variable)).map(|text| (SourceLocation::Variable(variable), &**text));
+        let flag = match name {
+            "data_dir" => {
+                self.flags.data_dir.as_ref().map(|path| (SourceLocation::Flag("--data-dir"), path.as_os_str()))
+            }
+            "listen" => self.flags.listen.as_ref().map(|text| (SourceLocation::Flag("--listen"), OsStr::new(text))),
+            _ => None,
+        };
+        let texts = in_variable.into_iter().chain(flag).map(|(location, text)| RawValue::Text { location, text });
+        self.files.iter().filter_map(in_file).chain(texts).collect()
+    }
+
+    /// A variable other than our own; `None` if it is empty.
+    pub(super) fn variable(&self, name: &str) -> Option<&'a OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+
+    /// A fault of a value that contradicts others.
+    pub(super) fn conflict(&mut self, name: &str, message: impl Into<String>) {
+        let fault = |value: &RawValue<'_>| Fault::new(value.location(), message.into());
+        self.conflicts.extend(self.raw(name).last().map(fault));
+    }
+
+    /// A fault of a variable that contradicts the settings.
+    pub(super) fn variable_fault(&mut self, variable: &str, message: impl Into<String>) {
+        self.conflicts.push(Fault::new(SourceLocation::Variable(variable.to_owned()), message.into()));
+    }
+
+    /// A fault of a variable that other settings require. Left out if only a file is checked.
+    pub(super) fn missing(&mut self, variable: &str, why: &str) {
+        if self.purpose != Purpose::Check {
+            self.variable_fault(variable, format!("is not set{why}"));
         }
     }
-    // Tables come in alphabetical order; the operator reads from the top.
-    found.sort_by_key(|fault| fault.place.line());
-    faults.append(&mut found);
-}
 
-pub(super) fn declares_organization(table: &DeTable<'_>) -> bool {
-    table.keys().any(|key| organization::is_top_level(key.get_ref()))
-}
-
-fn lay_value<'a>(
-    document: &'a Document,
-    name: &str,
-    key: &Spanned<DeString<'_>>,
-    value: &'a Spanned<DeValue<'a>>,
-    draft: &mut Draft,
-    faults: &mut Vec<Fault>,
-) {
-    if let Some(key) = KEYS.iter().find(|key| key.name == name) {
-        return key.put(&Given::InFile { document, value }, draft, faults);
-    }
-    if is_section(name) {
-        let got = type_of(value.get_ref());
-        let table = format!("a table: [{name}]");
-        return faults.push(Fault::must_be(document.place(value), name, &table, Some(got)));
-    }
-    let meant = meant_key(name);
-    let allowed = format!("allowed here: {}", siblings(name).join(", "));
-    faults.push(Fault::unknown(document.place(key), "key", name, meant, &allowed));
-}
-
-fn meant_key(name: &str) -> Option<&'static str> {
-    let names = KEYS.iter().map(|key| key.name);
-    let sections = names.clone().filter_map(|name| Some(name.split_once('.')?.0));
-    // A key in the wrong section, or in none, is more likely than a misspelling.
-    names
-        .clone()
-        .find(|known| known.rsplit('.').next() == name.rsplit('.').next())
-        .or_else(|| nearest(name, names))
-        .or_else(|| nearest(name, sections))
-}
-
-/// What may stand in a file where `name` does.
-fn siblings(name: &str) -> Vec<String> {
-    let wanted = name.split_once('.').map(|(section, _)| section);
-    let mut siblings: Vec<String> = Vec::new();
-    for key in KEYS.iter().filter(|key| !key.kind.is_secret()) {
-        let section = key.name.split_once('.').map(|(section, _)| section);
-        match section {
-            _ if section == wanted => siblings.push(key.name.to_owned()),
-            Some(section) if wanted.is_none() => siblings.push(format!("[{section}]")),
-            Some(_) | None => {}
+    fn refuse_unknown_keys(&mut self) {
+        let is_key = |name: &str| self.findings.keys.iter().any(|key| key.name == name);
+        for (document, table) in self.files {
+            for (name, value) in table {
+                let (key, name) = (name, name.get_ref());
+                if is_key(name) {
+                    continue;
+                }
+                if !is_section(&self.findings.keys, name) {
+                    self.findings.faults.push(unknown_key(&self.findings.keys, document.location(key), name));
+                    continue;
+                }
+                let Some(section) = value.get_ref().as_table() else {
+                    let (location, table) = (document.location(value), format!("a table: [{name}]"));
+                    self.findings.faults.push(Fault::must_be(location, name, &table, Some(type_of(value.get_ref()))));
+                    continue;
+                };
+                for key in section.keys() {
+                    let name = format!("{name}.{}", key.get_ref());
+                    if !is_key(&name) {
+                        self.findings.faults.push(unknown_key(&self.findings.keys, document.location(key), &name));
+                    }
+                }
+            }
         }
     }
-    siblings.dedup();
-    siblings
+
+    fn refuse_unknown_variables(&mut self) {
+        for name in self.variables.keys().filter(|name| is_ours(name)) {
+            let name = name.to_string_lossy();
+            let is_setting = self.findings.keys.iter().any(|key| key.variable() == name);
+            if !is_setting && !NOT_SETTINGS.contains(&&*name) && !name.starts_with(PREFIX_OF_TESTS) {
+                self.findings.faults.push(unknown_variable(&self.findings.keys, &name));
+            }
+        }
+    }
 }
 
-fn is_section(name: &str) -> bool {
-    KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(section, _)| section == name))
+fn secret_in_file(location: SourceLocation, name: &str) -> Fault {
+    let why = "files are copied, committed and backed up";
+    Fault::new(location, format!("{name} is not taken from a file, since {why}; set {} instead", variable(name)))
 }
 
 /// Whether an environment variable may be a setting.
 pub(super) fn is_ours(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
-}
-
-/// Whether an environment variable holds a secret setting, or a token of a client.
-pub fn is_secret_variable(name: &OsStr) -> bool {
-    [CLIENT_TOKEN, IDENTITY_TOKEN].iter().any(|secret| name == OsStr::new(secret))
-        || cluster::is_secret_variable(name)
-        || KEYS.iter().any(|key| key.kind.is_secret() && name == OsStr::new(&key.variable()))
-}
-
-/// `environment` holds what begins with our prefix.
-pub(super) fn lay_environment(environment: &BTreeMap<OsString, OsString>, draft: &mut Draft, faults: &mut Vec<Fault>) {
-    for (name, text) in environment {
-        let name = name.to_string_lossy();
-        let of_others = OF_STEPS.iter().chain(&OF_CLIENTS).any(|other| *other == name);
-        let is_no_setting = name == CONFIG_VARIABLE || of_others || name.starts_with(OF_TESTS);
-        if is_no_setting {
-            continue;
-        }
-        match KEYS.iter().find(|key| key.variable() == name) {
-            Some(key) => lay_text(key, Place::Variable(name.into_owned()), text, draft, faults),
-            None => faults.push(unknown_variable(&name)),
-        }
-    }
-}
-
-fn unknown_variable(name: &str) -> Fault {
-    let place = Place::Variable(name.to_owned());
-    let rest = name.strip_prefix(PREFIX).unwrap_or(name);
-    if rest.starts_with("SERVICE_") || rest == "PORT" || rest.starts_with("PORT_") {
-        let message = "no setting has this name; if Kubernetes made it, for its service `lockkeeper`, \
-                       set `enableServiceLinks: false` in the pod";
-        return Fault::new(place, message.to_owned());
-    }
-    let variables: Vec<String> = KEYS.iter().map(Key::variable).collect();
-    let known = variables.iter().filter_map(|variable| variable.strip_prefix(PREFIX));
-    // A key without its section is more likely than a misspelling.
-    let meant = known
-        .clone()
-        .find(|known| known.strip_suffix(rest).is_some_and(|section| section.ends_with('_')))
-        .or_else(|| nearest(rest, known.chain(CONFIG_VARIABLE.strip_prefix(PREFIX))));
-    let advice = meant.map_or_else(
-        || "the key `http.drain_seconds`, for one, is LOCKKEEPER_HTTP_DRAIN_SECONDS".to_owned(),
-        |meant| format!("did you mean `{PREFIX}{meant}`?"),
-    );
-    Fault::new(place, format!("no setting has this name; {advice}"))
-}
-
-pub(super) fn lay_flags(flags: &Flags, draft: &mut Draft, faults: &mut Vec<Fault>) {
-    let given = [
-        ("data_dir", "--data-dir", flags.data_dir.as_ref().map(|path| path.as_os_str())),
-        ("listen", "--listen", flags.listen.as_ref().map(OsStr::new)),
-    ];
-    for (name, flag, text) in given {
-        let key = KEYS.iter().find(|key| key.name == name);
-        if let Some((key, text)) = key.zip(text) {
-            lay_text(key, Place::Flag(flag), text, draft, faults);
-        }
-    }
-}
-
-fn lay_text(key: &Key, place: Place, text: &OsStr, draft: &mut Draft, faults: &mut Vec<Fault>) {
-    key.put(&Given::Text { place, text }, draft, faults);
 }

@@ -1,55 +1,41 @@
-//! One organization as a file declares it: its members, how they and its jobs sign in, its pipelines and their environments. Also
-//! a step of a registry as a file of its repository: the fields of the API in snake_case.
+//! One organization as a file declares it: its members, sign-ins of members and jobs, pipelines and their environments.
+//! Also a step of a registry as a file of its repository: the fields of the API in snake_case.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use toml::de::DeTable;
 
 use super::document::{Document, element};
-use super::fault::{Fault, Place};
+use super::fault::{Fault, SourceLocation};
 use super::sign_ins::{IdentityForm, ProviderForm, check_rule_names, providers, trusted_issuer};
 use crate::forms::{
-    ConfigurationForm, Element, EnvironmentName, Form, List, MemberForm, Name, Object, ObjectForm, PipelineForm,
-    Reader, RegistryStepForm, Schemas, Spelling, form,
+    ConfigurationForm, EnvironmentName, Form, List, MemberForm, Name, Object, ObjectForm, PipelineForm, Reader,
+    RegistryStepForm, Spelling, choices, form,
 };
 use accounts::auth::MEMBERS_MAX;
 use accounts::identities::{ISSUERS_MAX, TrustedIssuer};
 use accounts::sso::{PROVIDERS_MAX, Provider};
+use domain::named::named_enum;
 use domain::{Blueprint, Configuration, Email, Identifier, RegistryStep, Role};
 use locks::pipelines::{Definition, PIPELINES_MAX, Repository};
 
-/// The list of a pipeline's environments is one answer.
+/// The environments of a pipeline are listed in one response.
 const ENVIRONMENTS_MAX: usize = 100_000;
 
-/// What happens to pipelines and environments that the file declared earlier and no longer does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prune {
-    /// They stay, and the log names them.
-    Report,
-    /// They are removed, those that are held when they are released.
-    Apply,
-}
-
-impl Prune {
-    const ALL: [Self; 2] = [Self::Report, Self::Apply];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Report => "report",
-            Self::Apply => "apply",
-        }
+named_enum! {
+    /// The handling of pipelines and environments that the file declared earlier and no longer declares.
+    pub enum Prune {
+        /// They stay, and the log names them.
+        Report = "report",
+        /// They are removed, those that are held when they are released.
+        Apply = "apply",
     }
 }
 
-impl Form for Prune {
-    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
-        reader.choice(element, &Self::ALL, Self::as_str)
-    }
-
-    fn schema(_: &mut Schemas) -> Value {
-        json!({ "enum": Self::ALL.map(Self::as_str) })
-    }
+choices! {
+    Prune as "Prune": "The handling of pipelines and environments that are no longer declared.";
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,14 +120,51 @@ fn check_organization(object: &Object<'_>, form: Option<&OrganizationFile>, read
 }
 
 /// An organization file is recognised by any of its tables, so that one without its `[organization]` is reported as such.
-pub(super) fn is_top_level(key: &str) -> bool {
-    let mut is_known = false;
-    OrganizationFile::each_name(&mut |name| is_known |= name == key);
-    is_known
+pub(super) fn declares_one(table: &DeTable<'_>) -> bool {
+    let mut declares_one = false;
+    OrganizationFile::each_name(&mut |name| declares_one |= table.contains_key(name));
+    declares_one
 }
 
-/// What a document declares, and where its id stands; `None` if it has faults.
-pub(super) fn read(document: &Document, faults: &mut Vec<Fault>) -> Option<(Organization, Place)> {
+/// All files that have no faults, each with the location that names it.
+pub(super) fn read_all(files: Vec<(PathBuf, SourceLocation)>, faults: &mut Vec<Fault>) -> Vec<(PathBuf, Organization)> {
+    let mut first_ids = HashMap::new();
+    let mut organizations = Vec::with_capacity(files.len());
+    for (path, named_at) in files {
+        let document = match Document::read(&path) {
+            Ok(document) => document,
+            Err(reason) => {
+                faults.push(unreadable(&path, named_at, &reason));
+                continue;
+            }
+        };
+        let Some((organization, location)) = read(&document, faults) else {
+            continue;
+        };
+        if let Some(first) = first_ids.get(&organization.id) {
+            let message = format!("organization.id `{}` is taken: {first} has it", organization.id);
+            faults.push(Fault::new(location, message));
+            continue;
+        }
+        first_ids.insert(organization.id.clone(), location);
+        organizations.push((path, organization));
+    }
+    organizations
+}
+
+fn unreadable(path: &Path, named_at: SourceLocation, reason: &str) -> Fault {
+    let from = match named_at {
+        SourceLocation::Variable(_) => "the working directory",
+        SourceLocation::File(_) | SourceLocation::Line(..) | SourceLocation::Column(..) | SourceLocation::Flag(_) => {
+            "the file that names it"
+        }
+    };
+    let message = format!("organizations: cannot read `{}`: {reason}", path.display());
+    Fault::new(named_at, format!("{message}; a relative path starts from {from}"))
+}
+
+/// The organization of a document, and the location of its id; `None` if it has faults.
+pub(super) fn read(document: &Document, faults: &mut Vec<Fault>) -> Option<(Organization, SourceLocation)> {
     let table = document.parse().map_err(|syntax| faults.extend(syntax)).ok()?;
     let root = element(&table);
     let mut reader = Reader::new(Spelling::Snake);
@@ -184,13 +207,13 @@ fn pipeline(form: DeclaredPipelineForm) -> Pipeline {
 /// The step, or all its faults, each with its line.
 pub fn read_step(text: &str) -> Result<RegistryStep, Vec<String>> {
     let document = Document::new(Path::new(""), text.to_owned());
-    let told = |faults: Vec<Fault>| faults.iter().map(Fault::within_file).collect::<Vec<_>>();
-    let table = document.parse().map_err(told)?;
+    let lines = |faults: Vec<Fault>| faults.iter().map(Fault::within_file).collect::<Vec<_>>();
+    let table = document.parse().map_err(lines)?;
     let mut reader = Reader::new(Spelling::Snake);
     let step = RegistryStepForm::read(&element(&table), &mut reader).and_then(|form| form.step());
     match step {
         Some(step) if !reader.has_faults() => Ok(step),
-        Some(_) | None => Err(told(document.faults(reader))),
+        Some(_) | None => Err(lines(document.faults(reader))),
     }
 }
 

@@ -1,15 +1,55 @@
-//! The settings of the server, within their bounds and in the units of the code.
+//! The settings of the server, within their bounds and in the units of the code. A setting is one field, with its key
+//! and its kind; its default is in `config/default.toml`.
 
 use std::net::SocketAddr;
-use std::num::{NonZeroU16, NonZeroU32};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::Organization;
-use crate::tls;
+use tracing_subscriber::EnvFilter;
+
+use super::analysis::Analysis;
+use super::cluster::Cluster;
+use super::document::Document;
+use super::fault::SourceLocation;
+use super::keys::Key;
+use super::kinds::{
+    Kind, address, choice, count, days, delays, directory, flag, hours, is_plain_url, mebibytes, number, program,
+    seconds, secret,
+};
+use super::layers::{self, Findings, Flags, Layers, Purpose, Variables, section};
+use super::organization::Organization;
+use super::runner::Runner;
+use super::tls::Tls;
+use super::value::ValueError;
 use accounts::auth::{AttemptLimits, SignInLimits, TokenText};
-use accounts::secrets::{MasterKey, SecretValue};
-use outbound::Destination;
+use accounts::secrets::MasterKey;
+use domain::named::named_enum;
+use outbound::{DESTINATIONS_MAX, Destination};
+
+/// Dozens of directives; each is compiled at the start.
+const LOG_FILTER_MAX: usize = 1_024;
+/// A fortnight of doubling waits; each attempt is kept in the delivery's record.
+const RETRIES_MAX: usize = 16;
+
+/// All keys, in the order in which they are read.
+pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let (_, _, findings) = read(Purpose::Command, None, &Variables::new(), &Flags::default());
+    findings.keys
+});
+
+/// The settings without the organizations, and the files that declare those, each with the location that names it.
+pub(super) fn read(
+    purpose: Purpose,
+    file: Option<&Document>,
+    variables: &Variables,
+    flags: &Flags,
+) -> (Settings, Vec<(PathBuf, SourceLocation)>, Findings) {
+    let both = |layers: &mut Layers<'_>| (Settings::read(layers), layers.organization_files());
+    let ((settings, files), findings) = layers::read(purpose, file, variables, flags, both);
+    (settings, files, findings)
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -24,7 +64,7 @@ pub struct Settings {
     pub master_key_new: Option<MasterKey>,
     /// `None`: off.
     pub rate_limit: Option<RateLimit>,
-    /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
+    /// The URL of the server for browsers, if a proxy with TLS is in front of it: `https://host`.
     pub public_url: Option<String>,
     pub auth: Auth,
     pub log: Log,
@@ -48,11 +88,95 @@ pub struct Settings {
     pub sample: bool,
 }
 
-/// Of one token.
+impl Settings {
+    fn read(layers: &mut Layers<'_>) -> Self {
+        let master_key = || secret("a key, as `openssl rand -hex 32` makes one", MasterKey::parse);
+        let token = secret("a token, as `lockkeeper token` makes one", TokenText::parse);
+        let listen = layers.get("listen", address());
+        let mut settings = Self {
+            listen,
+            data_dir: layers.get("data_dir", directory()),
+            workers: layers.get("workers", count(0, 256)),
+            bootstrap_token: layers.secret("bootstrap_token", token),
+            master_key: layers.secret("master_key", master_key()),
+            master_key_new: layers.secret("master_key_new", master_key()),
+            rate_limit: RateLimit::read(layers),
+            public_url: layers.get("public_url", public_url()),
+            auth: Auth::read(layers),
+            log: Log::read(layers),
+            http: Http::read(layers),
+            tls: Tls::read(layers, listen),
+            storage: Storage::read(layers),
+            environments: Environments::read(layers),
+            idempotency: Idempotency::read(layers),
+            events: Events::read(layers),
+            runner: Runner::read(layers),
+            outbound: Outbound::read(layers),
+            webhooks: Webhooks::read(layers),
+            analysis: Analysis::read(layers),
+            git: Git::read(layers),
+            cluster: None,
+            organizations: Vec::new(),
+            sample: false,
+        };
+        settings.cluster = Cluster::read(layers, listen, settings.master_key.is_some());
+        settings
+    }
+
+    /// The keys or sections that differ in `new` and take effect at the next start. The log filter and what
+    /// organization files declare take effect immediately.
+    pub fn changed_for_restart(&self, new: &Settings) -> Vec<&'static str> {
+        macro_rules! changed {
+            ($($field:ident)*) => {{
+                // Every field is named, so that none is forgotten.
+                let Settings { $($field: _,)* log: _, organizations: _, sample: _ } = self;
+                [$((stringify!($field), self.$field != new.$field)),*]
+            }};
+        }
+        let ids = |settings: &Settings| settings.organizations.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
+        let fields = changed! {
+            listen data_dir workers bootstrap_token master_key master_key_new rate_limit public_url auth http tls
+            storage environments idempotency events runner outbound webhooks analysis git cluster
+        };
+        let others = [("log.format", self.log.format != new.log.format), ("organizations", ids(self) != ids(new))];
+        fields.into_iter().chain(others).filter_map(|(name, is_changed)| is_changed.then_some(name)).collect()
+    }
+
+    pub fn allows_file_urls(&self) -> bool {
+        match self.git.file_urls {
+            FileUrls::Always => true,
+            FileUrls::Never => false,
+            FileUrls::Sample => self.sample,
+        }
+    }
+}
+
+/// The rate limit of each token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
     pub per_second: NonZeroU32,
     pub burst: NonZeroU32,
+}
+
+impl RateLimit {
+    fn read(layers: &mut Layers<'_>) -> Option<Self> {
+        let non_zero = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        let per_second = layers.get("rate_limit", number(1, 1_000_000).map(non_zero).or_off());
+        let burst = layers.get("rate_limit_burst", number(1, 10_000_000).map(non_zero));
+        per_second.map(|per_second| Self { per_second, burst })
+    }
+}
+
+/// The scheme, host and port of an https URL: links to pages and the origin of requests are made from it.
+fn public_url() -> Kind<Option<String>> {
+    Kind::text("the scheme, host and port of an https URL, such as \"https://lock.example\", or \"\"", |text| {
+        let origin = text.strip_suffix('/').unwrap_or(text);
+        match origin.strip_prefix("https://") {
+            Some(host) if !host.contains('/') && is_plain_url(text) => Some(Some(origin.to_ascii_lowercase())),
+            None if text.is_empty() => Some(None),
+            Some(_) | None => None,
+        }
+    })
 }
 
 /// How people sign in.
@@ -62,371 +186,155 @@ pub struct Auth {
     pub attempts: AttemptLimits,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
-    /// A text that `EnvFilter` parses.
-    pub filter: String,
-    pub format: LogFormat,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    Text,
-    Json,
-}
-
-impl LogFormat {
-    pub(super) const ALL: [LogFormat; 2] = [LogFormat::Text, LogFormat::Json];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            LogFormat::Text => "text",
-            LogFormat::Json => "json",
+impl Auth {
+    fn read(layers: &mut Layers<'_>) -> Self {
+        Self {
+            sign_ins: SignInLimits {
+                idle: layers.get("auth.sign_in_idle_hours", hours(1, 8_760)),
+                max: layers.get("auth.sign_in_max_hours", hours(1, 8_760)),
+                invitation: layers.get("auth.invitation_hours", hours(1, 720)),
+            },
+            attempts: AttemptLimits {
+                per_account: layers.get("auth.failures_per_account", number(1, 1_000).or_off()),
+                per_address: layers.get("auth.attempts_per_address", number(1, 100_000).or_off()),
+            },
         }
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Http {
-    pub head_timeout: Duration,
-    pub body_timeout: Duration,
-    /// How long a request waits for the disk before its outcome is reported as unknown.
-    pub answer_timeout: Duration,
-    /// How long a client may take nothing of its answer.
-    pub write_timeout: Duration,
-    pub keep_alive: Duration,
-    pub drain: Duration,
-    /// Of one worker.
-    pub max_connections: usize,
-    /// Whether the operator asked for that number.
-    pub max_connections_given: bool,
-    /// Whether the metrics name organizations.
-    pub metrics_names: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    pub files: tls::Files,
-    /// A listener for plain HTTP beside the encrypted one, only for this machine.
-    pub plain_listen: Option<SocketAddr>,
-    /// How long browsers remember to use TLS; zero: not at all.
-    pub hsts: Duration,
-}
-
-/// Whether clients show certificates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClientCertificates {
-    Off,
-    Optional,
-    Required,
-}
-
-impl ClientCertificates {
-    pub(super) const ALL: [ClientCertificates; 3] =
-        [ClientCertificates::Off, ClientCertificates::Optional, ClientCertificates::Required];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ClientCertificates::Off => "off",
-            ClientCertificates::Optional => "optional",
-            ClientCertificates::Required => "required",
-        }
+section! {
+    pub struct Log {
+        /// A text that `EnvFilter` parses.
+        pub filter: String = get("log.filter", log_filter()),
+        pub format: LogFormat = get("log.format", choice(LogFormat::ALL, LogFormat::as_str)),
     }
 }
 
-/// A node of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cluster {
-    pub engine: Engine,
-    /// The name of this node.
-    pub node: String,
-    /// Where the other nodes reach this one; `None`: at the address it listens on.
-    pub advertise: Option<String>,
-    /// The authorities of the other nodes' certificates, instead of those of the system.
-    pub nodes_ca: Option<PathBuf>,
-    /// Into how many shards the organizations of a new cluster are divided.
-    pub shards: NonZeroU16,
-    /// How much the engine may hold.
-    pub quota_bytes: u64,
-    /// Steps end when their node could not show for so long that it still owns them.
-    pub step_lease: Duration,
-    /// Where logs are kept that outlive their node.
-    pub logs: Option<LogStore>,
-    /// How much a node keeps of the logs of shards that it does not own.
-    pub foreign_log_bytes: u64,
-}
-
-/// Where the logs of all nodes are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogStore {
-    /// Of which all nodes see the same.
-    Directory(PathBuf),
-    S3(S3Store),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct S3Store {
-    pub bucket: String,
-    /// Of all objects.
-    pub prefix: String,
-    /// `None`: Amazon's.
-    pub endpoint: Option<String>,
-    pub region: String,
-    pub key_id: String,
-    pub secret: SecretValue,
-    /// Of credentials that expire.
-    pub session_token: Option<SecretValue>,
-}
-
-/// The database of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Engine {
-    Etcd(EtcdEngine),
-    Postgres(PostgresEngine),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EtcdEngine {
-    /// The URL of each member.
-    pub members: Vec<String>,
-    /// Of all keys.
-    pub prefix: String,
-    pub certificates: EngineCertificates,
-    /// The user and its password.
-    pub credentials: Option<(String, SecretValue)>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PostgresEngine {
-    /// May have a password.
-    pub url: SecretValue,
-    pub certificates: EngineCertificates,
-}
-
-/// The files of encrypted connections to an engine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EngineCertificates {
-    pub authority: Option<PathBuf>,
-    /// The certificate and the key that this node shows.
-    pub identity: Option<(PathBuf, PathBuf)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineChoice {
-    Off,
-    Etcd,
-    Postgres,
-}
-
-impl EngineChoice {
-    pub(super) const ALL: [EngineChoice; 3] = [EngineChoice::Off, EngineChoice::Etcd, EngineChoice::Postgres];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            EngineChoice::Off => "off",
-            EngineChoice::Etcd => "etcd",
-            EngineChoice::Postgres => "postgres",
-        }
+named_enum! {
+    pub enum LogFormat {
+        Text = "text",
+        Json = "json",
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Storage {
-    /// Ended sessions kept per environment.
-    pub history_retention: u32,
-    pub log_segment_bytes: u64,
-    pub cache_bytes: u64,
-    pub min_free_bytes: u64,
-    /// Of the logs of all deployments together.
-    pub deployment_log_bytes: u64,
+fn log_filter() -> Kind<String> {
+    let allowed = "a filter such as \"info\" or \"warn,lockkeeper=debug\", without spaces, of the levels error, warn, \
+                   info, debug, trace, off";
+    Kind::text(allowed, |text| {
+        // An empty filter would parse, and log nothing but errors; anything beyond ASCII can make the parser panic
+        // (tracing-subscriber 0.3.23), and no target has such a name.
+        let sane = (1..=LOG_FILTER_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        (sane && EnvFilter::try_new(text).is_ok()).then(|| text.to_owned())
+    })
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Environments {
-    /// An environment's actor leaves memory after this long without use.
-    pub idle: Duration,
-    /// How many requests may wait for one environment.
-    pub mailbox: usize,
-    /// How many claims may wait, of all organizations together.
-    pub max_waiting: usize,
-    /// How many of them may be of one token.
-    pub max_waiting_per_token: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Idempotency {
-    /// Answers kept for retries, of all tokens together.
-    pub max_keys: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Events {
-    /// Kept per organization.
-    pub max_events: u64,
-    pub max_security_events: u64,
-    pub max_security_age: Duration,
-    pub max_age: Duration,
-    /// The interval of keep-alive comments on a stream without events.
-    pub heartbeat: Duration,
-    /// A stream is cut off after its client has taken nothing for this long.
-    pub stall: Duration,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runner {
-    /// Of all deployments together.
-    pub max_running_steps: usize,
-    /// The time between the request to end and the kill of a step.
-    pub termination_grace: Duration,
-    /// The `PATH` of steps.
-    pub path: String,
-    pub log_bytes_per_step: u64,
-    pub isolation: Isolation,
-    pub network: StepNetwork,
-    pub users: UserRange,
-    /// Steps may read these besides the paths of the system.
-    pub read_only_paths: Vec<PathBuf>,
-    pub writable_paths: Vec<PathBuf>,
-    /// The limits of a confined step; `None`: off.
-    pub max_processes: Option<u32>,
-    pub max_memory_bytes: Option<u64>,
-    pub max_file_bytes: Option<u64>,
-    pub max_open_files: Option<u32>,
-    pub max_cpu_seconds: Option<u32>,
-    /// Of the directories of one deployment, and of all of an organization; `None`: off.
-    pub max_disk_bytes: Option<u64>,
-    pub max_organization_disk_bytes: Option<u64>,
-    /// Steps are ended, and none starts, below this.
-    pub min_free_bytes: Option<u64>,
-    /// Per second, by the steps of all organizations; `None`: off.
-    pub max_write_bytes: Option<u64>,
-}
-
-/// What the programs of steps can connect to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepNetwork {
-    /// Whatever the machine can.
-    Open,
-    None,
-}
-
-impl StepNetwork {
-    pub(super) const ALL: [StepNetwork; 2] = [StepNetwork::Open, StepNetwork::None];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            StepNetwork::Open => "open",
-            StepNetwork::None => "none",
-        }
+section! {
+    pub struct Http {
+        pub head_timeout: Duration = get("http.head_timeout_seconds", seconds(1, 300)),
+        pub body_timeout: Duration = get("http.body_timeout_seconds", seconds(1, 300)),
+        /// How long a request waits for the disk before its outcome is reported as unknown.
+        pub answer_timeout: Duration = get("http.answer_timeout_seconds", seconds(1, 600)),
+        /// How long a client may go without reading its answer.
+        pub write_timeout: Duration = get("http.write_timeout_seconds", seconds(1, 300)),
+        pub keep_alive: Duration = get("http.keep_alive_seconds", seconds(1, 3_600)),
+        pub drain: Duration = get("http.drain_seconds", seconds(0, 600)),
+        /// Per worker.
+        pub max_connections: usize = get("http.max_connections", count(1, 1_000_000)),
+        /// Whether the operator asked for that number.
+        pub max_connections_given: bool = is_set("http.max_connections"),
+        /// Whether the metrics name organizations.
+        pub metrics_names: bool = get("http.metrics_names", flag()),
     }
 }
 
-/// How steps are confined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
-    /// Completely, or the server does not start.
-    Strict,
-    /// By everything that the machine has.
-    Best,
-    Off,
-}
-
-impl Isolation {
-    pub(super) const ALL: [Isolation; 3] = [Isolation::Strict, Isolation::Best, Isolation::Off];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Isolation::Strict => "strict",
-            Isolation::Best => "best",
-            Isolation::Off => "off",
-        }
+section! {
+    pub struct Storage {
+        /// Ended sessions kept per environment.
+        pub history_retention: u32 = get("storage.history_retention", number(1, 10_000_000)),
+        pub log_segment_bytes: u64 = get("storage.log_segment_mb", mebibytes(4, 1_024)),
+        pub cache_bytes: u64 = get("storage.cache_mb", mebibytes(8, 65_536)),
+        pub min_free_bytes: u64 = get("storage.min_free_mb", mebibytes(0, 1_048_576)),
+        /// For the logs of all deployments together.
+        pub deployment_log_bytes: u64 = get("storage.log_max_mb", mebibytes(16, 1_048_576)),
     }
 }
 
-/// User ids for the steps of organizations, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UserRange {
-    pub first: u32,
-    pub last: u32,
-}
-
-impl UserRange {
-    /// Below are the users of the system, and root.
-    pub(super) const LOWEST: u32 = 1_000;
-    /// The last two numbers mean "nobody" and "unchanged" to the kernel.
-    pub(super) const HIGHEST: u32 = u32::MAX - 2;
-
-    /// `first-last`.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let (first, last) = text.split_once('-')?;
-        let range = Self { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
-        (Self::LOWEST <= range.first && range.first <= range.last && range.last <= Self::HIGHEST).then_some(range)
+section! {
+    pub struct Environments {
+        /// An environment's actor leaves memory after this long without use.
+        pub idle: Duration = get("environments.idle_seconds", seconds(1, 86_400)),
+        /// How many claims may wait, of all organizations together.
+        pub max_waiting: usize = get("environments.max_waiting", count(10, 10_000_000)),
+        /// How many of them may be of one token.
+        pub max_waiting_per_token: usize = get("environments.max_waiting_per_token", count(1, 10_000_000)),
+        /// How many requests may wait for one environment.
+        pub mailbox: usize = get("environments.mailbox", count(16, 65_536)),
     }
 }
 
-/// Where the server connects to for tenants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outbound {
-    /// Besides public addresses.
-    pub allow: Vec<Destination>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Webhooks {
-    /// Whether deliveries may go to addresses that are not public, wherever.
-    pub allow_private: bool,
-    /// The time limit of a receiver.
-    pub timeout: Duration,
-    /// The delays after failed attempts; after the last delay comes one more attempt.
-    pub retries: Vec<Duration>,
-    /// A webhook is disabled after it has failed for this long.
-    pub disable_after: Duration,
-    /// Deliveries under way at once, to all receivers.
-    pub max_sending: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Analysis {
-    pub engine: AnalysisEngine,
-    /// The server of the model; `None`: no model.
-    pub llm: Option<AnalysisLlm>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnalysisEngine {
-    Off,
-    Builtin,
-    Llm,
-}
-
-impl AnalysisEngine {
-    pub(super) const ALL: [AnalysisEngine; 3] = [AnalysisEngine::Off, AnalysisEngine::Builtin, AnalysisEngine::Llm];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            AnalysisEngine::Off => "off",
-            AnalysisEngine::Builtin => "builtin",
-            AnalysisEngine::Llm => "llm",
-        }
+section! {
+    pub struct Idempotency {
+        /// Answers kept for retries, of all tokens together.
+        pub max_keys: usize = get("idempotency.max_keys", count(1_000, 100_000_000)),
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnalysisLlm {
-    pub url: String,
-    pub model: String,
-    pub key: Option<SecretValue>,
-    pub timeout: Duration,
-    pub max_log_bytes: usize,
+section! {
+    pub struct Events {
+        /// Kept per organization.
+        pub max_events: u64 = get("events.max_events", number(1_000, 100_000_000).map(u64::from)),
+        pub max_security_events: u64 = get("events.max_security_events", number(1_000, 10_000_000).map(u64::from)),
+        pub max_security_age: Duration = get("events.max_security_age_days", days(1, 36_500)),
+        pub max_age: Duration = get("events.max_age_days", days(1, 3_650)),
+        /// The interval of keep-alive comments on a stream without events.
+        pub heartbeat: Duration = get("events.heartbeat_seconds", seconds(1, 300)),
+        /// A stream is cut off after its client has read nothing for this long.
+        pub stall: Duration = get("events.stall_seconds", seconds(1, 600)),
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Git {
-    /// A path, or a name to find in the server's `PATH`.
-    pub program: PathBuf,
-    pub timeout: Duration,
-    pub max_repository_bytes: u64,
-    pub file_urls: FileUrls,
+section! {
+    /// The destinations of connections for tenants.
+    pub struct Outbound {
+        /// In addition to public addresses.
+        pub allow: Vec<Destination> = get("outbound.allow", destinations()),
+    }
+}
+
+/// Separated by commas in a variable.
+fn destinations() -> Kind<Vec<Destination>> {
+    let allowed = format!(
+        "a list of at most {DESTINATIONS_MAX} networks such as \"10.1.0.0/16\", addresses, host names, or names with a \
+         wildcard such as \"*.internal\""
+    );
+    Kind::new(allowed, |value| {
+        value.list(b',', DESTINATIONS_MAX, |entry| Destination::parse(entry.text()?).ok_or(ValueError::Mismatch))
+    })
+}
+
+section! {
+    pub struct Webhooks {
+        /// Whether deliveries may go to any private address.
+        pub allow_private: bool = get("webhooks.allow_private", flag()),
+        /// The time limit of a receiver.
+        pub timeout: Duration = get("webhooks.timeout_seconds", seconds(1, 60)),
+        /// The delays after failed attempts; after the last delay comes one more attempt.
+        pub retries: Vec<Duration> = get("webhooks.retry_seconds", delays(RETRIES_MAX, 0, 604_800)),
+        /// A webhook is disabled after it has failed for this long.
+        pub disable_after: Duration = get("webhooks.disable_after_hours", hours(0, 8_760)),
+        /// Concurrent deliveries, to all receivers.
+        pub max_sending: usize = get("webhooks.max_sending", count(1, 4_096)),
+    }
+}
+
+section! {
+    pub struct Git {
+        /// A path, or a name to find in the server's `PATH`.
+        pub program: PathBuf = get("git.program", program()),
+        pub timeout: Duration = get("git.timeout_seconds", seconds(1, 600)),
+        pub max_repository_bytes: u64 = get("git.max_repository_mb", mebibytes(1, 1_048_576)),
+        pub file_urls: FileUrls = get("git.allow_file_urls", file_urls()),
+    }
 }
 
 /// Whether `file://` repositories are allowed.
@@ -438,71 +346,11 @@ pub enum FileUrls {
     Sample,
 }
 
-impl Settings {
-    /// The settings that are others in `new` and count only from the next start on, by key or section. The log filter and what
-    /// organization files declare are none of them.
-    pub fn changed_for_restart(&self, new: &Settings) -> Vec<&'static str> {
-        // Each field is named, so that none is forgotten.
-        let Settings {
-            listen,
-            data_dir,
-            workers,
-            bootstrap_token,
-            master_key,
-            master_key_new,
-            rate_limit,
-            public_url,
-            auth,
-            log: Log { filter: _, format },
-            http,
-            tls,
-            storage,
-            environments,
-            idempotency,
-            events,
-            runner,
-            outbound,
-            webhooks,
-            analysis,
-            git,
-            cluster,
-            organizations,
-            sample: _,
-        } = self;
-        let ids = |organizations: &[Organization]| organizations.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
-        let changed = [
-            ("listen", *listen != new.listen),
-            ("data_dir", *data_dir != new.data_dir),
-            ("workers", *workers != new.workers),
-            ("bootstrap_token", *bootstrap_token != new.bootstrap_token),
-            ("master_key", *master_key != new.master_key),
-            ("master_key_new", *master_key_new != new.master_key_new),
-            ("rate_limit", *rate_limit != new.rate_limit),
-            ("public_url", *public_url != new.public_url),
-            ("organizations", ids(organizations) != ids(&new.organizations)),
-            ("auth", *auth != new.auth),
-            ("log.format", *format != new.log.format),
-            ("http", *http != new.http),
-            ("tls", *tls != new.tls),
-            ("storage", *storage != new.storage),
-            ("environments", *environments != new.environments),
-            ("idempotency", *idempotency != new.idempotency),
-            ("events", *events != new.events),
-            ("runner", *runner != new.runner),
-            ("outbound", *outbound != new.outbound),
-            ("webhooks", *webhooks != new.webhooks),
-            ("analysis", *analysis != new.analysis),
-            ("git", *git != new.git),
-            ("cluster", *cluster != new.cluster),
-        ];
-        changed.into_iter().filter_map(|(name, is_changed)| is_changed.then_some(name)).collect()
-    }
-
-    pub fn allows_file_urls(&self) -> bool {
-        match self.git.file_urls {
-            FileUrls::Always => true,
-            FileUrls::Never => false,
-            FileUrls::Sample => self.sample,
-        }
-    }
+fn file_urls() -> Kind<FileUrls> {
+    Kind::new("true, false or \"sample\"", |value| match value.flag() {
+        Ok(true) => Ok(FileUrls::Always),
+        Ok(false) => Ok(FileUrls::Never),
+        Err(_) if value.text()? == "sample" => Ok(FileUrls::Sample),
+        Err(_) => Err(ValueError::Mismatch),
+    })
 }

@@ -1,5 +1,5 @@
-//! How members and jobs sign in, as an organization file declares it: providers of single sign-on, and trusted issuers of
-//! identity tokens with the rules for them.
+//! The sign-ins that an organization file declares: providers of single sign-on for members, and trusted issuers of
+//! identity tokens for jobs, with their rules.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::document::Document;
 use super::fault::Fault;
 use crate::forms::{
-    Content, Element, Form, Integer, List, Map, MemberForm, Name, Object, Reader, Schemas, form, rule_schema, texts,
+    Content, Element, Form, Integer, List, Map, MemberForm, Name, Object, Reader, Schemas, form, new_texts,
+    rule_schema, texts,
 };
 use accounts::identities::{
     CLAIMS_MAX, Pattern, RULES_MAX, Rule, TOKEN_SECONDS_DEFAULT, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN, TrustedIssuer,
@@ -21,14 +22,14 @@ use domain::{CharClass, Identifier, Malformed, Role, TextRule};
 
 /// A role for each of many small teams.
 const ROLES_MAX: usize = 1_000;
-/// Those of the standard and some of the provider's own.
+/// Enough for the standard scopes and some of the provider.
 const SCOPES_MAX: usize = 20;
-/// Those with name, e-mail and what is asked for by default.
+/// For the name and the e-mail address.
 const SCOPES_DEFAULT: [&str; 2] = ["profile", "email"];
-/// Providers make theirs shorter. A wrong path (a device, an image) is refused soon.
+/// Longer than the secrets of providers. A wrong path (a device, an image) is refused early.
 const SECRET_BYTES_MAX: u64 = 1024;
 
-const CLIENT_ID: TextRule =
+const NAME: TextRule =
     TextRule::of(1..=255, CharClass::VISIBLE, "must be 1 to 255 visible ASCII characters without spaces");
 const SCOPE: TextRule =
     TextRule::of(1..=100, CharClass::VISIBLE, "must be 1 to 100 visible ASCII characters without spaces");
@@ -39,20 +40,21 @@ const SECRET: TextRule =
 const PATH: TextRule =
     TextRule::of(1..=4096, CharClass::NO_CONTROL, "must be a path of 1 to 4096 characters, without control characters");
 
+new_texts! {
+    ClientId: by NAME;
+    Audience: by NAME;
+    Scope: by SCOPE;
+    Claim: by CLAIM;
+    SecretText: by SECRET;
+    SecretPath: by PATH;
+}
+
 pub(super) struct Issuer(String);
-pub(super) struct ClientId(String);
-pub(super) struct Scope(String);
-pub(super) struct Claim(String);
-pub(super) struct SecretText(ClientSecret);
-pub(super) struct SecretPath(String);
+pub(super) struct ClaimPattern(Pattern);
+type TokenSeconds = Integer<TOKEN_SECONDS_MIN, TOKEN_SECONDS_MAX>;
 
 texts! {
-    Issuer: |text: &str| sso::check_issuer(text).map(|()| Self(text.to_owned())), rule_schema(&CLIENT_ID);
-    ClientId: |text: &str| CLIENT_ID.check(text).map(|()| Self(text.to_owned())), rule_schema(&CLIENT_ID);
-    Scope: |text: &str| SCOPE.check(text).map(|()| Self(text.to_owned())), rule_schema(&SCOPE);
-    Claim: |text: &str| CLAIM.check(text).map(|()| Self(text.to_owned())), rule_schema(&CLAIM);
-    SecretText: |text: &str| SECRET.check(text).map(|()| Self(ClientSecret::new(text))), rule_schema(&SECRET);
-    SecretPath: |text: &str| PATH.check(text).map(|()| Self(text.to_owned())), rule_schema(&PATH);
+    Issuer: |text: &str| sso::check_issuer(text).map(|()| Self(text.to_owned())), rule_schema(&NAME);
 }
 
 form! {
@@ -91,7 +93,7 @@ fn check_provider(object: &Object<'_>, form: Option<&ProviderForm>, reader: &mut
     }
 }
 
-/// The providers of a file; None if a secret cannot be read that is in a file of its own.
+/// The providers of a file; `None` if a secret in a separate file cannot be read.
 pub(super) fn providers(
     forms: Vec<ProviderForm>,
     root: &Object<'_>,
@@ -103,13 +105,13 @@ pub(super) fn providers(
         Some(_) | None => &[],
     };
     let read = |(form, table): (ProviderForm, &Element<'_>)| {
-        let path = form.client_secret_file.as_ref().map(|SecretPath(path)| document.directory().join(path));
+        let path = form.client_secret_file.as_ref().map(|SecretPath(path)| document.directory().join(&**path));
         let in_file = path.map(|path| read_secret(&path).map_err(|reason| (path, reason))).transpose();
-        let told = |(path, reason): (PathBuf, String)| {
+        let report = |(path, reason): (PathBuf, String)| {
             let message = format!("providers.client_secret_file: cannot read `{}`: {reason}", path.display());
             faults.push(Fault::new(document.line(table.at), message));
         };
-        Some(provider(form, in_file.map_err(told).ok()?))
+        Some(provider(form, in_file.map_err(report).ok()?))
     };
     // All of them before the first is missed.
     let read: Vec<_> = forms.into_iter().zip(tables).map(read).collect();
@@ -119,23 +121,28 @@ pub(super) fn providers(
 fn provider(form: ProviderForm, in_file: Option<ClientSecret>) -> Provider {
     let scopes = form.scopes.map_or_else(
         || SCOPES_DEFAULT.map(str::to_owned).to_vec(),
-        |scopes| scopes.0.into_iter().map(|Scope(scope)| scope).collect(),
+        |scopes| scopes.0.iter().map(|Scope(scope)| scope.to_string()).collect(),
     );
     Provider {
         name: form.name.map_or_else(|| form.id.to_string(), |name| name.0.to_string()),
         id: form.id,
         issuer: form.issuer.0,
-        client_id: form.client_id.0,
-        client_secret: form.client_secret.map(|SecretText(secret)| secret).or(in_file),
+        client_id: form.client_id.0.to_string(),
+        client_secret: form.client_secret.map(|SecretText(secret)| ClientSecret::new(&secret)).or(in_file),
         scopes,
-        groups_claim: form.groups_claim.map_or_else(|| GROUPS_CLAIM.to_owned(), |Claim(claim)| claim),
-        name_claim: form.name_claim.map_or_else(|| NAME_CLAIM.to_owned(), |Claim(claim)| claim),
-        roles: form.roles.0.into_iter().map(|entry| GroupRole { group: entry.group.0, role: entry.role }).collect(),
+        groups_claim: form.groups_claim.map_or_else(|| GROUPS_CLAIM.to_owned(), |Claim(claim)| claim.to_string()),
+        name_claim: form.name_claim.map_or_else(|| NAME_CLAIM.to_owned(), |Claim(claim)| claim.to_string()),
+        roles: form
+            .roles
+            .0
+            .into_iter()
+            .map(|entry| GroupRole { group: entry.group.0.to_string(), role: entry.role })
+            .collect(),
         default_role: form.default_role,
     }
 }
 
-/// The path is relative to the file that names it. `Err` is the end of a sentence that names it. The line break that editors add is not part of a secret.
+/// `Err` is the end of a sentence that names the file. The line break that editors add is not part of a secret.
 fn read_secret(path: &Path) -> Result<ClientSecret, String> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(SECRET_BYTES_MAX + 1).read_to_string(&mut text));
@@ -145,21 +152,7 @@ fn read_secret(path: &Path) -> Result<ClientSecret, String> {
     Ok(ClientSecret::new(secret))
 }
 
-const AUDIENCE: TextRule =
-    TextRule::of(1..=255, CharClass::VISIBLE, "must be 1 to 255 visible ASCII characters without spaces");
-
-pub(super) struct Audience(String);
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ClaimName(String);
-pub(super) struct ClaimPattern(Pattern);
-type TokenSeconds = Integer<TOKEN_SECONDS_MIN, TOKEN_SECONDS_MAX>;
-
-texts! {
-    Audience: |text: &str| AUDIENCE.check(text).map(|()| Self(text.to_owned())), rule_schema(&AUDIENCE);
-    ClaimName: |text: &str| CLAIM.check(text).map(|()| Self(text.to_owned())), rule_schema(&CLAIM);
-}
-
-/// CIs have claims that are booleans or numbers: as such they can be written here too.
+/// Claims of CI systems may be booleans or numbers, so patterns may be, too.
 impl Form for ClaimPattern {
     fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
         let text = match &element.content {
@@ -171,8 +164,8 @@ impl Form for ClaimPattern {
                 return None;
             }
         };
-        let told = |malformed: Malformed| reader.fault(element.at, malformed.to_string());
-        Pattern::parse(&text).map(Self).map_err(told).ok()
+        let report = |malformed: Malformed| reader.fault(element.at, malformed.to_string());
+        Pattern::parse(&text).map(Self).map_err(report).ok()
     }
 
     fn schema(_: &mut Schemas) -> Value {
@@ -193,14 +186,14 @@ form! {
 
 form! {
     pub(super) struct RuleForm {
-        required claims: Map<ClaimName, ClaimPattern, CLAIMS_MAX>,
+        required claims: Map<Claim, ClaimPattern, CLAIMS_MAX>,
         required role: Role,
         required name: Identifier,
     }
     check check_rule;
 }
 
-/// Many issuers, GitHub's for one, serve everybody: such a rule would let all of them in.
+/// Many issuers, such as GitHub's, are open to everybody: such a rule would admit all of them.
 fn check_rule(object: &Object<'_>, form: Option<&RuleForm>, reader: &mut Reader) {
     if form.is_some_and(|form| form.claims.0.values().all(|ClaimPattern(pattern)| pattern.is_of_anything())) {
         let message = "must have at least one claim that is not just `*`: otherwise every job of this issuer matches";
@@ -208,8 +201,8 @@ fn check_rule(object: &Object<'_>, form: Option<&RuleForm>, reader: &mut Reader)
     }
 }
 
-/// Two rules may give the same member, but not two roles: a job would get the role of another one that came later. A member
-/// of the file is a person.
+/// Rules may share a member name only with the same role: otherwise a job would get the role of a later job. The name of
+/// a member of the file is reserved for that person.
 pub(super) fn check_rule_names(
     object: &Object<'_>,
     identities: &[IdentityForm],
@@ -229,7 +222,7 @@ pub(super) fn check_rule_names(
 }
 
 pub(super) fn trusted_issuer(form: IdentityForm) -> TrustedIssuer {
-    let claim = |(ClaimName(name), ClaimPattern(pattern))| (name, pattern);
+    let claim = |(Claim(name), ClaimPattern(pattern))| (name.to_string(), pattern);
     let rule = |form: RuleForm| Rule {
         claims: form.claims.0.into_iter().map(claim).collect(),
         role: form.role,
@@ -237,7 +230,7 @@ pub(super) fn trusted_issuer(form: IdentityForm) -> TrustedIssuer {
     };
     TrustedIssuer {
         issuer: form.issuer.0,
-        audience: form.audience.0,
+        audience: form.audience.0.to_string(),
         jwks_url: form.jwks_url.map(|Issuer(url)| url),
         token_seconds: form.token_seconds.get(),
         rules: form.rules.0.into_iter().map(rule).collect(),

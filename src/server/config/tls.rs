@@ -1,117 +1,114 @@
-//! The settings of TLS: which of them need each other, and whether the files they name are good.
+//! The settings of TLS, their dependencies, and a check of the files that they name.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::fault::{Fault, Place};
-use super::settings::{ClientCertificates, Tls};
-use crate::tls::{self, Files, Part};
+use super::kinds::{choice, file, loopback_or_off, seconds};
+use super::layers::{Layers, Purpose, section};
+use crate::tls::{self, ClientCertificates, Files};
+use domain::named::named_enum;
 
-/// The settings while the layers are laid over each other.
-#[derive(Clone)]
-pub(super) struct TlsDraft {
-    /// Each with the place that names it.
-    pub(super) certificate: Option<(PathBuf, Place)>,
-    pub(super) key: Option<(PathBuf, Place)>,
-    pub(super) client_ca: Option<(PathBuf, Place)>,
-    pub(super) client_certificates: ClientCertificates,
-    pub(super) plain_listen: Option<(SocketAddr, Place)>,
-    pub(super) hsts: Duration,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    pub files: Files,
+    /// An additional listener for plain HTTP, only for this machine.
+    pub plain_listen: Option<SocketAddr>,
+    /// How long browsers remember to use TLS; zero: not sent.
+    pub hsts: Duration,
 }
 
-impl Default for TlsDraft {
-    fn default() -> Self {
-        Self {
-            certificate: None,
-            key: None,
-            client_ca: None,
-            client_certificates: ClientCertificates::Off,
-            plain_listen: None,
-            hsts: Duration::ZERO,
-        }
+named_enum! {
+    /// Whether clients show certificates.
+    pub enum ClientChoice {
+        Off = "off",
+        Optional = "optional",
+        Required = "required",
     }
 }
 
-impl TlsDraft {
-    /// The settings if TLS is on. `listen` is the address that speaks it.
-    pub(super) fn settle(&self, listen: SocketAddr, faults: &mut Vec<Fault>) -> Option<Tls> {
-        let is_wanted = self.certificate.is_some()
-            || self.key.is_some()
-            || self.client_ca.is_some()
-            || self.client_certificates != ClientCertificates::Off
-            || self.plain_listen.is_some();
-        if !is_wanted {
+section! {
+    struct TlsSettings {
+        certificate: Option<PathBuf> = get("tls.certificate", file()),
+        key: Option<PathBuf> = get("tls.key", file()),
+        plain_listen: Option<SocketAddr> = get("tls.plain_listen", loopback_or_off()),
+        clients: ClientChoice = get("tls.client_certificates", choice(ClientChoice::ALL, ClientChoice::as_str)),
+        client_ca: Option<PathBuf> = get("tls.client_ca", file()),
+        hsts: Duration = get("tls.hsts_seconds", seconds(0, 63_072_000)),
+    }
+}
+
+impl Tls {
+    /// `None` if TLS is off. `listen` is the address that uses it.
+    pub(super) fn read(layers: &mut Layers<'_>, listen: SocketAddr) -> Option<Self> {
+        let settings = TlsSettings::read(layers);
+        let TlsSettings { plain_listen, hsts, .. } = settings;
+        let files = settings.files();
+        if let Some(files) = files.as_ref().filter(|_| layers.purpose != Purpose::Command) {
+            check_files(files, layers);
+        }
+        if !settings.are_any() {
             return None;
         }
-        for (is_missing, variable) in
-            [(self.certificate.is_none(), "LOCKKEEPER_TLS_CERTIFICATE"), (self.key.is_none(), "LOCKKEEPER_TLS_KEY")]
+        for (file, variable) in
+            [(&settings.certificate, "LOCKKEEPER_TLS_CERTIFICATE"), (&settings.key, "LOCKKEEPER_TLS_KEY")]
         {
-            if is_missing {
+            if file.is_none() {
                 let message = "is not set, nor its key in a file: TLS takes both tls.certificate and tls.key";
-                faults.push(Fault::new(Place::Variable(variable.to_owned()), message.to_owned()));
+                layers.variable_fault(variable, message);
             }
         }
-        if let Some((plain, place)) = &self.plain_listen
-            && plain.port() == listen.port()
-            && plain.port() != 0
-        {
+        if plain_listen.is_some_and(|plain| plain.port() == listen.port() && plain.port() != 0) {
             let message = "tls.plain_listen has the port of `listen`, which speaks TLS; choose another one";
-            faults.push(Fault::new(place.clone(), message.to_owned()));
+            layers.conflict("tls.plain_listen", message);
         }
-        self.check_clients(faults);
-        let plain_listen = self.plain_listen.as_ref().map(|(address, _)| *address);
-        Some(Tls { files: self.files()?, plain_listen, hsts: self.hsts })
+        settings.check_clients(layers);
+        Some(Self { files: files?, plain_listen, hsts })
+    }
+}
+
+/// Reads the files and reports their faults.
+fn check_files(files: &Files, layers: &mut Layers<'_>) {
+    match tls::check(files) {
+        Ok(warnings) => layers.findings.warnings.extend(warnings),
+        Err(unfit) => unfit.iter().for_each(|fault| layers.conflict(fault.part.setting(), fault.to_string())),
+    }
+}
+
+impl TlsSettings {
+    fn are_any(&self) -> bool {
+        self.certificate.is_some()
+            || self.key.is_some()
+            || self.client_ca.is_some()
+            || self.clients != ClientChoice::Off
+            || self.plain_listen.is_some()
     }
 
-    /// Reads the files and reports what is wrong with them. Returns warnings.
-    pub(super) fn check_files(&self, faults: &mut Vec<Fault>) -> Vec<String> {
-        let Some(files) = self.files() else { return Vec::new() };
-        let unfit = match tls::check(&files) {
-            Ok(warnings) => return warnings,
-            Err(unfit) => unfit,
-        };
-        for fault in unfit {
-            let file = match fault.part {
-                Part::Certificate => &self.certificate,
-                Part::Key => &self.key,
-                Part::ClientCa => &self.client_ca,
-            };
-            if let Some((_, place)) = file {
-                faults.push(Fault::new(place.clone(), fault.to_string()));
-            }
-        }
-        Vec::new()
-    }
-
-    /// Certificates of clients need authorities, and authorities without them would only seem to protect something.
-    fn check_clients(&self, faults: &mut Vec<Fault>) {
-        match (&self.client_ca, self.client_certificates) {
-            (None, ClientCertificates::Off)
-            | (Some(_), ClientCertificates::Optional | ClientCertificates::Required) => {}
-            (None, clients @ (ClientCertificates::Optional | ClientCertificates::Required)) => {
+    /// Client certificates require authorities; authorities without client certificates would protect nothing.
+    fn check_clients(&self, layers: &mut Layers<'_>) {
+        match (&self.client_ca, self.clients) {
+            (None, ClientChoice::Off) | (Some(_), ClientChoice::Optional | ClientChoice::Required) => {}
+            (None, clients @ (ClientChoice::Optional | ClientChoice::Required)) => {
                 let message = format!(
-                    "is not set, nor its key in a file: tls.client_certificates = \"{}\" takes the authorities that sign them",
-                    clients.as_str()
+                    "is not set, nor its key in a file: tls.client_certificates = \"{clients}\" takes the authorities \
+                     that sign them"
                 );
-                faults.push(Fault::new(Place::Variable("LOCKKEEPER_TLS_CLIENT_CA".to_owned()), message));
+                layers.variable_fault("LOCKKEEPER_TLS_CLIENT_CA", message);
             }
-            (Some((_, place)), ClientCertificates::Off) => {
+            (Some(_), ClientChoice::Off) => {
                 let message = "tls.client_ca has no effect while tls.client_certificates is \"off\"; \
                                set that to \"required\" or \"optional\", or leave this out";
-                faults.push(Fault::new(place.clone(), message.to_owned()));
+                layers.conflict("tls.client_ca", message);
             }
         }
     }
 
     fn files(&self) -> Option<Files> {
-        let authorities = || self.client_ca.as_ref().map(|(path, _)| path.clone());
-        let clients = match self.client_certificates {
-            ClientCertificates::Off => tls::ClientCertificates::Off,
-            ClientCertificates::Optional => tls::ClientCertificates::Optional(authorities()?),
-            ClientCertificates::Required => tls::ClientCertificates::Required(authorities()?),
+        let clients = match self.clients {
+            ClientChoice::Off => ClientCertificates::Off,
+            ClientChoice::Optional => ClientCertificates::Optional(self.client_ca.clone()?),
+            ClientChoice::Required => ClientCertificates::Required(self.client_ca.clone()?),
         };
-        let (certificate, key) = (self.certificate.as_ref()?.0.clone(), self.key.as_ref()?.0.clone());
-        Some(Files { certificate, key, clients })
+        Some(Files { certificate: self.certificate.clone()?, key: self.key.clone()?, clients })
     }
 }

@@ -28,7 +28,7 @@ pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, Heartbeat
 pub use traits::{Choice, Form, ObjectForm, ToJson};
 pub use types::texts;
 pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
-pub(crate) use types::{choices, named_choices};
+pub(crate) use types::{choices, named_choices, new_texts, url_schema};
 
 // Used by the `texts` macro.
 pub use domain::Malformed;

@@ -164,7 +164,7 @@ macro_rules! new_texts {
                 }
             }
 
-            $crate::forms::types::texts! {
+            $crate::forms::texts! {
                 $name:
                     |text: &str| {
                         $($rule.check(text)?;)?
@@ -172,8 +172,8 @@ macro_rules! new_texts {
                         Ok(Self(std::sync::Arc::from(text)))
                     },
                 {
-                    $($crate::forms::types::rule_schema(&$rule))?
-                    $($crate::forms::types::url_schema($pattern))?
+                    $($crate::forms::rule_schema(&$rule))?
+                    $($crate::forms::url_schema($pattern))?
                 };
             }
         )*

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::request::RequestId;
 use super::state::{Node, Realm};
 use super::{cookies, own_page};
-use accounts::auth::{Caller, Identity, Permission, Unauthenticated};
+use accounts::auth::{Caller, Identity, KnownToken, Permission, Unauthenticated};
 use domain::{EnvironmentKey, Identifier, Initiator, Malformed, RequestRef, SessionId};
 use locks::Environments;
 use locks::pipelines::Pipeline;
@@ -184,8 +184,8 @@ fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
         return Err(mistaken(header, "is not sent as it should be"));
     };
     let now = (realm.clock)();
-    let caller = match call.request.connection() {
-        Some(connection) => realm.accounts.authenticate_known(token, &connection.known_token, now),
+    let caller = match call.request.connection().and_then(|connection| connection.extension::<KnownToken>()) {
+        Some(known) => realm.accounts.authenticate_known(token, known, now),
         None => realm.accounts.authenticate(token, now),
     };
     caller.map_err(|why| match why {

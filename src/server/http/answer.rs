@@ -4,11 +4,9 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use serde::Serialize;
 
-use super::head::Headers;
 use super::problem::Problem;
-use super::response::Response;
-use super::{json, spare_buffer};
 use domain::Expected;
+use http1::{Headers, Response, json, spare_buffer};
 use locks::idempotency::StoredAnswer;
 
 /// A handler's outcome.

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::incoming::Incoming;
-use super::request::{Request, RequestId};
+use super::request::RequestId;
 use super::state::{Node, Realm, Shards};
 use cluster::peers::PeerClient;
+use http1::{Incoming, Request};
 
 /// Most handlers need a realm; those of [`Front`](super::state::Front) do not.
 pub struct Call<A = App> {

@@ -16,12 +16,10 @@ use tokio::time::Instant;
 use super::access::Access;
 use super::answer;
 use super::codes::Code;
-use super::connection::Connection;
 use super::paging::Query;
 use super::problem::Problem;
-use super::request::Request;
-use super::response::Response;
 use crate::forms::WAIT_SECONDS_MAX;
+use http1::{Connection, Request, Response};
 use locks::Watch;
 
 /// How often a request that waits for a queued session counts as polling it, which holds its place.

@@ -4,11 +4,11 @@
 use actix_web::http::header::{COOKIE, HeaderValue};
 
 use super::call::Call;
-use super::head::Headers;
 use super::own_page::Origin;
 use accounts::auth::{KNOWN_SECONDS, OpenToken, known_browser_label};
 use accounts::sso::PENDING_SECONDS;
 use domain::Timestamp;
+use http1::Headers;
 
 /// With this prefix, browsers accept the cookie only over TLS and only from the host itself, not from other hosts of
 /// its domain.

@@ -13,12 +13,10 @@ use futures_util::stream;
 
 use super::codes::Code;
 use super::idempotent;
-use super::request::Request;
-use super::request::RequestId;
-use super::response::Response;
-use super::socket::Socket;
+use super::request::{RequestId, RequestOrigin};
 use super::state::Peer;
 use cluster::peers::{Forward, Forwarded, NotForwarded, PeerClient};
+use http1::{Request, Response, Socket};
 
 /// Responses up to this size are sent on in one piece.
 const WHOLE_MAX: u64 = 64 * 1024;

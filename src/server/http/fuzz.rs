@@ -4,12 +4,12 @@
 
 use super::clients::wait_of;
 use super::paging::{Page, Query, Slice};
-use super::request::Request;
 use super::router::Router;
 use domain::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, Identifier, Malformed, RegistryId, SessionId, TokenId, UserId,
     VariableName, WebhookId,
 };
+use http1::Request;
 use testkit::fuzz::fuzz;
 
 const ENVIRONMENT: &str = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/review-1";

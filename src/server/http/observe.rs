@@ -17,19 +17,15 @@ use tracing::Instrument;
 use super::answer::EarlyReturn;
 use super::call::{Front, PerThread, Realms};
 use super::codes::Code;
-use super::connection::{ActiveRequest, Connection};
-use super::incoming::Incoming;
+use super::content::{Content, TransportSecurity};
 use super::meter::count_problem;
 use super::problem::Problem;
-use super::reply::{Common, Reply};
-use super::reply::{Content, TransportSecurity};
-use super::request::Request;
-use super::request::RequestId;
-use super::response::{Body, Response};
+use super::request::{REQUEST_ID, RequestId};
 use super::router::Router;
 use super::routing::dispatch;
 use super::state::Node;
 use super::{idempotent, routing};
+use http1::{ActiveRequest, Body, Common, Connection, Incoming, Reply, Request, Response};
 
 pub async fn observe(
     front: &Front,
@@ -81,7 +77,8 @@ pub async fn observe(
         Some(security) => security.protect(request.headers(), response),
         None => response,
     };
-    let common = (!response.is_passed_on).then_some(Common { content, id });
+    let common =
+        (!response.is_passed_on).then(|| Common { lines: content.protection(), name: REQUEST_ID, value: id.shared() });
     Reply {
         response: Response { body: in_flight.with(response.body), ..response },
         is_last: only_probes || front.node.draining.load(Ordering::Relaxed),

@@ -24,14 +24,10 @@ use sha2::{Digest, Sha256};
 
 use super::access;
 use super::codes::Code;
-use super::incoming::Incoming;
 use super::problem::Problem;
-use super::reply::Reply;
-use super::request::Request;
 use super::resources::{audit, operator};
-use super::response::Response;
 use super::state::Realm;
-use super::wire::{self, Rules};
+use http1::{Incoming, Reply, Request, Response, Rules, serve};
 
 /// The socket's name in the data directory.
 pub const OPERATOR_SOCKET: &str = "operator.sock";
@@ -145,7 +141,7 @@ impl Operator {
             let response = response.unwrap_or_else(|problem| problem.render("operator"));
             Reply { is_last: true, ..response.into() }
         };
-        wire::serve(stream, None, &self.rules, pending(), answered).await
+        serve(stream, None, &self.rules, pending(), answered).await
     }
 }
 

@@ -7,8 +7,8 @@ use actix_web::http::header::{HOST, HeaderName, ORIGIN, USER_AGENT};
 
 use super::call::Call;
 use super::codes::Code;
-use super::head::{Headers, ascii};
 use super::problem::Problem;
+use http1::{Headers, ascii};
 
 /// Set by every supported browser; scripts cannot change it.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -10,10 +10,9 @@ use utoipa::ToSchema;
 
 use super::answer;
 use super::problem::{FieldError, Problem};
-use super::request::Request;
-use super::response::Response;
 use domain::nearest::{did_you_mean, nearest};
 use domain::{Malformed, Timestamp};
+use http1::{Request, Response};
 
 const LIMIT_DEFAULT: u64 = 50;
 pub const LIMIT_MAX: u64 = 100;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::codes::Code;
-use super::response::Response;
+use http1::Response;
 
 pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
 /// Long enough for a burst to pass.

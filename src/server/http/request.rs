@@ -1,130 +1,39 @@
-//! A request, as its handler sees it, with the segments of its path. Cheap to clone. And its id, in its answer and in the log:
-//! the client's own if it is safe there, else a new one.
+//! What a request of ours has besides its parts: an id, in its answer and in the log, and an origin.
 
-use std::cell::OnceCell;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use actix_web::dev::Url;
 use actix_web::http::header::HeaderName;
-use actix_web::http::{Method, Uri};
 
-use super::connection::Connection;
-use super::head::{BodyLength, Head, Headers, Refused};
 use ambient::entropy;
 use cluster::peers::Via;
 use domain::IdText;
+use http1::{Headers, Request};
 
-/// Larger buffers are not kept for the next request of a connection.
-const KEPT_BYTES: usize = 8 * 1024;
-
-#[derive(Clone)]
-pub struct Request(Rc<Parts>);
-
-struct Parts {
-    head: Head,
-    /// The decoded path, if it is not as it was sent.
-    decoded: Option<Url>,
-    /// Those of the decoded path.
-    segments: Segments,
-    connection: Option<Arc<Connection>>,
+/// Where a request came from.
+pub trait RequestOrigin {
     /// How another node has passed it on.
-    via: OnceCell<Via>,
-}
-
-impl Request {
-    /// For the requests of this connection; of the operator's socket if there is none.
-    pub fn unread(connection: Option<Arc<Connection>>) -> Self {
-        let (head, segments) = (Head::default(), Segments::default());
-        Self(Rc::new(Parts { head, decoded: None, segments, connection, via: OnceCell::new() }))
-    }
-
-    /// Becomes the request whose head is at the beginning of these bytes, and returns the length of the head; `None` if that
-    /// has not come to its end. The buffers of the request before are used again. Whoever still holds that one keeps it as
-    /// it was, with its buffers.
-    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
-        if Rc::strong_count(&self.0) > 1 {
-            *self = Self::unread(self.0.connection.clone());
-        }
-        let parts = Rc::get_mut(&mut self.0).expect("nobody else holds it, as was just made sure");
-        let Some(length) = parts.head.read(bytes)? else { return Ok(None) };
-        let path = parts.head.path();
-        let is_encoded = memchr::memchr(b'%', path.as_bytes()).is_some();
-        parts.decoded = if is_encoded { Uri::try_from(path).ok().map(Url::new) } else { None };
-        parts.segments = Segments::of(parts.decoded_path());
-        parts.via = OnceCell::new();
-        Ok(Some(length))
-    }
-
-    /// Lets go of large buffers, for a connection that waits for its next request.
-    pub fn let_go_of_large(&mut self) {
-        if self.0.head.capacity() > KEPT_BYTES {
-            *self = Self::unread(self.0.connection.clone());
-        }
-    }
-
-    pub fn head(&self) -> &Head {
-        &self.0.head
-    }
-
-    pub fn method(&self) -> &Method {
-        &self.0.head.method
-    }
-
-    pub fn headers(&self) -> &Headers {
-        &self.0.head.headers
-    }
-
-    /// The path as it was sent.
-    pub fn path(&self) -> &str {
-        self.0.head.path()
-    }
-
-    /// The decoded path; encoded slashes stay encoded, since they would change its segments.
-    pub fn decoded_path(&self) -> &str {
-        self.0.decoded_path()
-    }
-
-    /// The same in its segments.
-    pub fn segments(&self) -> Path<'_> {
-        Path::new(self.decoded_path(), &self.0.segments)
-    }
-
-    pub fn query_string(&self) -> &str {
-        self.0.head.query()
-    }
-
-    pub fn path_and_query(&self) -> &str {
-        self.0.head.path_and_query()
-    }
-
-    /// The bytes of its body; 0 if it comes in chunks, of which nobody knows how many there are.
-    pub fn body_length(&self) -> u64 {
-        match self.0.head.body {
-            BodyLength::Bytes(length) => length,
-            BodyLength::Chunked => 0,
-        }
-    }
-
-    pub fn connection(&self) -> Option<&Arc<Connection>> {
-        self.0.connection.as_ref()
-    }
-
-    pub fn via(&self) -> Option<&Via> {
-        self.0.via.get()
-    }
+    fn via(&self) -> Option<&Via>;
 
     /// The same request, which another node has passed on.
-    pub fn passed_on(self, via: Via) -> Self {
-        self.0.via.get_or_init(|| via);
-        self
-    }
+    fn passed_on(self, via: Via) -> Self;
 
     /// The address of the client.
-    pub fn client_address(&self) -> Option<IpAddr> {
+    fn client_address(&self) -> Option<IpAddr>;
+}
+
+impl RequestOrigin for Request {
+    fn via(&self) -> Option<&Via> {
+        self.extension()
+    }
+
+    fn passed_on(self, via: Via) -> Self {
+        self.with_extension(via)
+    }
+
+    fn client_address(&self) -> Option<IpAddr> {
         match self.via() {
             Some(via) => via.client,
             None => Some(self.connection()?.socket.peer?.ip()),
@@ -132,77 +41,10 @@ impl Request {
     }
 }
 
-impl Parts {
-    fn decoded_path(&self) -> &str {
-        self.decoded.as_ref().map_or_else(|| self.head.path(), Url::path)
-    }
-}
-
-#[cfg(test)]
-impl Request {
-    /// A `GET` of this target, for tests; `None` if it is none.
-    pub fn get(target: &str) -> Option<Self> {
-        let mut request = Self::unread(None);
-        let head = format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n");
-        request.read(head.as_bytes()).ok()??;
-        Some(request)
-    }
-}
-
-/// Of a longer path only the first segments are noted; every route has fewer.
-pub const SEGMENTS_MAX: usize = 16;
-
-/// Where the segments of a path end, found in one pass.
-#[derive(Default)]
-pub struct Segments {
-    ends: [usize; SEGMENTS_MAX],
-    count: usize,
-}
-
-/// A path with its segments: `/a/b` has three, the first of which is empty.
-#[derive(Clone, Copy)]
-pub struct Path<'p> {
-    pub text: &'p str,
-    /// Where each of the noted segments ends.
-    pub ends: &'p [usize],
-}
-
-impl Segments {
-    pub fn of(path: &str) -> Self {
-        let mut segments = Self::default();
-        for (place, byte) in path.bytes().enumerate() {
-            if byte == b'/' {
-                segments.note(place);
-            }
-        }
-        segments.note(path.len());
-        segments
-    }
-
-    fn note(&mut self, end: usize) {
-        if let Some(noted) = self.ends.get_mut(self.count) {
-            *noted = end;
-            self.count += 1;
-        }
-    }
-}
-
-impl<'p> Path<'p> {
-    /// `segments` are those of this text.
-    pub fn new(text: &'p str, segments: &'p Segments) -> Self {
-        Self { text, ends: &segments.ends[..segments.count] }
-    }
-
-    pub fn segment(self, number: usize) -> Option<&'p str> {
-        let end = *self.ends.get(number)?;
-        let start = number.checked_sub(1).map_or(0, |before| self.ends[before] + 1);
-        self.text.get(start..end)
-    }
-}
-
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LENGTH_MAX: usize = 128;
 
+/// The client's own if it is safe there, else a new one.
 #[derive(Clone)]
 pub struct RequestId(Arc<str>);
 
@@ -237,78 +79,14 @@ impl fmt::Debug for RequestId {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use cluster::peers::BodyHash;
 
     #[test]
-    fn a_path_is_decoded_but_for_its_slashes() {
-        for (sent, decoded) in
-            [("/a/b", "/a/b"), ("/%61/b%20c?x=%61", "/a/b c"), ("/a%2Fb%2f%25", "/a%2Fb%2f%25"), ("/a%", "/a%")]
-        {
-            assert_eq!(Request::get(sent).unwrap().decoded_path(), decoded, "{sent}");
-        }
-    }
-
-    fn next(request: &mut Request, head: &str) {
-        assert_eq!(request.read(head.as_bytes()).unwrap(), Some(head.len()));
-    }
-
-    #[test]
-    fn a_request_has_nothing_of_the_one_before_it() {
-        let mut request = Request::unread(None);
-        next(&mut request, "POST /%61?b=c HTTP/1.0\r\nhost: x\r\nx-a: 1\r\ncontent-length: 7\r\n\r\n");
-        let via = Via { node: "a".to_owned(), client: None, encrypted: true, body: BodyHash::of(b"") };
-        assert_eq!(request.clone().passed_on(via.clone()).via(), Some(&via));
-        let buffers = Rc::as_ptr(&request.0);
-        next(&mut request, "GET /d HTTP/1.1\r\nHost: y\r\n\r\n");
-        assert_eq!(Rc::as_ptr(&request.0), buffers);
-        assert_eq!((request.method(), request.path_and_query(), request.decoded_path()), (&Method::GET, "/d", "/d"));
-        assert_eq!((request.query_string(), request.body_length()), ("", 0));
-        assert_eq!(request.headers().iter().collect::<Vec<_>>(), [(&b"Host"[..], &b"y"[..])]);
-        assert!(request.via().is_none());
-        assert_eq!((request.segments().segment(1), request.segments().segment(2)), (Some("d"), None));
-    }
-
-    #[test]
-    fn a_request_that_is_held_stays_as_it_was_while_the_next_is_read() {
-        let mut request = Request::unread(None);
-        next(&mut request, "GET /a HTTP/1.1\r\nhost: x\r\n\r\n");
-        let held = request.clone();
-        assert_eq!(request.read(b"GET /b HTT"), Ok(None), "it has not come to its end");
-        next(&mut request, "GET /b HTTP/1.1\r\nhost: y\r\n\r\n");
-        assert_eq!((held.path(), held.headers().iter().collect::<Vec<_>>()), ("/a", vec![(&b"host"[..], &b"x"[..])]));
-        assert_eq!(request.path(), "/b");
-    }
-
-    #[test]
-    fn large_buffers_are_not_kept() {
-        let mut request = Request::unread(None);
-        next(&mut request, "GET /a HTTP/1.1\r\nhost: x\r\n\r\n");
-        let buffers = Rc::as_ptr(&request.0);
-        request.let_go_of_large();
-        assert_eq!(Rc::as_ptr(&request.0), buffers);
-        for large in [format!("/?{}", "x".repeat(KEPT_BYTES)), format!("/ HTTP/1.1\r\nx-a: {}", "x".repeat(KEPT_BYTES))]
-        {
-            let head = format!("GET {large} HTTP/1.1\r\nhost: x\r\n\r\n");
-            next(&mut request, &head);
-            assert!(request.head().capacity() > KEPT_BYTES);
-            request.let_go_of_large();
-            assert_eq!(request.head().capacity(), 0);
-        }
-    }
-
-    #[test]
-    fn segments_are_what_is_between_slashes() {
-        let many = "/a".repeat(SEGMENTS_MAX + 3);
-        for text in ["/", "", "*", "/a", "a/b", "/organizations/acme//", "/é/ü", many.as_str()] {
-            let segments = Segments::of(text);
-            let path = Path::new(text, &segments);
-            let expected: Vec<_> = text.split('/').take(SEGMENTS_MAX).collect();
-            assert_eq!(path.ends.len(), expected.len(), "{text}");
-            for number in 0..=SEGMENTS_MAX {
-                assert_eq!(path.segment(number), expected.get(number).copied(), "{number} of {text}");
-            }
+    fn an_id_of_the_client_is_kept_if_it_is_safe() {
+        let of = |given| RequestId::of(&[(REQUEST_ID, given)].into_iter().collect());
+        assert_eq!(&*of("mine"), "mine");
+        for unsafe_id in ["", "a b", "\u{e4}", &"x".repeat(LENGTH_MAX + 1)] {
+            assert!(of(unsafe_id).starts_with("req_"), "{unsafe_id}");
         }
     }
 }

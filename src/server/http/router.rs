@@ -8,13 +8,13 @@ use std::rc::Rc;
 use actix_web::http::Method;
 
 use super::call::PathParameters;
+use super::content::Content;
 use super::meter::Meter;
 use super::problem::Problem;
 use super::refusals;
-use super::reply::Content;
-use super::request::{Path, Request, SEGMENTS_MAX};
 use super::resources::dashboard;
 use super::routes::{self, API, ENVIRONMENTS, Endpoint, Handler, ORGANIZATION, Routes};
+use http1::{Path, Request, SEGMENTS_MAX};
 
 /// Finds the resource of a request. One per worker thread.
 pub struct Router {
@@ -192,7 +192,7 @@ fn child<'n, T>(nodes: &'n mut Vec<(String, Patterns<T>)>, text: &str) -> &'n mu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::request::Segments;
+    use http1::Segments;
 
     #[test]
     fn a_path_leads_to_the_most_exact_pattern() {

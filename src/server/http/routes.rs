@@ -9,8 +9,8 @@ use futures_util::future::LocalBoxFuture;
 use super::answer::Answered;
 use super::call::Call;
 use super::call::Front;
+use super::content::Content;
 use super::openapi::{self, Operation};
-use super::reply::Content;
 use super::resources::{
     analyses, approvals, audit, dashboard, deployments, environments, events, explorer, logs, members, operator,
     pipelines, secrets, sessions, sign_in, single_sign_on, step_registries, token_exchange, tokens, utilisation,

@@ -19,11 +19,9 @@ use super::body::read_whole;
 use super::call::{App, Call, Cluster, Front, PerThread, Realms, segment};
 use super::codes::Code;
 use super::forwarding::{Unanswered, forward};
-use super::incoming::Incoming;
 use super::problem::Problem;
 use super::refusals;
-use super::request::{Request, RequestId};
-use super::response::{Body, Response};
+use super::request::{RequestId, RequestOrigin};
 use super::router::Resource;
 use super::routes::{Handler, RealmHandler};
 use super::state::{Peer, Realm, Whereabouts};
@@ -31,6 +29,7 @@ use super::{clients, idempotent};
 use accounts::sso;
 use ambient::backoff::{Backoff, Retries};
 use cluster::peers::{BodyHash, HeadersHash, REFUSED, Refusal, VIA};
+use http1::{Body, Incoming, Request, Response};
 
 pub async fn dispatch(
     front: &Front,

@@ -14,15 +14,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
 use super::call::{Cluster, Front, Realms};
-use super::reply::TransportSecurity;
+use super::content::TransportSecurity;
+use super::observe;
 use super::router::Router;
 use super::state::Whereabouts;
 use super::state::{Node, Realm};
-use super::transport::Handshakes;
-use super::transport::Transport;
-use super::wire::Rules;
-use super::{observe, wire};
 use crate::tls::ServerTls;
+use http1::{HandshakeCounters, HandshakeLimit, Handshakes, Rules, Transport, serve};
 
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
@@ -167,7 +165,7 @@ pub fn start(
                 builder = builder.listen("http", listener, move || service.plain())?;
                 plain_address = Some(address);
             }
-            let handshakes = Arc::new(Handshakes::new(tls.clone(), options.head_timeout));
+            let handshakes = Arc::new(handshakes(tls.clone(), options.head_timeout));
             let (security, shaking) = (TransportSecurity::new(hsts), handshakes.clone());
             builder = builder.listen("https", main, move || service.encrypted(&shaking, &security))?;
             Some(EncryptedServer { tls, handshakes, plain_address })
@@ -176,6 +174,18 @@ pub fn start(
     let server = builder.run();
     let handle = server.handle();
     Ok(RunningServer { address, encrypted, node, realms, handle, ended: actix_web::rt::spawn(server) })
+}
+
+fn handshakes(tls: Arc<ServerTls>, time: Duration) -> Handshakes {
+    let counter = |outcome| metrics::counter!("lockkeeper_tls_handshakes_total", "outcome" => outcome);
+    let counters = HandshakeCounters {
+        anonymous: counter("anonymous"),
+        certified: counter("certified"),
+        failed: counter("failed"),
+        timed_out: counter("timed_out"),
+    };
+    let limit = HandshakeLimit { time, exceeded: "it took longer than http.head_timeout_seconds" };
+    Handshakes::new(move || tls.config(), limit, counters)
 }
 
 fn listen(ReservedAddress(socket): ReservedAddress) -> io::Result<(TcpListener, SocketAddr)> {
@@ -253,7 +263,7 @@ impl Worker {
         let connection = transport.connection().clone();
         let answer =
             |request, incoming| observe::observe(&self.front, &self.router, self.security.as_ref(), request, incoming);
-        wire::serve(transport, Some(connection), &self.rules, self.stopping.notified(), answer).await
+        serve(transport, Some(connection), &self.rules, self.stopping.notified(), answer).await
     }
 }
 

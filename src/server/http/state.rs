@@ -10,7 +10,6 @@ use actix_web::web::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
 
-use super::connections::Connections;
 use super::event_hubs::EventHubs;
 use super::limits::{RateLimits, Scans};
 use super::refusal_log::RefusalLog;
@@ -28,6 +27,7 @@ use delivery::logs::Logs;
 use delivery::registries::Registries;
 use domain::{Identifier, Timestamp};
 use events::Events;
+use http1::Connections;
 use locks::Environments;
 use locks::idempotency::Keys;
 use locks::pipelines::Pipelines;

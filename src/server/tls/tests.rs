@@ -11,7 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 use tempfile::TempDir;
 
-use super::{ClientCertificates, Concern, Files, Part, Refreshed, ServerTls, check};
+use super::files::Part;
+use super::{ClientCertificates, Concern, Files, Refreshed, ServerTls, check};
 use testkit::authority::{Authority, Issued};
 
 /// A directory with the files of one server.

@@ -88,32 +88,32 @@ fn phase_data<'a>(run: &'a Run, index: usize, phase: &'a Phase) -> PhaseData<'a>
     let (slices, at_once) = timeline(run, index);
     let merged: Vec<Merged> = merged(&slices, at_once).collect();
     let names = in_order(phase.timeline.iter().flat_map(|slice| slice.operations.iter().map(|it| it.name.as_str())));
-    let operations = names
-        .into_iter()
-        .map(|name| Series {
-            name,
-            rate: merged.iter().map(|slice| thousandths(slice.per_second(name))).collect(),
-            latency: merged.iter().map(|slice| slice.latency(name)).collect(),
-        })
-        .collect();
-    let distributions = phase
-        .operations
-        .iter()
-        .map(|operation| Distribution { name: &operation.name, count: operation.count, points: points(operation) })
-        .filter(|distribution| distribution.points.len() > 1)
-        .collect();
+    let series = |name| Series {
+        name,
+        rate: column(&merged, |slice| thousandths(slice.per_second(name))),
+        latency: column(&merged, |slice| slice.latency(name)),
+    };
+    let distribution = |operation: &'a Operation| Distribution {
+        name: &operation.name,
+        count: operation.count,
+        points: points(operation),
+    };
     PhaseData {
         name: &phase.name,
-        distributions,
-        from: merged.iter().map(|slice| thousandths(slice.from())).collect(),
-        to: merged.iter().map(|slice| thousandths(slice.to())).collect(),
-        in_flight: merged.iter().map(Merged::in_flight).collect(),
-        waiting: merged.iter().map(Merged::waiting).collect(),
-        errors: merged.iter().map(|slice| thousandths(slice.errors_per_second())).collect(),
-        cpu: merged.iter().map(|slice| slice.cpu_percent().map(thousandths)).collect(),
-        memory: merged.iter().map(Merged::memory_bytes).collect(),
-        operations,
+        distributions: phase.operations.iter().map(distribution).filter(|drawn| drawn.points.len() > 1).collect(),
+        from: column(&merged, |slice| thousandths(slice.from())),
+        to: column(&merged, |slice| thousandths(slice.to())),
+        in_flight: column(&merged, |slice| slice.most(|slice| Some(slice.in_flight)).unwrap_or(0)),
+        waiting: column(&merged, |slice| slice.most(|slice| Some(slice.waiting)).unwrap_or(0)),
+        errors: column(&merged, |slice| thousandths(slice.errors_per_second())),
+        cpu: column(&merged, |slice| slice.cpu_percent().map(thousandths)),
+        memory: column(&merged, |slice| slice.most(|slice| slice.server_memory_bytes)),
+        operations: names.into_iter().map(series).collect(),
     }
+}
+
+fn column<T>(merged: &[Merged<'_>], value: impl Fn(&Merged<'_>) -> T) -> Vec<T> {
+    merged.iter().map(value).collect()
 }
 
 fn points(operation: &Operation) -> Vec<(f64, u64)> {
@@ -136,10 +136,10 @@ const MOST_SLICES: usize = 1_000;
 const FEWEST_SLICES: usize = 20;
 
 /// Slices in a row, as one.
-pub struct Merged<'a>(&'a [&'a Slice]);
+struct Merged<'a>(&'a [&'a Slice]);
 
 /// A phase's slices in order of time, without those whose time is not a number, and how many in a row are one point.
-pub fn timeline(run: &Run, phase: usize) -> (Vec<&Slice>, usize) {
+fn timeline(run: &Run, phase: usize) -> (Vec<&Slice>, usize) {
     let mut slices: Vec<&Slice> = run.phases[phase].timeline.iter().filter(|slice| is_placed(slice)).collect();
     slices.sort_by(|a, b| a.at.total_cmp(&b.at));
     let all: usize = run.phases.iter().map(|phase| phase.timeline.len()).sum();
@@ -148,7 +148,7 @@ pub fn timeline(run: &Run, phase: usize) -> (Vec<&Slice>, usize) {
     (slices, at_once)
 }
 
-pub fn merged<'a>(slices: &'a [&'a Slice], at_once: usize) -> impl Iterator<Item = Merged<'a>> {
+fn merged<'a>(slices: &'a [&'a Slice], at_once: usize) -> impl Iterator<Item = Merged<'a>> {
     slices.chunks(at_once).map(Merged)
 }
 
@@ -162,11 +162,11 @@ fn is_placed(slice: &Slice) -> bool {
 }
 
 impl Merged<'_> {
-    pub fn from(&self) -> f64 {
+    fn from(&self) -> f64 {
         self.0[0].at
     }
 
-    pub fn to(&self) -> f64 {
+    fn to(&self) -> f64 {
         self.0.iter().map(|slice| slice.at + slice.seconds).fold(self.from(), f64::max)
     }
 
@@ -174,20 +174,16 @@ impl Merged<'_> {
         self.0.iter().map(|slice| slice.seconds).sum()
     }
 
-    pub fn errors_per_second(&self) -> f64 {
+    fn errors_per_second(&self) -> f64 {
         self.0.iter().map(|slice| slice.errors as f64).sum::<f64>() / self.seconds()
     }
 
-    pub fn in_flight(&self) -> u64 {
-        self.0.iter().map(|slice| slice.in_flight).max().unwrap_or(0)
-    }
-
-    pub fn waiting(&self) -> u64 {
-        self.0.iter().map(|slice| slice.waiting).max().unwrap_or(0)
+    fn most(&self, value: impl Fn(&Slice) -> Option<u64>) -> Option<u64> {
+        self.0.iter().filter_map(|slice| value(slice)).max()
     }
 
     /// The mean over the time in which it was known.
-    pub fn cpu_percent(&self) -> Option<f64> {
+    fn cpu_percent(&self) -> Option<f64> {
         let known = self.0.iter().filter_map(|slice| Some((slice.server_cpu_percent?, slice.seconds)));
         let (sum, seconds) = known
             .filter(|(percent, _)| percent.is_finite())
@@ -195,17 +191,13 @@ impl Merged<'_> {
         (seconds > 0.0).then(|| sum / seconds)
     }
 
-    pub fn memory_bytes(&self) -> Option<u64> {
-        self.0.iter().filter_map(|slice| slice.server_memory_bytes).max()
-    }
-
-    pub fn per_second(&self, operation: &str) -> f64 {
+    fn per_second(&self, operation: &str) -> f64 {
         let count: f64 = self.operations(operation).map(|(count, _)| count as f64).sum();
         count / self.seconds()
     }
 
     /// Percentiles of the parts cannot be added up to those of the whole; these are its nearest honest bounds.
-    pub fn latency(&self, operation: &str) -> Option<[u64; 3]> {
+    fn latency(&self, operation: &str) -> Option<[u64; 3]> {
         let all: Vec<Latency> =
             self.operations(operation).filter(|(count, _)| *count > 0).map(|(_, latency)| latency).collect();
         let mut medians: Vec<u64> = all.iter().map(|latency| latency.p50_us).collect();
@@ -223,18 +215,18 @@ impl Merged<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::samples;
 
     #[test]
     fn a_short_timeline_is_left_as_it_is() {
-        let run = sample::killed();
+        let run = samples::killed();
         let (slices, at_once) = timeline(&run, 0);
         assert_eq!((slices.len(), at_once), (600, 1));
     }
 
     #[test]
     fn merging_keeps_totals_and_peaks() {
-        let run = sample::killed();
+        let run = samples::killed();
         let (slices, _) = timeline(&run, 0);
         let one: Vec<Merged> = merged(&slices, 600).collect();
         let [one] = &one[..] else { panic!("one point") };
@@ -253,7 +245,7 @@ mod tests {
 
     #[test]
     fn slices_without_a_time_are_left_out() {
-        let run = sample::without_numbers();
+        let run = samples::without_numbers();
         assert!(timeline(&run, 0).0.iter().all(|slice| slice.at.is_finite()));
     }
 }

@@ -2,23 +2,23 @@
 
 use super::*;
 use crate::report::model::Slice;
-use crate::report::sample;
+use crate::report::samples;
 
 /// Where to write sample pages, for a look at them.
 const SAMPLES: &str = "LOADTEST_REPORT_SAMPLES";
 
 fn pages() -> Vec<(&'static str, String)> {
-    let (again, third) = (sample::cycle_again(5), sample::cycle_again(9));
+    let (again, third) = (samples::cycle_again(5), samples::cycle_again(9));
     vec![
-        ("cycle", html(&[sample::cycle()])),
-        ("killed", html(&[sample::killed()])),
-        ("long-queue", html(&[sample::long_queue()])),
-        ("two", html(&[sample::cycle(), again.clone()])),
-        ("three", html(&[sample::cycle(), again, third])),
-        ("different", html(&[sample::killed(), sample::long_queue()])),
-        ("hostile", html(&[sample::hostile()])),
-        ("without-numbers", html(&[sample::without_numbers()])),
-        ("empty", html(&[sample::empty()])),
+        ("cycle", html(&[samples::cycle()])),
+        ("killed", html(&[samples::killed()])),
+        ("long-queue", html(&[samples::long_queue()])),
+        ("two", html(&[samples::cycle(), again.clone()])),
+        ("three", html(&[samples::cycle(), again, third])),
+        ("different", html(&[samples::killed(), samples::long_queue()])),
+        ("hostile", html(&[samples::hostile()])),
+        ("without-numbers", html(&[samples::without_numbers()])),
+        ("empty", html(&[samples::empty()])),
         ("none", html(&[])),
         ("days", html(&[days()])),
     ]
@@ -26,7 +26,7 @@ fn pages() -> Vec<(&'static str, String)> {
 
 /// So long that it must be thinned out.
 fn days() -> Run {
-    let mut run = sample::killed();
+    let mut run = samples::killed();
     let sample = run.phases[0].timeline.clone();
     run.phases[0].timeline =
         (0..10_000).map(|second| Slice { at: f64::from(second), ..sample[second as usize % 600].clone() }).collect();
@@ -50,7 +50,7 @@ fn pages_are_whole_and_ask_for_nothing() {
 
 #[test]
 fn text_stays_text() {
-    let page = html(&[sample::hostile(), sample::hostile()]);
+    let page = html(&[samples::hostile(), samples::hostile()]);
     // Our own two, and nothing that a name brought along.
     assert_eq!(page.matches("<script").count(), 2);
     assert_eq!(page.matches("</script").count(), 2);
@@ -62,21 +62,21 @@ fn text_stays_text() {
 
 #[test]
 fn embedded_data_is_the_same_data_after_reading() {
-    let data: serde_json::Value = serde_json::from_str(&data::embedded(&[sample::hostile()])).expect("JSON");
-    assert_eq!(data[0]["phases"][0]["name"], sample::hostile().phases[0].name.as_str());
+    let data: serde_json::Value = serde_json::from_str(&data::embedded(&[samples::hostile()])).expect("JSON");
+    assert_eq!(data[0]["phases"][0]["name"], samples::hostile().phases[0].name.as_str());
     assert_eq!(data[0]["marks"][1][1], "server killed");
 }
 
 #[test]
 fn ten_thousand_slices_stay_a_page_of_bounded_size() {
-    let (long, short) = (html(&[days()]).len(), html(&[sample::killed()]).len());
+    let (long, short) = (html(&[days()]).len(), html(&[samples::killed()]).len());
     assert!(long < 2 * short, "{long} against {short}");
     assert!(html(&[days()]).contains("slices in a row are drawn as one point"));
 }
 
 #[test]
 fn what_is_missing_is_said_in_a_sentence() {
-    let page = html(&[sample::empty()]);
+    let page = html(&[samples::empty()]);
     for sentence in ["Nothing was checked.", "Nothing was recorded over time.", "No latencies were recorded"] {
         assert!(page.contains(sentence), "{sentence}");
     }
@@ -86,15 +86,15 @@ fn what_is_missing_is_said_in_a_sentence() {
 
 #[test]
 fn what_is_not_a_number_never_gets_into_the_page() {
-    let page = html(&[sample::without_numbers(), sample::cycle()]);
+    let page = html(&[samples::without_numbers(), samples::cycle()]);
     let data = &page[..page.find("\"use strict\"").expect("the script")];
     assert!(!data.contains("NaN") && !data.contains("inf"), "{data}");
 }
 
 #[test]
 fn violations_are_shown_with_their_requests_and_a_change_in_percent() {
-    let page = html(&[sample::killed()]);
+    let page = html(&[samples::killed()]);
     assert!(page.contains("2 violations") && page.contains("client 31  304.977 s"));
-    let page = html(&[sample::cycle(), sample::cycle_again(5)]);
+    let page = html(&[samples::cycle(), samples::cycle_again(5)]);
     assert!(page.contains(" %</td>") && page.contains("against A"));
 }

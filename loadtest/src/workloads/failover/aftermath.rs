@@ -18,7 +18,7 @@ const MAX_SESSIONS: usize = 2_000;
 
 /// Reads for the checks, when all clients have stopped.
 pub async fn read_again(field: &Arc<FaultRun>, records: &[Record], began: Moment) -> Vec<Record> {
-    let mut asker = Asker::new(field.clone(), 0);
+    let mut asker = Asker::new(field.clone(), 0, 0);
     let mut seen = Vec::new();
     for environment in 0..field.count() {
         let request = field.request("GET", &field.path(environment), "", "");
@@ -79,10 +79,9 @@ fn session_shown(status: u16, body: &[u8]) -> Result<Answer, String> {
     }
 }
 
-/// Each organization verifies its own.
 pub async fn audits(field: &Arc<FaultRun>) -> Check {
     let mut check = Check::new(AUDIT.to_owned());
-    let mut asker = Asker::new(field.clone(), 0);
+    let mut asker = Asker::new(field.clone(), 0, 0);
     for organization in ORGANIZATIONS {
         let request = field.request("GET", &format!("/organizations/{organization}/audit"), "", "");
         let Some((status, body)) = asker.until_answered(Operation::Read, &request).await else { break };

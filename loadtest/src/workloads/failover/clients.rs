@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Operation;
-use crate::history::{Answer, Record, Request, SessionName};
+use crate::history::{Answer, Request, SessionName};
 use crate::report::{Check, Violation};
 use crate::server::HOME;
 use crate::wire::{EnvironmentView, Grant, made_id, problem_code};
-use crate::workloads::failover::fault_run::{Asker, Attempt, FaultRun, ORGANIZATIONS};
+use crate::workloads::failover::fault_run::{Asked, Asker, FaultRun, ORGANIZATIONS};
 
 /// Longer than any fault, so that no lock ends by itself.
 const TTL_SECONDS: u32 = 300;
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(40);
 pub async fn cycle(field: Arc<FaultRun>, number: u32) {
     let (organizations, nodes) = (ORGANIZATIONS.len() as u32, field.nodes.len());
     let organization = number % organizations;
-    let mut client = Client { number, asker: Asker::new(field.clone(), (number / organizations) as usize % nodes) };
+    let mut asker = Asker::new(field.clone(), number, (number / organizations) as usize % nodes);
     for turn in 0_u32.. {
         if field.is_closing() {
             return;
@@ -30,94 +30,49 @@ pub async fn cycle(field: Arc<FaultRun>, number: u32) {
         // Several clients want the same one, and all get round to all.
         let place = (number / organizations + turn) % field.environments;
         let environment = organization * field.environments + place;
-        if let Some(session) = client.claim(environment, turn).await {
-            client.release(environment, session).await;
-            client.read(environment).await;
+        if let Answer::Granted { session, .. } = claim(&mut asker, environment, &format!("{number}-{turn}")).await {
+            release(&mut asker, environment, session).await;
+            let read = field.request("GET", &field.path(environment), "", "");
+            let asked = Asked { operation: Operation::Read, environment, request: Request::ReadEnvironment };
+            asker.ask(asked, &read, |status, body, _| shown(status, body)).await;
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-struct Client {
-    number: u32,
-    asker: Asker,
-}
-
-impl Client {
-    async fn claim(&mut self, environment: u32, turn: u32) -> Option<SessionName> {
-        let field = self.asker.field.clone();
-        let key = format!("{}-{turn}", self.number);
-        let body = format!(r#"{{"ttlSeconds":{TTL_SECONDS},"waitSeconds":{WAIT_SECONDS}}}"#);
-        let request = field.request("POST", &format!("{}/sessions", field.path(environment)), &key, &body);
-        let ttl = Some(Duration::from_secs(TTL_SECONDS.into()));
-        let claim = Request::Claim { any: false, in_line_at: None, ttl };
-        let mut granted = None;
-        self.ask((Operation::Claim, environment, claim), &request, |status, body| {
-            let grant = Grant::parse(body).filter(|_| status == 201);
-            let Some(grant) = grant else { return refused(status, body, &["environment_locked"]) };
-            let session = SessionName(grant.session_id.into());
-            granted = Some(session.clone());
-            Ok(Answer::Granted { session, fencing: grant.fencing_token })
-        })
-        .await;
-        granted
-    }
-
-    async fn release(&mut self, environment: u32, session: SessionName) {
-        let field = self.asker.field.clone();
-        let path = format!("{}/sessions/{session}", field.path(environment));
-        let request = field.request("DELETE", &path, "", "");
-        let mut attempts = 0;
-        let release = Request::Release { session };
-        self.ask((Operation::Release, environment, release), &request, |status, body| {
-            attempts += 1;
-            match status {
-                200 => Ok(Answer::Done),
-                // An attempt before may have released it; otherwise the lock was lost.
-                status => refused(status, body, if attempts > 1 { &["session_released"] } else { &[] }),
+async fn claim(asker: &mut Asker, environment: u32, key: &str) -> Answer {
+    let field = asker.field.clone();
+    let body = format!(r#"{{"ttlSeconds":{TTL_SECONDS},"waitSeconds":{WAIT_SECONDS}}}"#);
+    let bytes = field.request("POST", &format!("{}/sessions", field.path(environment)), key, &body);
+    let ttl = Some(Duration::from_secs(TTL_SECONDS.into()));
+    let request = Request::Claim { any: false, in_line_at: None, ttl };
+    asker
+        .ask(Asked { operation: Operation::Claim, environment, request }, &bytes, |status, body, _| match Grant::parse(
+            body,
+        )
+        .filter(|_| status == 201)
+        {
+            Some(Grant { session_id, fencing_token: fencing, .. }) => {
+                Ok(Answer::Granted { session: SessionName(session_id.into()), fencing })
             }
+            None => refused(status, body, &["environment_locked"]),
         })
-        .await;
-    }
-
-    async fn read(&mut self, environment: u32) {
-        let field = self.asker.field.clone();
-        let request = field.request("GET", &field.path(environment), "", "");
-        self.ask((Operation::Read, environment, Request::ReadEnvironment), &request, shown).await;
-    }
-
-    /// Records every attempt. `read` is asked once for each of them, with status 0 for those without an answer.
-    async fn ask(
-        &mut self,
-        (operation, environment, request): (Operation, u32, Request),
-        bytes: &[u8],
-        mut read: impl FnMut(u16, &[u8]) -> Result<Answer, String>,
-    ) {
-        let (field, client) = (self.asker.field.clone(), self.number);
-        let record = |sent, answer| {
-            let (environment, request) = (Some(environment), request.clone());
-            field.record(Record { client, environment, request, sent, ended: field.now(), answer });
-        };
-        self.asker
-            .ask(operation, bytes, |sent, attempt| {
-                let answer = match attempt {
-                    Attempt::Again => {
-                        // Only counts the attempt.
-                        _ = read(0, b"");
-                        Answer::Unknown
-                    }
-                    Attempt::Answered(status, body) => read(*status, body).unwrap_or_else(|unexpected| {
-                        field.error(format!("{}: {unexpected}", operation.name()));
-                        Answer::Unknown
-                    }),
-                };
-                record(sent, answer);
-            })
-            .await;
-    }
+        .await
 }
 
-/// An environment as it was read.
+async fn release(asker: &mut Asker, environment: u32, session: SessionName) {
+    let field = asker.field.clone();
+    let bytes = field.request("DELETE", &format!("{}/sessions/{session}", field.path(environment)), "", "");
+    let asked = Asked { operation: Operation::Release, environment, request: Request::Release { session } };
+    asker
+        .ask(asked, &bytes, |status, body, before| match status {
+            200 => Ok(Answer::Done),
+            // An attempt before may have released it; otherwise the lock was lost.
+            status => refused(status, body, if before > 0 { &["session_released"] } else { &[] }),
+        })
+        .await;
+}
+
 pub fn shown(status: u16, body: &[u8]) -> Result<Answer, String> {
     let view = EnvironmentView::parse(body).filter(|_| status == 200);
     let Some(view) = view else { return refused(status, body, &[]) };
@@ -158,7 +113,6 @@ pub fn organizations() -> Vec<(String, String)> {
     ORGANIZATIONS.iter().map(|id| ((*id).to_owned(), of(id))).collect()
 }
 
-/// The lines that the steps have written.
 pub struct Steps {
     trace: PathBuf,
     before: (u64, u64),
@@ -189,7 +143,7 @@ fn counted(trace: &Path) -> (u64, u64) {
 
 /// Deploys to one environment, again whenever a deployment has ended.
 pub async fn deploy(field: Arc<FaultRun>, organization: usize) {
-    let mut asker = Asker::new(field.clone(), organization % field.nodes.len());
+    let mut asker = Asker::new(field.clone(), 0, organization % field.nodes.len());
     let of = format!("/organizations/{}", ORGANIZATIONS[organization]);
     let environment = format!("{of}/pipelines/steps/ephemeral-environments/steps-1");
     let body = r#"{"ttlSeconds":600,"waitSeconds":60}"#;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::engine::{Fault, LoadTest, Operation};
-use crate::history::{Moment, Record};
+use crate::history::{Answer, Moment, Record, Request};
 use crate::sync::locked;
-use crate::wire::{Api, Connection, problem_code};
+use crate::wire::{Api, Connection, ExchangeError, problem_code};
 
 /// One in each shard, by its number: the CRC-32C of its name modulo the number of shards.
 pub const ORGANIZATIONS: [&str; 4] = ["a", "initech", "acme", "team-1"];
@@ -28,7 +28,6 @@ pub struct FaultRun {
     told: Mutex<Outcomes>,
 }
 
-/// The answers that the clients got.
 #[derive(Clone, Default)]
 pub struct Outcomes {
     pub statuses: BTreeMap<(Operation, u16), u64>,
@@ -67,14 +66,12 @@ impl FaultRun {
         (0..self.count()).map(|number| self.path(number)).collect()
     }
 
-    /// The path of an environment.
     pub fn path(&self, number: u32) -> String {
         let organization = ORGANIZATIONS[(number / self.environments) as usize % ORGANIZATIONS.len()];
         let place = number % self.environments;
         format!("/organizations/{organization}/pipelines/web/ephemeral-environments/load-{place:04}")
     }
 
-    /// With a key, if there is one.
     pub fn request(&self, method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
         let key = if key.is_empty() { String::new() } else { format!("Idempotency-Key: {}-{key}\r\n", self.name) };
         self.api.request(method, path, &key, body)
@@ -92,20 +89,8 @@ impl FaultRun {
         Moment(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    pub fn record(&self, record: Record) {
-        locked(&self.records).push(record);
-    }
-
     pub fn take_records(&self) -> Vec<Record> {
         std::mem::take(&mut *locked(&self.records))
-    }
-
-    pub fn count_status(&self, operation: Operation, status: u16) {
-        *locked(&self.told).statuses.entry((operation, status)).or_default() += 1;
-    }
-
-    pub fn count_again(&self) {
-        locked(&self.told).sent_again += 1;
     }
 
     pub fn error(&self, what: String) {
@@ -134,64 +119,86 @@ const AGAIN: [&str; 6] = [
     "overloaded",
 ];
 
-/// One client with one connection.
 pub struct Asker {
     pub field: Arc<FaultRun>,
-    /// Its own node.
+    number: u32,
     home: usize,
     node: usize,
     left_home: Instant,
     connection: Option<Connection>,
 }
 
-/// The answer to one attempt.
-pub enum Attempt<'a> {
-    /// Nothing, or that it may be sent again.
-    Again,
-    Answered(u16, &'a [u8]),
+/// What is asked of which environment, for the history.
+pub struct Asked {
+    pub operation: Operation,
+    pub environment: u32,
+    pub request: Request,
 }
 
 impl Asker {
-    pub fn new(field: Arc<FaultRun>, home: usize) -> Self {
-        Self { field, home, node: home, left_home: Instant::now(), connection: None }
+    pub fn new(field: Arc<FaultRun>, number: u32, home: usize) -> Self {
+        Self { field, number, home, node: home, left_home: Instant::now(), connection: None }
     }
 
     /// Status and body; none, and an error, if it gave up.
     pub async fn until_answered(&mut self, operation: Operation, request: &[u8]) -> Option<(u16, Vec<u8>)> {
-        self.ask(operation, request, |_, _| {}).await
+        self.attempt(operation, request, |_, _| {}).await
     }
 
-    /// The same; each attempt is told with the moment at which it was sent.
+    /// Records every attempt; `read` is given the answer, and how many attempts had none before it.
     pub async fn ask(
+        &mut self,
+        asked: Asked,
+        bytes: &[u8],
+        read: impl Fn(u16, &[u8], u32) -> Result<Answer, String>,
+    ) -> Answer {
+        let (field, client) = (self.field.clone(), self.number);
+        let Asked { operation, environment, request } = asked;
+        let (mut before, mut last) = (0, Answer::Unknown);
+        self.attempt(operation, bytes, |sent, answered| {
+            let answer = answered.map_or(Ok(Answer::Unknown), |(status, body)| read(status, body, before));
+            before += 1;
+            last = answer.unwrap_or_else(|unexpected| {
+                field.error(format!("{}: {unexpected}", operation.name()));
+                Answer::Unknown
+            });
+            let (environment, request, answer) = (Some(environment), request.clone(), last.clone());
+            locked(&field.records).push(Record { client, environment, request, sent, ended: field.now(), answer });
+        })
+        .await;
+        last
+    }
+
+    /// Each attempt is told with the moment at which it was sent, and its answer unless it may be sent again.
+    async fn attempt(
         &mut self,
         operation: Operation,
         request: &[u8],
-        mut attempted: impl FnMut(Moment, &Attempt<'_>),
+        mut attempted: impl FnMut(Moment, Option<(u16, &[u8])>),
     ) -> Option<(u16, Vec<u8>)> {
         let field = self.field.clone();
         let began = Instant::now();
         let mut last = String::new();
         while began.elapsed() < GIVES_UP_AFTER {
             let sent = field.now();
-            let answered = tokio::time::timeout(ATTEMPT, self.exchange(request)).await;
-            match answered {
+            match tokio::time::timeout(ATTEMPT, self.exchange(request)).await {
                 Ok(Ok((status, connection))) => {
-                    field.count_status(operation, status);
+                    *locked(&field.told).statuses.entry((operation, status)).or_default() += 1;
                     match why_again(status, connection.body()) {
                         Some(why) => last = why,
                         None => {
-                            attempted(sent, &Attempt::Answered(status, connection.body()));
+                            attempted(sent, Some((status, connection.body())));
                             let body = connection.body().to_vec();
                             self.connection = Some(connection).filter(|connection| !connection.closes());
                             return Some((status, body));
                         }
                     }
                 }
-                Ok(Err(error)) => last = error,
+                Ok(Err(error)) => last = error.to_string(),
                 Err(_) => "no answer".clone_into(&mut last),
             }
-            attempted(sent, &Attempt::Again);
-            field.count_again();
+            attempted(sent, None);
+            locked(&field.told).sent_again += 1;
             self.go_on();
             tokio::time::sleep(BETWEEN_ATTEMPTS).await;
         }
@@ -199,16 +206,16 @@ impl Asker {
         None
     }
 
-    async fn exchange(&mut self, request: &[u8]) -> Result<(u16, Connection), String> {
+    async fn exchange(&mut self, request: &[u8]) -> Result<(u16, Connection), ExchangeError> {
         if self.node != self.home && self.left_home.elapsed() >= COMES_BACK_AFTER {
             self.node = self.home;
             self.connection = None;
         }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::open(self.field.nodes[self.node]).await.map_err(|error| error.to_string())?,
+            None => Connection::open(self.field.nodes[self.node]).await?,
         };
-        let status = connection.exchange(request).await.map_err(|error| error.to_string())?;
+        let status = connection.exchange(request).await?;
         Ok((status, connection))
     }
 
@@ -233,7 +240,7 @@ fn why_again(status: u16, body: &[u8]) -> Option<String> {
 /// Makes all of them, in the first pipeline of each organization for locks, in the second for steps.
 pub async fn prepare(field: FaultRun) -> Result<(), Fault> {
     let field = Arc::new(field);
-    let mut asker = Asker::new(field.clone(), 0);
+    let mut asker = Asker::new(field.clone(), 0, 0);
     let steps = ORGANIZATIONS.map(|id| format!("/organizations/{id}/pipelines/steps/ephemeral-environments/steps-1"));
     let of_load = (0..field.count()).map(|number| field.path(number));
     for path in of_load.chain(steps) {

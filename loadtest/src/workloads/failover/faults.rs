@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use crate::engine::Fault;
 use crate::history::Moment;
-use crate::server::{Cluster, EtcdClient, EtcdError, ShardRecord, etcd_client, member_name, name_of};
-use crate::wire::etcd::GrpcError;
+use crate::server::{Cluster, member_name, name_of};
+use crate::wire::etcd::{EtcdClient, EtcdError, ShardRecord};
 use crate::workloads::failover::fault_run::FaultRun;
 
 /// Where Debian puts it, below a directory that is named after the machine.
@@ -66,8 +66,11 @@ impl ClusterFault {
     }
 
     pub fn members_needed(self) -> u32 {
-        let hits_leader = matches!(self, Self::KillLeader | Self::PauseLeader | Self::KillBoth | Self::PauseBoth);
-        if hits_leader || self == Self::TwoMembersDead { 3 } else { 1 }
+        if self.hits_leader() || self == Self::TwoMembersDead { 3 } else { 1 }
+    }
+
+    fn hits_leader(self) -> bool {
+        matches!(self, Self::KillLeader | Self::PauseLeader | Self::KillBoth | Self::PauseBoth)
     }
 
     /// The goal: from the last grant before it to the next, in the shards that it hits.
@@ -118,14 +121,12 @@ const JUNK_BYTES: usize = 1024 * 1024;
 const MAX_JUNK: u32 = 64;
 const COMPACTED_EVERY: Duration = Duration::from_millis(100);
 
-/// How long each part of a fault lasts.
 pub struct Lengths {
     pub paused: Duration,
     pub away: Duration,
     pub recovered_within: Duration,
 }
 
-/// The target of a fault.
 pub struct Impact {
     pub began: Moment,
     pub shards: Vec<u16>,
@@ -144,36 +145,18 @@ pub async fn inject(
     let (victim, owned) = busiest(cluster, &before)?;
     let began = field.now();
     let shards = if fault.hits_owner() { owned } else { before.keys().copied().collect() };
+    let node: Vec<_> = fault.hits_owner().then_some(victim).into_iter().collect();
+    let leader = if fault.hits_leader() { vec![cluster.members.leader().await?] } else { Vec::new() };
     match fault {
-        ClusterFault::KillOwner => kill(cluster, victim, lengths).await?,
-        ClusterFault::PauseOwner => {
-            cluster.pause(victim)?;
+        ClusterFault::KillOwner | ClusterFault::KillLeader | ClusterFault::KillBoth => {
+            kill(cluster, &node, &leader, lengths).await?;
+        }
+        ClusterFault::PauseOwner | ClusterFault::PauseLeader | ClusterFault::PauseBoth => {
+            node.iter().try_for_each(|node| cluster.node(*node).pause())?;
+            leader.iter().try_for_each(|member| cluster.members.member(*member).pause())?;
             tokio::time::sleep(lengths.paused).await;
-            cluster.resume(victim)?;
-        }
-        ClusterFault::KillLeader => {
-            let leader = cluster.members.leader().await?;
-            kill_members(cluster, &[leader], lengths).await?;
-        }
-        ClusterFault::PauseLeader => {
-            let leader = cluster.members.leader().await?;
-            cluster.members.pause(leader)?;
-            tokio::time::sleep(lengths.paused).await;
-            cluster.members.resume(leader)?;
-        }
-        ClusterFault::KillBoth => {
-            let leader = cluster.members.leader().await?;
-            cluster.kill(victim)?;
-            kill_members(cluster, &[leader], lengths).await?;
-            cluster.serve_again(victim).await?;
-        }
-        ClusterFault::PauseBoth => {
-            let leader = cluster.members.leader().await?;
-            cluster.pause(victim)?;
-            cluster.members.pause(leader)?;
-            tokio::time::sleep(lengths.paused).await;
-            cluster.members.resume(leader)?;
-            cluster.resume(victim)?;
+            leader.iter().try_for_each(|member| cluster.members.member(*member).resume())?;
+            node.iter().try_for_each(|node| cluster.node(*node).resume())?;
         }
         ClusterFault::CutOwnerFromEtcd
         | ClusterFault::CutOwnerFromNodes
@@ -183,7 +166,7 @@ pub async fn inject(
             tokio::time::sleep(lengths.away).await;
             cluster.network.heal();
         }
-        ClusterFault::TwoMembersDead => kill_members(cluster, &[0, 1], lengths).await?,
+        ClusterFault::TwoMembersDead => kill(cluster, &[], &[0, 1], lengths).await?,
         ClusterFault::EtcdFull => fill(cluster, lengths).await?,
         ClusterFault::ClocksOff => clocks_off(cluster, lengths).await?,
         ClusterFault::Compaction => compact(cluster, victim, lengths).await?,
@@ -201,7 +184,7 @@ async fn owners(cluster: &Cluster) -> Result<BTreeMap<u16, ShardRecord>, Fault> 
     loop {
         let mut failed = None;
         for address in cluster.members.addresses() {
-            let read = async { etcd_client::shard_records(&mut EtcdClient::connect(address).await?).await };
+            let read = async { EtcdClient::connect(address).await?.shard_records().await };
             match tokio::time::timeout(MEMBER_ANSWERS_WITHIN, read).await {
                 Ok(Ok(records)) => return Ok(records),
                 Ok(Err(error)) => failed = Some(error),
@@ -226,18 +209,17 @@ fn busiest(cluster: &Cluster, owners: &BTreeMap<u16, ShardRecord>) -> Result<(us
     found.ok_or_else(|| Fault::Cluster("no node owns a shard".to_owned()))
 }
 
-async fn kill(cluster: &mut Cluster, node: usize, lengths: &Lengths) -> Result<(), Fault> {
-    cluster.kill(node)?;
-    tokio::time::sleep(lengths.away).await;
-    Ok(cluster.serve_again(node).await?)
-}
-
-async fn kill_members(cluster: &mut Cluster, members: &[usize], lengths: &Lengths) -> Result<(), Fault> {
-    members.iter().try_for_each(|member| cluster.members.kill(*member))?;
+/// They are away for a while, then started again, members first.
+async fn kill(cluster: &mut Cluster, nodes: &[usize], members: &[usize], lengths: &Lengths) -> Result<(), Fault> {
+    nodes.iter().try_for_each(|node| cluster.node(*node).kill())?;
+    members.iter().try_for_each(|member| cluster.members.member(*member).kill())?;
     tokio::time::sleep(lengths.away).await;
     members.iter().try_for_each(|member| cluster.members.start_again(*member))?;
     for member in members {
         cluster.members.until_ready(*member).await?;
+    }
+    for node in nodes {
+        cluster.serve_again(*node).await?;
     }
     Ok(())
 }
@@ -270,7 +252,7 @@ async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
     for address in &addresses {
         used = EtcdClient::connect(*address).await?.status().await?.db_size.max(used);
     }
-    cluster.members.set_flags(vec![format!("--quota-backend-bytes={}", used + ROOM_BYTES)]);
+    cluster.members.flags = vec![format!("--quota-backend-bytes={}", used + ROOM_BYTES)];
     restart_members(cluster).await?;
     let mut etcd = EtcdClient::connect(addresses[0]).await?;
     for number in 0..MAX_JUNK {
@@ -278,8 +260,8 @@ async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
         match etcd.put(&key, vec![1; JUNK_BYTES]).await {
             Err(error) if error.is_out_of_room() => break,
             // There may be an election.
-            Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if !error.is_refusal() => return Err(error.into()),
+            Err(_) | Ok(()) => {}
         }
     }
     tokio::time::sleep(lengths.away).await;
@@ -290,13 +272,13 @@ async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
         EtcdClient::connect(*address).await?.defragment().await?;
     }
     etcd.disarm().await?;
-    cluster.members.set_flags(Vec::new());
+    cluster.members.flags.clear();
     restart_members(cluster).await
 }
 
 async fn restart_members(cluster: &mut Cluster) -> Result<(), Fault> {
     for member in 0..cluster.members.count() {
-        cluster.members.kill(member)?;
+        cluster.members.member(member).kill()?;
         cluster.members.start_again(member)?;
         cluster.members.until_ready(member).await?;
     }
@@ -320,7 +302,7 @@ async fn clocks_off(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Faul
     restart_all(cluster, lengths, shifted).await?;
     for _ in 0..2 {
         let (owner, _) = busiest(cluster, &owners(cluster).await?)?;
-        kill(cluster, owner, lengths).await?;
+        kill(cluster, &[owner], &[], lengths).await?;
         cluster.until_ready(lengths.recovered_within).await?;
     }
     restart_all(cluster, lengths, |_| Vec::new()).await
@@ -337,13 +319,13 @@ async fn compact(cluster: &mut Cluster, victim: usize, lengths: &Lengths) -> Res
             };
             match forgotten {
                 // Nothing was written since, or there is an election.
-                Err(EtcdError::Failed(GrpcError::Status(..))) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
-                Err(error) => return Err::<(), _>(error),
+                Err(error) if !error.is_refusal() => return Err::<(), _>(error),
+                Err(_) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
             }
         }
     });
     tokio::time::sleep(lengths.away).await;
-    kill(cluster, victim, lengths).await?;
+    kill(cluster, &[victim], &[], lengths).await?;
     cluster.until_ready(lengths.recovered_within).await?;
     if forgetting.is_finished() {
         return Err(Fault::Cluster("etcd could not be compacted all the time".to_owned()));

@@ -17,9 +17,8 @@ use tokio::task::JoinSet;
 use crate::engine::{Fault, LoadTest};
 use crate::history::History;
 use crate::report::{Check, Goal};
-use crate::server::ClusterLaunch;
+use crate::server::ClusterShape;
 use crate::settings::{Common, within};
-use crate::wire::Token;
 use crate::workloads::kind::Kind;
 
 mod aftermath;
@@ -65,16 +64,13 @@ impl Kind for Settings {
         }
     }
 
-    fn cluster(&self) -> Option<ClusterLaunch> {
+    fn cluster(&self) -> Option<ClusterShape> {
         let variables = [("LOCKKEEPER_CLUSTER_STEP_LEASE_SECONDS", "5"), ("LOCKKEEPER_RUNNER_ISOLATION", "off")];
-        Some(ClusterLaunch {
-            program: std::path::PathBuf::new(),
-            nodes: self.nodes,
-            members: self.members,
+        Some(ClusterShape {
             organizations: organizations(),
             proxied: true,
             variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-            token: Token::random(),
+            ..ClusterShape::new(self.nodes, self.members)
         })
     }
 
@@ -98,7 +94,6 @@ impl Settings {
         }
     }
 
-    /// One fault under load, and its figures.
     async fn suffer(&self, test: &mut LoadTest, fault: ClusterFault, round: u32) -> Result<(), Fault> {
         let name = fault.name();
         if let Some(missing) = fault.missing() {
@@ -148,7 +143,6 @@ impl Settings {
     }
 }
 
-/// The observations of one fault.
 struct FaultResult {
     suffered: Impact,
     history: History,

@@ -1,6 +1,6 @@
 //! Owns what the neighbour does: each attack is for something of which the server has only so much.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::engine::Fault;
 use crate::sync::locked;
-use crate::wire::{Connection, problem_code};
-use crate::workloads::neighbour::tenant::Tenant;
+use crate::wire::problem_code;
+use crate::workloads::neighbour::tenant::{Caller, Tenant};
 
 /// After an answer. The load generator shares the machine's processors with the server: without a pause, what the neighbour
 /// takes of those would hide what it takes of everything else.
@@ -31,17 +31,14 @@ const UNDER_WAY_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attack {
-    /// A new idempotency key with every heartbeat.
     Keys,
     /// All environments of a large pipeline.
     Lists,
-    /// Claims that wait for a lock that nobody releases.
     Waits,
     /// Event streams that nobody reads.
     Streams,
     /// Logs that are followed and not read.
     Followers,
-    /// Deployments with much output.
     Deployments,
     /// Git remotes that never answer.
     Syncs,
@@ -53,9 +50,7 @@ pub enum Attack {
     Leases,
     /// Analyses of a failure in a small repository with ten million large files.
     Bombs,
-    /// API tokens.
     Tokens,
-    /// Queued sessions for one environment.
     Queues,
 }
 
@@ -192,118 +187,91 @@ impl Attacker {
 
     async fn one(&self, number: u32, silent: &str) -> Result<(), Fault> {
         let tenant = &self.tenant;
-        let mut connection = tenant.connect().await?;
-        match self.attack {
+        let mut caller = tenant.caller().await?;
+        let post = |path: &str, body: &str| tenant.request("POST", path, "", body);
+        // Asked one after the other, again and again.
+        let requests = match self.attack {
             Attack::Keys => {
-                let environment = self.environment(&mut connection, "crowd", &format!("keys-{number}")).await?;
-                let session = self.claim(&mut connection, &environment).await?;
+                let environment = caller.environment("crowd", &format!("keys-{number}")).await?;
+                let session = caller.claim(&environment).await?;
                 let path = format!("{environment}/sessions/{session}/heartbeat");
                 for beat in 0_u64.. {
                     let key = format!("Idempotency-Key: {session}-{beat}\r\n");
-                    self.again(&mut connection, tenant.request("POST", &path, &key, "{}")).await;
+                    self.again(&mut caller, &tenant.request("POST", &path, &key, "{}")).await;
                 }
+                Vec::new()
             }
-            Attack::Lists => {
-                let list = tenant.request("GET", "/pipelines/crowd/ephemeral-environments", "", "");
-                self.over_and_over(&mut connection, list).await;
-            }
+            Attack::Lists => vec![tenant.request("GET", "/pipelines/crowd/ephemeral-environments", "", "")],
             Attack::Waits => {
-                let environment = self.environment(&mut connection, "crowd", &format!("waits-{number}")).await?;
-                self.claim(&mut connection, &environment).await?;
-                let wait = tenant.request("POST", &format!("{environment}/sessions"), "", r#"{"waitSeconds":1}"#);
-                self.over_and_over(&mut connection, wait).await;
+                let environment = caller.environment("crowd", &format!("waits-{number}")).await?;
+                caller.claim(&environment).await?;
+                vec![post(&format!("{environment}/sessions"), r#"{"waitSeconds":1}"#)]
             }
-            Attack::Streams => self.hold_over_and_over(&tenant.request("GET", "/events/stream", "", "")).await,
+            Attack::Streams => return self.hold(&tenant.request("GET", "/events/stream", "", "")).await,
             Attack::Followers => {
-                let deployment = self.deploy(&mut connection, "loud", &format!("logs-{number}"), 0).await?;
+                let deployment = self.deploy(&mut caller, "loud", &format!("logs-{number}"), 0).await?;
                 let follow = format!("/deployments/{deployment}/logs?follow=true");
-                self.hold_over_and_over(&tenant.request("GET", &follow, "", "")).await;
+                return self.hold(&tenant.request("GET", &follow, "", "")).await;
             }
-            Attack::Deployments => loop {
-                self.deploy(&mut connection, "loud", &format!("loud-{number}"), 5).await?;
-                tokio::time::sleep(PAUSE).await;
-            },
+            Attack::Deployments => return self.keep_deploying(&mut caller, "loud", number).await,
+            Attack::Disk => return self.keep_deploying(&mut caller, "filling", number).await,
             Attack::Syncs => {
                 // A new registry is synced before it is answered.
                 let name = format!("silent-{number}-{}", silent.replace([':', '.'], "-"));
                 let body = format!(r#"{{"name":"{name}","git":{{"url":"https://{silent}/steps.git","ref":"main"}}}}"#);
-                self.over_and_over(&mut connection, tenant.request("POST", "/step-registries", "", &body)).await;
+                vec![post("/step-registries", &body)]
             }
             Attack::Webhooks => {
                 let body = format!(r#"{{"url":"http://{silent}/"}}"#);
-                let webhook = tenant.make(&mut connection, "/webhooks", &body, "webhookId").await?;
-                let test = tenant.request("POST", &format!("/webhooks/{webhook}/test"), "", "{}");
-                self.over_and_over(&mut connection, test).await;
+                let webhook = caller.make("/webhooks", &body, "webhookId").await?;
+                vec![post(&format!("/webhooks/{webhook}/test"), "{}")]
             }
-            Attack::Disk => loop {
-                self.deploy(&mut connection, "filling", &format!("filling-{number}"), 5).await?;
-                tokio::time::sleep(PAUSE).await;
-            },
             Attack::Leases => {
                 let mut claims = Vec::new();
                 for lease in 0..LEASES {
-                    let environment =
-                        self.environment(&mut connection, "crowd", &format!("lease-{number}-{lease}")).await?;
-                    claims.push(tenant.request("POST", &format!("{environment}/sessions"), "", r#"{"ttlSeconds":1}"#));
+                    let environment = caller.environment("crowd", &format!("lease-{number}-{lease}")).await?;
+                    claims.push(post(&format!("{environment}/sessions"), r#"{"ttlSeconds":1}"#));
                 }
-                for claim in claims.iter().cycle() {
-                    self.again(&mut connection, claim.clone()).await;
-                }
+                claims
             }
             Attack::Bombs => {
-                let deployment = self.deploy(&mut connection, "bomb", &format!("bomb-{number}"), 5).await?;
-                let analyse = tenant.request("POST", &format!("/deployments/{deployment}/analyses"), "", "{}");
-                self.over_and_over(&mut connection, analyse).await;
+                let deployment = self.deploy(&mut caller, "bomb", &format!("bomb-{number}"), 5).await?;
+                vec![post(&format!("/deployments/{deployment}/analyses"), "{}")]
             }
-            Attack::Tokens => {
-                self.over_and_over(&mut connection, tenant.request("POST", "/tokens", "", r#"{"name":"one more"}"#))
-                    .await;
-            }
+            Attack::Tokens => vec![post("/tokens", r#"{"name":"one more"}"#)],
             Attack::Queues => {
-                let environment = self.environment(&mut connection, "crowd", "queues").await?;
-                self.claim(&mut connection, &environment).await?;
-                let queue = tenant.request("POST", &format!("{environment}/sessions"), "", r#"{"queue":true}"#);
-                self.over_and_over(&mut connection, queue).await;
+                let environment = caller.environment("crowd", "queues").await?;
+                caller.claim(&environment).await?;
+                vec![post(&format!("{environment}/sessions"), r#"{"queue":true}"#)]
             }
+        };
+        for request in requests.iter().cycle() {
+            self.again(&mut caller, request).await;
         }
         Ok(())
     }
 
-    async fn environment(&self, connection: &mut Connection, pipeline: &str, name: &str) -> Result<String, Fault> {
-        self.tenant.put(connection, pipeline, name).await?;
-        Ok(format!("/pipelines/{pipeline}/ephemeral-environments/{name}"))
+    async fn keep_deploying(&self, caller: &mut Caller, pipeline: &str, number: u32) -> Result<(), Fault> {
+        loop {
+            self.deploy(caller, pipeline, &format!("{pipeline}-{number}"), 5).await?;
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
-    /// The session; a round before this one may hold the lock.
-    async fn claim(&self, connection: &mut Connection, environment: &str) -> Result<String, Fault> {
-        self.tenant.make(connection, &format!("{environment}/force-claim"), "{}", "sessionId").await
-    }
-
-    async fn deploy(
-        &self,
-        connection: &mut Connection,
-        pipeline: &str,
-        name: &str,
-        wait_seconds: u32,
-    ) -> Result<String, Fault> {
-        let environment = self.environment(connection, pipeline, name).await?;
-        let session = self.claim(connection, &environment).await?;
+    async fn deploy(&self, caller: &mut Caller, pipeline: &str, name: &str, wait: u32) -> Result<String, Fault> {
+        let environment = caller.environment(pipeline, name).await?;
+        let session = caller.claim(&environment).await?;
         let path = format!("{environment}/sessions/{session}/deploy");
-        let body = format!(r#"{{"commitId":"c0ffee1","waitSeconds":{wait_seconds}}}"#);
-        let made = self.tenant.make(connection, &path, &body, "deploymentId").await?;
+        let body = format!(r#"{{"commitId":"c0ffee1","waitSeconds":{wait}}}"#);
+        let made = caller.make(&path, &body, "deploymentId").await?;
         self.count("done");
         Ok(made)
     }
 
-    async fn over_and_over(&self, connection: &mut Connection, request: Vec<u8>) {
-        loop {
-            self.again(connection, request.clone()).await;
-        }
-    }
-
-    async fn again(&self, connection: &mut Connection, request: Vec<u8>) {
+    async fn again(&self, caller: &mut Caller, request: &[u8]) {
         self.count("asked");
-        let told = match connection.exchange(&request).await {
+        let connection = &mut caller.connection;
+        let told = match connection.exchange(request).await {
             Ok(200..=299) => "done".to_owned(),
             Ok(status) => problem_code(connection.body()).map_or_else(|| status.to_string(), str::to_owned),
             Err(error) if error.is_chunked() && connection.skip_chunks().await.is_ok() => "done".to_owned(),
@@ -312,14 +280,14 @@ impl Attacker {
         self.count(&told);
         tokio::time::sleep(PAUSE).await;
         if told == "cut off" || connection.closes() {
-            *connection = self.connected().await;
+            *caller = self.connected().await;
         }
     }
 
-    /// Asks and reads nothing, for a while.
-    async fn hold_over_and_over(&self, request: &[u8]) {
+    /// Asks and reads nothing, for a while, again and again.
+    async fn hold(&self, request: &[u8]) -> Result<(), Fault> {
         loop {
-            let mut connection = self.connected().await;
+            let mut connection = self.connected().await.connection;
             match connection.send(request).await {
                 Ok(()) => {
                     self.count("held");
@@ -330,10 +298,10 @@ impl Attacker {
         }
     }
 
-    async fn connected(&self) -> Connection {
+    async fn connected(&self) -> Caller {
         loop {
-            match self.tenant.connect().await {
-                Ok(connection) => return connection,
+            match self.tenant.caller().await {
+                Ok(caller) => return caller,
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -347,7 +315,7 @@ impl Attacker {
 
 /// Holds what connects, up to what one server may open to it.
 async fn take_and_never_answer(hole: TcpListener) -> Result<(), Fault> {
-    let mut held = std::collections::VecDeque::new();
+    let mut held = VecDeque::new();
     loop {
         let (connection, _) = hole.accept().await.map_err(Fault::neighbour)?;
         held.push_back(connection);

@@ -2,21 +2,22 @@
 //! does its worst: it takes everything of which there is only so much.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use attacks::Attack;
 use serde::Deserialize;
-use stream::Stream;
 use tenant::Tenant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::engine::{Client, Failure, Fault, LoadTest, Observation, Operation, Share, Work, clients};
+use crate::engine::{Fault, LoadTest, Observation, Operation};
 use crate::report::{Goal, quotient};
 use crate::settings::{Common, within};
-use crate::wire::{ClaimTemplate, Terms};
+use crate::wire::{Connection, Grant, Requests, Terms};
+use crate::workloads::cycles::{Act, sessions};
 use crate::workloads::kind::{Kind, one_environment_each};
 
 mod attacks;
-mod stream;
 mod tenant;
 
 const ALONE: &str = "alone";
@@ -52,7 +53,7 @@ impl Kind for Settings {
     }
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
-        let tenant = Arc::new(Tenant::move_in(test).await?);
+        let tenant = Tenant::move_in(test).await?;
         tenant.prepare(self.crowd).await?;
         // The last one is the stream's.
         test.environments(1..=self.environments + 1, "{}").await?;
@@ -83,7 +84,8 @@ impl Settings {
             attacking.is_under_way().await?;
         }
         let stream = Stream::open(test, self.environments + 1).await?;
-        let (limit, load) = (Duration::from_secs(test.common.seconds), self.load(test.common.connections));
+        let limit = Duration::from_secs(test.common.seconds);
+        let load = sessions(test.common.connections, self.environments, &[Act::Deploy, Act::List]);
         let mut shown = Vec::new();
         let seen = test
             .measure_beside(test.segment(phase), load, async |_| {
@@ -102,27 +104,6 @@ impl Settings {
         }
         Ok(p99s)
     }
-
-    fn load(&self, connections: u32) -> Work {
-        let environments = self.environments;
-        clients(connections, move |mut client| async move {
-            let mut share = Share::of(client.number, connections, environments);
-            let claim = client.thread.requests.claim(Terms::default());
-            while let Some(environment) = client.next(&mut share).await {
-                share.settle(environment, one_session(&mut client, environment, &claim).await);
-            }
-        })
-    }
-}
-
-async fn one_session(client: &mut Client, environment: u32, claim: &ClaimTemplate) -> Result<(), Failure> {
-    let session = client.claim(environment, claim).await?.session;
-    let held = async {
-        client.deploy(environment, session.clone()).await?;
-        client.list().await?;
-        client.release(environment, session).await
-    };
-    held.await.map_err(|_| Failure::Unknown)
 }
 
 fn p99s(seen: &Observation, shown: &mut [Duration]) -> Vec<(&'static str, f64)> {
@@ -131,4 +112,88 @@ fn p99s(seen: &Observation, shown: &mut [Duration]) -> Vec<(&'static str, f64)> 
     let last = shown.len().saturating_sub(1);
     let streamed = shown.get(last * 99 / 100).map(|took| ("event on a stream", took.as_secs_f64() * 1e6));
     asked.chain(streamed).collect()
+}
+
+const PAUSE: Duration = Duration::from_millis(20);
+/// An event that takes longer is lost.
+const LOST: Duration = Duration::from_secs(10);
+/// Events before the one that is waited for are dropped when there are so many bytes of them.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// The event stream of the organization that is measured: how long it takes from sending a claim until the stream shows it.
+struct Stream {
+    events: TcpStream,
+    claiming: Connection,
+    requests: Requests,
+    environment: u32,
+}
+
+impl Stream {
+    async fn open(test: &LoadTest, environment: u32) -> Result<Self, Fault> {
+        let scope = &test.scope;
+        let mut events = TcpStream::connect(test.server.address).await.map_err(lost)?;
+        let request = format!(
+            "GET /api/v1/organizations/{}/events/stream?type=session.claimed&envName={} HTTP/1.1\r\nHost: {}\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            scope.organization,
+            scope.environment_name(environment),
+            scope.authority,
+            scope.token.reveal()
+        );
+        events.write_all(request.as_bytes()).await.map_err(lost)?;
+        let mut received = Vec::new();
+        // From its head on, the stream shows what happens.
+        tokio::time::timeout(LOST, until_shown(&mut events, b"\r\n\r\n", &mut received))
+            .await
+            .map_err(|_| Fault::Neighbour("an event stream did not begin".to_owned()))??;
+        let claiming = Connection::open(test.server.address).await.map_err(Fault::neighbour)?;
+        Ok(Self { events, claiming, requests: Requests::new(scope), environment })
+    }
+
+    /// Claims and releases until the time is up; says how long each event took.
+    async fn follow(mut self, limit: Duration) -> Result<Vec<Duration>, Fault> {
+        let (began, mut took) = (Instant::now(), Vec::new());
+        let claim = self.requests.claim(Terms::default());
+        let (mut request, mut received) = (Vec::new(), Vec::new());
+        while began.elapsed() < limit {
+            let sent = Instant::now();
+            claim.template.write(self.environment, "", &mut request);
+            let session = self.ask(&request).await?;
+            let session = Grant::parse(&session).map(|grant| grant.session_id.to_owned());
+            let session = session.ok_or_else(|| Fault::Neighbour("a claim's answer names no session".to_owned()))?;
+            tokio::time::timeout(LOST, until_shown(&mut self.events, session.as_bytes(), &mut received))
+                .await
+                .map_err(|_| Fault::Neighbour(format!("the stream did not show {session}")))??;
+            took.push(sent.elapsed());
+            self.requests.release.write(self.environment, &session, &mut request);
+            self.ask(&request).await?;
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(took)
+    }
+
+    async fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, Fault> {
+        match self.claiming.exchange(request).await {
+            Ok(200..=299) => Ok(self.claiming.body().to_vec()),
+            Ok(status) => Err(Fault::Neighbour(format!("a request beside the stream was answered with {status}"))),
+            Err(error) => Err(Fault::Neighbour(error.to_string())),
+        }
+    }
+}
+
+fn lost(error: std::io::Error) -> Fault {
+    Fault::Neighbour(format!("an event stream: {error}"))
+}
+
+async fn until_shown(events: &mut TcpStream, text: &[u8], received: &mut Vec<u8>) -> Result<(), Fault> {
+    while memchr::memmem::find(received, text).is_none() {
+        if received.len() > KEPT_BYTES {
+            received.drain(..received.len() / 2);
+        }
+        if events.read_buf(received).await.map_err(lost)? == 0 {
+            return Err(Fault::Neighbour("the server ended an event stream".to_owned()));
+        }
+    }
+    received.clear();
+    Ok(())
 }

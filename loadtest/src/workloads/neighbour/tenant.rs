@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use memchr::memmem;
 
 use crate::engine::{Fault, LoadTest};
-use crate::server::ProcessError;
+use crate::server::{ProcessError, organizations_variable};
 use crate::wire::{Api, Connection, Token, made_id};
 
 const NAME: &str = "neighbour";
@@ -55,15 +56,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const SAMPLE: &str = include_str!("../../../../config/acme.toml");
 
 pub struct Tenant {
-    pub address: SocketAddr,
+    address: SocketAddr,
     api: Api,
 }
 
 impl Tenant {
     /// Restarts the server with a second organization. The token that a server is started with is that of the first
     /// organization's admin: so the neighbour is the first until it has a token of its own.
-    pub async fn move_in(test: &mut LoadTest) -> Result<Self, Fault> {
-        let home = test.server.home().ok_or(ProcessError::NotOurs)?;
+    pub async fn move_in(test: &mut LoadTest) -> Result<Arc<Self>, Fault> {
+        let home = test.server.home()?;
         make_bomb(home)?;
         let (neighbour, sample) = (home.join("neighbour.toml"), home.join("acme.toml"));
         let organization = ORGANIZATION.replace("{home}", &home.display().to_string());
@@ -73,31 +74,31 @@ impl Tenant {
         let first = Token::random();
         restart(test, [&neighbour, &sample], first.clone()).await?;
         let tenant = Self::at(test.server.address, &first);
-        let made = tenant.make(&mut tenant.connect().await?, "/tokens", r#"{"name":"load"}"#, "token").await?;
+        let made = tenant.caller().await?.make("/tokens", r#"{"name":"load"}"#, "token").await?;
         restart(test, [&sample, &neighbour], test.scope.token.clone()).await?;
         let own = Token::parse(&made).map_err(Fault::neighbour)?;
         Ok(Self::at(test.server.address, &own))
     }
 
-    fn at(address: SocketAddr, token: &Token) -> Self {
-        Self { address, api: Api::new(&address, token) }
+    fn at(address: SocketAddr, token: &Token) -> Arc<Self> {
+        Arc::new(Self { address, api: Api::new(&address, token) })
     }
 
-    pub async fn prepare(&self, crowd: u32) -> Result<(), Fault> {
-        let mut connection = self.connect().await?;
+    pub async fn prepare(self: &Arc<Self>, crowd: u32) -> Result<(), Fault> {
+        let mut caller = self.caller().await?;
         for number in 0..crowd {
-            self.put(&mut connection, "crowd", &format!("crowd-{number:06}")).await?;
+            caller.environment("crowd", &format!("crowd-{number:06}")).await?;
         }
         Ok(())
     }
 
     /// Until no deployment of it runs.
-    pub async fn rest(&self) -> Result<(), Fault> {
-        let mut connection = self.connect().await?;
+    pub async fn rest(self: &Arc<Self>) -> Result<(), Fault> {
+        let mut caller = self.caller().await?;
         let resting = async {
             for status in ["queued", "running", "cancelling"] {
                 let path = format!("/deployments?status={status}&limit=1");
-                while memmem::find(&self.ask(&mut connection, "GET", &path, "").await?, b"dep_").is_some() {
+                while memmem::find(caller.ask("GET", &path, "").await?, b"dep_").is_some() {
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
             }
@@ -107,47 +108,49 @@ impl Tenant {
         rested.unwrap_or_else(|_| Err(Fault::Neighbour("its deployments do not end".to_owned())))
     }
 
-    pub async fn connect(&self) -> Result<Connection, Fault> {
-        Connection::open(self.address).await.map_err(Fault::neighbour)
+    pub async fn caller(self: &Arc<Self>) -> Result<Caller, Fault> {
+        let connection = Connection::open(self.address).await.map_err(Fault::neighbour)?;
+        Ok(Caller { tenant: self.clone(), connection })
     }
 
-    /// Puts an environment of the neighbour where it can be claimed.
-    pub async fn put(&self, connection: &mut Connection, pipeline: &str, name: &str) -> Result<(), Fault> {
-        let path = format!("/pipelines/{pipeline}/ephemeral-environments/{name}");
-        self.ask(connection, "PUT", &path, "{}").await.map(|_| ())
+    /// A request within the neighbour's organization; `extra` are further headers, each with its line end.
+    pub fn request(&self, method: &str, path: &str, extra: &str, body: &str) -> Vec<u8> {
+        self.api.request(method, &format!("/organizations/{NAME}{path}"), extra, body)
     }
+}
 
-    /// An answer that must be a good one.
-    pub async fn ask(
-        &self,
-        connection: &mut Connection,
-        method: &str,
-        path: &str,
-        body: &str,
-    ) -> Result<Vec<u8>, Fault> {
-        let request = self.request(method, path, "", body);
-        match connection.exchange(&request).await {
-            Ok(200..=299) => Ok(connection.body().to_vec()),
+/// A client of the neighbour whose requests must succeed.
+pub struct Caller {
+    tenant: Arc<Tenant>,
+    pub connection: Connection,
+}
+
+impl Caller {
+    async fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<&[u8], Fault> {
+        let request = self.tenant.request(method, path, "", body);
+        match self.connection.exchange(&request).await {
+            Ok(200..=299) => Ok(self.connection.body()),
             Ok(status) => Err(Fault::Neighbour(format!("{method} {path} was answered with {status}"))),
             Err(error) => Err(Fault::Neighbour(format!("{method} {path}: {error}"))),
         }
     }
 
     /// The id of what was made.
-    pub async fn make(
-        &self,
-        connection: &mut Connection,
-        path: &str,
-        body: &str,
-        id: &'static str,
-    ) -> Result<String, Fault> {
-        let answer = self.ask(connection, "POST", path, body).await?;
-        made_id(&answer, id).ok_or_else(|| Fault::Neighbour(format!("the answer to POST {path} has no {id}")))
+    pub async fn make(&mut self, path: &str, body: &str, id: &'static str) -> Result<String, Fault> {
+        let made = made_id(self.ask("POST", path, body).await?, id);
+        made.ok_or_else(|| Fault::Neighbour(format!("the answer to POST {path} has no {id}")))
     }
 
-    /// A request within the neighbour's organization; `extra` are further headers, each with its line end.
-    pub fn request(&self, method: &str, path: &str, extra: &str, body: &str) -> Vec<u8> {
-        self.api.request(method, &format!("/organizations/{NAME}{path}"), extra, body)
+    /// Its path.
+    pub async fn environment(&mut self, pipeline: &str, name: &str) -> Result<String, Fault> {
+        let path = format!("/pipelines/{pipeline}/ephemeral-environments/{name}");
+        self.ask("PUT", &path, "{}").await?;
+        Ok(path)
+    }
+
+    /// The session; a round before this one may hold the lock.
+    pub async fn claim(&mut self, environment: &str) -> Result<String, Fault> {
+        self.make(&format!("{environment}/force-claim"), "{}", "sessionId").await
     }
 }
 
@@ -161,7 +164,8 @@ fn make_bomb(home: &Path) -> Result<(), Fault> {
 }
 
 async fn restart(test: &mut LoadTest, organizations: [&PathBuf; 2], token: Token) -> Result<(), Fault> {
-    let [first, second] = organizations.map(|path| path.display());
-    let files = format!("{first}:{second}");
-    test.restart_with(vec![("LOCKKEEPER_ORGANIZATIONS".to_owned(), files)], token).await
+    let launch = test.server.launch()?;
+    launch.variables.extend(organizations_variable(organizations.into_iter()));
+    launch.token = token;
+    test.restart().await.map(|_| ())
 }

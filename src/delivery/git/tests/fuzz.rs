@@ -23,10 +23,10 @@ fn fuzzed_lists_of_references_are_understood_or_refused() {
                 assert_eq!(RefName::parse(default.as_str()).as_ref(), Ok(default));
             }
             let found = remote::found_in(listed, &main);
-            if let Some(found) = &found {
-                assert!(Commit::parse(found.commit.as_str()).is_ok());
+            if let Some((_, commit)) = &found {
+                assert!(Commit::parse(commit.as_str()).is_ok());
             }
-            (default.is_some(), found.map(|found| found.name))
+            (default.is_some(), found.map(|(name, _)| name))
         },
     );
 }

@@ -4,13 +4,16 @@
 
 mod fuzz;
 
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command as Program;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::*;
+use domain::Identifier;
 use outbound::Policy;
 use shares::{Disk, DiskLimits};
 
@@ -104,7 +107,7 @@ fn a_name_becomes_a_path_since_looking_it_up_would_fork_the_server() {
     let home = tempfile::tempdir().unwrap();
     let program = |name: &str| {
         let settings = GitSettings { program: name.into(), ..settings(home.path()) };
-        Installation::new(settings, 1).unwrap().program().into_owned()
+        Git::new(settings, 1).unwrap().program().into_owned()
     };
     assert!(program("sh").is_absolute() && program("sh").ends_with("sh"));
     assert_eq!(program("/opt/git/bin/git"), Path::new("/opt/git/bin/git"));

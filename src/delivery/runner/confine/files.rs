@@ -108,16 +108,12 @@ pub(super) fn arrange(confinement: &Confinement) -> Result<(), String> {
     let plan = plan(confinement, &machine, |dir| is_closed(dir, confinement.user), Path::is_dir);
     let (link, to) = LINK_TO_RUN;
     let is_link = Path::new(link).is_symlink();
-    let kept: Vec<(&PathBuf, OwnedFd, bool)> = plan
-        .kept
-        .iter()
-        .filter(|path| path.exists())
-        .map(|path| Ok((path, copy_of(path)?, path.is_dir())))
-        .collect::<Result<_, String>>()?;
-    let temporary: Vec<(&PathBuf, OwnedFd)> = plan
-        .temporary
-        .iter()
-        .map(|place| Ok((place, copy_of(Path::new(&confinement.temporary_dir))?)))
+    let temporary = plan.temporary.iter().map(|place| (place, Path::new(&confinement.temporary_dir)));
+    let kept = plan.kept.iter().filter(|path| path.exists()).map(|path| (path, path.as_path()));
+    // Before the originals are covered.
+    let copies: Vec<(&PathBuf, OwnedFd, bool)> = temporary
+        .chain(kept)
+        .map(|(place, original)| Ok((place, copy_of(original)?, original.is_dir())))
         .collect::<Result<_, String>>()?;
     for place in &plan.hidden {
         cover(place)?;
@@ -125,13 +121,9 @@ pub(super) fn arrange(confinement: &Confinement) -> Result<(), String> {
     if is_link && !Path::new(link).is_symlink() {
         std::os::unix::fs::symlink(to, link).map_err(|error| format!("{link} cannot be linked: {error}"))?;
     }
-    for (place, directory) in temporary {
-        mount_point(place, true).map_err(refused(place))?;
-        put(directory, place)?;
-    }
-    for (path, original, is_dir) in kept {
-        mount_point(path, is_dir).map_err(refused(path))?;
-        put(original, path)?;
+    for (place, copy, is_dir) in copies {
+        mount_point(place, is_dir)?;
+        put(copy, place)?;
     }
     plan.hidden.iter().try_for_each(|place| close(place))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -158,12 +150,12 @@ fn put(original: OwnedFd, path: &Path) -> Result<(), String> {
     move_mount(original, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(refused(path))
 }
 
-fn mount_point(path: &Path, is_dir: bool) -> rustix::io::Result<()> {
+fn mount_point(path: &Path, is_dir: bool) -> Result<(), String> {
     let above = if is_dir { path } else { path.parent().unwrap_or(path) };
     let made = fs::create_dir_all(above);
     // An existing socket, reached through a link, cannot be opened.
     let made = made.and_then(|()| if is_dir || path.exists() { Ok(()) } else { File::create(path).map(drop) });
-    made.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
+    made.map_err(refused(path))
 }
 
 fn cover(place: &Path) -> Result<(), String> {
@@ -204,7 +196,7 @@ fn own_copies(dir: &Path) -> Result<(), String> {
     close(dir)
 }
 
-fn refused(place: impl AsRef<Path>) -> impl FnOnce(rustix::io::Errno) -> String {
+fn refused<E: std::fmt::Display>(place: impl AsRef<Path>) -> impl FnOnce(E) -> String {
     move |error| format!("nothing can be mounted at {}: {error}", place.as_ref().display())
 }
 

@@ -1,7 +1,7 @@
 //! The init of a confined step, how its supervisor starts it, and the order in which it applies the layers.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(in super::super) struct Init {
 /// The init of a running step.
 pub(in super::super) struct RunningInit {
     pub pid: Pid,
-    statuses: MessageReader<Receiver>,
+    pub statuses: MessageReader<Receiver>,
     /// Held open for as long as the supervisor lives.
     _lifeline: Option<ChildStdin>,
 }
@@ -61,7 +61,7 @@ impl Init {
                 return Err(failed("its init was killed"));
             }
         }
-        let pid = chain::pid_of(&self.child).ok_or_else(|| failed("its init has no id"))?;
+        let pid = crate::pid(self.child.id()).ok_or_else(|| failed("its init has no id"))?;
         let source = Receiver::from_owned_fd(OwnedFd::from(reports)).map_err(failed)?;
         Ok(RunningInit { pid, statuses: MessageReader::new(source), _lifeline: self.child.stdin.take() })
     }
@@ -73,12 +73,6 @@ impl Init {
             input.write_all(&bytes).ok();
         }
         Ok(())
-    }
-}
-
-impl RunningInit {
-    pub async fn next_status(&mut self) -> io::Result<Option<Status>> {
-        self.statuses.next().await
     }
 }
 

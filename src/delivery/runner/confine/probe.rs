@@ -102,27 +102,18 @@ fn attempt(supervisor: &Path, layer: Layer, confinement: &Confinement) -> Result
         // work.
         return Err(if cannot_give_away { Failed::Missing(reason) } else { Failed::Untried(reason) });
     }
-    let tried = Ok(()).and_then(|()| match layer {
-        Layer::Sockets => {
-            let sockets = ProbeSockets::open(Path::new(&confinement.data_dir))?;
-            let added: Vec<_> = confinement.read_only.iter().chain(&confinement.writable).map(Path::new).collect();
-            run(supervisor, confinement, sockets.variables(&added))
-        }
-        Layer::Namespaces | Layer::Users | Layer::FileRules | Layer::CallFilter | Layer::ControlGroups => {
-            run(supervisor, confinement, Vec::new())
-        }
-    });
+    let tried = run(supervisor, layer, confinement);
     for dir in [work_dir, temporary_dir] {
         std::fs::remove_dir_all(dir).ok();
     }
-    tried.map_err(|error: io::Error| Failed::of(&error))?.map_err(Failed::told)
+    tried.map_err(|error| Failed::of(&error))?.map_err(Failed::told)
 }
 
-fn run(
-    supervisor: &Path,
-    confinement: &Confinement,
-    variables: Vec<(String, String)>,
-) -> io::Result<Result<(), String>> {
+fn run(supervisor: &Path, layer: Layer, confinement: &Confinement) -> io::Result<Result<(), String>> {
+    let data_dir = Path::new(&confinement.data_dir);
+    let sockets = (layer == Layer::Sockets).then(|| ProbeSockets::open(data_dir)).transpose()?;
+    let added: Vec<_> = confinement.read_only.iter().chain(&confinement.writable).map(Path::new).collect();
+    let variables = sockets.as_ref().map(|sockets| sockets.variables(&added)).unwrap_or_default();
     let nothing = StepOrder {
         arguments: Vec::new(),
         variables,

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
+use crate::if_present;
+
 /// In the data directory.
 const FILE: &str = "probe.sock";
 /// The variables that tell the confined process the two sockets.
@@ -35,10 +37,7 @@ impl ProbeSockets {
     pub fn open(dir: &Path) -> io::Result<Self> {
         let file = dir.join(FILE);
         // A leftover of a killed server.
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        if_present(fs::remove_file(&file))?;
         let name = format!("lockkeeper-probe-{:032x}", rand::random::<u128>());
         let in_directory = UnixListener::bind(by_descriptor(&descriptor(dir)?))?;
         let without_file = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
@@ -65,24 +64,27 @@ impl Drop for ProbeSockets {
 
 /// Runs in a confined process: tries each socket of its order. The error says which ones steps can reach.
 pub(super) fn check(variables: &[(String, String)]) -> Result<(), String> {
-    let others = variables.iter().filter(|(name, path)| name == OTHER && would_reach(Path::new(path)));
-    let others: BTreeSet<&str> = others.map(|(_, path)| path.as_str()).collect();
-    let reached: Vec<_> = variables
-        .iter()
-        .filter_map(|(name, socket)| match name.as_str() {
-            IN_DIRECTORY if reaches_file(Path::new(socket)).is_ok() => Some(
+    let (mut reached, mut others) = (Vec::new(), BTreeSet::new());
+    for (name, socket) in variables {
+        match name.as_str() {
+            IN_DIRECTORY if reaches_file(Path::new(socket)).is_ok() => reached.push(
                 "steps can connect to sockets in directories, such as those of D-Bus, of a container engine and of agents of \
-                 the server's user, as far as permissions allow",
+                 the server's user, as far as permissions allow"
+                    .to_owned(),
             ),
-            ABSTRACT if reaches_abstract(socket).is_ok() => Some("steps can connect to abstract sockets"),
-            _ => None,
-        })
-        .collect();
-    let more = (others.len() > NAMED_MAX).then(|| format!(" and {} more", others.len() - NAMED_MAX));
-    let named: Vec<_> = others.iter().take(NAMED_MAX).copied().collect();
-    let others =
-        (!others.is_empty()).then(|| format!("steps can connect to {}{}", named.join(", "), more.unwrap_or_default()));
-    let reached: Vec<_> = reached.into_iter().map(str::to_owned).chain(others).collect();
+            ABSTRACT if reaches_abstract(socket).is_ok() => {
+                reached.push("steps can connect to abstract sockets".to_owned());
+            }
+            OTHER if would_reach(Path::new(socket)) => _ = others.insert(socket.as_str()),
+            _ => {}
+        }
+    }
+    if !others.is_empty() {
+        let named: Vec<_> = others.iter().take(NAMED_MAX).copied().collect();
+        let more = others.len() - named.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        reached.push(format!("steps can connect to {}{more}", named.join(", ")));
+    }
     if reached.is_empty() { Ok(()) } else { Err(reached.join("; ")) }
 }
 

@@ -143,7 +143,7 @@ impl Base {
 
     /// Whether a pattern begins with any of the bytes that the newest character may complete.
     fn may_begin(&self, patterns: &SecretPatterns) -> bool {
-        let begins = |shift: usize| patterns.traits().begins[usize::from((self.newest >> shift) as u8)];
+        let begins = |shift: usize| patterns.traits.begins[usize::from((self.newest >> shift) as u8)];
         match self.bits {
             6 => begins(0) | begins(2) | begins(4),
             5 => begins(0) | begins(1) | begins(2) | begins(3) | begins(4),
@@ -172,7 +172,7 @@ impl Base {
         let begins = |begin: usize| {
             let bits = (self.count - begin) * self.bits % 8;
             let first = ((self.newest as usize) << (8 - bits)) & 0xff;
-            let may_begin = || patterns.traits().begins[first..first + (1 << (8 - bits))].contains(&true);
+            let may_begin = || patterns.traits.begins[first..first + (1 << (8 - bits))].contains(&true);
             let position = self.positions[(self.count - bits.div_ceil(self.bits)) % 4];
             (bits >= self.bits && may_begin()).then_some(position)
         };
@@ -225,7 +225,7 @@ pub struct BaseSearch {
 
 impl BaseSearch {
     pub fn new(patterns: &SecretPatterns) -> Self {
-        let (piece, hex) = (patterns.traits().shortest_piece, patterns.traits().shortest_hex);
+        let (piece, hex) = (patterns.traits.shortest_piece, patterns.traits.shortest_hex);
         let bases = [
             Base::new(patterns, 6, &BASE64, PIECE_BYTES_MIN, piece),
             Base::new(patterns, 5, &BASE32, PIECE_BYTES_MIN, piece),

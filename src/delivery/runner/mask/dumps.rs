@@ -55,7 +55,7 @@ impl DumpSearch {
         b"0123".iter().for_each(|digit| first_digits[usize::from(*digit)] = true);
         for digit in 0..=u8::MAX {
             let high = HEX[usize::from(digit)];
-            let begins = |byte: u8| byte >> 4 == high && patterns.traits().contains[usize::from(byte)];
+            let begins = |byte: u8| byte >> 4 == high && patterns.traits.contains[usize::from(byte)];
             first_digits[usize::from(digit)] |= (0..=u8::MAX).any(begins);
         }
         Self {
@@ -87,7 +87,7 @@ impl DumpSearch {
                 self.previous = if skipped > 0 { rest[skipped - 1] } else { self.previous };
             }
             let rest = window.from(self.at);
-            if self.place.is_text() || !is_word(rest[0]) {
+            if matches!(self.place, DumpPosition::Text { .. }) || !is_word(rest[0]) {
                 self.separator(patterns, rest[0], hidden);
                 continue;
             }
@@ -234,12 +234,6 @@ impl DumpSearch {
         self.search(patterns, window, true, hidden);
         hidden.extend(self.traces.iter().filter_map(Trace::suspicious));
         self.leave(patterns);
-    }
-}
-
-impl DumpPosition {
-    fn is_text(self) -> bool {
-        matches!(self, Self::Text { .. })
     }
 }
 

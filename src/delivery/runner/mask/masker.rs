@@ -111,10 +111,11 @@ impl Masker {
     fn release(&mut self, bound: u64, shown: &mut Vec<u8>) {
         let bound = bound.clamp(self.base, self.end());
         self.hidden.sort_unstable();
+        let window = Window { bytes: &self.held, base: self.base, new: bound };
         let mut at = self.base;
         for (start, end) in self.hidden.iter().filter(|(start, end)| *start < bound && *end > self.base) {
             if *start > at {
-                shown.extend_from_slice(held(&self.held, self.base, at, *start));
+                shown.extend_from_slice(window.range(at, *start));
                 self.in_stars = false;
             }
             if *end > at && !self.in_stars {
@@ -124,21 +125,14 @@ impl Masker {
             at = at.max(bound.min(*end));
         }
         if at < bound {
-            shown.extend_from_slice(held(&self.held, self.base, at, bound));
+            shown.extend_from_slice(window.range(at, bound));
             self.in_stars = false;
         }
-        self.held.drain(..index(self.base, bound));
+        let released = window.range(self.base, bound).len();
+        self.held.drain(..released);
         self.base = bound;
         self.hidden.retain(|(_, end)| *end > bound);
     }
-}
-
-fn held(bytes: &[u8], base: u64, from: u64, to: u64) -> &[u8] {
-    &bytes[index(base, from)..index(base, to)]
-}
-
-fn index(base: u64, position: u64) -> usize {
-    usize::try_from(position - base).expect("what is held fits into memory")
 }
 
 impl Searches {

@@ -19,10 +19,10 @@ const IDS_PER_STATE: usize = 2;
 /// The values, also without trailing line breaks, and their single lines, ready for searching.
 pub struct SecretPatterns {
     automaton: NFA,
-    start: StateID,
+    pub start: StateID,
     /// Per state, how many of the last bytes are the beginning of a pattern.
     depths: Vec<u32>,
-    traits: PatternTraits,
+    pub traits: PatternTraits,
 }
 
 /// Facts that let decoders skip output that cannot contain a secret.
@@ -75,14 +75,6 @@ impl SecretPatterns {
             }
         }
         self.depths.shrink_to_fit();
-    }
-
-    pub fn start(&self) -> StateID {
-        self.start
-    }
-
-    pub fn traits(&self) -> &PatternTraits {
-        &self.traits
     }
 
     pub fn next(&self, state: StateID, byte: u8) -> StateID {
@@ -174,12 +166,12 @@ pub struct Trace {
 
 impl Trace {
     pub fn new(patterns: &SecretPatterns) -> Self {
-        Self { state: patterns.start(), starts: VecDeque::new(), until: 0 }
+        Self { state: patterns.start, starts: VecDeque::new(), until: 0 }
     }
 
     /// Returns the start of the longest pattern that ends with this byte, and its decoded length.
     pub fn push(&mut self, patterns: &SecretPatterns, byte: u8, (start, end): (u64, u64)) -> Option<(u64, usize)> {
-        if self.state == patterns.start() && !patterns.traits().begins[usize::from(byte)] {
+        if self.state == patterns.start && !patterns.traits.begins[usize::from(byte)] {
             return None;
         }
         self.state = patterns.next(self.state, byte);
@@ -193,7 +185,7 @@ impl Trace {
     }
 
     pub fn clear(&mut self, patterns: &SecretPatterns) {
-        self.state = patterns.start();
+        self.state = patterns.start;
         self.starts.clear();
     }
 

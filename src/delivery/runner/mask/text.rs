@@ -2,7 +2,7 @@
 
 use aho_corasick::automaton::StateID;
 
-use super::escapes::{Decoded, INTRODUCERS, Notation, Text};
+use super::escapes::{Escape, INTRODUCERS, NoEscape, Notation, Text};
 use super::patterns::{Hidden, PIECE_BYTES_MIN, SUSPICIOUS_CHARACTERS, SecretPatterns, Trace, Window};
 
 /// A place where an escape or UTF-16 may begin, and the state of the plain search before it.
@@ -22,16 +22,16 @@ pub struct PlainSearch {
 
 impl PlainSearch {
     pub fn new(patterns: &SecretPatterns) -> Self {
-        let mut stops = Box::new(patterns.traits().begins);
+        let mut stops = Box::new(patterns.traits.begins);
         INTRODUCERS.iter().for_each(|byte| stops[usize::from(*byte)] = true);
-        Self { state: patterns.start(), stops }
+        Self { state: patterns.start, stops }
     }
 
     pub fn push(&mut self, patterns: &SecretPatterns, window: Window<'_>, marks: &mut Vec<Mark>, hidden: &mut Hidden) {
         let bytes = window.from(window.new);
         let mut at = 0;
         while at < bytes.len() {
-            if self.state == patterns.start() {
+            if self.state == patterns.start {
                 let Some(skipped) = bytes[at..].iter().position(|byte| self.stops[usize::from(*byte)]) else { break };
                 at += skipped;
             }
@@ -58,7 +58,7 @@ impl PlainSearch {
         if depth >= SUSPICIOUS_CHARACTERS {
             hidden.push((end - depth, end));
         }
-        self.state = patterns.start();
+        self.state = patterns.start;
     }
 }
 
@@ -93,20 +93,20 @@ impl EscapedSearch {
             }
             let rest = window.from(at);
             let mark = marks.peek().filter(|mark| mark.position == at).copied();
-            let decoded = if notation.introduces(rest[0]) { notation.decode(rest) } else { Decoded::Literal };
+            let decoded = if notation.introduces(rest[0]) { notation.decode(rest) } else { Err(NoEscape::Literal) };
             match decoded {
-                Decoded::Literal if self.active => {
+                Err(NoEscape::Literal) if self.active => {
                     self.add(patterns, &rest[..1], at, at + 1, hidden);
                     at += 1;
                 }
-                Decoded::Literal => at += 1,
-                Decoded::Incomplete => {
+                Err(NoEscape::Literal) => at += 1,
+                Err(NoEscape::Incomplete) => {
                     self.join(patterns, mark.copied());
                     self.incomplete = Some(at);
                     self.active = true;
                     return;
                 }
-                Decoded::Escape { length, text } => {
+                Ok(Escape { length, text }) => {
                     self.join(patterns, mark.copied());
                     self.escaped_until = at + length as u64;
                     self.add(patterns, text.as_bytes(), at, self.escaped_until, hidden);
@@ -194,7 +194,7 @@ impl Utf16Search {
         let mut at = self.at;
         while at < window.end() {
             while zeros.next_if(|zero| *zero < at).is_some() {}
-            if !patterns.traits().is_wide && !self.is_busy(at) {
+            if !patterns.traits.is_wide && !self.is_busy(at) {
                 let Some(zero) = zeros.peek() else { break };
                 at = *zero;
                 self.previous = if at > window.base { window.from(at - 1)[0] } else { self.previous };
@@ -221,7 +221,7 @@ impl Utf16Search {
         let traced = self.orders.iter().filter_map(|order| order.trace.first()).min();
         // Within UTF-16 text, it is the first half of a character.
         let is_within = self.zero.is_some_and(|zero| self.at - zero <= 2);
-        let half = is_within && patterns.traits().begins[usize::from(self.previous)];
+        let half = is_within && patterns.traits.begins[usize::from(self.previous)];
         traced.unwrap_or(u64::MAX).min(if half { self.at - 1 } else { u64::MAX })
     }
 

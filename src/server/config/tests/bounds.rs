@@ -1,23 +1,14 @@
 //! What each key takes, at its bounds.
 
-use super::{load_text, load_variables};
-use crate::config::keys::{KEYS, Kind};
-
-/// A file that gives the key this value.
-fn file(name: &str, value: &str) -> String {
-    match name.split_once('.') {
-        Some((section, key)) => format!("[{section}]\n{key} = {value}\n"),
-        None => format!("{name} = {value}\n"),
-    }
-}
+use super::{allowed, bounds, file, load_text, load_variables, number};
+use crate::config::DEFAULT_TOML;
+use crate::config::settings::KEYS;
 
 #[test]
 fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
     let mut numbers = 0;
-    for key in KEYS {
-        let (Kind::Number(min, max, _) | Kind::NumberOrOff(min, max, _)) = key.kind else {
-            continue;
-        };
+    for key in KEYS.iter() {
+        let Some((min, max)) = number(key) else { continue };
         numbers += 1;
         for fits in [min, max] {
             assert!(load_text(&file(key.name, &fits.to_string())).is_ok(), "{} = {fits}", key.name);
@@ -36,7 +27,8 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
             }
         }
     }
-    assert_eq!(numbers, 55);
+    let is_number = |line: &&str| line.split_once(" = ").is_some_and(|(_, value)| value.parse::<u32>().is_ok());
+    assert_eq!(numbers, DEFAULT_TOML.lines().filter(is_number).count());
 }
 
 #[test]
@@ -50,10 +42,12 @@ fn a_number_beyond_all_machines_is_refused_like_any_other() {
 
 #[test]
 fn no_key_takes_a_value_of_another_type() {
-    for key in KEYS {
-        let flag = if matches!(key.kind, Kind::FileUrls(_)) { "1" } else { "true" };
+    for key in KEYS.iter() {
+        let allowed = allowed(key);
+        let flag = if allowed == "true, false or \"sample\"" { "1" } else { "true" };
         for value in [flag, "1.5", "2026-01-01", "{ a = 1 }", "[1]", "[[]]"] {
-            if matches!((&key.kind, value), (Kind::Flag(_), "true") | (Kind::Numbers(..), "[1]")) {
+            let is_list_of_numbers = allowed.starts_with("a list") && allowed.contains("integers");
+            if (allowed == "true or false" && value == "true") || (is_list_of_numbers && value == "[1]") {
                 continue;
             }
             let lines = load_text(&file(key.name, value)).unwrap_err();
@@ -173,8 +167,14 @@ fn there_is_a_bound_to_the_organization_files() {
 
 #[test]
 fn every_list_of_numbers_has_as_many_as_it_may_each_within_its_bounds() {
-    for key in KEYS {
-        let Kind::Numbers(count, min, max, _) = key.kind else { continue };
+    for key in KEYS.iter() {
+        let allowed = allowed(key);
+        let Some((count, _)) = allowed.strip_prefix("a list of at most ").and_then(|rest| rest.split_once(" integers"))
+        else {
+            continue;
+        };
+        let (min, max) = bounds(&allowed, &format!("a list of at most {count} integers from ")).unwrap();
+        let count: usize = count.parse().unwrap();
         let list = |number: i64, count: usize| vec![number.to_string(); count].join(", ");
         for fits in [list(min.into(), count), list(max.into(), count), String::new()] {
             assert!(load_text(&file(key.name, &format!("[{fits}]"))).is_ok(), "{fits}");
@@ -189,7 +189,7 @@ fn every_list_of_numbers_has_as_many_as_it_may_each_within_its_bounds() {
 
 #[test]
 fn a_flag_is_true_or_false_and_nothing_else() {
-    for key in KEYS.iter().filter(|key| matches!(key.kind, Kind::Flag(_))) {
+    for key in KEYS.iter().filter(|key| allowed(key) == "true or false") {
         for flag in ["true", "false"] {
             assert!(load_text(&file(key.name, flag)).is_ok() && load_variables(&[(&key.variable(), flag)]).is_ok());
         }

@@ -71,7 +71,7 @@ fn logs_are_kept_in_a_directory_or_on_s3() {
     assert_eq!((s3.bucket.as_str(), s3.prefix.as_str(), s3.region.as_str()), ("logs", "", "us-east-1"));
     assert_eq!((s3.endpoint.as_ref(), s3.key_id.as_str(), s3.secret.reveal()), (None, "AKIA", "geheim"));
     assert!(!format!("{s3:?}").contains("geheim"));
-    // Settings count before the variables that other programs use, too.
+    // Settings take precedence over the variables of other programs.
     let more = [
         url("s3://my.logs/a/b/"),
         ("LOCKKEEPER_CLUSTER_LOGS_ENDPOINT", "http://10.0.0.9:9000"),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::load_variables;
-use crate::config::keys::{KEYS, Kind};
+use super::{load_variables, number};
+use crate::config::settings::KEYS;
 use crate::config::{
     Analysis, AnalysisEngine, Auth, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation,
     Log, LogFormat, RateLimit, Runner, StepNetwork, Storage, UserRange, Webhooks, check_file,
@@ -133,17 +133,14 @@ fn the_default_file_has_every_key_and_no_other() {
             _ => _ = listed.insert(name.get_ref().to_string()),
         }
     }
-    let known: BTreeSet<String> =
-        KEYS.iter().filter(|key| !key.kind.is_secret()).map(|key| key.name.to_owned()).collect();
+    let known: BTreeSet<String> = KEYS.iter().filter(|key| !key.is_secret).map(|key| key.name.to_owned()).collect();
     assert_eq!(listed, known);
 }
 
 #[test]
 fn the_default_file_says_which_numbers_each_key_takes() {
-    for key in KEYS {
-        let (Kind::Number(min, max, _) | Kind::NumberOrOff(min, max, _)) = key.kind else {
-            continue;
-        };
+    for key in KEYS.iter() {
+        let Some((min, max)) = number(key) else { continue };
         // Two sections may have keys of the same name.
         let (section, last) = key.name.split_once('.').unwrap_or(("", key.name));
         let begin = if section.is_empty() { 0 } else { DEFAULT_TOML.find(&format!("\n[{section}]\n")).unwrap() };

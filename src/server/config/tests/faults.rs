@@ -1,4 +1,4 @@
-//! What an operator is told about settings that are wrong.
+//! The faults that an operator sees for wrong settings.
 
 use std::fs;
 use std::path::Path;

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::organizations::sample_with_its_examples;
 use crate::config::document::Document;
 use crate::config::fault::Fault;
-use crate::config::keys::Draft;
-use crate::config::{DEFAULT_TOML, SAMPLE_TOML, layers, organization, read_step};
+use crate::config::layers::{Flags, Purpose, Variables};
+use crate::config::{DEFAULT_TOML, SAMPLE_TOML, organization, read_step, settings};
 use testkit::fuzz::fuzz;
 
 /// Spellings of TOML, and values at the edge of what it takes.
@@ -54,7 +54,7 @@ fn check(text: &[u8], faults: &[Fault]) -> Vec<String> {
     let lines = 1 + text.iter().filter(|byte| **byte == b'\n').count();
     let mut kinds: Vec<String> = Vec::new();
     for fault in faults {
-        let line = fault.place.line();
+        let line = fault.location.line();
         assert!(line.is_none_or(|line| (1..=lines).contains(&line)), "{fault} in a file of {lines} lines");
         let told = fault.to_string();
         assert!(!told.contains(['\n', '\r', '\u{1b}']), "not one line: {told:?}");
@@ -79,9 +79,9 @@ fn fuzzed_organization_files_are_taken_or_their_faults_are_told() {
 #[test]
 fn fuzzed_settings_are_taken_or_their_faults_are_told() {
     fuzz([DEFAULT_TOML], WORDS, |text| {
-        let (mut draft, mut faults) = (Draft::blank(), Vec::new());
-        layers::lay_file(&document(text), &mut draft, &mut faults);
-        check(text, &faults)
+        let (flags, variables) = (Flags::default(), Variables::new());
+        let (_, _, findings) = settings::read(Purpose::Command, Some(&document(text)), &variables, &flags);
+        check(text, &findings.faults)
     });
 }
 

@@ -1,4 +1,4 @@
-//! Which layer wins.
+//! Precedence of the layers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

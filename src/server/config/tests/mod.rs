@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::keys::Key;
 use super::{Faults, Flags, Settings, load};
 use crate::forms::ObjectForm;
 
@@ -67,6 +68,32 @@ fn load_variables(variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
 /// Starts with a file of this text.
 fn load_text(text: &str) -> Result<Settings, Vec<String>> {
     Files::new(&[("lk.toml", text)]).load(&[])
+}
+
+/// A file that gives the key this value.
+fn file(name: &str, value: &str) -> String {
+    match name.split_once('.') {
+        Some((section, key)) => format!("[{section}]\n{key} = {value}\n"),
+        None => format!("{name} = {value}\n"),
+    }
+}
+
+/// What a key takes, as its fault says for a value that no key takes.
+fn allowed(key: &Key) -> String {
+    let faults = load_text(&file(key.name, "{ a = 1 }")).unwrap_err();
+    let allowed = faults[0].split_once(" must be ").map_or("", |(_, allowed)| allowed);
+    allowed.strip_suffix(", got a table").unwrap_or(allowed).to_owned()
+}
+
+/// The bounds of a number, if that is what is allowed; `what` begins the sentence.
+fn bounds(allowed: &str, what: &str) -> Option<(u32, u32)> {
+    let (min, max) = allowed.strip_prefix(what)?.split_once(" to ")?;
+    Some((min.parse().unwrap(), max.strip_suffix(", or \"off\"").unwrap_or(max).parse().unwrap()))
+}
+
+/// The bounds of a key that is a number, or "off".
+fn number(key: &Key) -> Option<(u32, u32)> {
+    bounds(&allowed(key), "an integer from ")
 }
 
 /// The keys of a form, as a file has them.

@@ -1,4 +1,4 @@
-//! Organization files: what they declare, and what an operator is told about those that are wrong.
+//! Organization files: their declarations, and the faults that an operator sees.
 
 use super::{Files, keys, lines, load_variables};
 use crate::config::organization::EnvironmentForm;
@@ -7,7 +7,7 @@ use domain::{CommitId, Configuration, LABELS_MAX, QUEUE_LENGTH_MAX, Role, SECOND
 
 const HEAD: &str = "[organization]\nid = 'o'\n[[members]]\nname = 'root'\nrole = 'admin'\n";
 
-/// Checks a file that is a sane head of five lines and this text.
+/// Checks a file that consists of five valid lines and this text.
 pub(super) fn check(text: &str) -> Result<Organization, Vec<String>> {
     let files = Files::new(&[("o.toml", &format!("{HEAD}{text}"))]);
     let checked = check_file(&files.path("o.toml")).map_err(|faults| files.lines(&faults))?;
@@ -39,7 +39,7 @@ fn the_sample_is_the_organization_that_the_documentation_speaks_of() {
     assert_eq!(environments, [vec!["review-1", "review-2", "review-3"], vec!["staging-1", "staging-2"]]);
 }
 
-/// The lines of the sample, those that are commented out as examples among them.
+/// The lines of the sample, including those commented out as examples.
 pub(super) fn sample_with_its_examples() -> Vec<&'static str> {
     let is_example = |rest: &&str| rest.contains(" = ") || rest.starts_with("[[");
     SAMPLE_TOML.lines().map(|line| line.strip_prefix("# ").filter(is_example).unwrap_or(line)).collect()
@@ -64,7 +64,7 @@ fn what_the_sample_shows_as_left_out_is_what_leaving_it_out_gives() {
     let review = acme.pipelines[0].environments[0].configuration.clone();
     let (description, labels, variables) =
         (review.description.clone(), review.labels.clone(), review.variables.clone());
-    // Its head says which ones are not the defaults.
+    // The sample's header names the values that are not defaults.
     let shown =
         Configuration { description, labels, variables, default_ttl_seconds: Some(3_600), ..Configuration::default() };
     assert_eq!(review, shown);
@@ -130,7 +130,7 @@ fn all_faults_of_a_file_are_told_from_the_top() {
     );
 }
 
-/// Checks one environment, whose keys stand from line 9 on.
+/// Checks one environment, whose keys begin on line 9.
 fn check_environment(keys: &str) -> Result<Configuration, Vec<String>> {
     let text = format!("[[pipelines]]\nid = 'p'\n[[pipelines.environments]]\n{keys}\nname = 'e'\n");
     check(&text).map(|organization| organization.pipelines[0].environments[0].configuration.clone())

@@ -1,4 +1,4 @@
-//! What organization files say their pipelines do.
+//! The definitions of pipelines in organization files.
 
 use super::organizations::{check, sample_with_its_examples};
 use super::{Files, keys, load_variables};
@@ -9,19 +9,19 @@ use domain::pipeline::{ARGUMENTS_MAX, HEADERS_MAX, STAGES_MAX, STEPS_MAX};
 use domain::{Action, ApprovalRule, Blueprint, Stage};
 use locks::pipelines::{EXPECTED_STATUSES_MAX, Provider};
 
-/// Checks one pipeline, whose keys stand from line 8 on.
+/// Checks one pipeline, whose keys begin on line 8.
 fn check_pipeline(keys: &str) -> Result<Pipeline, Vec<String>> {
     let checked = check(&format!("[[pipelines]]\nid = 'p'\n{keys}\n"));
     checked.map(|organization| organization.pipelines.into_iter().next().unwrap())
 }
 
-/// Checks one stage, whose keys stand from line 10 on.
+/// Checks one stage, whose keys begin on line 10.
 fn check_stage(keys: &str) -> Result<Stage, Vec<String>> {
     let pipeline = check_pipeline(&format!("[[pipelines.stages]]\nname = 's'\n{keys}"))?;
     Ok(pipeline.blueprint.stages[0].clone())
 }
 
-/// Checks one step, whose keys stand on line 11.
+/// Checks one step, whose keys are on line 11.
 fn check_step(keys: &str) -> Result<Action, Vec<String>> {
     Ok(check_stage(&format!("[[pipelines.stages.steps]]\n{keys}"))?.steps[0].action.clone())
 }

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
+use crate::config::check::check_document;
 use crate::config::document::Document;
-use crate::config::keys::KEYS;
-use crate::config::{DEFAULT_TOML, SAMPLE_TOML, check_document, load};
+use crate::config::settings::KEYS;
+use crate::config::{DEFAULT_TOML, SAMPLE_TOML, load};
 
 /// Neither panics nor leaves a fault that would break its line.
 fn check(text: &str) {

@@ -1,4 +1,4 @@
-//! The settings of TLS: two lines turn it on, and what is missing or without effect is told.
+//! The TLS settings: two lines turn TLS on; missing and ineffective settings are reported.
 
 use std::path::Path;
 use std::time::Duration;

@@ -12,11 +12,9 @@ use actix_web::web::{Bytes, BytesMut};
 use super::access::Access;
 use super::call::Call;
 use super::codes::Code;
-use super::head::{Headers, ascii};
-use super::incoming::{CutShort, Incoming};
 use super::problem::{FieldError, Problem};
-use super::request::Request;
 use crate::forms::{Element, Form, Reader, Spelling, Text};
+use http1::{CutShort, Headers, Incoming, Request, ascii};
 
 /// More than any of our requests needs.
 pub const BODY_MAX: usize = 64 * 1024;

@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::written::{UserId, Written};
-use crate::http::json::Plain;
 use domain::{InputKind, InputValue, Person, Timestamp};
+use http1::json::Plain;
 
 /// A value written as its text.
 #[derive(Debug, Clone)]

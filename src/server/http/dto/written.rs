@@ -8,10 +8,10 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::forms::{Choice, named_choices};
-use crate::http::json::Plain;
 use accounts::auth;
 use delivery::registries;
 use domain::Id;
+use http1::json::Plain;
 use locks::pipelines;
 
 /// An id written as its text.

@@ -6,9 +6,9 @@
 use crate::http::call::{App, PathParameters, segment};
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
-use crate::http::request::Request;
 use domain::nearest::{Advice, COMPARED_MAX, advice};
 use domain::{Identifier, PipelineKey};
+use http1::Request;
 
 pub fn route_not_found(path: &str) -> Problem {
     Problem::new(Code::RouteNotFound, format!("no route matches {path}; /api/v1/openapi.json lists all routes"))

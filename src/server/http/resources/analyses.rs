@@ -22,7 +22,6 @@ use crate::http::outcome::done_in_task;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::request::Request;
 use accounts::auth::Permission;
 use ambient::entropy;
 use analysis::fixes::{FixRequest, Proposed, Title};
@@ -32,6 +31,7 @@ use analysis::service::{
 use analysis::{Alternative, Evidence, SuggestedFix};
 use delivery::git::RefName;
 use domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier, REVISION};
+use http1::Request;
 use locks::idempotency::{Pending, StoredAnswer, Subject};
 use store::Batch;
 

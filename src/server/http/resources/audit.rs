@@ -10,12 +10,11 @@ use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
-use crate::http::request::Request;
-use crate::http::response::Response;
 use crate::http::state::Realm;
 use accounts::auth::Permission;
 use domain::{Hex, Identifier};
 use events::{AuditReport, Expectation, ExpectationStatus, SealStatus};
+use http1::{Request, Response};
 use store::StoreError;
 
 /// Expected events per request: heads noted once a day for months.

@@ -8,9 +8,8 @@ use crate::dashboard;
 use crate::http::answer::{Answered, tagged};
 use crate::http::call::Call;
 use crate::http::call::Front;
-use crate::http::head::Headers;
 use crate::http::refusals::route_not_found;
-use crate::http::response::Response;
+use http1::{Headers, Response};
 
 /// Browsers ask again each time, so that the next visit shows a new version of the program.
 const ASK_AGAIN: &str = "no-cache";

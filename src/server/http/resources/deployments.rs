@@ -13,13 +13,13 @@ use crate::http::dto::DeploymentView;
 use crate::http::idempotent::{self, Begun};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::request::Request;
 use crate::http::{answer, refusals};
 use accounts::auth::Permission;
 use domain::{
     CancelStage, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey, Identifier, Person, RetryStage,
     SessionId,
 };
+use http1::Request;
 use locks::idempotency::{StoredAnswer, Subject};
 use locks::{DeploymentFilter, DeploymentFound};
 

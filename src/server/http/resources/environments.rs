@@ -17,13 +17,13 @@ use crate::http::clients::{self, Read};
 use crate::http::dto::{EnvironmentListItem, EnvironmentView, SessionView, WaiterView};
 use crate::http::paging::{self, Page, Query, Slice, SlicePagination, moment};
 use crate::http::problem::Problem;
-use crate::http::response::Response;
-use crate::http::{json, refusals};
+use crate::http::refusals;
 use accounts::auth::Permission;
 use domain::{
     Configure, Delete, Environment, EnvironmentKey, Identifier, LABELS_MAX, LabelValue, LockStatus, Malformed, Period,
     PipelineKey, Session, TextRule, Timestamp,
 };
+use http1::{Response, json};
 use locks::{ListFilter, Listed};
 
 /// How often to read a history that is trimmed or deleted meanwhile. Trimming removes whole pages of the store, so each

@@ -18,16 +18,14 @@ use crate::http::clients::{OwnPatience, bare};
 use crate::http::clients::{Waited, while_connected};
 use crate::http::dto::{EventView, Written};
 use crate::http::event_hubs::{Progress, RingEvents, StreamTiming, Subscription, frame};
-use crate::http::head::{Headers, ascii};
 use crate::http::paging::{self, Query, Slice, moment};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::request::Request;
-use crate::http::response::Response;
 use accounts::auth::Permission;
 use domain::nearest::nearest;
 use domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, UserId};
 use events::{Actor, EventId, Events, Filter, Notices, Resumption, Span};
+use http1::{Headers, Request, Response, ascii};
 use shares::Permit;
 use store::StoreError;
 
@@ -377,7 +375,6 @@ mod tests {
     use actix_web::http::Uri;
 
     use super::*;
-    use crate::http::request::Request;
     use testkit::fuzz::fuzz;
 
     fn filter(query: &str) -> Result<Filter, String> {

@@ -21,10 +21,10 @@ use crate::http::own_page::Origin;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::response::Response;
 use accounts::auth::{Identity, Member, MemberEntry, MemberUpdate, NewMember, Permission};
 use domain::{Email, Identifier, Role, Timestamp, UserId};
 use events::Cause;
+use http1::Response;
 use locks::idempotency::StoredAnswer;
 
 /// Advice for a change whose outcome is unknown.

@@ -23,10 +23,10 @@ use crate::http::clients::bare;
 use crate::http::codes::Code;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
-use crate::http::response::Response;
 use crate::http::state::Realm;
 use crate::http::state::{NodeSeen, Overview, ShardSeen};
 use accounts::auth::Permission;
+use http1::Response;
 use store::StoreError;
 
 /// The process answers.

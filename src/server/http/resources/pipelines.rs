@@ -18,12 +18,12 @@ use crate::http::dto::{InputValueView, Text, Time, UserView};
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::response::Response;
 use crate::http::{idempotent, refusals};
 use accounts::auth::Permission;
 use delivery::registries::Using;
 use domain::{Action, Blueprint, Context, HttpCall, Identifier, PipelineKey, Stage, Step, StepReference, VariableName};
 use events::Cause;
+use http1::Response;
 use locks::idempotency::{Pending, StoredAnswer};
 use locks::pipelines::{Pipeline, Repository};
 

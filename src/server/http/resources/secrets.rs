@@ -17,11 +17,11 @@ use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::response::Response;
 use accounts::auth::Permission;
 use accounts::secrets::{NewSecret, Secret, SecretChange, SecretValue};
 use domain::{Description, Identifier, PipelineKey, Timestamp, VariableName};
 use events::Cause;
+use http1::Response;
 use locks::idempotency::{Pending, StoredAnswer};
 
 /// Advice for a change whose outcome is unknown.

@@ -21,14 +21,13 @@ use crate::http::idempotent::{self, Begun, keyed};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::request::Request;
-use crate::http::response::Response;
 use accounts::auth::Permission;
 use ambient::entropy;
 use domain::{
     ASK_WITHIN_MILLIS, ClaimRequest, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed, Heartbeat, Id, Identifier,
     PipelineKey, Priority, Rejection, Release, ReleaseLock, Session, SessionId, SessionStatus,
 };
+use http1::{Request, Response};
 use locks::idempotency::{Pending, StoredAnswer, Subject};
 use locks::{ClaimOutcome, Failure, Keyed, Patience, SessionFilter, SessionFound, SessionList, Waiting};
 

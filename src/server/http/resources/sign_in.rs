@@ -19,12 +19,13 @@ use crate::http::outcome::{done_within, read_within};
 use crate::http::own_page::{self, Origin};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
-use crate::http::response::Response;
+use crate::http::request::RequestOrigin;
 use accounts::auth::{
     AccountsError, Member, NewSignIn, OpenToken, Password, Permission, Proof, Token, TooSoon, Unproven, Visitor,
 };
 use domain::{Identifier, Malformed, Timestamp, TokenId};
 use events::Cause;
+use http1::Response;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "sign in";

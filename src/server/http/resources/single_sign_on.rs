@@ -12,11 +12,12 @@ use crate::http::outcome::done_within;
 use crate::http::own_page::{self, Origin};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
-use crate::http::response::Response;
+use crate::http::request::RequestOrigin;
 use accounts::auth::{AccountsError, NewSignIn, OpenToken, Proof, ProvidedPerson, ProviderLink, SourceId};
 use accounts::sso::{Begun, Callback, Failure, ReturnPath, SignedIn};
 use domain::{Email, Identifier};
 use events::Cause;
+use http1::Response;
 
 /// Bound on a callback's parameters; providers add some of their own.
 const PARAMETERS_MAX: usize = 32;

@@ -23,7 +23,6 @@ use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::{FieldError, Problem};
 use crate::http::resources::pipelines::ResumeForm;
-use crate::http::response::Response;
 use accounts::auth::Permission;
 use ambient::entropy;
 use delivery::git::{RefName, RemoteUrl};
@@ -31,6 +30,7 @@ use delivery::registries::{
     GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Source, Status, StepKey, Steps, Synced, steps_of,
 };
 use domain::{Action, Identifier, Input, RegistryId, RegistryStep, VariableName};
+use http1::Response;
 use locks::idempotency::StoredAnswer;
 
 /// Advice for a change whose outcome is unknown.

@@ -13,6 +13,7 @@ use crate::http::codes::Code;
 use crate::http::outcome::done_within;
 use crate::http::paging::Query;
 use crate::http::problem::{FieldError, Problem};
+use crate::http::request::RequestOrigin;
 use accounts::auth::{AccountsError, OpenToken, SourceId, TrustedJob};
 use accounts::identities::{JobIdentity, Refusal};
 use domain::NoShare;

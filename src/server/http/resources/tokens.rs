@@ -16,10 +16,10 @@ use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_in_task, done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::response::Response;
 use accounts::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
 use domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
 use events::Cause;
+use http1::Response;
 use locks::idempotency::Pending;
 
 /// Advice for a change whose outcome is unknown.

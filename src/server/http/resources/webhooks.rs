@@ -24,11 +24,11 @@ use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::response::Response;
 use accounts::auth::Permission;
 use domain::nearest::did_you_mean;
 use domain::{DeliveryId, Description, Timestamp, WebhookId};
 use events::RecordedEvent;
+use http1::Response;
 use store::{Batch, durable_up_to};
 use webhooks::{
     Attempt, Delivery, DeliveryStatus, FILTERS_MAX, Filter, LastDelivery, NewWebhook, Target, URL_MAX, WebhookChange,

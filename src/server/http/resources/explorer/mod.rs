@@ -10,7 +10,7 @@ use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::call::Front;
 use crate::http::refusals::route_not_found;
-use crate::http::response::Response;
+use http1::Response;
 
 /// The largest served file of the archive has 1.5 MB.
 const FILE_MAX: usize = 8 << 20;
