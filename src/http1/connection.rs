@@ -1,4 +1,4 @@
-//! One open connection: what it is doing, how long it has kept the server waiting, and when it may be closed for that.
+//! One open connection: its activity, how long it has stalled, and when it may be closed for that.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -15,10 +15,9 @@ const UNREAD_MILLIS_MIN: u64 = 1_000;
 /// The same for a client that has not sent its first request: until then the request is probably on its way.
 pub const UNASKED_MILLIS_MIN: u64 = 1_000;
 
-/// Shared by all connections.
 pub struct Tally {
     began: Instant,
-    /// Connections that are open and have not been told to go.
+    /// Connections that are open and have not been told to close.
     staying: AtomicIsize,
 }
 
@@ -29,14 +28,14 @@ pub struct Connection {
     stage: AtomicU8,
     in_flight: AtomicU32,
     has_asked: AtomicBool,
-    /// Something of the next request has come.
+    /// A part of the next request has arrived.
     head_begun: AtomicBool,
     active_at_millis: AtomicU64,
     /// Since when the client has not read from its answer; 0 while it reads, or has read everything.
     unread_since_millis: AtomicU64,
     /// How long the client may go without reading, if that differs from the usual time; else 0.
     patience_millis: AtomicU64,
-    /// Opened beyond the limit, so only for probes.
+    /// Opened beyond the limit, so only probes are answered.
     surplus: AtomicBool,
     /// Its loop waits for permission to read.
     held: AtomicBool,
@@ -45,10 +44,10 @@ pub struct Connection {
 
 /// The stages of a connection. In this one it waits for a request.
 const OPEN: u8 = 0;
-/// Cut off, and not yet dropped by its loop.
+/// Cut off, but not yet dropped by its loop.
 const LEAVING: u8 = 1;
 const CLOSED: u8 = 2;
-/// The head of a request has been read, and its answer is not yet complete.
+/// The head of a request has been read, and its response is not yet complete.
 const ANSWERING: u8 = 3;
 
 /// A request in progress, until its answer has been handed over to be written.
@@ -60,16 +59,16 @@ pub struct Activity {
     pub in_flight: bool,
     /// Whether a request of it has been answered.
     pub has_asked: bool,
-    /// Whether something of the next request has come.
+    /// Whether a part of the next request has arrived.
     pub head_begun: bool,
     pub active_at_millis: u64,
     pub unread_since_millis: Option<u64>,
 }
 
-/// How long a connection may keep the server waiting.
+/// How long a connection may stall.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Between two requests, if nothing of the second has come.
+    /// Between two requests, if nothing of the second has arrived.
     pub idle: Duration,
     /// Between two requests, including the head of the second.
     pub silence: Duration,
@@ -85,14 +84,14 @@ pub enum Stall {
     Unread,
 }
 
-/// How readily a connection is closed for another one; the first of them first.
+/// The order in which connections are closed for others, the most expendable first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Expendable {
     /// Its client does not read.
     Unread,
-    /// Its client has sent no whole request yet.
+    /// Its client has not sent a complete request yet.
     NeverAsked,
-    /// Kept alive between two requests, by a client that can open a new one.
+    /// Kept alive between two requests, by a client that can open a new connection.
     Idle,
 }
 
@@ -107,7 +106,7 @@ impl Activity {
         (!self.in_flight && past(self.active_at_millis, limit)).then_some(stall)
     }
 
-    /// Whether it may be closed for another one, and since when. Never while a request is being worked on.
+    /// Whether it may be closed for another connection, and since when. Never while a request is being executed.
     pub fn expendable(&self, now_millis: u64, unasked_millis_min: u64) -> Option<(Expendable, u64)> {
         match self.unread_since_millis {
             Some(since) if now_millis.saturating_sub(since) >= UNREAD_MILLIS_MIN => Some((Expendable::Unread, since)),
@@ -129,7 +128,6 @@ impl Tally {
         Arc::new(Self { began, staying: AtomicIsize::new(0) })
     }
 
-    /// Never 0.
     pub fn now_millis(&self) -> u64 {
         self.began.elapsed().as_millis() as u64 + 1
     }
@@ -185,7 +183,7 @@ impl Connection {
         self.in_flight.load(Ordering::Relaxed) > 0
     }
 
-    /// Something has been read while no request is under way.
+    /// Records that something was read while no request is in progress.
     pub fn note_head(&self) {
         self.head_begun.store(true, Ordering::Relaxed);
     }
@@ -202,12 +200,12 @@ impl Connection {
         self.surplus.store(surplus, Ordering::Relaxed);
     }
 
-    /// Answers of this connection may stay unread for `patience`, or for as long as usual.
+    /// Sets how long responses of this connection may stay unread; `None` for the usual time.
     pub fn set_patience(&self, patience: Option<Duration>) {
         self.patience_millis.store(patience.map_or(0, |patience| patience.as_millis() as u64), Ordering::Relaxed);
     }
 
-    /// Its own patience, where it has one.
+    /// Its own patience if set, else the usual one.
     pub fn patience(&self, usual: Patience) -> Patience {
         match self.patience_millis.load(Ordering::Relaxed) {
             0 => usual,
@@ -267,7 +265,7 @@ impl Connection {
         self.stage.compare_exchange(OPEN, ANSWERING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// It may be cut off again.
+    /// Allows cutting it off again.
     pub fn end_answer(&self) {
         self.stage.compare_exchange(ANSWERING, OPEN, Ordering::Relaxed, Ordering::Relaxed).ok();
     }
@@ -282,7 +280,7 @@ impl Connection {
         !self.has_asked.load(Ordering::Relaxed)
     }
 
-    /// Its loop has dropped it.
+    /// Called when its loop has dropped it.
     pub fn closed(&self) {
         if matches!(self.stage.swap(CLOSED, Ordering::Relaxed), OPEN | ANSWERING) {
             self.tally.staying.fetch_sub(1, Ordering::Relaxed);

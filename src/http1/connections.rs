@@ -1,4 +1,4 @@
-//! All open connections: how many there may be, and the end of those that stall.
+//! All open connections: their number, and shutting down those that stall.
 //!
 //! Only the first head of a connection has a timer. A later head that stalls half-way, or an unread answer, would hold
 //! its connection permanently, so each connection records its activity, and a periodic sweep shuts down stalled and
@@ -19,7 +19,7 @@ use super::connection::{Activity, Connection, Expendable, Patience, Stall, Tally
 use super::socket::Socket;
 use super::transport::Plain;
 
-/// The share of all connections that is closed at once to make room: each search looks at all of them.
+/// The share of all connections that is closed together to make room, because each search checks all of them.
 const ROOM_SHARE: usize = 256;
 /// How long to wait after a search that found no connection to close.
 const SEARCH_PAUSE_MILLIS: u64 = 100;
@@ -40,7 +40,7 @@ pub struct Shut {
     pub idle: usize,
     /// Sent only part of a head, or nothing at all.
     pub silent: usize,
-    /// An answer was not read.
+    /// Did not read a response.
     pub unread: usize,
 }
 
@@ -68,7 +68,7 @@ impl Connections {
         }
     }
 
-    /// The number of connections beyond which some are closed for others.
+    /// Sets the number of connections beyond which some are closed for others.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ impl Connections {
         Plain::new(connection)
     }
 
-    /// Whether only probes are answered on this connection. Ends when there is room again.
+    /// Whether this connection only serves probes. Ends when there is room again.
     pub fn serves_only_probes(&self, connection: &Connection) -> bool {
         if connection.is_surplus() && self.excess() == 0 {
             connection.set_surplus(false);
@@ -95,7 +95,7 @@ impl Connections {
         self.tally.staying()
     }
 
-    /// Shuts down connections that stall, and forgets closed ones.
+    /// Shuts down stalled connections, and forgets closed ones.
     pub fn shut_stalled(&self) -> Shut {
         let shut = self.sweep(|connection| connection.patience(self.patience));
         if self.excess() > 0 {
@@ -104,7 +104,7 @@ impl Connections {
         shut
     }
 
-    /// The same when the server stops: a client that has not read for `grace` holds nobody up.
+    /// The same while the server stops, so that a client that has not read for `grace` does not delay it.
     pub fn shut_unread(&self, grace: Duration) -> Shut {
         self.sweep(|_| Patience { unread: grace, ..self.patience })
     }
@@ -126,7 +126,7 @@ impl Connections {
                 Some(Stall::Silent) => shut.silent += usize::from(connection.cut_off()),
                 Some(Stall::Unread) => shut.unread += usize::from(connection.cut_off()),
             }
-            // Unless a request of it has begun in the meantime.
+            // Keep it if a request has begun in the meantime.
             connection.is_open()
         });
         self.cut_off.silent.increment(shut.silent as u64);
@@ -134,7 +134,6 @@ impl Connections {
         shut
     }
 
-    /// How many connections there are beyond the limit.
     fn excess(&self) -> usize {
         self.tally.staying().saturating_sub(self.limit.load(Ordering::Relaxed))
     }
@@ -163,7 +162,7 @@ impl Connections {
             let open = open.iter().filter_map(Weak::upgrade).filter(|connection| connection.is_open());
             open.map(|connection| (connection.activity(), connection)).collect()
         };
-        // Connections that have asked make room for new ones, unless most are new and silent: then those are the crowd.
+        // Connections that have sent requests make room for new ones. If most are new and silent, those make room.
         let unasked = open.iter().filter(|(activity, _)| !activity.has_asked).count();
         let unasked_millis_min = if unasked > open.len() / 2 { 0 } else { UNASKED_MILLIS_MIN };
         let expendable = |(activity, connection): (Activity, _)| {
@@ -174,7 +173,7 @@ impl Connections {
             candidates.select_nth_unstable_by_key(wanted, |(rank, _)| *rank);
             candidates.truncate(wanted);
         }
-        // One whose next request is on its way is not closed under it.
+        // A connection whose next request is on its way is not closed.
         let is_quiet = |rank: Expendable, connection: &Connection| {
             rank == Expendable::Unread || !connection.socket.has_unread_bytes()
         };
@@ -209,7 +208,7 @@ mod tests {
         client: std::net::TcpStream,
     }
 
-    /// Of a server that began ten seconds ago.
+    /// Connections of a server that started ten seconds ago.
     fn connections() -> Connections {
         let began = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
         let counters = CutOffCounters { silent: Counter::noop(), unread: Counter::noop(), crowded: Counter::noop() };
@@ -226,7 +225,7 @@ mod tests {
         Open { stream, connection, client }
     }
 
-    /// A client that is sent more than fits and reads nothing.
+    /// A client that reads nothing although it is sent more than fits.
     async fn unread(connections: &Connections) -> Open {
         let mut open = open(connections);
         open.stream.write_all(&[0]).await.unwrap();
@@ -430,7 +429,7 @@ mod tests {
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         let rules = Rules::new(Duration::from_secs(5));
         let asked = connection.clone();
-        // Somebody has chosen it just before.
+        // Another task has selected it for cutting off just before.
         let answer = async |_, _| {
             assert!(!asked.cut_off());
             Response::no_content().into()

@@ -11,7 +11,7 @@ use actix_http::{Method, Uri, Version};
 pub mod tests;
 
 const HEADERS_MAX: usize = 96;
-/// A head that has not ended after so many bytes is refused.
+/// A head that has not ended after this many bytes is refused.
 const BYTES_MAX: usize = 128 * 1024;
 /// Longer targets are left to [`Uri`], which has its own bound.
 const PLAIN_TARGET_MAX: usize = 60_000;
@@ -23,7 +23,7 @@ pub struct Head {
     pub headers: Headers,
     pub body: BodyLength,
     pub next: AfterAnswer,
-    /// The client waits to be told that it may send the body.
+    /// The client waits for permission to send the body.
     pub expects_continue: bool,
     target: String,
     path_length: usize,
@@ -40,7 +40,7 @@ pub enum BodyLength {
 pub enum AfterAnswer {
     KeepAlive,
     Close,
-    /// Another protocol. We speak none, and what follows is not HTTP.
+    /// Switch to another protocol. We support none, and the following bytes are not HTTP.
     Upgrade,
 }
 
@@ -50,7 +50,7 @@ pub enum Refused {
     TooLarge,
 }
 
-/// The headers of a request, as they were sent. A request has a dozen of them, so they are searched one by one.
+/// The headers of a request, unparsed. A request has about a dozen, so a linear search suffices.
 #[derive(Default)]
 pub struct Headers {
     /// The bytes of the whole head.
@@ -101,7 +101,7 @@ impl Head {
         Ok(Some(length))
     }
 
-    /// The path with its query, and the length of the path alone.
+    /// Sets the path with its query, and the length of the path alone.
     fn read_target(&mut self, target: &str) -> Result<(), Refused> {
         let is_plain = target.starts_with('/') && target.len() <= PLAIN_TARGET_MAX && are_plain(target.as_bytes());
         self.target.clear();
@@ -144,7 +144,7 @@ fn are_plain(bytes: &[u8]) -> bool {
     })
 }
 
-/// With a host before the path, a fragment behind it, or characters that belong in neither.
+/// Handles a host before the path, a fragment after it, or other characters.
 fn read_unusual_target(target: &str) -> Result<String, Refused> {
     let uri = Uri::try_from(target).map_err(|_| Refused::Malformed)?;
     Ok(match uri.query() {
@@ -153,7 +153,7 @@ fn read_unusual_target(target: &str) -> Result<String, Refused> {
     })
 }
 
-/// How a request ends, and what comes after it.
+/// How a request ends, and what happens after it.
 struct Framing {
     body: BodyLength,
     next: AfterAnswer,
@@ -204,7 +204,7 @@ impl Framing {
     }
 }
 
-/// Digits alone: a library takes a plus sign too.
+/// Accepts only digits; the library's parser would accept a plus sign.
 fn read_length(value: &[u8]) -> Option<u64> {
     let digits = ascii(value.trim_ascii()).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
     digits.parse().ok()
@@ -219,7 +219,7 @@ fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl AfterAnswer {
-    /// With one more option of `Connection`: whoever wants to close gets it.
+    /// Adds an option of `Connection`; `close` has precedence.
     fn asked(before: Option<Self>, option: &[u8]) -> Option<Self> {
         match before {
             Some(Self::Close) => before,
@@ -232,7 +232,7 @@ impl AfterAnswer {
 }
 
 impl Headers {
-    /// Becomes those of the head that was sent.
+    /// Replaces these headers with the parsed ones.
     fn read(&mut self, sent: &[u8], parsed: &[httparse::Header<'_>]) {
         let place = |part: &[u8]| {
             let start = part.first().and_then(|first| sent.element_offset(first)).unwrap_or(0);
@@ -245,7 +245,7 @@ impl Headers {
         self.fields.extend(fields);
     }
 
-    /// The values of a header that was sent several times.
+    /// The values of a header that may occur several times.
     pub fn get_all(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
         self.fields.iter().filter(move |field| self.is_named(field, name.as_str())).map(|field| self.value(field))
     }
@@ -259,17 +259,17 @@ impl Headers {
         self.get(name).is_some()
     }
 
-    /// The text of a header, if it is in ASCII.
+    /// The text of a header, if it is ASCII.
     pub fn text(&self, name: &HeaderName) -> Option<&str> {
         self.get(name).and_then(ascii)
     }
 
-    /// The texts of all lines of a header that are in ASCII.
+    /// The texts of all ASCII lines of a header.
     pub fn texts(&self, name: HeaderName) -> impl Iterator<Item = &str> {
         self.get_all(name).filter_map(ascii)
     }
 
-    /// Their names and values, as they were sent.
+    /// The names and values as they were sent.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|field| (self.name(field), self.value(field)))
     }
@@ -295,7 +295,7 @@ fn is_named(sent: &[u8], name: &str) -> bool {
     sent.len() == name.len() && sent.iter().zip(name.bytes()).fold(true, |all, pair| all & is_same(pair))
 }
 
-/// The value of a header as text.
+/// The value of a header as text, if it is ASCII.
 pub fn ascii(value: &[u8]) -> Option<&str> {
     str::from_utf8(value).ok().filter(|text| text.is_ascii())
 }

@@ -45,7 +45,7 @@ impl Incoming {
         Self::Whole(Bytes::new())
     }
 
-    /// One that the connection fills.
+    /// A body that the connection fills.
     pub fn arriving() -> (Self, Feed) {
         let arrived = Rc::new(RefCell::new(Arrived::default()));
         (Self::Arriving(arrived.clone()), Feed(arrived))
@@ -98,17 +98,17 @@ impl Feed {
         self.end(End::CutShort);
     }
 
-    /// Whether all of it has been read from the connection.
+    /// Whether the whole body has been read from the connection.
     pub fn is_complete(&self) -> bool {
         self.0.borrow().end == Some(End::Complete)
     }
 
-    /// Whether there may be more, and somebody to read it.
+    /// Whether more may come and the handler still reads.
     pub fn is_open(&self) -> bool {
         Rc::strong_count(&self.0) > 1 && self.0.borrow().end.is_none()
     }
 
-    /// Whether that somebody has read nearly all there is.
+    /// Whether the handler has read almost everything.
     pub fn wants_more(&self) -> bool {
         self.is_open() && self.0.borrow().bytes < UNREAD_MAX
     }

@@ -108,7 +108,7 @@ impl Elements<'_> {
     }
 
     fn close(self) -> Result<(), Error> {
-        // Nothing has come after the first bracket yet.
+        // The first element has not been written yet.
         if self.before != b',' {
             self.out.push(self.before);
         }
@@ -167,7 +167,7 @@ fn escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Whether there is nothing to escape: no quote, no backslash, no control character. Eight bytes at a time.
+/// Whether there is nothing to escape: no quote, backslash or control character. Checks eight bytes at a time.
 #[inline]
 fn is_plain(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -175,7 +175,7 @@ fn is_plain(bytes: &[u8]) -> bool {
     const fn all(byte: u8) -> u64 {
         ONES * byte as u64
     }
-    // The high bit of each byte that is below the limit; bytes above the first hit may be wrong, which changes nothing.
+    // Sets the high bit of each byte below the limit. Bytes above the first hit may be wrong, which does not matter.
     let below = |word: u64, limit: u8| word.wrapping_sub(all(limit)) & !word & HIGH;
     let special = |word| below(word, b' ') | below(word ^ all(b'"'), 1) | below(word ^ all(b'\\'), 1);
     let (words, rest) = bytes.as_chunks();
@@ -486,7 +486,7 @@ mod tests {
         fuzz(samples, &["\\u001f", "\\\"", "1e308", "-0.0", "18446744073709551615", "{\"", "\":", "],["], |bytes| {
             let parsed = serde_json::from_slice::<Value>(bytes);
             let text = String::from_utf8_lossy(bytes).into_owned();
-            // A key of the same text, behind places that are not on a border of eight bytes.
+            // The same text as a key, so that it is read at offsets that are not multiples of eight.
             let value = parsed.as_ref().cloned().unwrap_or_else(|_| json!({ text.clone(): [text.get(1..), text] }));
             let ours = written(&value);
             assert_eq!(ours, serde_json::to_string(&value).unwrap());

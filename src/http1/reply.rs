@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::response::Response;
 
-/// Room for the head of a usual answer.
+/// Room for the head of a typical response.
 const HEAD_BYTES: usize = 1024;
 
 pub struct Reply {
@@ -33,7 +33,7 @@ pub struct Common {
     pub value: Arc<str>,
 }
 
-/// How a client knows where a body ends.
+/// How a client finds the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyEnd {
     /// No body and no header about it: implied by the status.
@@ -99,7 +99,7 @@ fn put(out: &mut BytesMut, parts: &[&str]) {
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
 }
 
-/// One piece of a body in chunks; an empty one would be the last.
+/// Writes a chunk. Skips empty pieces, because an empty chunk would end the body.
 pub fn put_chunk(out: &mut BytesMut, piece: &[u8]) {
     if !piece.is_empty() {
         write!(out, "{:X}\r\n", piece.len()).expect("a buffer takes everything");
@@ -108,18 +108,18 @@ pub fn put_chunk(out: &mut BytesMut, piece: &[u8]) {
     }
 }
 
-/// The end of a body in chunks.
+/// The end of a chunked body.
 pub fn put_last_chunk(out: &mut BytesMut) {
     put(out, &["0\r\n\r\n"]);
 }
 
-/// The header `date`, made once a second.
+/// The `date` header, formatted once per second.
 #[derive(Default)]
 pub struct DateLine(RefCell<(i64, String)>);
 
 impl DateLine {
     fn put(&self, out: &mut BytesMut) {
-        // Exact enough for a second, and three times as fast as the exact one.
+        // Exact enough for seconds, and three times as fast as the precise clock.
         let second = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
         let (of, line) = &mut *self.0.borrow_mut();
         if *of != second {

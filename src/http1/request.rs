@@ -11,7 +11,7 @@ use actix_router::Url;
 use super::connection::Connection;
 use super::head::{BodyLength, Head, Headers, Refused};
 
-/// Larger buffers are not kept for the next request of a connection.
+/// Larger buffers are not kept for the connection's next request.
 const KEPT_BYTES: usize = 8 * 1024;
 
 #[derive(Clone)]
@@ -21,7 +21,7 @@ struct Parts {
     head: Head,
     /// The decoded path, if it differs from the undecoded one.
     decoded: Option<Url>,
-    /// Those of the decoded path.
+    /// The segments of the decoded path.
     segments: Segments,
     connection: Option<Arc<Connection>>,
     extension: OnceCell<Box<dyn Any>>,
@@ -51,7 +51,7 @@ impl Request {
         Ok(Some(length))
     }
 
-    /// Lets go of large buffers, for a connection that waits for its next request.
+    /// Frees large buffers, for a connection that waits for its next request.
     pub fn let_go_of_large(&mut self) {
         if self.0.head.capacity() > KEPT_BYTES {
             *self = Self::unread(self.0.connection.clone());
@@ -75,12 +75,12 @@ impl Request {
         self.0.head.path()
     }
 
-    /// The decoded path; encoded slashes stay encoded, since they would change its segments.
+    /// The decoded path. Encoded slashes stay encoded, since they would change the segments.
     pub fn decoded_path(&self) -> &str {
         self.0.decoded_path()
     }
 
-    /// The same in its segments.
+    /// The segments of the decoded path.
     pub fn segments(&self) -> Path<'_> {
         Path::new(self.decoded_path(), &self.0.segments)
     }
@@ -93,7 +93,7 @@ impl Request {
         self.0.head.path_and_query()
     }
 
-    /// The bytes of its body; 0 if it comes in chunks, of which nobody knows how many there are.
+    /// The length of its body; 0 if it is chunked, since that length is unknown.
     pub fn body_length(&self) -> u64 {
         match self.0.head.body {
             BodyLength::Bytes(length) => length,
@@ -133,10 +133,10 @@ impl Request {
     }
 }
 
-/// Of a longer path only the first segments are noted; every route has fewer.
+/// Only the first segments of a longer path are recorded; every route has fewer.
 pub const SEGMENTS_MAX: usize = 16;
 
-/// Where the segments of a path end, found in one pass.
+/// The ends of a path's segments, found in one pass.
 #[derive(Default)]
 pub struct Segments {
     ends: [usize; SEGMENTS_MAX],
@@ -147,7 +147,7 @@ pub struct Segments {
 #[derive(Clone, Copy)]
 pub struct Path<'p> {
     pub text: &'p str,
-    /// Where each of the noted segments ends.
+    /// The end of each recorded segment.
     pub ends: &'p [usize],
 }
 
@@ -172,7 +172,7 @@ impl Segments {
 }
 
 impl<'p> Path<'p> {
-    /// `segments` are those of this text.
+    /// `segments` must belong to `text`.
     pub fn new(text: &'p str, segments: &'p Segments) -> Self {
         Self { text, ends: &segments.ends[..segments.count] }
     }

@@ -1,4 +1,4 @@
-//! An answer as a handler makes it: its status, its headers as they are sent, and its body.
+//! A response from a handler: its status, its headers in the form in which they are sent, and its body.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use actix_http::header::HeaderName;
 use bytes::Bytes;
 use futures_util::Stream;
 
-/// Room for the other headers of a usual answer.
+/// Room for the other headers of a typical response.
 const HEADER_BYTES: usize = 256;
 
 pub struct Response {
@@ -16,9 +16,9 @@ pub struct Response {
     pub body: Body,
     /// The media type of the body.
     pub content_type: Option<&'static str>,
-    /// Set by [`Response::at`], which looks at it.
+    /// Set by [`Response::at`], which checks it.
     pub location: Option<String>,
-    /// The other headers as they are sent, line by line; without those that say where the body ends.
+    /// The other headers, line by line as they are sent, without those that determine the end of the body.
     pub header_lines: Vec<u8>,
     /// Another server has made it, with the headers that all answers have in common.
     pub is_passed_on: bool,
@@ -54,7 +54,7 @@ impl Response {
         Self { location: Some(location).filter(|location| may_stand_in_a_header(location.as_bytes())), ..self }
     }
 
-    /// With one more header. A value that would end its line is left out with its name.
+    /// Adds a header. If its value would break the line, the header is dropped.
     pub fn with(mut self, name: HeaderName, value: impl AsRef<[u8]>) -> Self {
         let value = value.as_ref();
         if may_stand_in_a_header(value) {
@@ -101,7 +101,7 @@ impl Body {
 }
 
 fn may_stand_in_a_header(value: &[u8]) -> bool {
-    // Without a branch for each byte.
+    // Branch-free.
     value.iter().fold(true, |all, byte| all & ((*byte >= b' ') & (*byte != 0x7f) | (*byte == b'\t')))
 }
 

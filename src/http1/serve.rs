@@ -32,16 +32,16 @@ use super::request::Request;
 use super::response::{self, Response};
 use super::spare_buffer;
 
-/// Bytes that are read ahead while a request is being answered.
+/// Bytes read ahead while a request is being answered.
 const AHEAD_MAX: usize = 16 * 1024;
-/// Answers to requests that came together are written together, up to this size.
+/// Responses to pipelined requests are written together, up to this size.
 const TOGETHER_MAX: usize = 16 * 1024;
 /// Size of a usual read, and the least free space worth a read.
 const READ_BYTES: usize = 4 * 1024;
 const READ_BYTES_MIN: usize = 1024;
-/// A larger buffer is not kept for the next answer.
+/// Larger buffers are not kept for the next response.
 const KEPT_BYTES: usize = 16 * 1024;
-/// How long a client that has not read its last answer may go on sending.
+/// How long a client that has not read its last response may continue to send.
 const LINGER: Duration = Duration::from_secs(1);
 /// How often to discard input from a client that was cut off: its socket only reports the end of the stream.
 const DISCARDED_EVERY: Duration = Duration::from_millis(50);
@@ -55,13 +55,13 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// `head_timeout` is for the first request of a connection; later ones are watched by `Connections`. Called in the
+    /// `head_timeout` is for the first request of a connection; `Connections` watches later ones. Must be called in the
     /// thread's runtime, which the codec needs.
     pub fn new(head_timeout: Duration) -> Self {
         Self { head_timeout, date: DateLine::default(), codec_config: ServiceConfig::default() }
     }
 
-    /// The framework's reader of chunks: its codec, after the head of a request with chunks.
+    /// The framework's reader of chunks: its codec, after the head of a chunked request.
     fn chunks(&self) -> Box<Codec> {
         let mut codec = Box::new(Codec::new(self.codec_config.clone()));
         let head = codec.decode(&mut BytesMut::from(CHUNKED));
@@ -72,7 +72,7 @@ impl Rules {
 
 const CHUNKED: &str = "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// Serves a connection to its end: that of the client, or that of the server, which is `stopping`.
+/// Serves a connection until the client ends it, or `stopping` resolves because the server stops.
 pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>(
     transport: T,
     connection: Option<Arc<Connection>>,
@@ -97,7 +97,7 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>
             }
             Next::End => break,
         }
-        // Others get their turn, however many requests have come together.
+        // Lets other tasks run, regardless of how many pipelined requests there are.
         tokio::task::coop::consume_budget().await;
         next = client.next_head(stopping.as_mut()).await?;
     }
@@ -135,14 +135,14 @@ struct Loop<'r, T> {
     /// `None` if it is not one of [`Connections`](super::Connections): of a socket of another kind.
     connection: Option<Arc<Connection>>,
     rules: &'r Rules,
-    /// The current request, or the last one, whose buffers are used again.
+    /// The current request, or the last one, whose buffers are reused.
     request: Request,
     body: Body,
-    /// Read, and not yet used.
+    /// Input that has not been used yet.
     read: BytesMut,
-    /// To be written.
+    /// Output that has not been written yet.
     write: BytesMut,
-    /// The transport may hold some of what was written: TLS does.
+    /// The transport may buffer some output, as TLS does.
     is_unflushed: bool,
     /// The client has closed its sending half.
     ended: bool,
@@ -215,7 +215,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         Ok(!is_last)
     }
 
-    /// The body of the request whose head was read last: most have come with their heads.
+    /// The body of the request whose head was read last; most bodies arrive with their heads.
     fn body(&mut self, length: BodyLength) -> (Incoming, Option<Feed>) {
         self.body = match length {
             BodyLength::Bytes(0) => return (Incoming::none(), None),
@@ -242,7 +242,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
             Body::Bytes(left) => {
                 let length = usize::try_from(*left).map_or(self.read.len(), |left| left.min(self.read.len()));
                 *left -= length as u64;
-                // Without a copy: the buffer is used again when nobody holds a piece of it any more.
+                // Without a copy; the buffer is reused when nobody holds a piece of it any more.
                 Piece::Bytes(self.read.split_to(length).freeze())
             }
             Body::Chunks(codec) => match codec.decode(&mut self.read) {
@@ -367,14 +367,14 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         Ok(())
     }
 
-    /// A bare answer, after which the connection ends.
+    /// A response without a body, after which the connection ends.
     fn refuse(&mut self, status: StatusCode) {
         self.is_out_of_step = true;
         let reply = Reply::from(Response::new(status));
         reply.write_head(&mut self.write, Version::HTTP_11, BodyEnd::Length(0), false, &self.rules.date);
     }
 
-    /// Discards further input for a while: closing a socket with unread input makes the kernel discard the answer.
+    /// Discards further input for a while: closing a socket with unread input makes the kernel discard the response.
     async fn close(mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_flush(context)).await?;
         poll_fn(|context| Pin::new(&mut self.transport).poll_shutdown(context)).await?;
@@ -388,7 +388,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
                     if !is_turned_away {
                         return Ok(());
                     }
-                    // Its end of stream was ours, and more may come.
+                    // We ended its stream ourselves, so more input may come.
                     tokio::time::sleep(DISCARDED_EVERY).await;
                 }
             };
@@ -447,13 +447,13 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         self.connection.as_ref().is_some_and(|connection| connection.is_turned_away())
     }
 
-    /// The first request of a connection is probably on its way, so its client reads the refusal as its answer.
+    /// The first request of a connection is probably on its way, so its client will read the refusal as its response.
     fn is_refused_unasked(&self) -> bool {
         let is_refused = |connection: &Arc<Connection>| connection.is_turned_away() && connection.has_never_asked();
         self.connection.as_ref().is_some_and(is_refused)
     }
 
-    /// Something of the next request has come.
+    /// Records that a part of the next request has arrived.
     fn note_head(&self) {
         if let Some(connection) = &self.connection {
             connection.note_head();

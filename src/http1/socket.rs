@@ -1,5 +1,5 @@
-//! A connection's socket, shared by two: its loop reads and writes through it, and others check whether the client is
-//! still connected and shut it down when it stalls. Both use one file descriptor.
+//! A connection's socket, shared by two users: its loop reads and writes through it, and others check whether the
+//! client is still connected and shut it down when it stalls. Both use one file descriptor.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 /// Unsent bytes of an answer that the kernel may buffer. Bounds the cost of a client that does not read, and how finely
 /// its reading is noticed: the next write is accepted once half of this has been sent.
 const UNSENT_MAX: u32 = 64 * 1024;
-/// How long the kernel tries to deliver the rest of an answer whose connection is closed already.
+/// How long the kernel tries to deliver the rest of a response whose connection is already closed.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
 
 /// A client that acknowledges no probe for half a minute is gone.
@@ -27,21 +27,21 @@ const KEEP_ALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
 
 pub struct Socket {
-    /// `None` after its loop has dropped it: no other reference keeps it open. Locked for one check, read or write at a
-    /// time, almost always by the thread that serves the connection.
+    /// `None` after its loop has dropped it, so no other reference keeps it open. Locked for one check, read or write
+    /// at a time, almost always by the thread that serves the connection.
     tcp: Mutex<Option<TcpStream>>,
     /// Its loop has read the end of the stream, possibly before the event loop is notified.
     ended: AtomicBool,
-    /// The address of the client, or of a proxy.
+    /// The address of the client or of a proxy.
     pub peer: Option<SocketAddr>,
 }
 
 impl Socket {
     pub fn new(tcp: TcpStream) -> Self {
         let options = SockRef::from(&tcp);
-        // Detects a machine that vanishes silently; if it cannot be set, later timeouts do.
+        // Detects a machine that disappears silently; if this cannot be set, later timeouts do.
         options.set_tcp_keepalive(&KEEP_ALIVE).ok();
-        // Whole answers or large pieces are written at once: waiting for more to send would only delay their ends.
+        // Whole responses or large pieces are written at a time: waiting for more data would only delay their ends.
         options.set_tcp_nodelay(true).ok();
         options.set_tcp_notsent_lowat(UNSENT_MAX).ok();
         let peer = tcp.peer_addr().ok();
@@ -54,7 +54,7 @@ impl Socket {
     /// Asks the kernel, since the event loop learns of the end only when it polls: until then, something could be
     /// handed out to a client that had already disconnected.
     pub fn is_gone(&self) -> bool {
-        // Not by peeking, which shows the end only when nothing unread precedes it.
+        // Not by peeking, which shows the end only if nothing unread precedes it.
         let closed = |tcp: &TcpStream| {
             let asked = &mut [PollFd::new(tcp, PollFlags::RDHUP)];
             match poll(asked, Some(&Timespec::default())) {
@@ -90,7 +90,7 @@ impl Socket {
     /// Stops reading after the bytes already received. The loop sees an end of stream, and can still answer.
     pub fn shut_reading(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
-            // It fails for a client that is already gone, which is fine.
+            // Fails for a client that has already gone, which is fine.
             SockRef::from(tcp).shutdown(Shutdown::Read).ok();
         }
     }
@@ -99,7 +99,7 @@ impl Socket {
     pub fn reset(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
             let socket = SockRef::from(tcp);
-            // Without a time to linger, the close that follows is a reset.
+            // With a linger time of zero, the following close is a reset.
             socket.set_linger(Some(Duration::ZERO)).ok();
             socket.shutdown(Shutdown::Both).ok();
         }
@@ -125,7 +125,7 @@ impl Socket {
         read
     }
 
-    /// Waits for the first byte that the client sends, and leaves it unread. `None` if it ends instead.
+    /// Waits for the first byte from the client, and leaves it unread. `None` if the stream ends instead.
     pub fn poll_first_byte(&self, context: &mut Context<'_>) -> Poll<io::Result<Option<u8>>> {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
@@ -163,7 +163,7 @@ mod tests {
         (Socket::new(TcpStream::from_std(accepted).unwrap()), client)
     }
 
-    /// The ways a client may disconnect, and what remains of it.
+    /// The ways in which a client may disconnect, and what remains of it.
     const ENDS: [fn(Client) -> Option<Client>; 3] = [
         |client| {
             client.shutdown(Shutdown::Write).unwrap();

@@ -3,9 +3,9 @@
 
 use std::cell::Cell;
 
-/// Room for a typical answer, so that the buffer does not grow.
+/// Room for a typical response, so that the buffer does not grow.
 pub const USUAL_BYTES: usize = 768;
-/// A larger buffer is not kept.
+/// Larger buffers are not kept.
 const KEPT_BYTES: usize = 16 * 1024;
 
 thread_local! {
@@ -20,7 +20,7 @@ pub fn take() -> Vec<u8> {
     buffer
 }
 
-/// For the next one who needs it.
+/// Returns the buffer for the next user.
 pub fn give_back(buffer: Vec<u8>) {
     if buffer.capacity() <= KEPT_BYTES {
         SPARE.set(buffer);

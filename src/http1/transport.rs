@@ -23,7 +23,7 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     fn connection(&self) -> &Arc<Connection>;
 }
 
-/// Straight to the socket.
+/// Directly to the socket.
 pub struct Plain(Arc<Connection>);
 
 /// Through TLS, after its handshake.
@@ -131,9 +131,10 @@ impl AsyncWrite for Encrypted {
 const UNSENT_MAX: usize = 32 * 1024;
 /// The first byte of a handshake's record.
 const HANDSHAKE_RECORD: u8 = 22;
-/// More than the head of a request without TLS takes; it is read only so that its client reads the answer.
+/// More than the head of a request without TLS; only read so that the client reads the response.
 const PLAIN_HEAD_MAX: usize = 16 * 1024;
-/// Reasons of failures that are kept apart until they are reported: their number is up to strangers.
+/// Distinct reasons of failures that are counted separately until they are reported, because strangers determine their
+/// number.
 const REASONS_MAX: usize = 8;
 /// For clients that speak HTTP without TLS.
 const USE_HTTPS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 70\r\n\
@@ -147,7 +148,7 @@ pub struct Handshakes {
     failures: Mutex<Failures>,
 }
 
-/// Failed handshakes since they were last reported, by their reason.
+/// Failed handshakes since the last report, by reason.
 pub type Failures = BTreeMap<String, Failed>;
 
 /// Handshakes that failed for the same reason.
@@ -212,7 +213,7 @@ impl Handshakes {
     }
 
     async fn shake(&self, mut plain: Plain) -> io::Result<Encrypted> {
-        // Before anything is prepared for it: one that is silent costs no more than without TLS.
+        // Waits before preparing anything, so that a silent client costs no more than without TLS.
         let first = poll_fn(|context| plain.connection().socket.poll_first_byte(context)).await?;
         match first {
             Some(HANDSHAKE_RECORD) => {}
@@ -235,7 +236,7 @@ impl Handshakes {
     }
 }
 
-/// Tells a client without TLS what to do, if it speaks HTTP.
+/// Tells a client without TLS what to do, if it uses HTTP.
 async fn refuse_plain(plain: &mut Plain, first: u8) -> io::Error {
     if !first.is_ascii_uppercase() {
         return io::Error::other("the client does not speak TLS");

@@ -1,4 +1,4 @@
-//! Heads of every kind; the codec of the web framework must agree about them.
+//! Heads of every kind, compared with the web framework's codec.
 
 #![allow(clippy::unwrap_used)]
 
@@ -220,7 +220,7 @@ pub fn heads() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Upgrades aside, of which we make none.
+/// Except for upgrades, which we do not support.
 #[actix::test]
 async fn heads_are_understood_as_the_framework_understands_them() {
     let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) });

@@ -14,7 +14,7 @@ use crate::incoming::CutShort;
 const GET: &str = "GET /one HTTP/1.1\r\nHost: x\r\n\r\n";
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 
-/// Serves one end, and lets a client have the other.
+/// Serves one end, and gives the other to a client.
 async fn talk<F: Future<Output = Reply>, R>(
     stopping: impl Future<Output = ()>,
     answer: impl Fn(Request, Incoming) -> F,
@@ -25,7 +25,7 @@ async fn talk<F: Future<Output = Reply>, R>(
     tokio::join!(serve(ours, None, &rules, stopping, answer), client(theirs))
 }
 
-/// Sends this, ends, and reads all that comes, without the headers that are always there.
+/// Sends this, ends the stream, and reads the whole response, without the headers of every response.
 async fn told<F: Future<Output = Reply>>(answer: impl Fn(Request, Incoming) -> F, sent: &str) -> String {
     let client = async |mut pipe: DuplexStream| {
         pipe.write_all(sent.as_bytes()).await.unwrap();

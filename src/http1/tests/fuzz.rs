@@ -13,7 +13,7 @@ use testkit::fuzz::{fuzz, fuzz_with};
 /// Targets with three servers are slow.
 const INPUTS: u64 = 1_500;
 
-/// The parts of a head lie in it, whatever follows it, and the framework finds the same ones.
+/// The parts of a head lie within it regardless of what follows, and the framework finds the same parts.
 #[actix::test]
 async fn heads_are_read_as_the_framework_reads_them_or_refused() {
     let samples = [

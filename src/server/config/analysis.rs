@@ -10,7 +10,7 @@ use domain::named::named_enum;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Analysis {
     pub engine: AnalysisEngine,
-    /// The server of the model; `None`: no model.
+    /// `None`: no model.
     pub llm: Option<AnalysisLlm>,
 }
 

@@ -12,7 +12,7 @@ use super::value::ValueError;
 use accounts::secrets::SecretValue;
 use domain::named::named_enum;
 
-/// An engine has three or five.
+/// An engine has three or five members.
 const ENGINE_MEMBERS_MAX: usize = 16;
 
 /// A node of a cluster.
@@ -21,19 +21,19 @@ pub struct Cluster {
     pub engine: Engine,
     /// The name of this node.
     pub node: String,
-    /// Where the other nodes reach this one; `None`: at the address it listens on.
+    /// The URL of this node for other nodes; `None`: the address it listens on.
     pub advertise: Option<String>,
-    /// The authorities of the other nodes' certificates, instead of those of the system.
+    /// Authorities for the other nodes' certificates, instead of the system's.
     pub nodes_ca: Option<PathBuf>,
-    /// Into how many shards the organizations of a new cluster are divided.
+    /// The number of shards among which a new cluster divides its organizations.
     pub shards: NonZeroU16,
-    /// How much the engine may hold.
+    /// The most that the engine may hold.
     pub quota_bytes: u64,
-    /// Steps end when their node could not show for so long that it still owns them.
+    /// A node's steps end after it has been unable to confirm its ownership for this long.
     pub step_lease: Duration,
-    /// Where logs are kept that outlive their node.
+    /// The store of logs, which outlive their node there.
     pub logs: Option<LogStore>,
-    /// How much a node keeps of the logs of shards that it does not own.
+    /// The most that a node keeps of logs of shards that it does not own.
     pub foreign_log_bytes: u64,
 }
 
@@ -48,25 +48,25 @@ pub enum Engine {
 pub struct EtcdEngine {
     /// The URL of each member.
     pub members: Vec<String>,
-    /// Of all keys.
+    /// The prefix of all keys.
     pub prefix: String,
     pub certificates: EngineCertificates,
-    /// The user and its password.
+    /// User and password.
     pub credentials: Option<(String, SecretValue)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresEngine {
-    /// May have a password.
+    /// May contain a password.
     pub url: SecretValue,
     pub certificates: EngineCertificates,
 }
 
-/// The files of encrypted connections to an engine.
+/// The TLS files for connections to an engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineCertificates {
     pub authority: Option<PathBuf>,
-    /// The certificate and the key that this node shows.
+    /// The certificate and key of this node.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 

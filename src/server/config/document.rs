@@ -14,9 +14,9 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::fault::{Fault, SourceLocation};
 use crate::forms::{Content, Element, Entry, FieldFault, Reader, shown};
 
-/// About 300,000 environments: more than one file should hold. A wrong path (a device, an image) is refused soon.
+/// About 300,000 environments, more than one file should declare. A wrong path (a device, an image) is refused early.
 const FILE_MAX_BYTES: u64 = 64 << 20;
-/// The parser's message for it.
+/// The parser's message for a duplicate key.
 const DUPLICATE: &str = "duplicate key";
 
 pub(super) struct Document {
@@ -57,7 +57,7 @@ impl Document {
         &self.path
     }
 
-    /// The directory of the file, for the relative paths in it.
+    /// The directory of the file, which relative paths in the file start from.
     pub(super) fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
@@ -70,7 +70,7 @@ impl Document {
         self.line(of.span().start)
     }
 
-    /// The faults of a form, from the top.
+    /// The faults of a form, in the order of lines.
     pub(super) fn faults(&self, reader: Reader) -> Vec<Fault> {
         let fault = |FieldFault { field, at, message, first_at }: FieldFault| {
             let first = first_at.map(|at| format!("; the first is on line {}", self.line_number(at)));
@@ -89,14 +89,14 @@ impl Document {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 
-    /// A file with syntax faults has no other faults: after a missing bracket, keys are in the wrong table, and further
-    /// faults would mislead.
+    /// If there are syntax faults, no others are reported: after a missing bracket, keys are in the wrong table, and
+    /// further faults would mislead.
     pub(super) fn parse(&self) -> Result<Spanned<DeTable<'_>>, Vec<Fault>> {
         let (table, mut errors) = DeTable::parse_recoverable(&self.text);
         if errors.is_empty() {
             return Ok(table);
         }
-        // For the same reason, duplicate keys are only reported if there are no other faults.
+        // For the same reason, duplicate keys are reported only if there are no other faults.
         if errors.iter().any(|error| error.message() != DUPLICATE) {
             errors.retain(|error| error.message() != DUPLICATE);
         }
@@ -108,7 +108,7 @@ impl Document {
     }
 
     fn syntax_fault(&self, error: &toml::de::Error) -> Fault {
-        // Messages of the parser never quote the text, which may hold a secret. Only a key may be shown.
+        // The parser's messages never quote the text, which may contain a secret. Only keys may be shown.
         let span = error.span().unwrap_or_default();
         let key = match error.message() {
             DUPLICATE => self.text.get(span.clone()).map(|key| format!(" `{}`", shown(key))),
@@ -142,7 +142,7 @@ pub(super) fn type_of(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// The number within its bounds; otherwise the value it has instead, which completes "got".
+/// The number if it is within its bounds, otherwise the actual value, which completes "got".
 pub(super) fn whole_number(value: &DeValue<'_>, bounds: RangeInclusive<u32>) -> Result<u32, String> {
     let DeValue::Integer(integer) = value else {
         return Err(type_of(value).to_owned());
@@ -154,7 +154,6 @@ pub(super) fn whole_number(value: &DeValue<'_>, bounds: RangeInclusive<u32>) -> 
         .ok_or_else(|| integer.to_string())
 }
 
-/// The tree of a document.
 pub(super) fn element<'a>(table: &'a Spanned<DeTable<'a>>) -> Element<'a> {
     Element { at: 0, content: object(table.get_ref()) }
 }
@@ -182,7 +181,7 @@ fn element_of<'a>(value: &'a Spanned<DeValue<'a>>) -> Element<'a> {
     Element { at: value.span().start, content }
 }
 
-/// A number with a fraction of zero is written without it.
+/// Numbers with a fraction of zero become integers.
 fn number(text: &str) -> Option<Number> {
     let float: f64 = text.parse().ok()?;
     let whole = float as i64;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::forms::shown;
 
-/// All faults, in the order of the layers and, within a file, of its lines. Never empty.
+/// All faults, in the order of the layers and, within a file, of the lines. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults(Vec<Fault>);
 
@@ -33,7 +33,6 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub(super) location: SourceLocation,
@@ -45,7 +44,7 @@ impl Fault {
         Self { location, message }
     }
 
-    /// Without the name of the file.
+    /// The fault without the name of its file.
     pub(super) fn within_file(&self) -> String {
         match self.location.line() {
             Some(line) => format!("line {line}: {}", self.message),
@@ -53,13 +52,13 @@ impl Fault {
         }
     }
 
-    /// A value that its key does not take. `allowed` completes "must be", `got` completes "got".
+    /// A value that the key does not accept. `allowed` completes "must be", `got` completes "got".
     pub(super) fn must_be(location: SourceLocation, key: &str, allowed: &str, got: Option<&str>) -> Self {
         let got = got.map(|got| format!(", got {got}")).unwrap_or_default();
         Self::new(location, format!("{key} must be {allowed}{got}"))
     }
 
-    /// An unknown name, with the one that was probably meant, or else with `allowed`.
+    /// An unknown name, with the similar name `meant`, or else with `allowed`.
     pub(super) fn unknown(
         location: SourceLocation,
         what: &str,

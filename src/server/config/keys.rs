@@ -38,7 +38,7 @@ pub(super) fn is_section(keys: &[Key], name: &str) -> bool {
 
 pub(super) fn unknown_key(keys: &[Key], location: SourceLocation, name: &str) -> Fault {
     let names = keys.iter().map(|key| key.name);
-    // A key in the wrong section, or in none, is more likely than a misspelling.
+    // A wrong or missing section is more likely than a misspelling.
     let suggestion = names
         .clone()
         .find(|known| known.rsplit('.').next() == name.rsplit('.').next())
@@ -69,7 +69,7 @@ pub(super) fn unknown_variable(keys: &[Key], name: &str) -> Fault {
     }
     let variables: Vec<String> = keys.iter().map(Key::variable).collect();
     let known = variables.iter().filter_map(|variable| variable.strip_prefix(PREFIX));
-    // A key without its section is more likely than a misspelling.
+    // A missing section is more likely than a misspelling.
     let suggestion = known
         .clone()
         .find(|known| known.strip_suffix(rest).is_some_and(|section| section.ends_with('_')))

@@ -1,5 +1,5 @@
-//! The layers of the settings, each over the one before: defaults, a file, environment variables, flags. Every layer is
-//! checked completely, even where a later one overrides it.
+//! The layers of the settings: defaults, a file, environment variables, flags. Each overrides the one before. Every
+//! layer is checked completely, even where a later one overrides it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,7 +14,7 @@ use super::kinds::Kind;
 use super::organization;
 use super::value::{RawValue, check_count};
 
-/// Every key with its default, commented for an operator.
+/// Every key with its default, with comments for operators.
 pub const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
 
 pub(super) const CLIENT_TOKEN: &str = "LOCKKEEPER_TOKEN";
@@ -39,7 +39,7 @@ const NOT_SETTINGS: [&str; 17] = [
     "LOCKKEEPER_IDENTITY_TOKEN_FILE",
     "LOCKKEEPER_AUDIENCE",
 ];
-/// More organizations than one server should have, few enough to read at each start.
+/// More organizations than one server should have, and few enough to read at each start.
 const ORGANIZATIONS_MAX: usize = 1_000;
 const PREFIX_OF_TESTS: &str = "LOCKKEEPER_TEST_";
 

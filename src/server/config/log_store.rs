@@ -115,7 +115,7 @@ fn is_name(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// The first that is set, if it fits the rule.
+/// The first variable that is set, if its value is valid.
 fn variable(layers: &mut Layers<'_>, names: &[&str], rule: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
     let (name, value) = names.iter().find_map(|name| Some((*name, layers.variable(name)?)))?;
     let text = value.to_str().filter(|text| text.len() <= TEXT_MAX && fits(text));
@@ -138,7 +138,6 @@ enum LogsUrl {
 }
 
 impl LogsUrl {
-    /// `file:///path` or `s3://bucket/prefix`.
     fn parse(text: &str) -> Option<Self> {
         if text.len() > TEXT_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;

@@ -1,4 +1,4 @@
-//! The configuration by the operator: settings in layers, and the organizations that files declare.
+//! The operator's configuration: settings in layers, and the organizations that files declare.
 //!
 //! Everything is checked before anything is used, and all faults are reported at once, each with its location. This
 //! is why the layers are our own: neither `serde` nor `config` nor `figment` continues after the first fault and keeps
@@ -56,10 +56,10 @@ use fault::SourceLocation;
 use keys::CONFIG_VARIABLE;
 use layers::{CLIENT_TOKEN, IDENTITY_TOKEN, Purpose, Variables, is_ours};
 
-/// The organization that is served if none is named.
+/// The organization that is served if the settings name none.
 pub const SAMPLE_TOML: &str = include_str!("../../../config/acme.toml");
 
-/// Loads all settings: the defaults, then the file, then `environment` (all variables of the process), then `flags`.
+/// Loads all settings: the defaults, the file, `environment` (all variables of the process), then `flags`.
 pub fn load(
     flags: &Flags,
     environment: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
@@ -67,7 +67,7 @@ pub fn load(
     load_for(Purpose::Command, flags, environment)
 }
 
-/// The same for a server: also checks the files of TLS, which no other command needs.
+/// The same for a server: also checks the TLS files, which no other command needs.
 pub fn load_to_serve(
     flags: &Flags,
     environment: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
@@ -113,7 +113,7 @@ fn unreadable_settings(path: &Path, location: SourceLocation, reason: &str) -> F
     Fault::new(location, format!("cannot read `{}`: {reason}; {advice}", path.display()))
 }
 
-/// Whether an environment variable holds a secret setting, or a token of a client.
+/// Whether an environment variable contains a secret setting, or a client's token.
 pub fn is_secret_variable(name: &OsStr) -> bool {
     [CLIENT_TOKEN, IDENTITY_TOKEN].iter().any(|secret| name == OsStr::new(secret))
         || log_store::is_secret_variable(name)

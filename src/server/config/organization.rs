@@ -27,9 +27,9 @@ const ENVIRONMENTS_MAX: usize = 100_000;
 named_enum! {
     /// The handling of pipelines and environments that the file declared earlier and no longer declares.
     pub enum Prune {
-        /// They stay, and the log names them.
+        /// They stay, and are logged.
         Report = "report",
-        /// They are removed, those that are held when they are released.
+        /// They are removed; those that are held, after their release.
         Apply = "apply",
     }
 }
@@ -43,9 +43,9 @@ pub struct Organization {
     pub id: Identifier,
     pub name: String,
     pub prune: Prune,
-    /// At least one of them is an admin.
+    /// Includes at least one admin.
     pub members: Vec<Member>,
-    /// Of single sign-on.
+    /// For single sign-on.
     pub providers: Vec<Provider>,
     /// The issuers whose identity tokens jobs can exchange.
     pub identities: Vec<TrustedIssuer>,
@@ -119,7 +119,7 @@ fn check_organization(object: &Object<'_>, form: Option<&OrganizationFile>, read
     check_rule_names(object, &form.identities.0, &form.members.0, reader);
 }
 
-/// An organization file is recognised by any of its tables, so that one without its `[organization]` is reported as such.
+/// Any of these tables identifies an organization file, so that a missing `[organization]` is reported as such.
 pub(super) fn declares_one(table: &DeTable<'_>) -> bool {
     let mut declares_one = false;
     OrganizationFile::each_name(&mut |name| declares_one |= table.contains_key(name));
@@ -204,7 +204,7 @@ fn pipeline(form: DeclaredPipelineForm) -> Pipeline {
     Pipeline { id, name, slug, blueprint, repository, environments }
 }
 
-/// The step, or all its faults, each with its line.
+/// The step, or all its faults with their lines.
 pub fn read_step(text: &str) -> Result<RegistryStep, Vec<String>> {
     let document = Document::new(Path::new(""), text.to_owned());
     let lines = |faults: Vec<Fault>| faults.iter().map(Fault::within_file).collect::<Vec<_>>();

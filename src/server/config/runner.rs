@@ -7,16 +7,16 @@ use super::kinds::{Kind, absolute_paths, choice, count, kibibytes, mebibytes, nu
 use super::layers::section;
 use domain::named::named_enum;
 
-/// Dozens of directories; every step gets a copy.
+/// Enough for dozens of directories. Every step gets a copy.
 const SEARCH_PATH_MAX: usize = 4_096;
-/// Every step opens each of them.
+/// Every step opens each of these paths.
 const PATHS_MAX: usize = 64;
 
 section! {
     pub struct Runner {
         /// For all deployments together.
         pub max_running_steps: usize = get("runner.max_running_steps", count(1, 256)),
-        /// The time between the request to end and the kill of a step.
+        /// The time between SIGTERM and SIGKILL for a step.
         pub termination_grace: Duration = get("runner.termination_grace_seconds", seconds(0, 600)),
         /// The `PATH` of steps.
         pub path: String = get("runner.path", search_path()),
@@ -24,7 +24,7 @@ section! {
         pub network: StepNetwork = get("runner.network", choice(StepNetwork::ALL, StepNetwork::as_str)),
         pub isolation: Isolation = get("runner.isolation", choice(Isolation::ALL, Isolation::as_str)),
         pub users: UserRange = get("runner.user_range", UserRange::kind()),
-        /// Steps may read these besides the paths of the system.
+        /// Paths that steps may read in addition to those of the system.
         pub read_only_paths: Vec<PathBuf> = get("runner.read_only_paths", absolute_paths(PATHS_MAX)),
         pub writable_paths: Vec<PathBuf> = get("runner.writable_paths", absolute_paths(PATHS_MAX)),
         /// The limits of a confined step; `None`: off.
@@ -37,9 +37,9 @@ section! {
         pub max_disk_bytes: Option<u64> = get("runner.max_disk_mb", mebibytes(1, 16_777_216).or_off()),
         pub max_organization_disk_bytes: Option<u64> =
             get("runner.max_disk_per_organization_mb", mebibytes(1, 16_777_216).or_off()),
-        /// Steps are ended, and none starts, below this.
+        /// With less free space, steps are ended and none start.
         pub min_free_bytes: Option<u64> = get("runner.min_free_mb", mebibytes(1, 1_048_576).or_off()),
-        /// Per second, by the steps of all organizations; `None`: off.
+        /// Per second, for the steps of all organizations together; `None`: off.
         pub max_write_bytes: Option<u64> = get("runner.max_write_mb_per_second", mebibytes(1, 1_048_576).or_off()),
     }
 }
@@ -49,7 +49,7 @@ named_enum! {
     pub enum Isolation {
         /// Completely, or the server does not start.
         Strict = "strict",
-        /// By everything that the machine has.
+        /// With all mechanisms that the machine has.
         Best = "best",
         Off = "off",
     }
@@ -74,7 +74,7 @@ fn search_path() -> Kind<String> {
     })
 }
 
-/// User ids for the steps of organizations, both included.
+/// User ids for the steps of organizations, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserRange {
     pub first: u32,
@@ -82,9 +82,9 @@ pub struct UserRange {
 }
 
 impl UserRange {
-    /// Below are the users of the system, and root.
+    /// Lower ids belong to the system and root.
     const LOWEST: u32 = 1_000;
-    /// The last two numbers mean "nobody" and "unchanged" to the kernel.
+    /// The kernel treats the last two numbers as "nobody" and "unchanged".
     const HIGHEST: u32 = u32::MAX - 2;
 
     fn kind() -> Kind<Self> {

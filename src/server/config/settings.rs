@@ -28,9 +28,9 @@ use accounts::secrets::MasterKey;
 use domain::named::named_enum;
 use outbound::{DESTINATIONS_MAX, Destination};
 
-/// Dozens of directives; each is compiled at the start.
+/// Enough for dozens of directives, each of which is compiled at the start.
 const LOG_FILTER_MAX: usize = 1_024;
-/// A fortnight of doubling waits; each attempt is kept in the delivery's record.
+/// Enough for doubling delays over a fortnight. Each attempt is stored in the delivery's record.
 const RETRIES_MAX: usize = 16;
 
 /// All keys, in the order in which they are read.
@@ -58,7 +58,7 @@ pub struct Settings {
     /// HTTP threads; 0: one per core.
     pub workers: usize,
     pub bootstrap_token: Option<TokenText>,
-    /// `None`: the key of the file in the data directory.
+    /// `None`: use the key file in the data directory.
     pub master_key: Option<MasterKey>,
     /// The next key, for a rotation.
     pub master_key_new: Option<MasterKey>,
@@ -80,11 +80,11 @@ pub struct Settings {
     pub webhooks: Webhooks,
     pub analysis: Analysis,
     pub git: Git,
-    /// `None`: one machine, with the data in its data directory.
+    /// `None`: one machine, with its data in the data directory.
     pub cluster: Option<Cluster>,
     /// At least one, in the order of the settings.
     pub organizations: Vec<Organization>,
-    /// No organization was named, and the one in `organizations` is the embedded sample.
+    /// Whether `organizations` contains the embedded sample, because the settings name none.
     pub sample: bool,
 }
 
@@ -204,7 +204,7 @@ impl Auth {
 
 section! {
     pub struct Log {
-        /// A text that `EnvFilter` parses.
+        /// Valid for `EnvFilter`.
         pub filter: String = get("log.filter", log_filter()),
         pub format: LogFormat = get("log.format", choice(LogFormat::ALL, LogFormat::as_str)),
     }
@@ -221,8 +221,8 @@ fn log_filter() -> Kind<String> {
     let allowed = "a filter such as \"info\" or \"warn,lockkeeper=debug\", without spaces, of the levels error, warn, \
                    info, debug, trace, off";
     Kind::text(allowed, |text| {
-        // An empty filter would parse, and log nothing but errors; anything beyond ASCII can make the parser panic
-        // (tracing-subscriber 0.3.23), and no target has such a name.
+        // An empty filter would be valid, but log only errors. Characters beyond ASCII can make the parser panic
+        // (tracing-subscriber 0.3.23), and no target contains any.
         let sane = (1..=LOG_FILTER_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         (sane && EnvFilter::try_new(text).is_ok()).then(|| text.to_owned())
     })
@@ -240,7 +240,7 @@ section! {
         pub drain: Duration = get("http.drain_seconds", seconds(0, 600)),
         /// Per worker.
         pub max_connections: usize = get("http.max_connections", count(1, 1_000_000)),
-        /// Whether the operator asked for that number.
+        /// Whether the operator set this number.
         pub max_connections_given: bool = is_set("http.max_connections"),
         /// Whether the metrics name organizations.
         pub metrics_names: bool = get("http.metrics_names", flag()),
@@ -261,11 +261,11 @@ section! {
 
 section! {
     pub struct Environments {
-        /// An environment's actor leaves memory after this long without use.
+        /// An environment's actor is removed from memory after this long without use.
         pub idle: Duration = get("environments.idle_seconds", seconds(1, 86_400)),
-        /// How many claims may wait, of all organizations together.
+        /// How many claims may wait, for all organizations together.
         pub max_waiting: usize = get("environments.max_waiting", count(10, 10_000_000)),
-        /// How many of them may be of one token.
+        /// How many of them may belong to one token.
         pub max_waiting_per_token: usize = get("environments.max_waiting_per_token", count(1, 10_000_000)),
         /// How many requests may wait for one environment.
         pub mailbox: usize = get("environments.mailbox", count(16, 65_536)),
@@ -274,14 +274,14 @@ section! {
 
 section! {
     pub struct Idempotency {
-        /// Answers kept for retries, of all tokens together.
+        /// Stored responses for retries, for all tokens together.
         pub max_keys: usize = get("idempotency.max_keys", count(1_000, 100_000_000)),
     }
 }
 
 section! {
     pub struct Events {
-        /// Kept per organization.
+        /// Per organization.
         pub max_events: u64 = get("events.max_events", number(1_000, 100_000_000).map(u64::from)),
         pub max_security_events: u64 = get("events.max_security_events", number(1_000, 10_000_000).map(u64::from)),
         pub max_security_age: Duration = get("events.max_security_age_days", days(1, 36_500)),
@@ -316,9 +316,9 @@ section! {
     pub struct Webhooks {
         /// Whether deliveries may go to any private address.
         pub allow_private: bool = get("webhooks.allow_private", flag()),
-        /// The time limit of a receiver.
+        /// How long a receiver may take.
         pub timeout: Duration = get("webhooks.timeout_seconds", seconds(1, 60)),
-        /// The delays after failed attempts; after the last delay comes one more attempt.
+        /// The delays after failed attempts. The last delay is followed by one more attempt.
         pub retries: Vec<Duration> = get("webhooks.retry_seconds", delays(RETRIES_MAX, 0, 604_800)),
         /// A webhook is disabled after it has failed for this long.
         pub disable_after: Duration = get("webhooks.disable_after_hours", hours(0, 8_760)),
@@ -329,7 +329,7 @@ section! {
 
 section! {
     pub struct Git {
-        /// A path, or a name to find in the server's `PATH`.
+        /// A path, or a name to look up in the server's `PATH`.
         pub program: PathBuf = get("git.program", program()),
         pub timeout: Duration = get("git.timeout_seconds", seconds(1, 600)),
         pub max_repository_bytes: u64 = get("git.max_repository_mb", mebibytes(1, 1_048_576)),
@@ -342,7 +342,7 @@ section! {
 pub enum FileUrls {
     Always,
     Never,
-    /// Only with the embedded sample organization, to try things out.
+    /// Only with the embedded sample organization, for trying the server.
     Sample,
 }
 

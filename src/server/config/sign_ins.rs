@@ -20,7 +20,7 @@ use accounts::identities::{
 use accounts::sso::{self, ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, Provider};
 use domain::{CharClass, Identifier, Malformed, Role, TextRule};
 
-/// A role for each of many small teams.
+/// One role for each of many small teams.
 const ROLES_MAX: usize = 1_000;
 /// Enough for the standard scopes and some of the provider.
 const SCOPES_MAX: usize = 20;
@@ -113,7 +113,7 @@ pub(super) fn providers(
         };
         Some(provider(form, in_file.map_err(report).ok()?))
     };
-    // All of them before the first is missed.
+    // Reads all before the first failure ends it, so that every fault is reported.
     let read: Vec<_> = forms.into_iter().zip(tables).map(read).collect();
     read.into_iter().collect()
 }

@@ -6,20 +6,20 @@ use actix_web::http::header::{HOST, STRICT_TRANSPORT_SECURITY};
 
 use http1::{Headers, Response};
 
-/// What an answer is.
+/// The kind of content of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// For one caller and one moment.
+    /// Specific to one caller and one moment.
     Data,
     /// The same for everybody.
     Document,
-    /// A page for browsers, with scripts and styles of its own.
+    /// A page for browsers, with its own scripts and styles.
     Page,
-    /// The same with nothing inline; says itself how long it may be kept.
+    /// The same with nothing inline; sets its own caching.
     Dashboard,
 }
 
-/// The lines of every answer, after its policy.
+/// The headers of every response, beginning with its policy.
 macro_rules! protecting {
     ($policy:literal $($caching:literal)?) => {
         concat!(
@@ -31,8 +31,8 @@ macro_rules! protecting {
     };
 }
 
-/// Data is nothing to render. Tokens and secrets are shown in some answers, and all of them may be outdated in the next
-/// moment: nobody is to keep them.
+/// Data contains nothing to render. Some responses contain tokens and secrets, and all may be outdated the next moment,
+/// so nobody may store them.
 const DATA: &str = protecting!("default-src 'none'; frame-ancestors 'none'" "cache-control: no-store\r\n");
 const DOCUMENT: &str = protecting!("default-src 'none'; frame-ancestors 'none'");
 /// The explorer's scripts, styles and requests, all from this server. Its library sets styles and small pictures
@@ -50,7 +50,7 @@ const DASHBOARD: &str = protecting!(
 );
 
 impl Content {
-    /// The lines of headers that protect it.
+    /// The header lines that protect it.
     pub fn protection(self) -> &'static str {
         match self {
             Content::Data => DATA,
@@ -61,19 +61,19 @@ impl Content {
     }
 }
 
-/// What every answer over TLS has beyond that: browsers are not to come without TLS again.
+/// An additional header of responses over TLS: browsers must not come back without TLS.
 #[derive(Clone)]
 pub struct TransportSecurity {
     policy: Option<String>,
 }
 
 impl TransportSecurity {
-    /// Browsers remember it for so long; zero: not at all.
+    /// How long browsers remember it; zero: not at all.
     pub fn new(remembered: Duration) -> Self {
         Self { policy: (!remembered.is_zero()).then(|| format!("max-age={}", remembered.as_secs())) }
     }
 
-    /// For the answer to a request with these headers.
+    /// Adds the header to the response to a request with these headers.
     pub fn protect(&self, request: &Headers, answer: Response) -> Response {
         let host = request.text(&HOST);
         match self.policy.as_ref().filter(|_| !host.is_some_and(is_this_machine)) {

@@ -1,22 +1,23 @@
 //! The HTTP front: authorises, parses, asks, renders. Wire types live here and are not the domain's. Connections are
 //! served by the crate `http1`.
 //!
-//! Each line may use those above it, and none below:
+//! Each line may use those above it:
 //!
 //! - the wire: `codes`, `content` (headers of every answer), `request` (its id and origin), `problem`, `answer`, `dto`
 //!   (views that several resources have), `paging` (queries and pages)
 //! - limits: `limits`, `refusal_log`, `event_hubs`
-//! - `state`: the parts of the process (`Node`) and of a store (`Realm`), the nodes and the realms of a cluster
-//! - the request: `call` (with its handles), `refusals` (failures as problems), `own_page` (who made it), `cookies`,
-//!   `outcome`, `access`, `body`, `idempotent`, `clients` (those who wait)
-//! - `resources`: the handlers, each with the views that only it has
+//! - `state`: the parts of the process (`Node`) and of a store (`Realm`), the nodes and realms of a cluster
+//! - the request: `call` (with its handles), `refusals` (failures as problems), `own_page` (its sender), `cookies`,
+//!   `outcome`, `access`, `body`, `idempotent`, `clients` (waiting ones)
+//! - `resources`: the handlers, each with its own views
 //! - `openapi`: descriptions of the operations
 //! - `routes`: the table of paths, handlers and descriptions; `meter`: metrics per route; `router` finds a request's
 //!   handler
 //! - `forwarding`: a request's way to another node; `routing`: gives it to its handler, here or, in a cluster, on
 //!   another node
 //! - `observe`: wraps every request: id, metrics, problems
-//! - `server`: listens, and drains when it stops; `operator_socket`: a file for the operator's commands
+//! - `server`: listens, and drains when it stops; `operator_socket`: a socket in the data directory for the operator's
+//!   commands
 
 mod access;
 mod answer;

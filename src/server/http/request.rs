@@ -14,10 +14,10 @@ use http1::{Headers, Request};
 
 /// Where a request came from.
 pub trait RequestOrigin {
-    /// How another node has passed it on.
+    /// Set if another node has forwarded it.
     fn via(&self) -> Option<&Via>;
 
-    /// The same request, which another node has passed on.
+    /// Marks the request as forwarded by another node.
     fn passed_on(self, via: Via) -> Self;
 
     /// The address of the client.

@@ -1,4 +1,4 @@
-//! What each key takes, at its bounds.
+//! The values that each key accepts, at their bounds.
 
 use super::{allowed, bounds, file, load_text, load_variables, number};
 use crate::config::DEFAULT_TOML;

@@ -1,4 +1,4 @@
-//! What a server without any configuration has.
+//! The settings of a server without any configuration.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -141,7 +141,7 @@ fn the_default_file_has_every_key_and_no_other() {
 fn the_default_file_says_which_numbers_each_key_takes() {
     for key in KEYS.iter() {
         let Some((min, max)) = number(key) else { continue };
-        // Two sections may have keys of the same name.
+        // Two sections may have a key with the same name.
         let (section, last) = key.name.split_once('.').unwrap_or(("", key.name));
         let begin = if section.is_empty() { 0 } else { DEFAULT_TOML.find(&format!("\n[{section}]\n")).unwrap() };
         let after = &DEFAULT_TOML[begin..];

@@ -1,4 +1,4 @@
-//! Whatever stands in a file, an operator is told its faults, each with a line of the file.
+//! For any file content, the operator gets its faults, each with an existing line of the file.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::config::layers::{Flags, Purpose, Variables};
 use crate::config::{DEFAULT_TOML, SAMPLE_TOML, organization, read_step, settings};
 use testkit::fuzz::fuzz;
 
-/// Spellings of TOML, and values at the edge of what it takes.
+/// TOML syntax, and values at the limits of what it accepts.
 const WORDS: &[&str] = &[
     "[[",
     "]]",
@@ -49,7 +49,7 @@ fn document(text: &[u8]) -> Document {
     Document::new(Path::new("fuzzed.toml"), String::from_utf8_lossy(text).into_owned())
 }
 
-/// What is said of the faults, without what the file has.
+/// The messages without quotes from the file.
 fn check(text: &[u8], faults: &[Fault]) -> Vec<String> {
     let lines = 1 + text.iter().filter(|byte| **byte == b'\n').count();
     let mut kinds: Vec<String> = Vec::new();

@@ -1,4 +1,5 @@
-//! The configuration as an operator meets it: files on a disk, variables and flags in, settings or faults out.
+//! The configuration from the operator's view: files on a disk, variables and flags as input, settings or faults as
+//! output.
 #![allow(clippy::unwrap_used)]
 
 mod bounds;
@@ -40,13 +41,13 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// The lines of the faults, with the directory left out.
+    /// The fault lines, without the directory.
     fn lines(&self, faults: &Faults) -> Vec<String> {
         let directory = format!("{}/", self.0.path().display());
         lines(faults).iter().map(|line| line.replace(&directory, "")).collect()
     }
 
-    /// Starts with the file `lk.toml` and the variables.
+    /// Starts with the file `lk.toml` and these variables.
     fn load(&self, variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
         load(&with_config(&self.path("lk.toml")), variables.iter().copied()).map_err(|faults| self.lines(&faults))
     }
@@ -65,12 +66,12 @@ fn load_variables(variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
     load(&Flags::default(), variables.iter().copied()).map_err(|faults| lines(&faults))
 }
 
-/// Starts with a file of this text.
+/// Starts with a file with this text.
 fn load_text(text: &str) -> Result<Settings, Vec<String>> {
     Files::new(&[("lk.toml", text)]).load(&[])
 }
 
-/// A file that gives the key this value.
+/// A file that sets the key to this value.
 fn file(name: &str, value: &str) -> String {
     match name.split_once('.') {
         Some((section, key)) => format!("[{section}]\n{key} = {value}\n"),
@@ -96,7 +97,7 @@ fn number(key: &Key) -> Option<(u32, u32)> {
     bounds(&allowed(key), "an integer from ")
 }
 
-/// The keys of a form, as a file has them.
+/// The keys of a form, spelled as in a file.
 fn keys<T: ObjectForm>() -> Vec<&'static str> {
     let mut keys = Vec::new();
     T::each_name(&mut |name| keys.push(name));

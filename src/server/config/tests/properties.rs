@@ -1,4 +1,4 @@
-//! Whatever a file holds, checking it ends with an answer.
+//! Checking a file ends without a panic, regardless of its content.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::config::document::Document;
 use crate::config::settings::KEYS;
 use crate::config::{DEFAULT_TOML, SAMPLE_TOML, load};
 
-/// Neither panics nor leaves a fault that would break its line.
+/// Does not panic, and reports each fault on one line.
 fn check(text: &str) {
     let mut faults = Vec::new();
     check_document(&Document::new(Path::new("x.toml"), text.to_owned()), &mut faults);
@@ -18,7 +18,7 @@ fn check(text: &str) {
     }
 }
 
-/// Pieces that make up files like ours, so that more than the parser is reached.
+/// Pieces of files similar to real ones, so that not only the parser is tested.
 fn piece() -> impl Strategy<Value = String> {
     let names = KEYS.iter().flat_map(|key| key.name.split('.')).chain([
         "organization",
