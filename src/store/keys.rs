@@ -189,19 +189,14 @@ mod tests {
                 {
                     let source = std::fs::read_to_string(&path).unwrap();
                     let code = source.split("#[cfg(test)]").next().unwrap();
-                    let literals = code.split("b\"").skip(1).filter_map(|rest| rest.split('"').next());
+                    let mut literals = code.split("b\"").skip(1).filter_map(|rest| rest.split('"').next());
                     let is_kind = |text: &&str| {
                         let letters = text.strip_suffix('/');
                         letters.is_some_and(|kind| {
                             (1..=3).contains(&kind.len()) && kind.bytes().all(|b| b.is_ascii_alphabetic())
                         })
                     };
-                    assert_eq!(
-                        literals.filter(is_kind).next(),
-                        None,
-                        "{} belongs to the table of keys",
-                        path.display()
-                    );
+                    assert_eq!(literals.find(is_kind), None, "{} belongs to the table of keys", path.display());
                 }
             }
         }

@@ -8,7 +8,6 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
-use crate::secrets::kept;
 use store::{Batch, LoggedStore, Options, Pair, Sequence, StoreError};
 
 /// More than fit into one batch, so that a rotation can be cut off in the middle of an organization.
