@@ -8,7 +8,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::{decode_session, write_session};
 use domain::Session;
-use store::record::{self, Record, RecordError};
+use store::record::{self, Record, RecordError, records};
 
 /// How many numbers in a row share a page. The store writes a record that changes often to its database once in a
 /// while, so the more sessions share one the fewer writes; but each that ends takes those before it through the log
@@ -32,12 +32,7 @@ impl Default for Page {
     }
 }
 
-impl Record<'_> for Page {
-    const KIND: &'static str = "history page";
-    const VERSION: u8 = 2;
-    /// A record of version 1 was one session; no data directory of format 4 has any.
-    const OLDEST: u8 = 2;
-}
+records!(Page = "history page" version 2);
 
 struct Entry<'a> {
     number: u64,

@@ -1,7 +1,8 @@
 //! The one form of records: a version byte, then postcard. Knows versions and no type of ours.
 //!
-//! A record grows by a new version: the new form is written, and the one before is still read, by
-//! [`Record::read_older`]. `testkit::format_4` has bytes of the versions that were written before.
+//! A record grows by optional fields behind its form (`records::later`), which older programs pass over, or by a new
+//! version: the new form is written, and the one before is still read, by [`Record::read_older`]. `testkit::format_4` has
+//! bytes of every version that is read.
 
 use std::fmt::Display;
 
@@ -23,6 +24,21 @@ pub trait Record<'a>: Sized {
     fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
         let _ = form;
         Err(wrong_version::<Self>(version))
+    }
+
+    /// Reads [`Self::VERSION`]. What follows the form is passed over: a newer program may have written it.
+    fn read_newest(form: &'a [u8]) -> Result<Self, RecordError>
+    where
+        Self: Deserialize<'a>,
+    {
+        decode_form::<Self, Self>(form)
+    }
+
+    fn write_form(&self, out: &mut Vec<u8>)
+    where
+        Self: Serialize,
+    {
+        append(self, out);
     }
 
     /// Room for an ordinary record, so that it is written without growing.
@@ -65,7 +81,7 @@ pub fn encode<'a, R: Record<'a> + Serialize>(record: &R) -> Vec<u8> {
 pub fn write<'a, R: Record<'a> + Serialize>(record: &R, out: &mut Vec<u8>) {
     out.reserve(record.usual_bytes());
     out.push(R::VERSION);
-    append(record, out);
+    record.write_form(out);
 }
 
 /// Appends a piece to a record that is made of pieces.
@@ -110,6 +126,11 @@ pub fn take<'a, R: Record<'a>, P: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(P
 /// A piece of bytes behind its number.
 pub type Numbered<'a> = (u64, &'a [u8]);
 
+/// Reads a piece that is known to be alone.
+pub fn read_piece<'a, P: Deserialize<'a>>(bytes: &'a [u8]) -> Option<P> {
+    postcard::from_bytes(bytes).ok()
+}
+
 /// The same for a number and the bytes behind it, which are only passed over. Without serde, since this is done for all
 /// pieces of a record that is made of many.
 pub fn take_numbered<'a, R: Record<'a>>(bytes: &'a [u8]) -> Result<(Numbered<'a>, &'a [u8]), RecordError> {
@@ -140,7 +161,7 @@ fn take_varint(bytes: &[u8]) -> postcard::Result<(u64, &[u8])> {
 
 pub fn decode<'a, R: Record<'a> + Deserialize<'a>>(bytes: &'a [u8]) -> Result<R, RecordError> {
     let (version, form) = split::<R>(bytes)?;
-    if version == R::VERSION { decode_form::<R, R>(form) } else { R::read_older(version, form) }
+    if version == R::VERSION { R::read_newest(form) } else { R::read_older(version, form) }
 }
 
 /// Decodes a record and makes a value of it.
@@ -199,12 +220,14 @@ impl From<RecordError> for StoreError {
     }
 }
 
-/// Kinds of records that have had one version so far.
+/// Kinds of records of which one version is read: the first, unless another one is named.
 #[macro_export]
 macro_rules! records {
-    ($($form:ty = $kind:literal),* $(,)?) => {
+    ($($form:ty = $kind:literal $(version $version:literal)?),* $(,)?) => {
         $(impl<'a> $crate::record::Record<'a> for $form {
             const KIND: &'static str = $kind;
+            $(const VERSION: u8 = $version;
+            const OLDEST: u8 = $version;)?
         })*
     };
 }

@@ -83,12 +83,6 @@ impl Change {
         self.record_member(EventType::MemberUpdated, after, Some(before), cause);
     }
 
-    /// Adds the issuer to a link that an earlier version stored without one. Records no event: nothing changes for
-    /// anybody.
-    pub fn bind_link(&mut self, member: &Arc<Member>) {
-        self.set_member(member);
-    }
-
     /// The member's tokens have to be revoked in the same change or before.
     pub fn remove_member(&mut self, member: &Member, cause: Cause<'_>) {
         self.batch.delete(stored::member_key(&member.organization, &member.name));
