@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::security::SecurityClass;
-use domain::Identifier;
+use domain::{Identifier, SecurityClass};
 use store::journal::Hash;
 use store::keys::{SEALS, in_organization};
 use store::record::{self, RecordError, encode, records};

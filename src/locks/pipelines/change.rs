@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
-use domain::{Blueprint, Context, EventData, EventType, Identifier, Person, PipelineKey, Timestamp, VariableName};
+use domain::{Blueprint, Context, EventData, Identifier, Person, PipelineData, PipelineKey, Timestamp, VariableName};
 use events::{Cause, NewEvent};
 use records::stored::{self, Stored, stored, stored_enum};
 use store::keys::{DECLARED_PIPELINES, PIPELINES, in_organization};
@@ -28,15 +28,20 @@ pub fn redefined(
     Arc::new(definition.into_pipeline(key.clone(), stopped, revision))
 }
 
-pub fn put(batch: &mut Batch, pipeline: &Arc<Pipeline>, event_type: EventType, cause: Cause<'_>) -> PipelineChange {
+pub fn put(
+    batch: &mut Batch,
+    pipeline: &Arc<Pipeline>,
+    event: impl FnOnce(PipelineData) -> EventData,
+    cause: Cause<'_>,
+) -> PipelineChange {
     batch.put(key(&pipeline.key), encode(pipeline));
-    record(batch, event_type, pipeline, cause);
+    record(batch, &event(described(pipeline)), pipeline, cause);
     set(&pipeline.key, Some(pipeline.clone()))
 }
 
 pub fn delete(batch: &mut Batch, last: &Pipeline, cause: Cause<'_>) -> PipelineChange {
     batch.delete(key(&last.key));
-    record(batch, EventType::PipelineDeleted, last, cause);
+    record(batch, &EventData::PipelineDeleted(described(last)), last, cause);
     set(&last.key, None)
 }
 
@@ -44,13 +49,12 @@ pub fn set(key: &PipelineKey, value: Option<Arc<Pipeline>>) -> PipelineChange {
     RecordChange { group: key.organization.clone(), key: key.pipeline.clone(), value }
 }
 
-fn record(batch: &mut Batch, event_type: EventType, pipeline: &Pipeline, cause: Cause<'_>) {
-    let reason = pipeline.stopped.as_ref().and_then(|stopped| stopped.reason.as_ref());
-    let data = EventData::default()
-        .with("name", pipeline.name.as_str())
-        .with("revision", pipeline.revision)
-        .with_some("reason", reason.map(Context::as_str).filter(|_| event_type == EventType::PipelineStopped));
-    let event = NewEvent::new(event_type, cause, &data).in_pipeline(&pipeline.key.pipeline);
+fn described(pipeline: &Pipeline) -> PipelineData {
+    PipelineData { name: Arc::from(&*pipeline.name), revision: pipeline.revision }
+}
+
+fn record(batch: &mut Batch, data: &EventData, pipeline: &Pipeline, cause: Cause<'_>) {
+    let event = NewEvent::new(data, cause).in_pipeline(&pipeline.key.pipeline);
     events::record(batch, &pipeline.key.organization, &event);
 }
 
