@@ -7,8 +7,8 @@ use super::decision::GrantedWaiter;
 use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
 use super::{
     Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Ended, EndedHow,
-    Event, EventType, Expiry, IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority,
-    Rejection, RequestRef, Role, Session, SessionId, Ticket, Turn, Waiter, deploy, release, reset,
+    Event, EventData, Expiry, IdSeed, Initiator, KeptBy, Lease, MemberShare, Now, Origin, Person, Presence, Priority,
+    Rejection, RequestRef, Role, Session, SessionClaimedData, SessionId, Ticket, Turn, Waiter, deploy, release, reset,
 };
 
 /// The request of a claim, forced or not. Becomes part of the session.
@@ -209,8 +209,8 @@ fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session
     });
     session.revision += 1;
     let (seed, commit) = (session.id.seed, session.commit.clone());
-    let event = Event::session(EventType::SessionClaimed, session.id).with("fencingToken", next.fencing_token);
-    decision.outcome.events.push(event.with_some("commitId", commit.as_ref().map(CommitId::shared)));
+    let claimed = SessionClaimedData { fencing_token: next.fencing_token, commit_id: commit.clone() };
+    decision.outcome.events.push(Event::session(session.id, EventData::SessionClaimed(claimed)));
     let session = next.lock.insert(Arc::new(session));
     if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {
         let session = Arc::make_mut(session);

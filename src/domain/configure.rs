@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::queue::LET_GO_AT_ONCE;
 use super::{
-    Command, Configuration, Deadline, Decision, Ended, EndedHow, Environment, Event, EventType, Expected, Now,
+    Command, Configuration, Deadline, Decision, Ended, EndedHow, Environment, Event, EventData, Expected, Now,
     Rejection,
 };
 
@@ -36,8 +36,8 @@ impl Command for Configure {
             }
             limit_hold(next, self.configuration.max_hold_seconds, decision.now);
             next.configuration = Some(Arc::new(self.configuration));
-            let event_type = if created { EventType::EnvironmentCreated } else { EventType::EnvironmentUpdated };
-            decision.outcome.events.push(Event::environment(event_type));
+            let event = if created { EventData::EnvironmentCreated } else { EventData::EnvironmentUpdated };
+            decision.outcome.events.push(Event::environment(event));
         }
         Ok(Configured { environment: decision.next.clone(), created })
     }
@@ -95,7 +95,7 @@ impl Command for Delete {
             first_session: decision.next.fencing_token + 1,
             ..Environment::absent()
         };
-        decision.outcome.events.push(Event::environment(EventType::EnvironmentDeleted));
+        decision.outcome.events.push(Event::environment(EventData::EnvironmentDeleted));
         Ok(())
     }
 }
@@ -135,7 +135,7 @@ impl Command for Retire {
             decision.next.configuration_revision += 1;
             decision.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(*configuration).clone() }));
             decision.next.disabled_reason = Some(self.reason);
-            decision.outcome.events.push(Event::environment(EventType::EnvironmentUpdated).by_itself());
+            decision.outcome.events.push(Event::environment(EventData::EnvironmentUpdated).by_itself());
         }
         let waiting: Vec<_> = decision.next.queue.iter().take(LET_GO_AT_ONCE).map(|waiter| waiter.ticket).collect();
         let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Released };

@@ -6,7 +6,7 @@ use super::decision::Owner;
 use super::session::DEPLOYMENTS_LISTED;
 use super::{
     Command, CommitId, Decision, Deployment, DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus,
-    EventType, IdSeed, Outcome, Person, Rejection, Session, SessionRef, reset, stages,
+    EventData, IdSeed, Outcome, Person, Rejection, Session, SessionRef, reset, stages,
 };
 
 /// Waiting deployments per session. Fewer than a session lists, so that no waiting one drops out of the list.
@@ -63,7 +63,7 @@ pub(super) fn check_retries(session: &Session) -> Result<(), Rejection> {
 /// Puts a deployment at the end of the session's queue. [`advance`] starts it when its turn comes.
 pub(super) fn enqueue(session: &mut Session, deployment: Deployment, outcome: &mut Outcome) {
     session.deployment_count += 1;
-    outcome.events.push(deployment.event(EventType::DeploymentQueued, Some(session.id)));
+    outcome.events.push(deployment.event(EventData::DeploymentQueued, Some(session.id)));
     push(session, deployment, outcome);
 }
 

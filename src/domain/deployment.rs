@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    ApprovalId, Blueprint, CommitId, Configuration, DeploymentId, Event, EventType, Identifier, Person, SessionId,
-    StepSource, Timestamp,
+    ApprovalId, Blueprint, CommitId, Configuration, DeploymentData, DeploymentId, Event, EventData, Identifier, Person,
+    SessionId, StepSource, Timestamp,
 };
 
 /// The limit for the error of a deployment: a page of the history with eight sessions of a hundred deployments each
@@ -232,9 +232,9 @@ impl Deployment {
         }
     }
 
-    pub(super) fn event(&self, event_type: EventType, session: Option<SessionId>) -> Event {
-        let event = Event::deployment(event_type, session, self.id).with("commitId", self.commit.shared());
-        event.with_some("error", self.error.clone())
+    pub(super) fn event(&self, event: fn(DeploymentData) -> EventData, session: Option<SessionId>) -> Event {
+        let data = DeploymentData { commit_id: self.commit.clone(), error: self.error.clone() };
+        Event::deployment(session, self.id, event(data))
     }
 }
 

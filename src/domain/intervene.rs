@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::decision::Owner;
 use super::{
     ApprovalId, ApprovalRecord, ApprovalStatus, Command, Decision, DeploymentId, DeploymentOutcome, DeploymentRecord,
-    DeploymentRef, DeploymentStatus, EndedDeployment, EventType, Identifier, Person, Rejection, Retried, Run, Session,
+    DeploymentRef, DeploymentStatus, EndedDeployment, EventData, Identifier, Person, Rejection, Retried, Run, Session,
     SessionRef, StageRun, StageStatus, deploy, stages,
 };
 
@@ -159,7 +159,7 @@ impl Command for RetryStage {
         deployment.finished_at = None;
         deployment.error = None;
         let again = StageRun { attempt: run.stages[index].attempt + 1, ..run.stages[index].clone() };
-        stages::tell(decision.outcome, EventType::StageRetried, &Owner::of(holder), id, &again);
+        stages::tell(decision.outcome, EventData::StageRetried, &Owner::of(holder), id, &again);
         deployment.run = Some(Arc::new(run));
         deploy::push(holder, deployment, decision.outcome);
         deploy::advance(decision);
@@ -223,14 +223,14 @@ impl Command for DecideApproval {
         }
         match self.verdict {
             Verdict::Approve => {
-                stages::tell(context.outcome, EventType::ApprovalApproved, &owner, id, stage);
+                stages::tell_approval(context.outcome, EventData::ApprovalApproved, &owner, id, stage);
                 stages::record_approval(deployment, &owner, context.outcome, index);
                 stages::hand_to_runner(deployment, &owner, &mut context, index);
             }
             Verdict::Reject => {
                 stage.status = StageStatus::Failed;
-                stages::tell(context.outcome, EventType::ApprovalRejected, &owner, id, stage);
-                stages::tell(context.outcome, EventType::StageFailed, &owner, id, stage);
+                stages::tell_approval(context.outcome, EventData::ApprovalRejected, &owner, id, stage);
+                stages::tell(context.outcome, EventData::StageFailed, &owner, id, stage);
                 stages::record_approval(deployment, &owner, context.outcome, index);
                 deploy::finish(decision, id, DeploymentOutcome::Failed(error.into()));
             }

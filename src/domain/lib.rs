@@ -11,6 +11,7 @@ mod deploy;
 mod deployment;
 mod environment;
 mod event;
+mod event_data;
 mod ids;
 mod intervene;
 pub mod invariants;
@@ -54,7 +55,15 @@ pub use deployment::{
     StageStatus, StepRun, StepStatus,
 };
 pub use environment::{Availability, Environment, LastDeployment, LastReset, LockStatus, SkippedRun, SkippedTokens};
-pub use event::{Event, EventData, EventType, EventValue, Initiator, RequestRef};
+pub use event::{Event, EventValue, Initiator, RequestRef};
+pub use event_data::{
+    AnalysisCompletedData, ApprovalData, Datum, DeploymentData, Details, EnvironmentData, EventData, EventMember,
+    EventShape, EventType, Expiry, MemberData, MemberKind, MemberPasswordData, MemberSignedInData, MemberSignedOutData,
+    MemberUpdatedData, Moment, PipelineData, PipelineStoppedData, PullRequestCreatedData, RegistryData,
+    RegistrySyncedData, SecretData, SecretUpdatedData, SecurityClass, SessionClaimedData, SessionExpiredData,
+    SessionOverriddenData, SessionQueuedData, SessionReleasedData, StageData, TokenCreatedData, TokenExchangedData,
+    TokenRevokedData, WebhookData, WebhookDisabledData, WebhookUpdatedData,
+};
 pub use ids::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, Hex, Id, IdSeed, IdText, Origin, PipelineKey,
     RegistryId, SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
@@ -74,7 +83,7 @@ pub use registry_step::{Found, INPUTS_MAX, Input, RegistryStep};
 pub use rejection::Rejection;
 pub use release::{Release, ReleaseLock};
 pub use runner_reports::{BeginStage, EndStage, Recover, ReportSteps, StageAttempt, Swept};
-pub use session::{Claimed, Ended, EndedHow, Expiry, Lease, Priority, Session, SessionRef, SessionStatus};
+pub use session::{Claimed, Ended, EndedHow, Lease, Priority, Session, SessionRef, SessionStatus};
 pub use text::{
     CharClass, CommitId, Context, Description, Identifier, LabelValue, Malformed, NAME, REVISION, TextRule,
     VariableName, VariableValue,

@@ -500,7 +500,7 @@ mod tests {
         for (by, any) in [(1, false), (2, true)] {
             let departure = pool.release(id, &person(by), any, at(1)).unwrap().unwrap();
             assert_eq!(departure.session.status(), SessionStatus::Released);
-            assert_eq!(departure.event().unwrap().event_type, EventType::SessionReleased);
+            assert_eq!(departure.event().unwrap().event_type(), EventType::SessionReleased);
         }
         let forged = SessionId { seed: IdSeed([9; 12]), ..id };
         assert_eq!(pool.release(forged, &person(2), false, at(1)), Ok(None), "the ticket alone is not enough");
@@ -519,7 +519,7 @@ mod tests {
         }
         assert_eq!(hung_up(1, Connection::Closed { keyed: true }), HungUp::Polls);
         let HungUp::Leaves(known) = hung_up(1, Connection::Closed { keyed: false }) else { panic!("it has left") };
-        assert_eq!(known.event().unwrap().event_type, EventType::SessionExpired);
+        assert_eq!(known.event().unwrap().event_type(), EventType::SessionExpired);
         let HungUp::Leaves(unknown) = hung_up(2, Connection::Closed { keyed: true }) else { panic!("it has left") };
         assert_eq!(unknown.event(), None, "no client ever knew it as a session");
         assert_eq!(hung_up(3, Connection::Absent), HungUp::Stays);

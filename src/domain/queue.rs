@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use super::{
-    Blueprint, Configuration, Ended, EndedHow, Event, EventType, Expiry, IdSeed, Now, Priority, RequestRef, Session,
-    SessionId, Tick, Ticket, UserId,
+    Blueprint, Configuration, Ended, EndedHow, Event, EventData, Expiry, IdSeed, Now, Priority, RequestRef, Session,
+    SessionId, SessionQueuedData, Tick, Ticket, UserId,
 };
 
 /// A queued session that is not polled for this long expires, and so does a grant that its client does not notice.
@@ -165,7 +165,8 @@ impl Waiter {
 
     /// The event of its arrival, for a session that its client knows.
     pub fn queued(&self, position: usize) -> Event {
-        Event::session(EventType::SessionQueued, self.session.id).with("position", position as u64)
+        let queued = SessionQueuedData { position: position as u64 };
+        Event::session(self.session.id, EventData::SessionQueued(queued))
     }
 
     /// Whether its client is present, as far as the server knows. A server that is shutting down has closed the

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::decision::Owner;
 use super::{
-    Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, EventType, LastReset, stages,
+    Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, EventData, LastReset, stages,
 };
 
 /// Queues the configured reset. It starts when no other deployment is running.
@@ -16,7 +16,7 @@ pub(super) fn begin(decision: &mut Decision<'_>) {
     let commit = decision.next.configuration.as_ref().and_then(|configuration| configuration.on_release.clone());
     let Some(commit) = commit else { return };
     let mut deployment = Deployment::new(DeploymentId(decision.surroundings.seed()), commit, decision.now.at);
-    decision.outcome.events.push(deployment.event(EventType::DeploymentQueued, None));
+    decision.outcome.events.push(deployment.event(EventData::DeploymentQueued, None));
     let last = LastReset { id: deployment.id, fencing_token: decision.next.fencing_token };
     decision.outcome.forgotten.extend(decision.next.last_reset.replace(last).map(|previous| previous.id));
     stages::record(&mut deployment, &Owner::system(Some(last)), decision.outcome);
@@ -55,7 +55,7 @@ pub(super) fn finish(decision: &mut Decision<'_>, outcome: DeploymentOutcome) {
         decision.next.disabled_reason = Some(Arc::from(reason));
         decision.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(**configuration).clone() }));
         decision.next.configuration_revision += 1;
-        decision.outcome.events.push(Event::environment(EventType::EnvironmentUpdated).by_itself());
+        decision.outcome.events.push(Event::environment(EventData::EnvironmentUpdated).by_itself());
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         subject.run(0, claim(1)).unwrap();
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         let (_, outcome) = subject.run(1, Release { session, by: person(1), any: false }).unwrap();
-        let told: Vec<_> = outcome.events.iter().map(|event| (event.event_type, event.automatic)).collect();
+        let told: Vec<_> = outcome.events.iter().map(|event| (event.event_type(), event.automatic)).collect();
         assert_eq!(
             told,
             [

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::decision::Owner;
 use super::{
-    Command, Decision, Deployment, DeploymentId, Effect, EventType, Rejection, StageEnd, StageRun, StageStatus,
+    Command, Decision, Deployment, DeploymentId, Effect, EventData, Rejection, StageEnd, StageRun, StageStatus,
     StepRun, StepStatus, Timestamp, deploy, stages,
 };
 
@@ -40,7 +40,7 @@ impl Command for BeginStage {
         let (deployment, owner, context) = decision.deployment(self.0.deployment)?;
         let stage = self.0.stage_of(deployment)?;
         stage.status = StageStatus::Running;
-        stages::tell(context.outcome, EventType::StageStarted, &owner, self.0.deployment, stage);
+        stages::tell(context.outcome, EventData::StageStarted, &owner, self.0.deployment, stage);
         stages::record(deployment, &owner, context.outcome);
         Ok(())
     }
@@ -187,7 +187,7 @@ fn run_again(decision: &mut Decision<'_>, id: DeploymentId, index: usize) -> Res
     stage.begin_anew(&run.blueprint.stages[index]);
     stage.approval = approval;
     stage.attempt += 1;
-    stages::tell(context.outcome, EventType::StageRetried, &owner, id, stage);
+    stages::tell(context.outcome, EventData::StageRetried, &owner, id, stage);
     stages::hand_to_runner(deployment, &owner, &mut context, index);
     Ok(())
 }

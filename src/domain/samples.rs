@@ -5,11 +5,34 @@
 use std::sync::Arc;
 
 use super::{
-    Action, ApprovalRule, Blueprint, Claim, ClaimRequest, Command, CommitId, Configuration, Configure, EndStage,
-    Environment, ForceClaim, IdSeed, Identifier, KeptBy, LabelValue, Labels, Now, Outcome, Person, PipelineNow,
-    PlaceKey, Presence, Priority, Rejection, Role, Stage, StageAttempt, StageEnd, Step, Surroundings, Tick, Ticket,
-    Timestamp, Turn, UserId, Waiter, decide,
+    Action, ApprovalRule, Blueprint, Claim, ClaimRequest, Command, CommitId, Configuration, Configure, Datum, Details,
+    EndStage, Environment, EventType, EventValue, ForceClaim, IdSeed, Identifier, KeptBy, LabelValue, Labels, Now,
+    Outcome, Person, PipelineNow, PlaceKey, Presence, Priority, Rejection, Role, Stage, StageAttempt, StageEnd, Step,
+    Surroundings, Tick, Ticket, Timestamp, Turn, UserId, Waiter, decide,
 };
+
+/// An event with any members, or with none.
+#[derive(Debug)]
+pub struct AnyEvent(pub EventType, pub Vec<(&'static str, EventValue)>);
+
+impl Details for AnyEvent {
+    fn event_type(&self) -> EventType {
+        self.0
+    }
+
+    fn each(&self, receive: &mut dyn FnMut(&'static str, Datum<'_>)) {
+        for (name, value) in &self.1 {
+            receive(
+                name,
+                match value {
+                    EventValue::Text(text) => Datum::Text(text),
+                    EventValue::Number(number) => Datum::Number(*number),
+                    EventValue::Flag(flag) => Datum::Flag(*flag),
+                },
+            );
+        }
+    }
+}
 
 pub fn person(number: u8) -> Person {
     Person { id: UserId(IdSeed([number; 12])), name: Arc::from(format!("person-{number}")) }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    CommitId, Context, Deadline, Deployment, Event, EventType, Malformed, Now, Person, SessionId, Tick, Timestamp,
+    CommitId, Context, Deadline, Deployment, Event, EventData, Expiry, Malformed, Now, Person, SessionExpiredData,
+    SessionId, SessionOverriddenData, SessionReleasedData, Tick, Timestamp,
 };
 
 /// The number of deployments listed per session. Older finished ones are dropped, but still counted in
@@ -90,20 +91,6 @@ pub enum EndedHow {
 }
 
 named_enum! {
-    /// Why a session expired.
-    pub enum Expiry {
-        /// No activity within its TTL.
-        Ttl = "ttl",
-        /// It held the lock for as long as the environment allows.
-        MaxHold = "max_hold",
-        /// It was not polled for too long, in the queue or after the grant.
-        Unasked = "unasked",
-        /// Its client was gone before it could be answered.
-        Vanished = "vanished",
-    }
-}
-
-named_enum! {
     pub enum SessionStatus {
         Queued = "queued",
         Active = "active",
@@ -169,14 +156,15 @@ impl Session {
     /// The event of its end, once it has ended.
     pub fn end_event(&self) -> Option<Event> {
         let how = self.ended.as_ref()?.how;
-        let event = |event_type| Event::session(event_type, self.id).with_some("fencingToken", self.fencing_token());
-        Some(match how {
-            EndedHow::Released => event(EventType::SessionReleased),
-            EndedHow::Overridden(successor) => {
-                event(EventType::SessionOverridden).with("overriddenBy", successor.to_string())
+        let fencing_token = self.fencing_token();
+        let data = match how {
+            EndedHow::Released => EventData::SessionReleased(SessionReleasedData { fencing_token }),
+            EndedHow::Overridden(overridden_by) => {
+                EventData::SessionOverridden(SessionOverriddenData { fencing_token, overridden_by })
             }
-            EndedHow::Expired(why) => event(EventType::SessionExpired).with("reason", why.as_str()),
-        })
+            EndedHow::Expired(reason) => EventData::SessionExpired(SessionExpiredData { fencing_token, reason }),
+        };
+        Some(Event::session(self.id, data))
     }
 
     pub(super) fn end(&mut self, ended: Ended) {

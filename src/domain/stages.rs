@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::decision::{ChangeContext, Owner};
 use super::deployment::ERROR_BYTES_MAX;
 use super::{
-    Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Deployment, DeploymentId,
-    DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Environment, Event, EventType, LastDeployment,
-    Outcome, PipelineNow, Rejection, Run, Session, Stage, StageEnd, StageOrder, StageRun, StageStatus, Step, StepRun,
-    StepStatus,
+    Approval, ApprovalData, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Deployment,
+    DeploymentData, DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Environment, Event,
+    EventData, LastDeployment, Outcome, PipelineNow, Rejection, Run, Session, Stage, StageData, StageEnd, StageOrder,
+    StageRun, StageStatus, Step, StepRun, StepStatus,
 };
 
 /// Starts a deployment, for the first time or again. Returns its outcome if it has no stages to run.
@@ -19,7 +19,7 @@ pub(super) fn start(
     pipeline: PipelineNow,
 ) -> Option<DeploymentOutcome> {
     deployment.started_at.get_or_insert(context.at);
-    context.outcome.events.push(deployment.event(EventType::DeploymentStarted, owner.session));
+    context.outcome.events.push(deployment.event(EventData::DeploymentStarted, owner.session));
     match &deployment.run {
         Some(run) if run.blueprint.uses().next().is_some() => {
             let why = "it was cancelled before its steps from registries were resolved; deploy again";
@@ -63,7 +63,7 @@ fn enter_next(
                 decided_by: None,
                 comment: None,
             });
-            tell(context.outcome, EventType::ApprovalRequested, owner, deployment.id, stage);
+            tell_approval(context.outcome, EventData::ApprovalRequested, owner, deployment.id, stage);
             deployment.status = DeploymentStatus::AwaitingApproval;
             record_approval(deployment, owner, context.outcome, index);
             record(deployment, owner, context.outcome);
@@ -114,23 +114,23 @@ pub(super) fn end_stage(
     let cancelling = deployment.status == DeploymentStatus::Cancelling;
     let run = Arc::make_mut(deployment.run.as_mut()?);
     let stage = &mut run.stages[index];
-    let (status, event_type, outcome) = match end {
-        StageEnd::Succeeded => (StageStatus::Succeeded, EventType::StageSucceeded, None),
+    let (status, event, outcome): (_, fn(StageData) -> EventData, _) = match end {
+        StageEnd::Succeeded => (StageStatus::Succeeded, EventData::StageSucceeded, None),
         StageEnd::Failed(error) if !cancelling => {
             let error = format!("stage `{}`: {error}", stage.name);
-            (StageStatus::Failed, EventType::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
+            (StageStatus::Failed, EventData::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
         }
         StageEnd::Interrupted if !cancelling => {
             let error =
                 format!("interrupted: the server ended while stage `{}` ran; retry it or deploy anew", stage.name);
-            (StageStatus::Failed, EventType::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
+            (StageStatus::Failed, EventData::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
         }
         StageEnd::Failed(_) | StageEnd::Interrupted | StageEnd::Cancelled => {
-            (StageStatus::Cancelled, EventType::StageCancelled, Some(DeploymentOutcome::Cancelled))
+            (StageStatus::Cancelled, EventData::StageCancelled, Some(DeploymentOutcome::Cancelled))
         }
     };
     stage.status = status;
-    tell(context.outcome, event_type, owner, id, stage);
+    tell(context.outcome, event, owner, id, stage);
     let through = run.stages[index + 1..].is_empty();
     match outcome {
         Some(outcome) => Some(outcome),
@@ -157,7 +157,7 @@ pub(super) fn cancel(deployment: &mut Deployment, owner: &Owner, context: &mut C
                 run.stages.iter_mut().filter(|s| s.status.is_active()).for_each(|s| s.status = StageStatus::Cancelling);
             }
             context.outcome.effects.push(Effect::Stop(deployment.id));
-            context.outcome.events.push(deployment.event(EventType::DeploymentCancelling, owner.session));
+            context.outcome.events.push(deployment.event(EventData::DeploymentCancelling, owner.session));
             record(deployment, owner, context.outcome);
         }
         DeploymentStatus::Cancelling
@@ -173,7 +173,7 @@ pub(super) fn abandon(deployment: &mut Deployment, owner: &Owner, context: &mut 
     let Some(index) = run.stages.iter().position(|stage| !stage.status.is_finished()) else { return };
     let stage = &mut run.stages[index];
     stage.status = StageStatus::Cancelled;
-    tell(context.outcome, EventType::StageCancelled, owner, deployment.id, stage);
+    tell(context.outcome, EventData::StageCancelled, owner, deployment.id, stage);
     if let Some(approval) = stage.approval.as_mut().filter(|approval| approval.status == ApprovalStatus::Pending) {
         approval.status = ApprovalStatus::Cancelled;
         approval.decided_at = Some(context.at);
@@ -189,10 +189,10 @@ pub(super) fn conclude(
     outcome: DeploymentOutcome,
 ) {
     deployment.finished_at = Some(context.at);
-    let (status, event_type, error) = match outcome {
-        DeploymentOutcome::Succeeded => (DeploymentStatus::Succeeded, EventType::DeploymentSucceeded, None),
-        DeploymentOutcome::Failed(error) => (DeploymentStatus::Failed, EventType::DeploymentFailed, Some(error)),
-        DeploymentOutcome::Cancelled => (DeploymentStatus::Cancelled, EventType::DeploymentCancelled, None),
+    let (status, event, error): (_, fn(DeploymentData) -> EventData, _) = match outcome {
+        DeploymentOutcome::Succeeded => (DeploymentStatus::Succeeded, EventData::DeploymentSucceeded, None),
+        DeploymentOutcome::Failed(error) => (DeploymentStatus::Failed, EventData::DeploymentFailed, Some(error)),
+        DeploymentOutcome::Cancelled => (DeploymentStatus::Cancelled, EventData::DeploymentCancelled, None),
     };
     deployment.status = status;
     deployment.error = error.map(shortened);
@@ -215,7 +215,7 @@ pub(super) fn conclude(
             finished_at: context.at,
         });
     }
-    context.outcome.events.push(deployment.event(event_type, owner.session));
+    context.outcome.events.push(deployment.event(event, owner.session));
     record(deployment, owner, context.outcome);
     deployment.run = None;
 }
@@ -276,25 +276,34 @@ pub(super) fn record_approval(deployment: &Deployment, owner: &Owner, outcome: &
     });
 }
 
-/// Adds the event of a stage or its approval.
+/// Adds the event of a stage.
 pub(super) fn tell(
     outcome: &mut Outcome,
-    event_type: EventType,
+    event: fn(StageData) -> EventData,
     owner: &Owner,
     deployment: DeploymentId,
     stage: &StageRun,
 ) {
-    let event = Event::deployment(event_type, owner.session, deployment);
-    let event = event.with("stage", &stage.name).with("attempt", stage.attempt);
-    let approval = stage.approval.as_ref().filter(|_| {
-        matches!(event_type, EventType::ApprovalRequested | EventType::ApprovalApproved | EventType::ApprovalRejected)
+    let data = event(StageData { stage: stage.name.clone(), attempt: stage.attempt });
+    outcome.events.push(Event::deployment(owner.session, deployment, data));
+}
+
+/// Adds the event of the approval of a stage.
+pub(super) fn tell_approval(
+    outcome: &mut Outcome,
+    event: fn(ApprovalData) -> EventData,
+    owner: &Owner,
+    deployment: DeploymentId,
+    stage: &StageRun,
+) {
+    let Some(approval) = &stage.approval else { return };
+    let data = event(ApprovalData {
+        approval_id: approval.id,
+        stage: stage.name.clone(),
+        attempt: stage.attempt,
+        comment: approval.comment.clone(),
     });
-    outcome.events.push(match approval {
-        Some(approval) => {
-            event.with("approvalId", approval.id.to_string()).with_some("comment", approval.comment.clone())
-        }
-        None => event,
-    });
+    outcome.events.push(Event::deployment(owner.session, deployment, data));
 }
 
 impl Outcome {

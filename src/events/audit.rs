@@ -17,10 +17,10 @@ use std::str::FromStr;
 use super::audit_archive::ArchiveFault;
 use super::audit_seals::SealCheck;
 use super::event::EventId;
-use super::journal::{ArchiveHead, Events, FIRSTS, unreadable};
-use super::security::SecurityClass;
-use domain::{Identifier, Malformed, read_hex};
+use super::journal::{ArchiveHead, Events, unreadable};
+use domain::{Identifier, Malformed, SecurityClass, read_hex};
 use store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
+use store::keys::{FIRST_EVENTS, JOURNAL_PAGES, LOST_HEADS, in_organization};
 use store::{Batch, StoreError, commit_durably, end_of_prefix, next_piece};
 
 pub use super::audit_seals::{SealFault, SealStatus};
@@ -135,7 +135,7 @@ impl Events {
     /// All organizations with a journal or any remains of one.
     pub fn audited(&self) -> Result<BTreeSet<Identifier>, StoreError> {
         let mut found = BTreeSet::new();
-        for (prefix, has_pages) in [(&*journal::head_key(""), false), (FIRSTS, false), (journal::PAGES, true)] {
+        for (prefix, has_pages) in [(&*journal::head_key(""), false), (FIRST_EVENTS, false), (JOURNAL_PAGES, true)] {
             let (mut from, end) = (prefix.to_vec(), end_of_prefix(prefix));
             while let Some((key, _)) = self.store.scan(&from, &end, 1)?.pop() {
                 let name = key[prefix.len()..].split(|byte| *byte == b'/').next().unwrap_or_default();
@@ -497,9 +497,8 @@ impl FromStr for Expectation {
     }
 }
 
-/// `EL/{organization}/{number of its next event}`: a previous head of a journal.
-const LOST_HEADS: &[u8] = b"EL/";
-/// More than legitimate causes explain; further ones add no evidence.
+/// `EL/{organization}/{number of its next event}`: an earlier end of a journal.
+/// More than honest causes explain; later ones add nothing to the evidence.
 const LOST_HEADS_MAX: usize = 100;
 
 impl Events {
@@ -556,5 +555,5 @@ impl Events {
 }
 
 fn lost_heads_of(organization: &Identifier) -> Vec<u8> {
-    [LOST_HEADS, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(LOST_HEADS, organization.as_str())
 }

@@ -1,8 +1,7 @@
 //! The audit of the archive: checks that the archived security events are those that were recorded.
 
 use super::journal::{ArchiveHead, ArchivedEvent, Events};
-use super::security::SecurityClass;
-use domain::Identifier;
+use domain::{Identifier, SecurityClass};
 use store::StoreError;
 use store::journal::{self, Hash, PAGE_ENTRIES, Page};
 

@@ -4,11 +4,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
 use domain::{
-    DeploymentId, EnvironmentKey, EventData, EventType, Id, IdSeed, IdText, Identifier, Initiator, Malformed, Origin,
-    SessionId, Ticket, Timestamp, UserId,
+    Datum, DeploymentId, Details, EnvironmentKey, EventType, EventValue, Id, IdSeed, IdText, Identifier, Initiator,
+    Malformed, Origin, SessionId, Ticket, Timestamp, UserId,
 };
 use records::stored::{DatumV1, PersonV1, Stored, ViaV1, stored};
 use store::Batch;
@@ -28,7 +29,8 @@ pub struct RecordedEvent {
     pub environment: Option<Identifier>,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    pub data: EventData,
+    /// As it was recorded: the names of members, each with its value.
+    pub data: Vec<(Box<str>, EventValue)>,
 }
 
 /// An event's number in its organization and the first bytes of its hash, so that an id of another organization, or
@@ -79,7 +81,6 @@ impl FromStr for EventId {
 /// An event to record. It exists if and only if its batch becomes durable.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEvent<'a> {
-    pub event_type: EventType,
     pub at: Timestamp,
     /// The initiator; `None` for the system.
     pub by: Option<&'a Initiator>,
@@ -87,8 +88,7 @@ pub struct NewEvent<'a> {
     pub environment: Option<&'a Identifier>,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    /// Never a secret's value, a token's text or a request body.
-    pub data: &'a EventData,
+    pub data: &'a dyn Details,
 }
 
 /// The initiator and the time of a change.
@@ -110,9 +110,9 @@ impl<'a> Cause<'a> {
 }
 
 impl<'a> NewEvent<'a> {
-    /// An event of the organization itself, not of a pipeline.
-    pub fn new(event_type: EventType, Cause { by, at }: Cause<'a>, data: &'a EventData) -> Self {
-        Self { event_type, at, by, pipeline: None, environment: None, session: None, deployment: None, data }
+    /// An event of the organization itself, not of one of its pipelines.
+    pub fn new(data: &'a dyn Details, Cause { by, at }: Cause<'a>) -> Self {
+        Self { at, by, pipeline: None, environment: None, session: None, deployment: None, data }
     }
 
     pub fn in_pipeline(self, pipeline: &'a Identifier) -> Self {
@@ -153,12 +153,30 @@ impl<'a, Entries> Record<'a> for EventV1<'a, Entries> {
 /// An event as decoded.
 type ReadV1<'a> = EventV1<'a, Vec<(&'a str, DatumV1<'a>)>>;
 
-/// Serialized as a list without allocating one, because every claim writes events.
-struct DataV1<'a>(&'a EventData);
+/// Serialized as a list without allocating one: every claim writes some.
+struct DataV1<'a>(&'a dyn Details);
 
 impl Serialize for DataV1<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.0.iter().map(|(name, datum)| (&**name, datum.to_form())))
+        let mut count = 0;
+        self.0.each(&mut |_, _| count += 1);
+        let mut entries = serializer.serialize_seq(Some(count))?;
+        let mut result = Ok(());
+        self.0.each(&mut |name, datum| {
+            if result.is_ok() {
+                result = entries.serialize_element(&(name, form_of(datum)));
+            }
+        });
+        result?;
+        entries.end()
+    }
+}
+
+fn form_of(datum: Datum<'_>) -> DatumV1<'_> {
+    match datum {
+        Datum::Text(text) => DatumV1::Text(text),
+        Datum::Number(number) => DatumV1::Number(number),
+        Datum::Flag(flag) => DatumV1::Flag(flag),
     }
 }
 
@@ -184,7 +202,7 @@ enum SessionV1 {
 
 pub fn write(happening: &NewEvent<'_>, out: &mut Vec<u8>) {
     let beginning = BeginningV1 {
-        event_type: happening.event_type.to_form(),
+        event_type: happening.data.event_type().to_form(),
         at: happening.at.to_form(),
         pipeline: happening.pipeline.map(Identifier::as_str),
         environment: happening.environment.map(Identifier::as_str),
@@ -237,7 +255,7 @@ pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<RecordedEvent, Rec
 impl ReadV1<'_> {
     fn into_event(self, id: EventId, hash: Hash) -> Result<RecordedEvent, Malformed> {
         let (form, via) = (self.beginning, Stored::from_form(self.via)?);
-        let data = self.data.into_iter().map(|(name, datum)| Ok((name.to_owned().into(), Stored::from_form(datum)?)));
+        let data = self.data.into_iter().map(|(name, datum)| Ok((name.into(), Stored::from_form(datum)?)));
         Ok(RecordedEvent {
             id,
             hash,
@@ -248,7 +266,7 @@ impl ReadV1<'_> {
             environment: Stored::from_form(form.environment)?,
             session: form.session.map(SessionId::from),
             deployment: Stored::from_form(form.deployment)?,
-            data: EventData(data.collect::<Result<_, Malformed>>()?),
+            data: data.collect::<Result<_, Malformed>>()?,
         })
     }
 }

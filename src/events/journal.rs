@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use super::event::{self, EventId, RecordedEvent};
 use super::filter::Filter;
 use super::seal::{ArchiveSeal, AuditKey};
-use super::security::SecurityClass;
-use domain::Identifier;
+use domain::{Identifier, SecurityClass};
 use store::journal::{self, Entry, EntryView, Hash, Head, PAGE_ENTRIES, Page, PageView};
+use store::keys::{ARCHIVE_HEADS, ARCHIVE_PAGES, FIRST_EVENTS};
 use store::record::{self, encode, records};
 use store::{Batch, Sequence, Store, StoreError, for_each};
 
@@ -103,11 +103,9 @@ pub(super) fn decoded(number: u64, entry: &EntryView<'_>) -> Result<RecordedEven
     Ok(event::decode(number, *entry.hash, entry.body)?)
 }
 
-pub(super) const FIRSTS: &[u8] = b"EF/";
-
-/// `EF/{organization}`: the number of the first kept event.
+/// `EF/{organization}`: the number of the first event that is kept.
 pub(super) fn first_key(organization: &Identifier) -> Vec<u8> {
-    [FIRSTS, organization.as_str().as_bytes()].concat()
+    [FIRST_EVENTS, organization.as_str().as_bytes()].concat()
 }
 
 pub(super) fn unreadable(what: &str) -> StoreError {
@@ -296,9 +294,6 @@ fn is_wanted(entry: &EntryView<'_>, filter: &Filter) -> Result<bool, StoreError>
 records! {
     ArchiveHeadV1 = "end of an event archive",
 }
-
-const PAGES: &[u8] = b"EA/";
-const HEADS: &[u8] = b"EB/";
 
 /// An event in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -542,10 +537,10 @@ impl ArchiveReader<'_> {
 /// `EA/{organization}/{class}/{page, inverted}`
 pub(super) fn page_key(organization: &Identifier, class: SecurityClass, page: u64) -> Vec<u8> {
     let class = class.as_str().as_bytes();
-    [PAGES, organization.as_str().as_bytes(), b"/", class, b"/", &(u64::MAX - page).to_be_bytes()].concat()
+    [ARCHIVE_PAGES, organization.as_str().as_bytes(), b"/", class, b"/", &(u64::MAX - page).to_be_bytes()].concat()
 }
 
 /// `EB/{organization}/{class}`
 pub(super) fn head_key(organization: &Identifier, class: SecurityClass) -> Vec<u8> {
-    [HEADS, organization.as_str().as_bytes(), b"/", class.as_str().as_bytes()].concat()
+    [ARCHIVE_HEADS, organization.as_str().as_bytes(), b"/", class.as_str().as_bytes()].concat()
 }

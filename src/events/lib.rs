@@ -14,7 +14,6 @@ mod journal;
 mod retention;
 mod seal;
 mod sealer;
-mod security;
 #[cfg(test)]
 mod tests;
 
@@ -27,5 +26,3 @@ pub use journal::{Events, Resumption, Span};
 pub use retention::{Retention, Sweeper};
 pub use seal::AuditKey;
 pub use sealer::Sealer;
-#[cfg(test)]
-pub use security::SecurityClass;

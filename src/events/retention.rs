@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::event;
 use super::journal::{ArchivedEvent, Events, Span, first_key, unreadable};
-use super::security::SecurityClass;
-use domain::{Identifier, Timestamp};
+use domain::{Identifier, SecurityClass, Timestamp};
 use store::journal::{self, Entry, PAGE_ENTRIES, PageView};
 use store::{Batch, Sequence, StoreError, commit_durably};
 
@@ -224,7 +223,7 @@ fn security_events(page: PageView<'_>) -> Vec<(SecurityClass, ArchivedEvent)> {
             hash: *entry.hash,
             body: Vec::new(),
         };
-        let class = SecurityClass::of(event::notice_of(entry.body)?)?;
+        let class = event::notice_of(entry.body)?.security_class()?;
         Some((class, ArchivedEvent { body: entry.body.to_vec(), ..event }))
     });
     events.collect()

@@ -9,16 +9,14 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::security::SecurityClass;
-use domain::Identifier;
+use domain::{Identifier, SecurityClass};
 use store::journal::Hash;
+use store::keys::{SEALS, in_organization};
 use store::record::{self, RecordError, encode, records};
 
 records! {
     SealV1 = "seal of events",
 }
-
-const SEALS: &[u8] = b"EM/";
 
 /// The key of all seals. Wiped when the last copy is dropped; its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -141,7 +139,7 @@ pub fn seal_key(organization: &Identifier, next: u64) -> Vec<u8> {
 
 /// The prefix of the seals of an organization.
 pub fn seals_of(organization: &Identifier) -> Vec<u8> {
-    [SEALS, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(SEALS, organization.as_str())
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 
 use super::journal::{Events, unreadable};
 use super::seal::{AuditKey, Seal, seal_key, seals_of};
-use super::security::SecurityClass;
-use domain::Identifier;
+use domain::{Identifier, SecurityClass};
 use store::journal::{Hash, Head, PAGE_ENTRIES};
 use store::{Batch, StoreError, commit_durably, end_of_prefix};
 

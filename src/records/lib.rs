@@ -6,6 +6,7 @@ mod environment;
 mod fixtures;
 #[cfg(test)]
 mod fuzz;
+pub mod later;
 mod page;
 mod pipeline;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use environment::{
-    EnvironmentV1, EnvironmentV2, EnvironmentV3, LeftV1, NewEnvironmentsV1, PointerV1, WaiterV1, WaiterV2, WakeV2,
+    CountsV1, EnvironmentV4, LastV1, LeftForm, LeftV2, NewEnvironmentsV1, PointerV1, WaiterForm, WaiterV3, WakeV2,
 };
 pub use environment::{Keeping, StoredEnvironment};
 pub use page::Page;
@@ -45,9 +46,10 @@ pub struct Run {
 }
 
 pub fn write_environment(environment: &Environment, keeping: Keeping, run: Run, out: &mut Vec<u8>) {
-    let form = EnvironmentV2 {
-        environment: EnvironmentV1 {
-            configuration: environment.configuration.to_form(),
+    let skipped = &environment.skipped_tokens;
+    let form = EnvironmentV4 {
+        configuration: environment.configuration.to_form(),
+        counts: CountsV1 {
             configuration_revision: environment.configuration_revision,
             revision: environment.revision,
             fencing_token: environment.fencing_token,
@@ -55,18 +57,21 @@ pub fn write_environment(environment: &Environment, keeping: Keeping, run: Run, 
             kept_from: keeping.from,
             pointers: keeping.pointers,
             run: run.id,
-            lock: environment.lock.to_form(),
-            leaving: environment.leaving.to_form(),
+        },
+        lock: environment.lock.to_form(),
+        leaving: environment.leaving.to_form(),
+        last: LastV1 {
             reset: environment.reset.to_form(),
             disabled_reason: environment.disabled_reason.to_form(),
             last_used: environment.last_used.to_form(),
             last_deployment: environment.last_deployment.to_form(),
             last_reset: environment.last_reset.to_form(),
             deployed: keeping.deployed,
+            boot: Some(run.boot.0),
         },
-        boot: Some(run.boot.0),
+        skipped: skipped.runs().iter().map(|run| (run.after, run.count)).collect(),
     };
-    write_skipping(form, &environment.skipped_tokens, out);
+    record::write(&form, out);
 }
 
 #[cfg(test)]
@@ -76,27 +81,17 @@ fn encode_environment(environment: &Environment, keeping: Keeping, run: Run) -> 
     bytes
 }
 
-/// Environments without skipped tokens are written so that older programs can read them.
-fn write_skipping(form: EnvironmentV2<'_>, skipped: &SkippedTokens, out: &mut Vec<u8>) {
-    if skipped.is_empty() {
-        return record::write(&form, out);
-    }
-    let skipped = skipped.runs().iter().map(|run| (run.after, run.count)).collect();
-    record::write(&EnvironmentV3 { environment: form, skipped }, out);
-}
-
-/// The environment with this many more skipped tokens. Everything else stays as it was written.
+/// The same environment, which skips so many tokens from now on. Everything else stays as it was written.
 pub fn skip_tokens(bytes: &[u8], count: u64) -> Result<Vec<u8>, RecordError> {
-    let EnvironmentV3 { environment: mut form, skipped } = record::decode(bytes)?;
-    let runs = skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
-    let overlap = || record::invalid::<EnvironmentV3<'_>>("are skipped tokens that overlap");
+    let mut form: EnvironmentV4<'_> = record::decode(bytes)?;
+    let runs = form.skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
+    let overlap = || record::invalid::<EnvironmentV4<'_>>("are skipped tokens that overlap");
     let mut skipped = SkippedTokens::new(runs).ok_or_else(overlap)?;
-    if let Some(uncounted) = skipped.skip(form.environment.fencing_token, count) {
-        form.environment.first_session = form.environment.first_session.max(uncounted + 1);
+    if let Some(uncounted) = skipped.skip(form.counts.fencing_token, count) {
+        form.counts.first_session = form.counts.first_session.max(uncounted + 1);
     }
-    let mut raised = Vec::new();
-    write_skipping(form, &skipped, &mut raised);
-    Ok(raised)
+    form.skipped = skipped.runs().iter().map(|run| (run.after, run.count)).collect();
+    Ok(encode(&form))
 }
 
 pub fn encode_new_environments(skipped: u64) -> Vec<u8> {
@@ -109,9 +104,9 @@ pub fn decode_new_environments(bytes: &[u8]) -> Result<u64, RecordError> {
 }
 
 pub fn decode_environment(bytes: &[u8], run: Run) -> Result<StoredEnvironment, RecordError> {
-    let form: EnvironmentV3<'_> = record::decode(bytes)?;
-    let (written_by, boot) = (form.environment.environment.run, form.environment.boot);
-    let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV3<'_>>)?;
+    let form: EnvironmentV4<'_> = record::decode(bytes)?;
+    let (written_by, boot) = (form.counts.run, form.last.boot);
+    let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV4<'_>>)?;
     if written_by != run.id {
         Arc::make_mut(&mut stored.environment).rearm(run.started, boot == Some(run.boot.0));
     }
@@ -125,15 +120,14 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
         Absent,
         Present,
     }
-    // The postcard data begins with the presence of a configuration.
-    Ok(matches!(record::decode_beginning::<EnvironmentV3<'_>, _>(bytes)?, Presence::Present))
+    // postcard begins the record with whether there is a configuration.
+    Ok(matches!(record::decode_beginning::<EnvironmentV4<'_>, _>(bytes)?, Presence::Present))
 }
 
 /// Whether the environment's record says that it is disabled for this reason.
 pub fn is_disabled_because(bytes: &[u8], reason: &str) -> Result<bool, RecordError> {
-    let EnvironmentV3 { environment: form, .. } = record::decode(bytes)?;
-    let EnvironmentV1 { configuration, disabled_reason, .. } = form.environment;
-    Ok(configuration.is_some_and(|configuration| configuration.disabled) && disabled_reason == Some(reason))
+    let EnvironmentV4 { configuration, last, .. } = record::decode(bytes)?;
+    Ok(configuration.is_some_and(|configuration| configuration.form.disabled) && last.disabled_reason == Some(reason))
 }
 
 /// The steps of a deployment's stages, from its pipeline at the start of the deployment.
@@ -160,18 +154,18 @@ fn decode_session(bytes: &[u8]) -> Result<Session, RecordError> {
 
 /// A waiter; for a waiter of a pool with its labels.
 pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
-    let form = WaiterV1 {
+    encode(&WaiterForm {
         ticket: waiter.ticket.0,
         kept: waiter.kept_by.to_form(),
         session: waiter.session.to_form(),
         labels: labels.map(Stored::to_form),
         via: waiter.via.to_form(),
-    };
-    encode(&WaiterV2 { waiter: form, known: waiter.known })
+        known: waiter.known,
+    })
 }
 
 pub fn decode_waiter(bytes: &[u8]) -> Result<(Waiter, Option<Labels>), RecordError> {
-    record::read::<WaiterV2<'_>, _>(bytes)
+    record::read::<WaiterV3<'_>, _>(bytes)
 }
 
 /// The location of a session's record, for a session that was once queued.
@@ -186,11 +180,11 @@ pub fn decode_pointer(bytes: &[u8]) -> Result<(EnvironmentKey, u64), RecordError
 
 /// A session that ended in a queue, and that queue.
 pub fn encode_left(pipeline: &PipelineKey, name: Option<&Identifier>, session: &Session) -> Vec<u8> {
-    encode(&LeftV1 { pipeline: pipeline.to_form(), name: name.map(Identifier::as_str), session: session.to_form() })
+    encode(&LeftForm { pipeline: pipeline.to_form(), name: name.map(Identifier::as_str), session: session.to_form() })
 }
 
 pub fn decode_left(bytes: &[u8]) -> Result<(PipelineKey, Option<Identifier>, Session), RecordError> {
-    record::read::<LeftV1<'_>, _>(bytes)
+    record::read::<LeftV2<'_>, _>(bytes)
 }
 
 /// When to load an environment after a start, because a deadline in it may have passed by then; `now` is the time of
@@ -202,11 +196,10 @@ pub fn encode_wake(until: Deadline, now: Now, run: Run) -> Vec<u8> {
 
 /// Milliseconds from the start of this run. Loading too early is harmless.
 pub fn decode_wake(bytes: &[u8], run: Run) -> Result<i64, RecordError> {
-    let WakeV2 { at, within_millis, due } = record::decode(bytes)?;
+    let WakeV2 { at: _, within_millis, due } = record::decode(bytes)?;
     let left = match due {
         Some((due, boot)) if boot == run.boot.0 => due.saturating_sub(run.started.tick.0),
-        Some(_) => within_millis,
-        None => at.saturating_sub(run.started.at.as_millis()),
+        _ => within_millis,
     };
     Ok(left.min(within_millis).max(0))
 }

@@ -7,7 +7,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::{decode_session, write_session};
 use domain::Session;
-use store::record::{self, Record, RecordError};
+use store::record::{self, Record, RecordError, records};
 
 /// Number of sessions per page. The store writes a frequently changed record to its database only occasionally, so
 /// larger pages need fewer writes. But each ended session writes those before it to the log again, and eight of the
@@ -31,12 +31,7 @@ impl Default for Page {
     }
 }
 
-impl Record<'_> for Page {
-    const KIND: &'static str = "history page";
-    const VERSION: u8 = 2;
-    /// A record of version 1 was one session; no data directory of format 4 has any.
-    const OLDEST: u8 = 2;
-}
+records!(Page = "history page" version 2);
 
 struct Entry<'a> {
     number: u64,

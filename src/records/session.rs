@@ -30,6 +30,7 @@ stored! {
         deployment_count: u64,
         revision: u64,
     }
+    later {}
 }
 
 stored! {

@@ -31,19 +31,43 @@ pub fn read<'a, T: Stored<Form<'a>: Record<'a> + Deserialize<'a>>>(bytes: &'a [u
     T::from_form(record::decode::<T::Form<'a>>(bytes)?).map_err(record::invalid::<T::Form<'a>>)
 }
 
-/// A struct and its form, with the fields in stored order. Fields after `not stored` get the given values when read.
+/// A struct and its form, with the fields in stored order. Fields after `not stored` are read as the given values.
+///
+/// With `later {}` a form is one that grows ([`Growing`](crate::later::Growing)): an optional field that the struct gets is
+/// one line there, behind a number that was never used in it: `later { note: Option<Context> = 1 }`.
 #[macro_export]
 macro_rules! stored {
     (
         $(#[$doc:meta])*
         struct $form:ident of $value:ident { $($field:ident: $type:ty),* $(,)? }
+        later { $($late:ident: $late_type:ty = $number:literal),* $(,)? }
+    ) => {
+        $crate::stored_form!($(#[$doc])* struct $form { $($field: $type),* });
+
+        impl $crate::stored::Stored for $value {
+            type Form<'a> = $crate::later::Growing<$form<'a>>;
+
+            fn to_form(&self) -> Self::Form<'_> {
+                let Self { $($field,)* $($late,)* } = self;
+                let form = $form { $($field: $crate::stored::Stored::to_form($field)),* };
+                $crate::later::Growing::from(form)
+                    $(.with($number, $crate::stored::Stored::to_form($late)))*
+            }
+
+            fn from_form(form: Self::Form<'_>) -> Result<Self, $crate::stored::Malformed> {
+                Ok(Self {
+                    $($late: <$late_type as $crate::stored::Stored>::from_form(form.later.get($number)?)?,)*
+                    $($field: <$type as $crate::stored::Stored>::from_form(form.form.$field)?,)*
+                })
+            }
+        }
+    };
+    (
+        $(#[$doc:meta])*
+        struct $form:ident of $value:ident { $($field:ident: $type:ty),* $(,)? }
         $(not stored { $($absent:ident: $read_as:expr),* })?
     ) => {
-        $(#[$doc])*
-        #[derive(serde::Serialize, serde::Deserialize)]
-        pub struct $form<'a> {
-            $(#[serde(borrow)] pub $field: <$type as $crate::stored::Stored>::Form<'a>),*
-        }
+        $crate::stored_form!($(#[$doc])* struct $form { $($field: $type),* });
 
         impl $crate::stored::Stored for $value {
             type Form<'a> = $form<'a>;
@@ -64,8 +88,20 @@ macro_rules! stored {
     };
 }
 
-/// An enum and its form, with a lifetime if its variants have values. Postcard stores the variant's position, so
-/// variants may only be added at the end.
+/// The form alone, without a value that it is of.
+#[macro_export]
+macro_rules! stored_form {
+    ($(#[$doc:meta])* struct $form:ident { $($field:ident: $type:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(serde::Serialize, serde::Deserialize)]
+        pub struct $form<'a> {
+            $(#[serde(borrow)] pub $field: <$type as $crate::stored::Stored>::Form<'a>),*
+        }
+    };
+}
+
+/// An enum and its form, with a lifetime if its variants have values. Postcard stores the position in the list, so the
+/// list only grows at its end.
 #[macro_export]
 macro_rules! stored_enum {
     ($form:ident$(<$life:lifetime>)? of $value:ident {
@@ -121,7 +157,7 @@ macro_rules! stored_as {
         })*
     };
 }
-pub use {stored, stored_as, stored_enum};
+pub use {stored, stored_as, stored_enum, stored_form};
 
 stored_as!(Self: |value| *value, |value| Ok(value); bool, u16, u32, u64, i32, f64, [u8; 4], [u8; 16], [u8; 32]);
 stored_as!(i64: |time| time.as_millis(), |millis| Ok(Self::from_millis(millis)); Timestamp);

@@ -13,7 +13,8 @@ use super::batch::{Batch, Change, Changes, Sequence};
 use super::contract::{Store, StoreError, end_of_prefix};
 use super::data_dir::{DataDir, OpenError, create_for_owner};
 use super::database::Database;
-use super::journal::{self, PageView};
+use super::journal::PageView;
+use super::keys::JOURNAL_PAGES;
 use super::log::format;
 use super::log::reader::{Pin, Pins, ReadError, SegmentReader, Unpinned};
 use super::log::segments::Segments;
@@ -87,7 +88,7 @@ impl Copying<'_> {
     /// The page with the last entry of each journal as of `from`, and the pages after it. They are read first: if a
     /// page were dropped during a long copy, the replay would lack the journal's beginning.
     fn ends_of_journals(&self, visit: &mut impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> Result<(), CopyError> {
-        let (mut from, end) = (journal::PAGES.to_vec(), end_of_prefix(journal::PAGES));
+        let (mut from, end) = (JOURNAL_PAGES.to_vec(), end_of_prefix(JOURNAL_PAGES));
         while let Some((key, value)) = self.store.scan(&from, &end, 1)?.pop() {
             visit(&key, &value)?;
             let page = PageView::decode(&value);

@@ -15,13 +15,12 @@ use sha2::{Digest, Sha256};
 
 use super::batch::{Append, Batch, BatchRef, Key, Pair, key_of};
 use super::contract::{StoreError, end_of_prefix};
+use super::keys::{JOURNAL_HEADS, JOURNAL_PAGES};
 
 /// Enough that there are few page writes per entry, few enough that rewriting a page is fast.
 pub const PAGE_ENTRIES: u64 = 32;
 
 /// The prefix of the keys of all pages.
-pub const PAGES: &[u8] = b"E/";
-const HEADS: &[u8] = b"EH/";
 const VERSION: u8 = 1;
 const HASH_BYTES: usize = 32;
 
@@ -71,12 +70,12 @@ pub struct Head {
 
 /// `E/{journal}/{page, inverted}`: the newest comes first.
 pub fn page_key(journal: &str, page: u64) -> Key {
-    key_of(&[PAGES, journal.as_bytes(), b"/", &(u64::MAX - page).to_be_bytes()])
+    key_of(&[JOURNAL_PAGES, journal.as_bytes(), b"/", &(u64::MAX - page).to_be_bytes()])
 }
 
 /// The prefix of the keys of all pages of a journal.
 pub fn pages_of(journal: &str) -> Key {
-    key_of(&[PAGES, journal.as_bytes(), b"/"])
+    key_of(&[JOURNAL_PAGES, journal.as_bytes(), b"/"])
 }
 
 /// The number of the page with this key.
@@ -87,7 +86,7 @@ pub fn page_of(key: &[u8]) -> Option<u64> {
 
 /// `EH/{journal}`
 pub fn head_key(journal: &str) -> Key {
-    key_of(&[HEADS, journal.as_bytes()])
+    key_of(&[JOURNAL_HEADS, journal.as_bytes()])
 }
 
 /// The hash before a journal's first entry. It differs per journal, so that no entry fits into another journal.
@@ -206,11 +205,12 @@ impl Journals {
     ) -> Result<(Journals, Batch), StoreError> {
         let mut surplus = Batch::default();
         let mut journals = Journals::default();
-        let mut from = PAGES.to_vec();
-        let end = end_of_prefix(PAGES);
+        let mut from = JOURNAL_PAGES.to_vec();
+        let end = end_of_prefix(JOURNAL_PAGES);
         while let Some((key, value)) = scan(&from, &end, 1)?.pop() {
-            let name =
-                key.get(PAGES.len()..key.len().saturating_sub(9)).and_then(|name| std::str::from_utf8(name).ok());
+            let name = key
+                .get(JOURNAL_PAGES.len()..key.len().saturating_sub(9))
+                .and_then(|name| std::str::from_utf8(name).ok());
             let name = name.ok_or_else(|| unreadable("the key of a page of a journal"))?;
             let page = Page::decode(&value).ok_or_else(|| unreadable("a page of a journal"))?;
             let found = page.entries.len();
@@ -430,8 +430,8 @@ mod tests {
                 }
             }
             let mut journals = load(&mut database, applied as u64);
-            let pages = |data: &EventData| data.iter().filter(|(key, _)| key.starts_with(PAGES)).count();
-            let kept = database.iter().filter(|(key, _)| key.starts_with(PAGES)).all(|pair| before.get(pair.0) == Some(pair.1));
+            let pages = |data: &EventData| data.iter().filter(|(key, _)| key.starts_with(JOURNAL_PAGES)).count();
+            let kept = database.iter().filter(|(key, _)| key.starts_with(JOURNAL_PAGES)).all(|pair| before.get(pair.0) == Some(pair.1));
             prop_assert!(kept && pages(&database) == pages(&before), "what is beyond that is not there");
             apply(&mut database, journals.extend(applied as u64 + 1, batches[applied..].iter().map(Batch::as_ref)));
             prop_assert_eq!(database, whole);

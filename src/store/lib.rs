@@ -1,11 +1,11 @@
 //! The durable key-value store: batches of puts and deletes, committed atomically and in order.
 //!
-//! It knows keys and bytes, but not locks. From the bottom up: `batch` and `contract` (the types and the trait),
-//! `record` (versioned records), `journal` (append-only lists), `space` (the disk), `fatal` (ending the process),
-//! `overlay` and `log` (the redo log, which makes a group of batches durable with one `fdatasync`), `data_dir` and
-//! `database` (sled), `engine` (a database on several machines), and the stores: [`LoggedStore`] uses a data directory,
-//! [`EngineStore`] a shard of an engine; [`MemoryStore`] fulfils the same contract in memory, with configurable
-//! failures. All pass `conformance`. On top, `copy` reads a whole store while it is being written, and creates one from
+//! The store knows keys and bytes, and nothing of locks. From the bottom up: `batch` and `contract` (the types and the
+//! trait), `keys` (the table of the key space), `record` (versions of records), `journal` (append-only lists), `space` (the disk), `fatal` (the end of the
+//! process), `overlay` and `log` (the redo log, which makes a group of batches durable with one `fdatasync`),
+//! `data_dir` and `database` (sled), `engine` (a database of several machines), and the stores: [`LoggedStore`] has a
+//! data directory, [`EngineStore`] a shard of an engine, [`MemoryStore`] keeps the same contract without either and can
+//! be told to fail. All pass `conformance`. On top, `copy` reads a whole store while it is written, and makes one of
 //! such a copy, in the directory of `new_dir`; `ordered` and `published` keep records in memory.
 
 mod batch;
@@ -17,6 +17,7 @@ pub mod engine;
 mod engine_store;
 mod fatal;
 pub mod journal;
+pub mod keys;
 mod log;
 mod logged_store;
 mod memory;

@@ -1,7 +1,8 @@
 //! The encoding of all records: a version byte, then postcard. Knows versions, but no concrete types.
 //!
-//! A record is extended by a new version: the new form is written, and the previous one is still read, by
-//! [`Record::read_older`]. `testkit::format_4` has bytes of earlier versions.
+//! A record grows by optional fields behind its form (`records::later`), which older programs pass over, or by a new
+//! version: the new form is written, and the one before is still read, by [`Record::read_older`]. `testkit::format_4` has
+//! bytes of every version that is read.
 
 use std::fmt::Display;
 
@@ -25,7 +26,22 @@ pub trait Record<'a>: Sized {
         Err(wrong_version::<Self>(version))
     }
 
-    /// The size of a typical record, so that writing it needs no reallocation.
+    /// Reads [`Self::VERSION`]. What follows the form is passed over: a newer program may have written it.
+    fn read_newest(form: &'a [u8]) -> Result<Self, RecordError>
+    where
+        Self: Deserialize<'a>,
+    {
+        decode_form::<Self, Self>(form)
+    }
+
+    fn write_form(&self, out: &mut Vec<u8>)
+    where
+        Self: Serialize,
+    {
+        append(self, out);
+    }
+
+    /// Room for an ordinary record, so that it is written without growing.
     fn usual_bytes(&self) -> usize {
         384
     }
@@ -65,7 +81,7 @@ pub fn encode<'a, R: Record<'a> + Serialize>(record: &R) -> Vec<u8> {
 pub fn write<'a, R: Record<'a> + Serialize>(record: &R, out: &mut Vec<u8>) {
     out.reserve(record.usual_bytes());
     out.push(R::VERSION);
-    append(record, out);
+    record.write_form(out);
 }
 
 /// Appends a part to a record that consists of parts.
@@ -110,8 +126,13 @@ pub fn take<'a, R: Record<'a>, P: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(P
 /// A number, and the bytes after it.
 pub type Numbered<'a> = (u64, &'a [u8]);
 
-/// Like `take` for a number and the bytes after it, which are only skipped. Without serde, because this runs for every
-/// part of a record with many.
+/// Reads a piece that is known to be alone.
+pub fn read_piece<'a, P: Deserialize<'a>>(bytes: &'a [u8]) -> Option<P> {
+    postcard::from_bytes(bytes).ok()
+}
+
+/// The same for a number and the bytes behind it, which are only passed over. Without serde, since this is done for all
+/// pieces of a record that is made of many.
 pub fn take_numbered<'a, R: Record<'a>>(bytes: &'a [u8]) -> Result<(Numbered<'a>, &'a [u8]), RecordError> {
     let taken = take_varint(bytes).and_then(|(number, rest)| {
         let (length, rest) = take_varint(rest)?;
@@ -140,7 +161,7 @@ fn take_varint(bytes: &[u8]) -> postcard::Result<(u64, &[u8])> {
 
 pub fn decode<'a, R: Record<'a> + Deserialize<'a>>(bytes: &'a [u8]) -> Result<R, RecordError> {
     let (version, form) = split::<R>(bytes)?;
-    if version == R::VERSION { decode_form::<R, R>(form) } else { R::read_older(version, form) }
+    if version == R::VERSION { R::read_newest(form) } else { R::read_older(version, form) }
 }
 
 /// Decodes a record and converts it to a value.
@@ -199,12 +220,14 @@ impl From<RecordError> for StoreError {
     }
 }
 
-/// Declares kinds of records that have had only one version so far.
+/// Kinds of records of which one version is read: the first, unless another one is named.
 #[macro_export]
 macro_rules! records {
-    ($($form:ty = $kind:literal),* $(,)?) => {
+    ($($form:ty = $kind:literal $(version $version:literal)?),* $(,)?) => {
         $(impl<'a> $crate::record::Record<'a> for $form {
             const KIND: &'static str = $kind;
+            $(const VERSION: u8 = $version;
+            const OLDEST: u8 = $version;)?
         })*
     };
 }

@@ -1,5 +1,6 @@
 //! Requests of members: create, change and delete webhooks, rotate their secrets, redeliver, and test a webhook.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::delivery::{Attempt, Delivery, DeliveryStatus};
@@ -12,7 +13,7 @@ use super::webhook::{
 };
 use accounts::secrets;
 use ambient::entropy::id_seed;
-use domain::{DeliveryId, EventData, EventType, Identifier, Initiator, Timestamp, WebhookId};
+use domain::{DeliveryId, EventData, Identifier, Initiator, Timestamp, WebhookData, WebhookId, WebhookUpdatedData};
 use events::{Cause, NewEvent};
 use store::{Batch, Committer};
 
@@ -43,7 +44,7 @@ impl Webhooks {
             inner.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), secret.text())?;
             put_webhook(&mut batch, &webhook);
             put_progress(&mut batch, &webhook, &progress);
-            record(&mut batch, EventType::WebhookCreated, &webhook, Cause::by(by, now), EventData::default());
+            record(&mut batch, &EventData::WebhookCreated(described(&webhook)), &webhook, Cause::by(by, now));
             let created = WebhookState { webhook, progress };
             let held = beside(&created, &mut batch);
             committer.commit(batch)?;
@@ -78,8 +79,7 @@ impl Webhooks {
             let mut batch = Batch::default();
             put_webhook(&mut batch, &next.webhook);
             put_progress(&mut batch, &next.webhook, &next.progress);
-            let data = EventData::default().with("changed", changed).with("enabled", next.webhook.is_enabled());
-            record(&mut batch, EventType::WebhookUpdated, &next.webhook, Cause::by(by, now), data);
+            record(&mut batch, &updated(&next.webhook, &changed), &next.webhook, Cause::by(by, now));
             committer.commit(batch)?;
             hook.webhook = next.webhook.clone();
             hook.progress = next.progress.clone();
@@ -105,13 +105,8 @@ impl Webhooks {
             for number in webhook.previous.iter().map(|previous| previous.number).chain([webhook.secret]) {
                 secrets::forget(&mut batch, organization, &webhook.secret_name(number));
             }
-            record(
-                &mut batch,
-                EventType::WebhookDeleted,
-                webhook,
-                Cause::by(by, self.inner.now()),
-                EventData::default(),
-            );
+            let data = EventData::WebhookDeleted(described(webhook));
+            record(&mut batch, &data, webhook, Cause::by(by, self.inner.now()));
             committer.commit(batch)?;
             hooks.of(organization).remove(&id);
             Ok(())
@@ -144,8 +139,7 @@ impl Webhooks {
             webhook.updated_at = now;
             inner.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), secret.text())?;
             put_webhook(&mut batch, &webhook);
-            let data = EventData::default().with("changed", "secret").with("enabled", webhook.is_enabled());
-            record(&mut batch, EventType::WebhookUpdated, &webhook, Cause::by(by, now), data);
+            record(&mut batch, &updated(&webhook, "secret"), &webhook, Cause::by(by, now));
             let rotated = WebhookState { webhook, progress: hook.progress.clone() };
             let held = beside(&rotated, &mut batch);
             committer.commit(batch)?;
@@ -201,9 +195,18 @@ impl WebhookChange {
 }
 
 /// Without the URL, whose path or query may contain a secret of its receiver.
-pub(super) fn record(batch: &mut Batch, event_type: EventType, webhook: &Webhook, cause: Cause<'_>, data: EventData) {
-    let data = data.with("webhookId", webhook.id.to_string()).with("host", webhook.target.host());
-    events::record(batch, &webhook.organization, &NewEvent::new(event_type, cause, &data));
+pub(super) fn described(webhook: &Webhook) -> WebhookData {
+    WebhookData { webhook_id: webhook.id, host: Arc::from(webhook.target.host()) }
+}
+
+fn updated(webhook: &Webhook, changed: &str) -> EventData {
+    let WebhookData { webhook_id, host } = described(webhook);
+    let (changed, enabled) = (Arc::from(changed), webhook.is_enabled());
+    EventData::WebhookUpdated(WebhookUpdatedData { webhook_id, host, changed, enabled })
+}
+
+pub(super) fn record(batch: &mut Batch, data: &EventData, webhook: &Webhook, cause: Cause<'_>) {
+    events::record(batch, &webhook.organization, &NewEvent::new(data, cause));
 }
 
 fn changed_fields(before: &Webhook, after: &Webhook) -> String {

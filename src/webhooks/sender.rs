@@ -10,12 +10,12 @@ use tokio::task::JoinSet;
 
 use super::client::{Message, Outcome, Sent};
 use super::delivery::{Attempt, Delivery, DeliveryStatus, longest_wait, wait_after};
-use super::requests::record;
+use super::requests::{described, record};
 use super::service::{Hook, Hooks, Inner, Options, Webhooks, put_delivery, put_progress, put_webhook};
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
-use domain::{DeliveryId, EventData, EventType, Identifier, Timestamp};
+use domain::{DeliveryId, EventData, Identifier, Timestamp, WebhookData, WebhookDisabledData};
 use events::Cause;
 use store::{Batch, Committer, Sequence, StoreError};
 
@@ -259,13 +259,9 @@ impl Inner {
         if let Some(webhook) = &after.disabled {
             put_webhook(&mut batch, webhook);
             let why = webhook.disabled.map_or("", |disabled| disabled.why.reason());
-            record(
-                &mut batch,
-                EventType::WebhookDisabled,
-                webhook,
-                Cause::system(now),
-                EventData::default().with("reason", why),
-            );
+            let WebhookData { webhook_id, host } = described(webhook);
+            let data = WebhookDisabledData { webhook_id, host, reason: why };
+            record(&mut batch, &EventData::WebhookDisabled(data), webhook, Cause::system(now));
         }
         if let Err(error) = committer.commit(batch) {
             hook.queue.postpone(delivery.id, now.after(self.own_failure(&sent_to.organization)));

@@ -9,7 +9,10 @@ use super::password::Credentials;
 use super::token::Token;
 use super::{exchange_records, stored};
 use domain::named::named_enum;
-use domain::{EventData, EventType, Identifier, Role, Timestamp, UserId};
+use domain::{
+    EventData, Identifier, MemberData, MemberPasswordData, MemberSignedInData, MemberSignedOutData, MemberUpdatedData,
+    Moment, Timestamp, TokenCreatedData, TokenExchangedData, TokenRevokedData, UserId,
+};
 use events::{Cause, NewEvent};
 use store::Batch;
 
@@ -68,7 +71,7 @@ named_enum! {
 impl Change {
     pub fn add_member(&mut self, member: &Arc<Member>, cause: Cause<'_>) {
         self.set_member(member);
-        self.record_member(EventType::MemberAdded, member, None, cause);
+        self.record(&member.organization, &EventData::MemberAdded(of_member(member)), cause);
     }
 
     pub fn update_member(&mut self, before: &Member, after: &Arc<Member>, cause: Cause<'_>) {
@@ -80,13 +83,7 @@ impl Change {
         if before.link.is_some() && after.link.is_none() {
             self.batch.delete(stored::link_key(&after.organization, &after.name));
         }
-        self.record_member(EventType::MemberUpdated, after, Some(before), cause);
-    }
-
-    /// Adds the issuer to a link that an earlier version stored without one. Records no event: nothing changes for
-    /// anybody.
-    pub fn bind_link(&mut self, member: &Arc<Member>) {
-        self.set_member(member);
+        self.record(&after.organization, &EventData::MemberUpdated(difference(before, after)), cause);
     }
 
     /// The member's tokens have to be revoked in the same change or before.
@@ -95,19 +92,26 @@ impl Change {
         self.batch.delete(stored::credentials_key(&member.organization, &member.name));
         self.batch.delete(stored::link_key(&member.organization, &member.name));
         self.members.push(MemberChange::Removed(member.id));
-        self.record_member(EventType::MemberRemoved, member, None, cause);
+        self.record(&member.organization, &EventData::MemberRemoved(of_member(member)), cause);
     }
 
     pub fn make_token(&mut self, token: &Arc<Token>, cause: Cause<'_>) {
         self.batch.put(stored::token_key(token), stored::encode_token(token));
         self.made = Some(token.clone());
-        self.record_token(EventType::TokenCreated, token, None, cause);
+        let data = TokenCreatedData { token_id: token.id, name: Arc::from(&*token.name), user_id: token.user };
+        self.record(&token.organization, &EventData::TokenCreated(data), cause);
     }
 
     pub fn revoke_token(&mut self, token: &Arc<Token>, reason: Option<RevocationReason>, cause: Cause<'_>) {
         self.batch.delete(stored::token_key(token));
         self.revoked.push(token.clone());
-        self.record_token(EventType::TokenRevoked, token, reason, cause);
+        let data = TokenRevokedData {
+            token_id: token.id,
+            name: Arc::from(&*token.name),
+            user_id: token.user,
+            reason: reason.map(RevocationReason::as_str),
+        };
+        self.record(&token.organization, &EventData::TokenRevoked(data), cause);
     }
 
     /// Records no event: nothing changes for anybody until the new root ends.
@@ -130,16 +134,17 @@ impl Change {
     pub fn begin_sign_in(&mut self, member: &Member, sign_in: &Arc<Token>, method: SignInMethod, cause: Cause<'_>) {
         self.batch.put(stored::token_key(sign_in), stored::encode_token(sign_in));
         self.made = Some(sign_in.clone());
-        let data = of_member(member).with("signInId", sign_in.id.to_string()).with("method", method.as_str());
-        self.record(&member.organization, EventType::MemberSignedIn, &data, cause);
+        let (user_id, name) = (member.id, member.name.clone());
+        let data = MemberSignedInData { user_id, name, sign_in_id: sign_in.id, method: method.as_str() };
+        self.record(&member.organization, &EventData::MemberSignedIn(data), cause);
     }
 
     pub fn record_invitation(&mut self, member: &Member, cause: Cause<'_>) {
-        self.record(&member.organization, EventType::MemberInvited, &of_member(member), cause);
+        self.record(&member.organization, &EventData::MemberInvited(named(member)), cause);
     }
 
     pub fn record_password(&mut self, member: &Member, cause: Cause<'_>) {
-        self.record(&member.organization, EventType::MemberPasswordChanged, &of_member(member), cause);
+        self.record(&member.organization, &EventData::MemberPasswordChanged(named(member)), cause);
     }
 
     /// Records no event: a sign-in or a job's token ends on its own, or together with something that is recorded.
@@ -152,12 +157,15 @@ impl Change {
     pub fn exchange_token(&mut self, member: &Member, token: &Arc<Token>, issuer: &str, cause: Cause<'_>) {
         self.batch.put(stored::token_key(token), stored::encode_token(token));
         self.made = Some(token.clone());
-        let data = of_member(member)
-            .with("tokenId", token.id.to_string())
-            .with("issuer", issuer)
-            .with("subject", token.name.as_str())
-            .with_some("expiresAt", token.expires_at.map(in_words));
-        self.record(&member.organization, EventType::TokenExchanged, &data, cause);
+        let data = TokenExchangedData {
+            token_id: token.id,
+            user_id: member.id,
+            name: member.name.clone(),
+            issuer: Arc::from(issuer),
+            subject: Arc::from(&*token.name),
+            expires_at: Moment(token.expires_at.map(in_words).unwrap_or_default().into()),
+        };
+        self.record(&member.organization, &EventData::TokenExchanged(data), cause);
     }
 
     pub fn count_exchange(&mut self, key: IdentityKey, used: IdentityUse) {
@@ -173,8 +181,9 @@ impl Change {
 
     /// Records that a member has ended this many of their sign-ins.
     pub fn record_sign_out(&mut self, member: &Member, ended: usize, cause: Cause<'_>) {
-        let data = of_member(member).with("signIns", ended as u64);
-        self.record(&member.organization, EventType::MemberSignedOut, &data, cause);
+        let (user_id, name) = (member.id, member.name.clone());
+        let data = MemberSignedOutData { user_id, name, sign_ins: ended as u64 };
+        self.record(&member.organization, &EventData::MemberSignedOut(data), cause);
     }
 
     /// The operator's variable may still contain the token: the next start must not create it again.
@@ -192,38 +201,8 @@ impl Change {
         self.members.push(MemberChange::Set(member.clone()));
     }
 
-    /// Records the difference from `before`. An address is not included: events outlive a member.
-    fn record_member(&mut self, event_type: EventType, member: &Member, before: Option<&Member>, cause: Cause<'_>) {
-        let previous_role = before.map(|before| before.role).filter(|role| *role != member.role);
-        let email_changed = before.is_some_and(|before| before.email != member.email);
-        let disabled_changed = before.is_some_and(|before| before.disabled != member.disabled);
-        let data = EventData::default()
-            .with("userId", member.id.to_string())
-            .with("name", &member.name)
-            .with("role", member.role.as_str())
-            .with_some("previousRole", previous_role.map(Role::as_str))
-            .with_some("emailChanged", email_changed.then_some(true))
-            .with_some("disabled", disabled_changed.then_some(member.disabled));
-        self.record(&member.organization, event_type, &data, cause);
-    }
-
-    fn record_token(
-        &mut self,
-        event_type: EventType,
-        token: &Token,
-        reason: Option<RevocationReason>,
-        cause: Cause<'_>,
-    ) {
-        let data = EventData::default()
-            .with("tokenId", token.id.to_string())
-            .with("name", token.name.as_str())
-            .with("userId", token.user.to_string())
-            .with_some("reason", reason.map(RevocationReason::as_str));
-        self.record(&token.organization, event_type, &data, cause);
-    }
-
-    fn record(&mut self, organization: &Identifier, event_type: EventType, data: &EventData, cause: Cause<'_>) {
-        events::record(&mut self.batch, organization, &NewEvent::new(event_type, cause, data));
+    fn record(&mut self, organization: &Identifier, data: &EventData, cause: Cause<'_>) {
+        events::record(&mut self.batch, organization, &NewEvent::new(data, cause));
     }
 }
 
@@ -232,6 +211,22 @@ fn in_words(time: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(time.as_millis()).map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 
-fn of_member(member: &Member) -> EventData {
-    EventData::default().with("userId", member.id.to_string()).with("name", &member.name)
+fn of_member(member: &Member) -> MemberData {
+    MemberData { user_id: member.id, name: member.name.clone(), role: member.role }
+}
+
+fn named(member: &Member) -> MemberPasswordData {
+    MemberPasswordData { user_id: member.id, name: member.name.clone() }
+}
+
+/// An address is not included: events outlive a member.
+fn difference(before: &Member, after: &Member) -> MemberUpdatedData {
+    MemberUpdatedData {
+        user_id: after.id,
+        name: after.name.clone(),
+        role: after.role,
+        previous_role: Some(before.role).filter(|role| *role != after.role),
+        email_changed: (before.email != after.email).then_some(true),
+        disabled: (before.disabled != after.disabled).then_some(after.disabled),
+    }
 }

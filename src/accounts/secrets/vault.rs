@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::master_key::{MasterKey, OpenError};
 use super::sealing::{Ring, SecretValue};
 use super::secret::{self, NewSecret, Record, SECRETS_MAX, Secret, SecretChange, SecretError, WrappedRing};
-use domain::{EventData, EventType, Identifier, PipelineKey, VariableName};
+use domain::{EventData, Identifier, PipelineKey, SecretData, SecretUpdatedData, VariableName};
 use events::{Cause, NewEvent};
 use store::{Batch, Committer, Ordered, Sequence, Store, StoreError, end_of_prefix, for_each};
 
@@ -50,7 +50,7 @@ impl Vault {
             organizations.insert(wrapped.organization, Organization::new(ring));
         }
         let mut orphan = None;
-        visit(&*store, secret::SECRETS, |record| {
+        visit(&*store, store::keys::SECRETS, |record| {
             let Some(organization) = organizations.get_mut(&record.organization) else {
                 orphan = Some(record.organization);
                 return;
@@ -243,7 +243,7 @@ impl Vault {
         let version = ring.floor + 1;
         let secret = Secret { name, description, pipeline, version, created_at: cause.at, updated_at: cause.at };
         put_record(&mut batch, organization, &ring, &secret, &value);
-        record(&mut batch, organization, EventType::SecretCreated, &secret, cause, EventData::default());
+        record(&mut batch, organization, &EventData::SecretCreated(described(&secret)), &secret, cause);
         let held = beside(&secret, &mut batch);
         let changed = committer.commit(batch)?;
         let organization = organizations.entry(organization.clone());
@@ -267,7 +267,7 @@ impl Vault {
         let mut floor = known.ring.floor;
         for secret in slots.iter().filter_map(|slot| Some(&known.secrets.get(slot)?.secret)) {
             batch.delete(secret::secret_key(organization, secret.pipeline.as_ref(), &secret.name));
-            record(&mut batch, organization, EventType::SecretDeleted, secret, cause, EventData::default());
+            record(&mut batch, organization, &EventData::SecretDeleted(described(secret)), secret, cause);
             floor = floor.max(secret.version);
         }
         let ring = Arc::new(known.ring.with_floor(floor));
@@ -313,10 +313,10 @@ impl Update<'_> {
         let mut batch = Batch::default();
         put_record(&mut batch, self.organization, &known.ring, &secret, &value);
         let SecretChange { value, description } = &self.change;
-        let what = EventData::default()
-            .with("valueChanged", value.is_some())
-            .with("descriptionChanged", description.is_some());
-        record(&mut batch, self.organization, EventType::SecretUpdated, &secret, self.cause, what);
+        let SecretData { name, version } = described(&secret);
+        let (value_changed, description_changed) = (value.is_some(), description.is_some());
+        let data = SecretUpdatedData { name, version, value_changed, description_changed };
+        record(&mut batch, self.organization, &EventData::SecretUpdated(data), &secret, self.cause);
         let changed = committer.commit(batch)?;
         known.put(secret.clone(), changed);
         Ok(Some(secret))
@@ -329,17 +329,13 @@ fn put_record(batch: &mut Batch, organization: &Identifier, ring: &Ring, secret:
     batch.put(record.key(), record.encode());
 }
 
+fn described(secret: &Secret) -> SecretData {
+    SecretData { name: secret.name.shared(), version: secret.version }
+}
+
 /// Records an event, without the value.
-fn record(
-    batch: &mut Batch,
-    organization: &Identifier,
-    event_type: EventType,
-    secret: &Secret,
-    cause: Cause<'_>,
-    data: EventData,
-) {
-    let data = data.with("name", secret.name.as_str()).with("version", secret.version);
-    let event = NewEvent::new(event_type, cause, &data);
+fn record(batch: &mut Batch, organization: &Identifier, data: &EventData, secret: &Secret, cause: Cause<'_>) {
+    let event = NewEvent::new(data, cause);
     let event = secret.pipeline.as_ref().map_or(event, |pipeline| event.in_pipeline(pipeline));
     events::record(batch, organization, &event);
 }
@@ -414,7 +410,7 @@ fn open(ring: &Ring, record: &Record) -> Result<SecretValue, SecretError> {
 }
 
 pub(super) fn rings(store: &dyn Store) -> Result<Vec<WrappedRing>, StoreError> {
-    let pairs = store.scan(secret::RINGS, &end_of_prefix(secret::RINGS), usize::MAX)?;
+    let pairs = store.scan(store::keys::DATA_KEYS, &end_of_prefix(store::keys::DATA_KEYS), usize::MAX)?;
     pairs.iter().map(|(key, bytes)| WrappedRing::decode(key, bytes)).collect()
 }
 

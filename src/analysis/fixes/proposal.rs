@@ -12,7 +12,8 @@ use super::repositories::{Provision, Repositories, Target, compare, open_secrets
 use crate::service::{Analyses, Analysis, Clock, Mask, Masks, PullRequest, Pushing, Status};
 use delivery::git::{Author, Commit, GitError, RefName, TreePath, WorkTree};
 use domain::{
-    AnalysisId, CharClass, EventData, EventType, Holder, Identifier, Initiator, Malformed, PipelineKey, TextRule,
+    AnalysisId, CharClass, EventData, Holder, Identifier, Initiator, Malformed, PipelineKey, PullRequestCreatedData,
+    TextRule,
 };
 use events::{Cause, NewEvent};
 use outbound::Policy;
@@ -292,13 +293,14 @@ fn is_run_by_build_servers(path: &str) -> bool {
 }
 
 fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Initiator) {
-    let data = EventData::default()
-        .with("analysisId", analysis.id.to_string())
-        .with("url", made.url.as_str())
-        .with("branch", made.branch.as_str())
-        .with_some("number", made.number);
+    let data = EventData::PullRequestCreated(PullRequestCreatedData {
+        analysis_id: analysis.id,
+        url: Arc::from(&*made.url),
+        branch: Arc::from(&*made.branch),
+        number: made.number,
+    });
     let key = &analysis.environment;
-    let event = NewEvent::new(EventType::PullRequestCreated, Cause::by(by, made.created_at), &data);
+    let event = NewEvent::new(&data, Cause::by(by, made.created_at));
     let event = NewEvent { deployment: Some(analysis.deployment), ..event.in_environment(key) };
     events::record(batch, &key.pipeline.organization, &event);
 }

@@ -9,7 +9,7 @@ use super::super::record::{Analysis, Compared, Report, Standing, Status};
 use super::super::{Case, Engine, EngineError, EngineName, Finding, SuggestedFix, WithFallback, edits};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
 use ambient::backoff::{Backoff, Retries};
-use domain::{EventData, EventType, Identifier};
+use domain::{AnalysisCompletedData, EventData, Identifier};
 use events::{Cause, NewEvent};
 use store::{Batch, StoreError};
 
@@ -184,13 +184,14 @@ fn report(finding: Finding, case: &Case) -> Report {
 /// Records the event that the analysis has ended.
 fn record(analysis: &Analysis, batch: &mut Batch) {
     let Some(at) = analysis.completed_at() else { return };
-    let data = EventData::default()
-        .with("analysisId", analysis.id.to_string())
-        .with("status", analysis.status().as_str())
-        .with("engine", analysis.answered_by().as_str())
-        .with_some("category", analysis.report().map(|report| report.category.as_str()));
+    let data = EventData::AnalysisCompleted(AnalysisCompletedData {
+        analysis_id: analysis.id,
+        status: analysis.status().as_str(),
+        engine: analysis.answered_by().as_str(),
+        category: analysis.report().map(|report| report.category.as_str()),
+    });
     let key = &analysis.environment;
-    let event = NewEvent::new(EventType::AnalysisCompleted, Cause::by(&analysis.requested_by, at), &data);
+    let event = NewEvent::new(&data, Cause::by(&analysis.requested_by, at));
     let event = NewEvent { deployment: Some(analysis.deployment), ..event.in_environment(key) };
     events::record(batch, &key.pipeline.organization, &event);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::registry::{self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Steps, SyncFailure};
 use super::service::{Registries, RegistryChange, RegistryRecords, find, set};
-use domain::{Blueprint, EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
+use domain::{Blueprint, EventData, Identifier, Initiator, RegistryData, RegistryId, Timestamp};
 use events::{Cause, NewEvent};
 use store::{Batch, StoreError};
 
@@ -76,7 +76,7 @@ impl Registries {
                 synced_at,
                 revision: newest.next_revision(now.as_millis()),
             });
-            record(batch, EventType::RegistryCreated, &registry, by, now);
+            record(batch, &EventData::RegistryCreated(described(&registry)), &registry, by, now);
             let held = beside(&registry, batch);
             Ok((Some(put(batch, &registry)), (registry, held)))
         });
@@ -128,7 +128,7 @@ impl Registries {
             }
             let next = Arc::new(Registry { updated_at: now, revision: newest.next_revision(now.as_millis()), ..next });
             self.check_users(newest, &present, &next)?;
-            record(batch, EventType::RegistryUpdated, &next, by, now);
+            record(batch, &EventData::RegistryUpdated(described(&next)), &next, by, now);
             Ok((Some(put(batch, &next)), next))
         });
         drop(gate);
@@ -147,7 +147,7 @@ impl Registries {
         let deleted = self.inner.registries.decide(|newest, batch| {
             let present = check(newest, organization, id, expected)?;
             self.refuse_users(&present, |_| true)?;
-            record(batch, EventType::RegistryDeleted, &present, by, now);
+            record(batch, &EventData::RegistryDeleted(described(&present)), &present, by, now);
             batch.delete(registry::key(organization, id));
             Ok((Some(RegistryChange { group: organization.clone(), key: id, value: None }), ()))
         });
@@ -252,16 +252,16 @@ pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange
     set(registry)
 }
 
-pub(super) fn record(batch: &mut Batch, event_type: EventType, registry: &Registry, by: &Initiator, now: Timestamp) {
-    let data = described(registry);
-    events::record(batch, &registry.organization, &NewEvent::new(event_type, Cause::by(by, now), &data));
+pub(super) fn record(batch: &mut Batch, data: &EventData, registry: &Registry, by: &Initiator, now: Timestamp) {
+    events::record(batch, &registry.organization, &NewEvent::new(data, Cause::by(by, now)));
 }
 
-pub(super) fn described(registry: &Registry) -> EventData {
-    EventData::default()
-        .with("registryId", registry.id.to_string())
-        .with("name", &registry.name)
-        .with("status", registry.last_status().as_str())
-        .with("stepCount", registry.steps.len() as u64)
-        .with_some("commit", registry.commit().map(|commit| commit.as_str()))
+pub(super) fn described(registry: &Registry) -> RegistryData {
+    RegistryData {
+        registry_id: registry.id,
+        name: registry.name.clone(),
+        status: registry.last_status().as_str(),
+        step_count: registry.steps.len() as u64,
+        commit: registry.commit().map(|commit| Arc::from(commit.as_str())),
+    }
 }

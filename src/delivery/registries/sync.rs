@@ -7,8 +7,7 @@ use super::fetch::Fetched;
 use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncFailure};
 use super::service::{Inner, Registries};
 use crate::git::Commit;
-use domain::{EventType, Identifier, Initiator, RegistryId, Timestamp};
-use events::{Cause, NewEvent};
+use domain::{EventData, Identifier, Initiator, RegistryData, RegistryId, RegistrySyncedData, Timestamp};
 use store::Batch;
 
 /// The outcome of a sync.
@@ -87,12 +86,13 @@ impl Registries {
                 registry: registry.clone(),
             };
             let count = |steps: &[StepKey]| steps.len() as u64;
-            let data = described(&registry)
-                .with("added", count(&synced.added))
-                .with("changed", count(&synced.changed))
-                .with("removed", count(&synced.removed));
-            let event = NewEvent::new(EventType::RegistrySynced, Cause::by(by, now), &data);
-            events::record(batch, &registry.organization, &event);
+            let data = RegistrySyncedData {
+                added: Some(count(&synced.added)),
+                changed: Some(count(&synced.changed)),
+                removed: Some(count(&synced.removed)),
+                ..unsynced(&registry)
+            };
+            record(batch, &EventData::RegistrySynced(data), &registry, by, now);
             let held = beside(&synced, batch);
             Ok((Some(put(batch, &registry)), (synced, held)))
         })
@@ -124,7 +124,7 @@ impl Registries {
             let revision = newest.next_revision(now.as_millis());
             let failure = Some(failure.clone());
             let registry = Arc::new(Registry { failure, updated_at: now, revision, ..(*present).clone() });
-            record(batch, EventType::RegistrySynced, &registry, by, now);
+            record(batch, &EventData::RegistrySynced(unsynced(&registry)), &registry, by, now);
             Ok((Some(put(batch, &registry)), ()))
         });
         match noted {
@@ -167,4 +167,10 @@ impl Drop for SyncGuard<'_> {
     fn drop(&mut self) {
         self.inner.syncing.lock().remove(&self.id);
     }
+}
+
+/// The event of a sync without what it changed.
+fn unsynced(registry: &Registry) -> RegistrySyncedData {
+    let RegistryData { registry_id, name, status, step_count, commit } = described(registry);
+    RegistrySyncedData { registry_id, name, status, step_count, commit, added: None, changed: None, removed: None }
 }

@@ -10,8 +10,8 @@ use super::*;
 use crate::git::{Commit, Git, GitSettings, RefName, RemoteUrl};
 use accounts::secrets::{MasterKey, Vault};
 use domain::{
-    Action, Blueprint, Description, EventType, IdSeed, Identifier, Initiator, Input, InputKind, InputValue, Person,
-    PipelineKey, RegistryId, RegistryStep, Stage, Step, StepReference, Timestamp, Use, UserId, VariableName,
+    Action, Blueprint, Description, EventType, EventValue, IdSeed, Identifier, Initiator, Input, InputKind, InputValue,
+    Person, PipelineKey, RegistryId, RegistryStep, Stage, Step, StepReference, Timestamp, Use, UserId, VariableName,
     VariableValue,
 };
 use events::Events;
@@ -221,8 +221,8 @@ async fn every_change_is_recorded_with_who_made_it() {
     ];
     assert_eq!(event_types, expected);
     assert!(happened.iter().all(|event| event.by.as_ref() == Some(&ana())));
-    let status = |place: usize| happened[place].data.0.iter().find(|(name, _)| name == "status").unwrap().1.clone();
-    assert_eq!((status(0), status(3)), ("ready".into(), "failed".into()));
+    let status = |place: usize| happened[place].data.iter().find(|(name, _)| &**name == "status").unwrap().1.clone();
+    assert_eq!((status(0), status(3)), (EventValue::Text("ready".into()), EventValue::Text("failed".into())));
 }
 
 #[test]

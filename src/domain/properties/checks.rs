@@ -45,13 +45,13 @@ impl World {
     /// At most one deployment runs, whatever the environment's state says.
     fn follow_runner(&mut self, events: &[Event]) {
         for event in events {
-            if event.event_type == EventType::DeploymentStarted {
+            if event.event_type() == EventType::DeploymentStarted {
                 assert_eq!(self.running, None, "a deployment was started while another runs");
                 self.running = event.deployment;
             }
             const ENDS: [EventType; 3] =
                 [EventType::DeploymentSucceeded, EventType::DeploymentFailed, EventType::DeploymentCancelled];
-            if ENDS.contains(&event.event_type) {
+            if ENDS.contains(&event.event_type()) {
                 self.running.take_if(|running| Some(*running) == event.deployment);
             }
         }

@@ -20,7 +20,7 @@ fn a_claim_is_answered_later_or_at_once_with_its_position_by_what_keeps_its_plac
         matches!(reply, ClaimReply::Queued { session, position: 2, .. } if session.status() == SessionStatus::Queued)
     );
     assert_eq!(types(&outcome), [EventType::SessionQueued]);
-    assert_eq!(outcome.events[0].data, EventData::default().with("position", 2_u64));
+    assert_eq!(outcome.events[0].data, EventData::SessionQueued(SessionQueuedData { position: 2 }));
     assert_eq!(outcome.enqueued.unwrap().ticket, Ticket(3));
 }
 
@@ -73,7 +73,7 @@ fn a_grant_is_an_event_of_the_one_who_waited_and_what_follows_is_one_of_nobody()
     let initiator = Initiator { person: person(2), via: claim.via.clone() };
     subject.run(0, claim).unwrap();
     let outcome = release(&mut subject);
-    let by: Vec<_> = outcome.events.iter().map(|event| (event.event_type, event.by.clone())).collect();
+    let by: Vec<_> = outcome.events.iter().map(|event| (event.event_type(), event.by.clone())).collect();
     let expected = [
         (EventType::SessionReleased, None),
         (EventType::SessionClaimed, Some(initiator.clone())),
@@ -82,8 +82,8 @@ fn a_grant_is_an_event_of_the_one_who_waited_and_what_follows_is_one_of_nobody()
         (EventType::DeploymentSucceeded, None),
     ];
     assert_eq!(by, expected);
-    let claimed = EventData::default().with("fencingToken", 2_u64).with("commitId", commit().shared());
-    assert_eq!(outcome.events[1].data, claimed);
+    let claimed = SessionClaimedData { fencing_token: 2, commit_id: Some(commit()) };
+    assert_eq!(outcome.events[1].data, EventData::SessionClaimed(claimed));
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn an_overridden_session_names_the_one_that_took_its_lock() {
     assert_eq!(overrode.ended.as_ref().unwrap().how, EndedHow::Overridden(reply.session.id));
     assert!(overrode.revision > 1, "its ETag changes with its end");
     assert_eq!(types(&outcome), [EventType::SessionOverridden, EventType::SessionClaimed]);
-    let named = EventData::default().with("fencingToken", 1_u64).with("overriddenBy", reply.session.id.to_string());
-    assert_eq!(outcome.events[0].data, named);
+    let named = SessionOverriddenData { fencing_token: Some(1), overridden_by: reply.session.id };
+    assert_eq!(outcome.events[0].data, EventData::SessionOverridden(named));
 }
 
 #[test]

@@ -97,8 +97,8 @@ fn a_stage_tells_when_it_begins_and_how_it_ends() {
     let of = attempt(&subject.environment);
     let begun = subject.run(2, BeginStage(of)).unwrap().1;
     assert_eq!(types(&begun), [EventType::StageStarted]);
-    let stage = EventData::default().with("stage", "stage-1").with("attempt", 1_u32);
-    assert_eq!(begun.events[0].data, stage);
+    let stage = StageData { stage: identifier("stage-1"), attempt: 1 };
+    assert_eq!(begun.events[0].data, EventData::StageStarted(stage));
     let ended = end(&mut subject, StageEnd::Succeeded);
     assert_eq!(types(&ended), [EventType::StageSucceeded, EventType::DeploymentSucceeded]);
 }
@@ -232,8 +232,8 @@ fn a_retry_that_waits_is_repeated_without_effect_and_cancelled_by_the_stage_it_w
     assert_eq!(waiting.deployment.status, DeploymentStatus::Queued);
     assert_eq!(statuses(&waiting), [StageStatus::Succeeded, StageStatus::Pending, StageStatus::Pending]);
     assert_eq!(types(&outcome), [EventType::StageRetried]);
-    let again = EventData::default().with("stage", "stage-2").with("attempt", 2_u32);
-    assert_eq!(outcome.events[0].data, again);
+    let again = StageData { stage: identifier("stage-2"), attempt: 2 };
+    assert_eq!(outcome.events[0].data, EventData::StageRetried(again));
     let (repeated, outcome) = retry(&mut subject, target.clone(), "stage-2", 1).unwrap();
     assert_eq!((repeated, outcome.events.len()), (waiting, 0));
     for (stage, status) in [("stage-1", StageStatus::Succeeded), ("stage-3", StageStatus::Pending)] {

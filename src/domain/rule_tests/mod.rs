@@ -34,5 +34,5 @@ fn release(subject: &mut Subject) -> Outcome {
 }
 
 fn types(outcome: &Outcome) -> Vec<EventType> {
-    outcome.events.iter().map(|event| event.event_type).collect()
+    outcome.events.iter().map(|event| event.event_type()).collect()
 }

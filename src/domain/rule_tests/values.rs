@@ -155,10 +155,19 @@ fn what_the_system_does_is_told_from_what_people_do() {
 
 #[test]
 fn the_details_of_an_event_are_kept_in_their_order() {
-    let data = EventData::default().with("number", 7_u32).with_some("none", None::<&str>).with_some("flag", Some(true));
-    let data = data.with("text", "x");
-    let values: Vec<_> = data.0.iter().map(|(name, value)| (&**name, value.clone())).collect();
-    let expected =
-        [("number", EventValue::Number(7)), ("flag", EventValue::Flag(true)), ("text", EventValue::Text("x".into()))];
-    assert_eq!(values, expected);
+    let data = MemberUpdatedData {
+        user_id: UserId(IdSeed([1; 12])),
+        name: identifier("ana"),
+        role: Role::Admin,
+        previous_role: None,
+        email_changed: Some(true),
+        disabled: None,
+    };
+    let mut values = Vec::new();
+    EventData::MemberUpdated(data).each(&mut |name, datum| match datum {
+        Datum::Text(text) => values.push(format!("{name}={text}")),
+        Datum::Number(number) => values.push(format!("{name}={number}")),
+        Datum::Flag(flag) => values.push(format!("{name}={flag}")),
+    });
+    assert_eq!(values, ["userId=usr_010101010101010101010101", "name=ana", "role=admin", "emailChanged=true"]);
 }

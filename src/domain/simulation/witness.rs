@@ -194,13 +194,13 @@ impl World {
         }
         let running = &mut self.witness.running[index];
         for event in &outcome.events {
-            if event.event_type == EventType::DeploymentStarted {
+            if event.event_type() == EventType::DeploymentStarted {
                 assert_eq!(*running, None, "a deployment was started while another runs");
                 *running = event.deployment;
             } else if event.deployment.is_some() && event.deployment == *running {
                 let over =
                     [EventType::DeploymentSucceeded, EventType::DeploymentFailed, EventType::DeploymentCancelled];
-                running.take_if(|_| over.contains(&event.event_type));
+                running.take_if(|_| over.contains(&event.event_type()));
             }
         }
     }

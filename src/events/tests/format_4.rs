@@ -6,9 +6,8 @@ use testkit::format_4::{assert_written_as_format_4, format_4};
 
 fn record_samples(store: &MemoryStore) {
     let (pipeline, environment, initiator) = (identifier("web"), identifier("review-1"), initiator());
-    let data = EventData::default().with("fencingToken", 7u64).with("commitId", "c0ffee1").with("draft", true);
+    let data = claimed();
     let claimed = NewEvent {
-        event_type: EventType::SessionClaimed,
         at: Timestamp::from_millis(1_794_735_000_123),
         by: Some(&initiator),
         pipeline: Some(&pipeline),
@@ -18,8 +17,8 @@ fn record_samples(store: &MemoryStore) {
         data: &data,
     };
     let queued = SessionId { seed: IdSeed([5; 12]), origin: Origin::Queued(Ticket(9)) };
-    let none = EventData::default();
-    let system = NewEvent::new(EventType::WebhookDisabled, Cause::system(Timestamp::from_millis(9)), &none);
+    let none = AnyEvent(EventType::WebhookDisabled, Vec::new());
+    let system = NewEvent::new(&none, Cause::system(Timestamp::from_millis(9)));
     for happening in [claimed, NewEvent { session: Some(queued), ..claimed }, system] {
         let mut batch = Batch::default();
         record(&mut batch, &identifier("acme"), &happening);

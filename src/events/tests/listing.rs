@@ -19,7 +19,6 @@ fn varied() -> Events {
         let pick = number as usize;
         let (pipeline, environment) = &places[pick % 2];
         let happening = NewEvent {
-            event_type: EventType::ALL[pick % 7],
             at: Timestamp::from_millis(1_000 + number as i64),
             by: (number % 3 == 0).then_some(&by),
             pipeline: (number % 5 > 0).then_some(pipeline),
@@ -27,7 +26,7 @@ fn varied() -> Events {
             session: (number % 4 == 0)
                 .then_some(SessionId { seed: IdSeed([1; 12]), origin: Origin::Granted(number % 8 + 1) }),
             deployment: (number % 6 == 0).then_some(DeploymentId(IdSeed([(number % 12) as u8; 12]))),
-            data: &EventData::default(),
+            data: &AnyEvent(EventType::ALL[pick % 7], Vec::new()),
         };
         let mut batch = Batch::default();
         record(&mut batch, &acme(), &happening);

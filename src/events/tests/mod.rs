@@ -11,9 +11,10 @@ mod sweeping;
 use std::sync::Arc;
 
 use super::*;
+use domain::samples::AnyEvent;
 use domain::{
-    DeploymentId, EventData, EventType, IdSeed, Identifier, Initiator, Origin, Person, RequestRef, SessionId, Ticket,
-    Timestamp, TokenId, UserId,
+    DeploymentId, EventType, EventValue, IdSeed, Identifier, Initiator, Origin, Person, RequestRef, SecurityClass,
+    SessionId, Ticket, Timestamp, TokenId, UserId,
 };
 use store::journal::PAGE_ENTRIES;
 use store::{Batch, MemoryStore, Store};
@@ -27,13 +28,19 @@ fn initiator() -> Initiator {
     Initiator { person, via: Some(RequestRef { token: TokenId(IdSeed([2; 12])), request: "req_1".into() }) }
 }
 
+fn claimed() -> AnyEvent {
+    let (commit, token) = (EventValue::Text("c0ffee1".into()), EventValue::Number(7));
+    let members = vec![("fencingToken", token), ("commitId", commit), ("draft", EventValue::Flag(true))];
+    AnyEvent(EventType::SessionClaimed, members)
+}
+
 fn happen(store: &MemoryStore, organization: &str, event_type: EventType) {
     happen_at(store, organization, event_type, 5);
 }
 
 fn happen_at(store: &MemoryStore, organization: &str, event_type: EventType, millis: i64) {
-    let (mut batch, data) = (Batch::default(), EventData::default());
-    let happening = NewEvent::new(event_type, Cause::system(Timestamp::from_millis(millis)), &data);
+    let (mut batch, data) = (Batch::default(), AnyEvent(event_type, Vec::new()));
+    let happening = NewEvent::new(&data, Cause::system(Timestamp::from_millis(millis)));
     record(&mut batch, &identifier(organization), &happening);
     store.commit(batch).unwrap();
 }
@@ -45,14 +52,13 @@ fn an_event_reads_back_with_all_it_says() {
     for origin in [Origin::Granted(7), Origin::Queued(Ticket(9))] {
         let session = SessionId { seed: IdSeed([3; 12]), origin };
         let happening = NewEvent {
-            event_type: EventType::SessionClaimed,
             at: Timestamp::from_millis(1_700_000_000_123),
             by: Some(&initiator()),
             pipeline: Some(&pipeline),
             environment: Some(&environment),
             session: Some(session),
             deployment: Some(DeploymentId(IdSeed([4; 12]))),
-            data: &EventData::default().with("fencingToken", 7u64).with("commitId", "c0ffee1").with("draft", true),
+            data: &claimed(),
         };
         let mut batch = Batch::default();
         record(&mut batch, &identifier("acme"), &happening);
@@ -60,10 +66,12 @@ fn an_event_reads_back_with_all_it_says() {
         let events = Events::new(store.clone());
         let read = events.read(&identifier("acme"), events.next(&identifier("acme")).unwrap() - 1).unwrap();
         let [read] = read.as_slice() else { panic!("{read:?}") };
-        assert_eq!((read.event_type, read.at, read.by.as_ref()), (happening.event_type, happening.at, happening.by));
+        assert_eq!((read.event_type, read.at), (EventType::SessionClaimed, happening.at));
+        assert_eq!(read.by.as_ref(), happening.by);
         assert_eq!((read.pipeline.as_ref(), read.environment.as_ref()), (Some(&pipeline), Some(&environment)));
         assert_eq!((read.session, read.deployment), (happening.session, happening.deployment));
-        assert_eq!(&read.data, happening.data);
+        let members: Vec<_> = read.data.iter().map(|(name, value)| (&**name, value.clone())).collect();
+        assert_eq!(members, claimed().1);
     }
 }
 

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
-use domain::{Blueprint, Context, EventData, EventType, Identifier, Person, PipelineKey, Timestamp, VariableName};
+use domain::{Blueprint, Context, EventData, Identifier, Person, PipelineData, PipelineKey, Timestamp, VariableName};
 use events::{Cause, NewEvent};
 use records::stored::{self, Stored, stored, stored_enum};
+use store::keys::{DECLARED_PIPELINES, PIPELINES, in_organization};
 use store::record::{self, RecordError, records};
 use store::{Batch, Newest, Published, RecordChange};
 
@@ -27,15 +28,20 @@ pub fn redefined(
     Arc::new(definition.into_pipeline(key.clone(), stopped, revision))
 }
 
-pub fn put(batch: &mut Batch, pipeline: &Arc<Pipeline>, event_type: EventType, cause: Cause<'_>) -> PipelineChange {
+pub fn put(
+    batch: &mut Batch,
+    pipeline: &Arc<Pipeline>,
+    event: impl FnOnce(PipelineData) -> EventData,
+    cause: Cause<'_>,
+) -> PipelineChange {
     batch.put(key(&pipeline.key), encode(pipeline));
-    record(batch, event_type, pipeline, cause);
+    record(batch, &event(described(pipeline)), pipeline, cause);
     set(&pipeline.key, Some(pipeline.clone()))
 }
 
 pub fn delete(batch: &mut Batch, last: &Pipeline, cause: Cause<'_>) -> PipelineChange {
     batch.delete(key(&last.key));
-    record(batch, EventType::PipelineDeleted, last, cause);
+    record(batch, &EventData::PipelineDeleted(described(last)), last, cause);
     set(&last.key, None)
 }
 
@@ -43,13 +49,12 @@ pub fn set(key: &PipelineKey, value: Option<Arc<Pipeline>>) -> PipelineChange {
     RecordChange { group: key.organization.clone(), key: key.pipeline.clone(), value }
 }
 
-fn record(batch: &mut Batch, event_type: EventType, pipeline: &Pipeline, cause: Cause<'_>) {
-    let reason = pipeline.stopped.as_ref().and_then(|stopped| stopped.reason.as_ref());
-    let data = EventData::default()
-        .with("name", pipeline.name.as_str())
-        .with("revision", pipeline.revision)
-        .with_some("reason", reason.map(Context::as_str).filter(|_| event_type == EventType::PipelineStopped));
-    let event = NewEvent::new(event_type, cause, &data).in_pipeline(&pipeline.key.pipeline);
+fn described(pipeline: &Pipeline) -> PipelineData {
+    PipelineData { name: Arc::from(&*pipeline.name), revision: pipeline.revision }
+}
+
+fn record(batch: &mut Batch, data: &EventData, pipeline: &Pipeline, cause: Cause<'_>) {
+    let event = NewEvent::new(data, cause).in_pipeline(&pipeline.key.pipeline);
     events::record(batch, &pipeline.key.organization, &event);
 }
 
@@ -58,9 +63,6 @@ records! {
     DefinitionV1<'a> = "pipeline declaration",
 }
 
-pub const PIPELINES: &[u8] = b"P/";
-const DECLARATIONS: &[u8] = b"PD/";
-
 /// `P/{organization}/{pipeline}`
 pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
     path(PIPELINES, pipeline)
@@ -68,22 +70,22 @@ pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
 
 /// `PD/{organization}/{pipeline}`: its last declaration in a file.
 pub fn declaration_key(pipeline: &PipelineKey) -> Vec<u8> {
-    path(DECLARATIONS, pipeline)
+    path(DECLARED_PIPELINES, pipeline)
 }
 
 /// The prefix of the declarations of an organization's pipelines.
 pub fn declarations_of(organization: &Identifier) -> Vec<u8> {
-    [DECLARATIONS, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(DECLARED_PIPELINES, organization.as_str())
 }
 
 pub fn parse_declaration_key(key: &[u8]) -> Option<PipelineKey> {
-    let (organization, pipeline) = std::str::from_utf8(key.strip_prefix(DECLARATIONS)?).ok()?.split_once('/')?;
+    let (organization, pipeline) = std::str::from_utf8(key.strip_prefix(DECLARED_PIPELINES)?).ok()?.split_once('/')?;
     let parse = |text| Identifier::parse(text).ok();
     Some(PipelineKey { organization: parse(organization)?, pipeline: parse(pipeline)? })
 }
 
 fn path(kind: &[u8], pipeline: &PipelineKey) -> Vec<u8> {
-    [kind, pipeline.organization.as_str().as_bytes(), b"/", pipeline.pipeline.as_str().as_bytes()].concat()
+    [&in_organization(kind, pipeline.organization.as_str()), pipeline.pipeline.as_str().as_bytes()].concat()
 }
 
 stored! {

@@ -17,7 +17,9 @@ use std::sync::Arc;
 use change::{NewestPipelines, PublishedPipelines};
 use pipeline::Stopped;
 
-use domain::{Context, EventType, Expected, Identifier, Initiator, PipelineKey, Timestamp};
+use domain::{
+    Context, EventData, Expected, Identifier, Initiator, PipelineData, PipelineKey, PipelineStoppedData, Timestamp,
+};
 use events::Cause;
 use records::stored::{Difference, differences};
 use store::{Batch, Published, Store, StoreError, for_each};
@@ -75,7 +77,7 @@ pub enum PipelinesError {
 impl Pipelines {
     /// Loads the stored pipelines, and applies the declarations that are new or have changed.
     pub async fn open(store: Arc<dyn Store>, declared: Vec<Declared>, now: Timestamp) -> Result<Self, StoreError> {
-        let pipelines = Published::load(store, change::PIPELINES, |record| {
+        let pipelines = Published::load(store, store::keys::PIPELINES, |record| {
             let pipeline = Arc::new(change::decode(record)?);
             Ok((change::set(&pipeline.key, Some(pipeline.clone())), pipeline.revision))
         })?;
@@ -128,8 +130,8 @@ impl Pipelines {
             }
             let pipeline = change::redefined(newest, key, definition, now);
             let created = present.is_none();
-            let event_type = if created { EventType::PipelineCreated } else { EventType::PipelineUpdated };
-            let change = change::put(batch, &pipeline, event_type, Cause::by(by, now));
+            let event = if created { EventData::PipelineCreated } else { EventData::PipelineUpdated };
+            let change = change::put(batch, &pipeline, event, Cause::by(by, now));
             Ok((Some(change), Put { pipeline, created }))
         });
         put.await
@@ -162,9 +164,13 @@ impl Pipelines {
         now: Timestamp,
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
+        let why = reason.as_ref().map(Context::shared);
+        let event = |PipelineData { name, revision }| {
+            EventData::PipelineStopped(PipelineStoppedData { name, revision, reason: why })
+        };
         let stopped = Stopped { by: by.person.clone(), at: now, reason };
         let to = |present: &Pipeline| present.stopped.is_none().then_some(Some(stopped));
-        self.switch(key, to, EventType::PipelineStopped, Cause::by(by, now), beside).await
+        self.switch(key, to, event, Cause::by(by, now), beside).await
     }
 
     /// The reverse of `stop`. The caller notifies the environments whose deployments wait.
@@ -176,7 +182,7 @@ impl Pipelines {
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
         let to = |present: &Pipeline| present.stopped.is_some().then_some(None);
-        self.switch(key, to, EventType::PipelineResumed, Cause::by(by, now), beside).await
+        self.switch(key, to, EventData::PipelineResumed, Cause::by(by, now), beside).await
     }
 
     /// Hold it while creating an environment. None if the pipeline does not exist.
@@ -196,7 +202,7 @@ impl Pipelines {
         &self,
         key: &PipelineKey,
         to: impl FnOnce(&Pipeline) -> Option<Option<Stopped>>,
-        event_type: EventType,
+        event: impl FnOnce(PipelineData) -> EventData,
         cause: Cause<'_>,
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
@@ -209,7 +215,7 @@ impl Pipelines {
             let revision = newest.next_revision(cause.at.as_millis());
             let pipeline = Arc::new(Pipeline { stopped, revision, ..(*present).clone() });
             let held = beside(&pipeline, batch);
-            Ok((Some(change::put(batch, &pipeline, event_type, cause)), (pipeline, held)))
+            Ok((Some(change::put(batch, &pipeline, event, cause)), (pipeline, held)))
         });
         switched.await.map(|(pipeline, _held)| pipeline)
     }
@@ -250,9 +256,9 @@ async fn apply(pipelines: &PublishedPipelines, declared: Vec<Declared>, now: Tim
             if present.is_some_and(|present| present.is_as(&definition)) {
                 return Ok::<_, StoreError>((None, ()));
             }
-            let event_type = if present.is_some() { EventType::PipelineUpdated } else { EventType::PipelineCreated };
+            let event = if present.is_some() { EventData::PipelineUpdated } else { EventData::PipelineCreated };
             let pipeline = change::redefined(newest, &key, definition, now);
-            Ok((Some(change::put(batch, &pipeline, event_type, Cause::system(now))), ()))
+            Ok((Some(change::put(batch, &pipeline, event, Cause::system(now))), ()))
         })?;
         changed += 1;
         if changed % APPLIED_PER_WAIT == 0 {

@@ -127,7 +127,6 @@ pub fn record_events(
 ) {
     for event in events {
         let happening = NewEvent {
-            event_type: event.event_type,
             at,
             by: event.by.as_ref().or(by).filter(|_| !event.automatic),
             pipeline: Some(&pipeline.pipeline),
@@ -168,7 +167,7 @@ impl Change<'_> {
         for record in &outcome.approvals {
             self.approval(record, outcome)?;
         }
-        for event in outcome.events.iter().filter(|event| event.event_type == EventType::StageStarted) {
+        for event in outcome.events.iter().filter(|event| event.event_type() == EventType::StageStarted) {
             event.deployment.map_or(Ok(()), |id| self.log_part(id))?;
         }
         match is_unfinished(next) {

@@ -272,17 +272,18 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use domain::{EventData, EventType, Timestamp};
+    use domain::samples::AnyEvent;
+    use domain::{EventType, EventValue, Timestamp};
     use events::{Cause, NewEvent, Notices, record};
     use store::{Batch, MemoryStore, Store};
 
     fn happen(store: &MemoryStore, times: u64, text: &str) {
-        let (acme, data) = (Identifier::parse("acme").unwrap(), EventData::default().with("text", text));
+        let acme = Identifier::parse("acme").unwrap();
         let event_types = [EventType::SecretCreated, EventType::SecretDeleted];
         for number in 0..times {
-            let event_type = event_types[(number % 2) as usize];
+            let data = AnyEvent(event_types[(number % 2) as usize], vec![("text", EventValue::Text(text.into()))]);
             let mut batch = Batch::default();
-            record(&mut batch, &acme, &NewEvent::new(event_type, Cause::system(Timestamp::from_millis(1)), &data));
+            record(&mut batch, &acme, &NewEvent::new(&data, Cause::system(Timestamp::from_millis(1))));
             store.commit(batch).unwrap();
         }
     }

@@ -31,7 +31,7 @@ pub enum ClusterState {
     /// The secrets are being resealed under `key`; some are still sealed under the one with this hash.
     Rotating {
         from: u64,
-        /// Drawn at random by each rotation, so that only the last one continues. Early versions had none.
+        /// Drawn at random by each rotation, so that only the last one continues. There always is one.
         run: Option<u128>,
     },
     /// Ready, and filled by the import of this run. The run is kept, so that an import whose last answer was lost can
@@ -64,8 +64,7 @@ pub struct NodeRecord {
 }
 
 impl ClusterRecord {
-    /// Uses the oldest form that can represent the state, even for a record written by an early version: records are
-    /// compared by their bytes.
+    /// Uses the oldest form that can represent the state: records are compared by their bytes.
     pub fn encode(&self) -> Vec<u8> {
         let Self { format, shards, key, state } = *self;
         let before = ClusterV1 { format, shards, key };
@@ -73,12 +72,7 @@ impl ClusterRecord {
             // Programs that know no other state can read this one, and refuse the others.
             ClusterState::Ready => record::encode(&before),
             ClusterState::Filling { run } => record::encode(&ClusterV2 { before, state: StateV2::Filling { run } }),
-            ClusterState::Rotating { from, run: None } => {
-                record::encode(&ClusterV2 { before, state: StateV2::Rotating { from } })
-            }
-            ClusterState::Rotating { run: Some(_), .. } | ClusterState::Filled { .. } => {
-                record::encode(&ClusterV3 { before, state })
-            }
+            ClusterState::Rotating { .. } | ClusterState::Filled { .. } => record::encode(&ClusterV3 { before, state }),
         }
     }
 
@@ -120,7 +114,6 @@ struct ClusterV2 {
 enum StateV2 {
     Ready,
     Filling { run: u128 },
-    Rotating { from: u64 },
 }
 
 impl Record<'_> for ClusterV2 {
@@ -146,7 +139,6 @@ impl Record<'_> for ClusterV3 {
         let state = match state {
             StateV2::Ready => ClusterState::Ready,
             StateV2::Filling { run } => ClusterState::Filling { run },
-            StateV2::Rotating { from } => ClusterState::Rotating { from, run: None },
         };
         Ok(Self { before, state })
     }
@@ -174,7 +166,6 @@ mod tests {
         let states = [
             (ClusterState::Ready, 1),
             (ClusterState::Filling { run: u128::MAX }, 2),
-            (ClusterState::Rotating { from: 7, run: None }, 2),
             (ClusterState::Rotating { from: 7, run: Some(u128::MAX) }, 3),
             (ClusterState::Filled { run: u128::MAX }, 3),
         ];
@@ -189,25 +180,19 @@ mod tests {
         assert!(ClusterRecord::decode(b"").is_err() && NodeRecord::decode("n1", Version(7), b"\xff").is_err());
     }
 
-    /// A record of an early version is read and re-encoded to the same bytes: replacing it requires equal bytes.
+    /// Records are compared by their bytes: one is replaced only if they are the same.
     #[test]
-    fn records_of_early_versions_are_read_and_compared() {
+    fn records_of_format_4_are_read_and_written_as_the_same_bytes() {
         let shards = NonZeroU16::new(16).unwrap();
         for (name, state) in [
             ("cluster", ClusterState::Ready),
             ("cluster, being filled", ClusterState::Filling { run: 302 }),
-            ("cluster, being rotated", ClusterState::Rotating { from: 301, run: None }),
+            ("cluster, being rotated", ClusterState::Rotating { from: 301, run: Some(302) }),
+            ("cluster, filled", ClusterState::Filled { run: 302 }),
         ] {
             let cluster = ClusterRecord { format: 4, shards, key: 300, state };
             assert_eq!(ClusterRecord::decode(&format_4(name)), Ok(cluster), "{name}");
             assert_written_as_format_4(name, &cluster.encode());
-        }
-        let rotating = ClusterState::Rotating { from: 301, run: Some(302) };
-        for (bytes, state) in [
-            (&b"\x03\x04\x10\xac\x02\x02\xad\x02\x01\xae\x02"[..], rotating),
-            (b"\x03\x04\x10\xac\x02\x03\xae\x02", ClusterState::Filled { run: 302 }),
-        ] {
-            assert_eq!(ClusterRecord { format: 4, shards, key: 300, state }.encode(), bytes);
         }
     }
 }

@@ -16,9 +16,8 @@ use super::client::{Outcome, Sent};
 use super::sender::Job;
 use super::*;
 use accounts::secrets::{MasterKey, Vault};
-use domain::{
-    DeliveryId, Description, EventData, EventType, IdSeed, Identifier, Initiator, Person, Timestamp, UserId, WebhookId,
-};
+use domain::samples::AnyEvent;
+use domain::{DeliveryId, Description, EventType, IdSeed, Identifier, Initiator, Person, Timestamp, UserId, WebhookId};
 use events::{Cause, Events, NewEvent};
 use outbound::Policy;
 use store::{Batch, MemoryStore, Store, end_of_prefix};
@@ -92,8 +91,8 @@ impl Bench {
     fn happen_in(&self, organization: &Identifier, event_type: EventType, times: usize) {
         for _ in 0..times {
             let mut batch = Batch::default();
-            let data = EventData::default();
-            let happening = NewEvent::new(event_type, Cause::system(Timestamp::from_millis(7)), &data);
+            let data = AnyEvent(event_type, Vec::new());
+            let happening = NewEvent::new(&data, Cause::system(Timestamp::from_millis(7)));
             events::record(&mut batch, organization, &happening);
             self.store.commit(batch).unwrap();
         }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use domain::{EventData, EventType, Identifier, Timestamp};
+use domain::samples::AnyEvent;
+use domain::{EventType, EventValue, Identifier, Timestamp};
 use events::{Cause, Events, NewEvent, record as record_event};
 use store::journal::{self, PAGE_ENTRIES};
 use store::{Batch, LoggedStore, Options, Store, StoreError};
@@ -19,12 +20,13 @@ pub fn acme() -> Identifier {
 /// Records this many events, each with a text of this many bytes, as a busy server would. Returns the id of the first.
 pub fn record(home: &Path, count: usize, bytes: usize) -> String {
     let store = std::sync::Arc::new(open(home));
-    let data = EventData::default().with("text", "x".repeat(bytes));
+    let text = EventValue::Text("x".repeat(bytes).into());
+    let data = AnyEvent(EventType::SecretUpdated, vec![("text", text)]);
     let at = Timestamp::from_millis(1_794_735_000_123);
     for _ in 0..count.div_ceil(100) {
         let mut batch = Batch::default();
         for _ in 0..count.min(100) {
-            record_event(&mut batch, &acme(), &NewEvent::new(EventType::SecretUpdated, Cause::system(at), &data));
+            record_event(&mut batch, &acme(), &NewEvent::new(&data, Cause::system(at)));
         }
         // The store accepts only as much as the disk can write.
         while let Err(error) = store.commit(batch.clone()) {

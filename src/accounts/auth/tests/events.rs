@@ -124,10 +124,10 @@ pub fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
 }
 
 pub fn data(event: &RecordedEvent) -> String {
-    let pair = |(name, datum): &(std::borrow::Cow<'static, str>, EventValue)| match datum {
+    let pair = |(name, datum): &(Box<str>, EventValue)| match datum {
         EventValue::Text(text) => format!("{name}={text}"),
         EventValue::Number(number) => format!("{name}={number}"),
         EventValue::Flag(_) => panic!("{event:?}"),
     };
-    event.data.0.iter().map(pair).collect::<Vec<_>>().join(" ")
+    event.data.iter().map(pair).collect::<Vec<_>>().join(" ")
 }

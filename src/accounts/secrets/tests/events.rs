@@ -42,10 +42,10 @@ async fn every_change_of_a_secret_records_one_event_with_its_author() {
     assert!(others.iter().all(|event| event.by.as_ref() == Some(&mia) && event.at == NOW));
     assert_eq!((&last.by, last.at), (&None, LATER), "nobody asked for that one in particular");
     for event in &told {
-        assert!(event.data.0.contains(&("name".into(), EventValue::from("TOKEN"))), "{event:?}");
+        assert!(event.data.contains(&("name".into(), EventValue::Text("TOKEN".into()))), "{event:?}");
     }
-    assert!(told[2].data.0.contains(&("valueChanged".into(), EventValue::Flag(true))));
-    assert!(told[3].data.0.contains(&("valueChanged".into(), EventValue::Flag(false))));
+    assert!(told[2].data.contains(&("valueChanged".into(), EventValue::Flag(true))));
+    assert!(told[3].data.contains(&("valueChanged".into(), EventValue::Flag(false))));
     let journal = format!("{told:?}");
     assert!(!journal.contains("s3cret") && !journal.contains("hush"), "{journal}");
 }
@@ -111,7 +111,7 @@ fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
 }
 
 fn version(event: &RecordedEvent) -> u64 {
-    let found = event.data.0.iter().find(|(name, _)| name == "version").map(|(_, datum)| datum);
+    let found = event.data.iter().find(|(name, _)| &**name == "version").map(|(_, datum)| datum);
     match found {
         Some(EventValue::Number(version)) => *version,
         Some(EventValue::Text(_) | EventValue::Flag(_)) | None => panic!("{event:?}"),

@@ -31,10 +31,10 @@ async fn every_change_of_a_pipeline_records_one_event_with_its_author() {
         let has_reason = datum(event, "reason").is_some();
         assert_eq!(has_reason, event.event_type == EventType::PipelineStopped);
     }
-    assert_eq!(datum(&told[0], "name"), Some(EventValue::from("one")));
-    assert_eq!(datum(&told[2], "reason"), Some(EventValue::from("moving")));
-    assert_eq!(datum(&told[3], "revision"), Some(EventValue::from(resumed.revision)));
-    assert_eq!(datum(&told[4], "name"), Some(EventValue::from("two")));
+    assert_eq!(datum(&told[0], "name"), Some(EventValue::Text("one".into())));
+    assert_eq!(datum(&told[2], "reason"), Some(EventValue::Text("moving".into())));
+    assert_eq!(datum(&told[3], "revision"), Some(EventValue::Number(resumed.revision)));
+    assert_eq!(datum(&told[4], "name"), Some(EventValue::Text("two".into())));
 }
 
 #[tokio::test]
@@ -85,5 +85,5 @@ fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
 }
 
 fn datum(event: &RecordedEvent, name: &str) -> Option<EventValue> {
-    event.data.0.iter().find(|(known, _)| known == name).map(|(_, datum)| datum.clone())
+    event.data.iter().find(|(known, _)| &**known == name).map(|(_, datum)| datum.clone())
 }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::values::{Text, Time};
 use super::written::{DeploymentId, EventId, SessionId, TokenId, UserId, Written};
 use super::written::{EventType, Named};
-use domain::{EventData, EventValue, Identifier, Initiator};
+use domain::{EventValue, Identifier, Initiator};
 use events::RecordedEvent;
 
 /// A change in the organization. Its `type` says what its `data` has.
@@ -67,7 +67,7 @@ enum ActorKind {
 }
 
 #[derive(Debug)]
-struct DataView<'a>(&'a EventData);
+struct DataView<'a>(&'a [(Box<str>, EventValue)]);
 
 #[derive(Debug, Clone)]
 struct Hex<'a>(&'a [u8]);
@@ -105,8 +105,8 @@ impl<'a> ActorView<'a> {
 
 impl Serialize for DataView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.0.len()))?;
-        for (name, datum) in &self.0.0 {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, datum) in self.0 {
             match datum {
                 EventValue::Text(text) => map.serialize_entry(name, &**text)?,
                 EventValue::Number(number) => map.serialize_entry(name, number)?,

@@ -4,7 +4,6 @@
 mod deployment;
 mod environment;
 mod event;
-mod event_data;
 mod session;
 mod values;
 pub mod written;
@@ -12,7 +11,6 @@ pub mod written;
 pub use deployment::DeploymentView;
 pub use environment::{EnvironmentListItem, EnvironmentView, HolderView, LockView};
 pub use event::EventView;
-pub use event_data::{EventShape, event_shapes};
 pub use session::{EndedByView, ForceClaimView, SessionListItem, SessionView, WaiterView, end_reason};
 pub use values::{InputValueView, Text, Time, UserView};
 pub use written::Written;

@@ -11,9 +11,11 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::http::codes::Code;
 use crate::http::dto::written::{
-    AnalysisStatus, ApprovalStatus, DeploymentId, DeploymentStatus, Expiry, Role, SessionId, StageStatus,
+    AnalysisStatus, ApprovalStatus, DeploymentId, DeploymentStatus, Expiry, RevocationReason, Role, SessionId,
+    SignInMethod, StageStatus,
 };
-use crate::http::dto::{EndedByView, EventShape, HolderView, Time, UserView, event_shapes};
+use crate::http::dto::{EndedByView, HolderView, Time, UserView};
+use domain::{EventData, EventMember, EventShape, EventType, MemberKind};
 
 /// How a response represents a field without a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,32 +162,21 @@ fn add_members(whole: &mut Value, mut part: Value) {
     }
 }
 
-/// Removes null from the types of optional fields.
-pub fn without_null(schema: &mut Value) {
-    let properties = schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
-    for (_, property) in properties {
-        if let Some(kinds) = property["type"].as_array() {
-            let kinds: Vec<_> = kinds.iter().filter(|kind| *kind != "null").cloned().collect();
-            property["type"] = if let [kind] = &*kinds { kind.clone() } else { json!(kinds) };
-        }
-        let choice = property.get("oneOf").and_then(referring).cloned();
-        if let (Some(Value::Object(choice)), Some(property)) = (choice, property.as_object_mut()) {
-            property.remove("oneOf");
-            property.extend(choice);
-        }
-    }
-}
-
 /// Replaces the general event schema with one schema per shape of `data`.
 pub fn split_events(schemas: &mut Map<String, Value>) {
     let Some(general) = schemas.remove("Event") else { return };
     let mut mapping = Map::new();
     let mut events = Vec::new();
-    for shape in event_shapes() {
-        let event = reference(&format!("{}Event", shape.name));
-        mapping.extend(shape.types.iter().map(|event_type| (event_type.as_str().to_owned(), event["$ref"].clone())));
+    // Only events have these.
+    schemas.append(&mut of_type::<RevocationReason>(Missing::Null));
+    schemas.append(&mut of_type::<SignInMethod>(Missing::Null));
+    for shape in EventData::SHAPES {
+        let name = shape.name.trim_end_matches("Data");
+        let types: Vec<_> = EventType::ALL.into_iter().filter(|known| known.shape().name == shape.name).collect();
+        let event = reference(&format!("{name}Event"));
+        mapping.extend(types.iter().map(|event_type| (event_type.as_str().to_owned(), event["$ref"].clone())));
         events.push(event);
-        add(schemas, shape, general.clone());
+        add(schemas, shape, &types, general.clone());
     }
     schemas.insert(
         "Event".to_owned(),
@@ -196,15 +187,19 @@ pub fn split_events(schemas: &mut Map<String, Value>) {
     );
 }
 
-fn add(schemas: &mut Map<String, Value>, shape: EventShape, mut event: Value) {
-    let EventShape { name, types, data, schemas: used } = shape;
-    let (event_name, data_name) = (format!("{name}Event"), format!("{name}Data"));
-    let mut described = completed(used, Missing::Null);
-    schemas.append(&mut described);
-    let mut data = completed(vec![(data_name.clone(), data)], Missing::LeftOut);
-    data.values_mut().for_each(without_null);
-    event["description"] = data[&data_name]["description"].take();
-    data[&data_name]["description"] = json!(format!("Details of `{event_name}`."));
+fn add(schemas: &mut Map<String, Value>, shape: &EventShape, types: &[EventType], mut event: Value) {
+    let event_name = format!("{}Event", shape.name.trim_end_matches("Data"));
+    event["description"] = json!(shape.description.trim());
+    let mut data = json!({ "type": "object", "description": format!("Details of `{event_name}`.") });
+    let required: Vec<_> =
+        shape.members.iter().filter(|member| !member.is_optional).map(|member| member.name).collect();
+    if !shape.members.is_empty() {
+        let properties = shape.members.iter().map(|member| (member.name.to_owned(), of_member(member)));
+        data["properties"] = Value::Object(properties.collect());
+    }
+    if !required.is_empty() {
+        data["required"] = json!(required);
+    }
     let names: Vec<_> = types.iter().map(|event_type| event_type.as_str()).collect();
     let properties = &mut event["properties"];
     properties["type"] = if let [one] = &*names {
@@ -214,9 +209,26 @@ fn add(schemas: &mut Map<String, Value>, shape: EventShape, mut event: Value) {
         schemas.insert(format!("{event_name}Type"), of_these);
         reference(&format!("{event_name}Type"))
     };
-    properties["data"] = reference(&data_name);
-    schemas.append(&mut data);
+    properties["data"] = reference(shape.name);
+    schemas.insert(shape.name.to_owned(), data);
     schemas.insert(event_name, event);
+}
+
+fn of_member(member: &EventMember) -> Value {
+    let mut schema = match member.kind {
+        MemberKind::Text => json!({ "type": "string" }),
+        MemberKind::Time => json!({ "type": "string", "format": "date-time" }),
+        MemberKind::Flag => json!({ "type": "boolean" }),
+        MemberKind::Integer(bits) => json!({ "type": "integer", "format": format!("int{bits}"), "minimum": 0 }),
+        MemberKind::Named(name) => reference(name),
+    };
+    if !member.description.is_empty() {
+        schema["description"] = json!(member.description.trim());
+    }
+    if let Ok(example) = serde_json::from_str::<Value>(member.example) {
+        schema["examples"] = json!([example]);
+    }
+    schema
 }
 
 /// Why a request was refused or failed, by RFC 9457. `code` says which of the further members there are.
