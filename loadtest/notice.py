@@ -28,7 +28,8 @@ for _ in range(rounds):
         [*arguments, "sh", "-c", "echo $$; sleep 300 & sleep 301"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     group = os.getpgid(int(running.stdout.readline()))
-    # The wait on the session begins beside the command. No metric counts reads that wait, so nothing shows that it stands.
+    # The wait on the session begins in parallel with the command. No metric counts waiting reads, so nothing shows when
+    # it has begun.
     time.sleep(0.3)
     session = call("POST", environment + "/force-claim", {"context": "notice.py", "ttlSeconds": 60})["sessionId"]
     answered = time.monotonic()

@@ -6,6 +6,7 @@ use super::{Alternative, Category, EngineName, Evidence, SuggestedFix};
 use domain::named::named_enum;
 use domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, Identifier, Initiator, Timestamp};
 use records::stored::{Stored, stored, stored_as, stored_enum};
+use store::keys::{ANALYSES, in_organization};
 use store::record::{self, Record, RecordError, records};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -127,16 +128,13 @@ impl<'a> Record<'a> for AnalysisV2<'a> {
     }
 }
 
-/// The prefix of all analyses, of any organization.
-pub const ANALYSES: &[u8] = b"N/";
-
 /// `N/{organization}/{seed, inverted}`: the newest comes first.
 pub fn key(organization: &Identifier, id: AnalysisId) -> Vec<u8> {
     [organization_prefix(organization).as_slice(), &id.0.0.map(|byte| !byte)].concat()
 }
 
 pub fn organization_prefix(organization: &Identifier) -> Vec<u8> {
-    [ANALYSES, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(ANALYSES, organization.as_str())
 }
 
 stored! {

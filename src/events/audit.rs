@@ -1,14 +1,14 @@
-//! The audit: whether an organization's events are those that were recorded. Each is chained to the one before by its
-//! hash, and the beginning and the end of the journal are stored beside its pages. Heads that do not match the pages of
-//! their journal are repaired.
+//! The audit: checks that an organization's events are those that were recorded. Each event is chained to the previous
+//! one by its hash, and the beginning and the end of the journal are stored beside its pages. Heads that do not match
+//! the pages of their journal are repaired.
 //!
-//! An attacker who can write to the data directory can forge a whole chain, but not the seals along it, which take the
-//! audit key. They can still put back an older state as a whole: a head that was noted elsewhere before (an
-//! [`Expectation`]) is not part of that one.
+//! An attacker who can write to the data directory can forge a whole chain, but not its seals, which require the audit
+//! key. The attacker can still restore a complete older state: that is detected by a head that was noted elsewhere (an
+//! [`Expectation`]) and is missing from the older state.
 //!
-//! A server may run meanwhile. Events only grow at the end, so an audit reads the end once and leaves out what comes
-//! later: an event beyond the end is a new one if the stored end has moved behind it by then. Retention drops events at
-//! the front; if an audit with a fault finds that it has, it starts again.
+//! The server may be running. Events are only added at the end, so an audit reads the end once and ignores later
+//! events: an event beyond the end is new if the stored end has meanwhile moved past it. Retention drops events at the
+//! front; if an audit that found a fault notices this, it restarts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,15 +17,16 @@ use std::str::FromStr;
 use super::audit_archive::ArchiveFault;
 use super::audit_seals::SealCheck;
 use super::event::EventId;
-use super::journal::{ArchiveHead, Events, FIRSTS, unreadable};
+use super::journal::{ArchiveHead, Events, unreadable};
 use domain::{Identifier, Malformed, SecurityClass, read_hex};
 use store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
+use store::keys::{FIRST_EVENTS, JOURNAL_PAGES, LOST_HEADS, in_organization};
 use store::{Batch, StoreError, commit_durably, end_of_prefix, next_piece};
 
 pub use super::audit_seals::{SealFault, SealStatus};
 
-/// How often an audit starts again because retention dropped events meanwhile. It drops them from the front, where an audit
-/// begins, so one attempt is nearly always enough.
+/// How often an audit restarts because retention dropped events meanwhile. They are dropped at the front, where an
+/// audit begins, so one attempt is nearly always enough.
 const ATTEMPTS_MAX: usize = 10;
 
 /// An event that is known to have existed.
@@ -40,7 +41,7 @@ pub struct Expectation {
 pub enum ExpectationStatus {
     Present,
     Absent,
-    /// Older than the events that are kept, so it cannot be verified.
+    /// Older than the kept events, so it cannot be verified.
     NoLongerKept,
 }
 
@@ -52,9 +53,9 @@ pub struct AuditReport {
     pub first: u64,
     /// The number of the next event.
     pub next: u64,
-    /// The last event of the chain.
+    /// The last event of the chain, for later use as an expectation.
     pub head: Option<Expectation>,
-    /// The number of security events that outlived their pages.
+    /// Number of archived security events.
     pub archived: u64,
     pub seals: SealStatus,
     /// The first fault.
@@ -62,7 +63,7 @@ pub struct AuditReport {
     pub expected: Vec<(Expectation, ExpectationStatus)>,
 }
 
-/// A fault, at which event.
+/// A fault and the event at which it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub number: u64,
@@ -71,13 +72,13 @@ pub struct Fault {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The events from it to `last` are missing.
+    /// The events from this one to `last` are missing.
     Missing {
         last: u64,
     },
     /// A later event is in its place.
     Removed,
-    /// It is in the place of event `to`.
+    /// This event is in the place of event `to`.
     Moved {
         to: u64,
     },
@@ -93,13 +94,13 @@ pub enum FaultKind {
     },
     /// Its page does not continue the one before.
     Unchained,
-    /// It was written before its predecessor.
+    /// It was written before the previous event.
     OutOfOrder,
-    /// Its number is outside the stored beginning and end of the journal.
+    /// Its number is outside the stored range of the journal.
     BeyondTheNotes,
     /// The stored head is another event.
     OtherHead,
-    /// A server found the journal cut or rewritten at its start, and kept its old head.
+    /// At startup, a server found the journal truncated or rewritten, and kept its old head.
     Lost {
         head: Expectation,
     },
@@ -122,7 +123,7 @@ struct Walk<'a> {
     events: &'a Events,
     organization: &'a Identifier,
     first: u64,
-    /// The next number, and the hash of the event before it.
+    /// The next number, and the hash of the previous event.
     number: u64,
     before: Hash,
     sequence: u64,
@@ -131,10 +132,10 @@ struct Walk<'a> {
 }
 
 impl Events {
-    /// All organizations with a journal, or with a trace of one.
+    /// All organizations with a journal or any remains of one.
     pub fn audited(&self) -> Result<BTreeSet<Identifier>, StoreError> {
         let mut found = BTreeSet::new();
-        for (prefix, has_pages) in [(&*journal::head_key(""), false), (FIRSTS, false), (journal::PAGES, true)] {
+        for (prefix, has_pages) in [(&*journal::head_key(""), false), (FIRST_EVENTS, false), (JOURNAL_PAGES, true)] {
             let (mut from, end) = (prefix.to_vec(), end_of_prefix(prefix));
             while let Some((key, _)) = self.store.scan(&from, &end, 1)?.pop() {
                 let name = key[prefix.len()..].split(|byte| *byte == b'/').next().unwrap_or_default();
@@ -162,14 +163,14 @@ impl Events {
         Err(StoreError::Read("events were dropped again and again while they were verified; try again".to_owned()))
     }
 
-    /// What retention changes.
+    /// The state that retention changes.
     fn kept(&self, organization: &Identifier) -> Result<(u64, Vec<Option<ArchiveHead>>), StoreError> {
         let archives = SecurityClass::ALL.iter().map(|class| self.find_archive_head(organization, *class));
         Ok((self.first(organization)?, archives.collect::<Result<_, _>>()?))
     }
 
     fn audit_once(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
-        // Before the end is read: the newest one is not beyond it.
+        // Read before the end, so that the newest seal is not beyond the end.
         let seals = self.seals(organization)?;
         let noted = self.store.get(&journal::head_key(organization.as_str()))?.and_then(|bytes| Head::decode(&bytes));
         let first = self.first(organization)?;
@@ -205,7 +206,7 @@ impl Events {
         let fault = match (chain_fault, seal_fault) {
             (Some(chain), Some(seal)) if seal.number < chain.number => Some(seal),
             (Some(chain), _) => Some(chain),
-            // A server has already found the place.
+            // A server has already located the fault.
             (None, seal) => lost.or(seal),
         };
         let last = (walk.number > first).then(|| Expectation { number: walk.number - 1, hash: walk.before });
@@ -216,7 +217,7 @@ impl Events {
             head: last,
             archived,
             seals,
-            // What is archived is older than what is in the journal.
+            // Archived events are older than those in the journal.
             fault: archive_fault.or(fault),
             expected: walk.expected,
         })
@@ -242,11 +243,11 @@ impl Walk<'_> {
         Ok(other_head.then(|| Fault { number: end.saturating_sub(1), kind: FaultKind::OtherHead }))
     }
 
-    /// A page before the beginning or after the end of the journal. Returns the number of its first event.
+    /// Finds a page before the beginning or after the end of the journal. Returns the number of its first event.
     fn strayed(&self, end: u64) -> Result<Option<u64>, StoreError> {
         let (all, store) = (journal::pages_of(self.organization.as_str()), &self.events.store);
         let name = self.organization.as_str();
-        // The newest comes first.
+        // Newest first.
         let newest = store.scan(&all, &end_of_prefix(&all), 1)?.pop().and_then(|(key, _)| journal::page_of(&key));
         let too_old = match self.first / PAGE_ENTRIES {
             0 => None,
@@ -267,7 +268,7 @@ impl Walk<'_> {
         Ok(head.and_then(|bytes| Head::decode(&bytes)).is_some_and(|head| head.next > number))
     }
 
-    /// Leaves out events of the newest page that were recorded since the end was read.
+    /// Removes events of the newest page that were recorded since the end was read.
     fn without_new_ones(&self, page: &mut PageView<'_>, end: u64) -> Result<(), StoreError> {
         let next = page.first.saturating_add(page.entries.len() as u64);
         let is_newest = end < page.first.saturating_add(PAGE_ENTRIES);
@@ -329,7 +330,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Updates the expectations and the seals once the chain has reached an event.
+    /// Updates the expectations and the seals after the chain has reached an event.
     fn meet(&mut self, number: u64) {
         self.seals.meet(number, &self.before);
         for (expected, found) in &mut self.expected {
@@ -342,7 +343,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The witness of an entry's hash: the next entry, or the stored hash at the end of the page or the journal.
+    /// The record that confirms an entry's hash: the next entry, or the stored hash at the end of the page or the
+    /// journal.
     fn follower<'e>(
         &self,
         entries: &'e [EntryView<'e>],
@@ -361,7 +363,7 @@ impl Walk<'_> {
         Ok(next.map(|page| Follower::Note(*page.before)))
     }
 
-    /// The fault of an entry whose hash is wrong.
+    /// Determines the fault of an entry whose hash is wrong.
     fn diagnosed(
         &self,
         entries: &[EntryView<'_>],
@@ -496,14 +498,13 @@ impl FromStr for Expectation {
 }
 
 /// `EL/{organization}/{number of its next event}`: an earlier end of a journal.
-const LOST_HEADS: &[u8] = b"EL/";
 /// More than honest causes explain; later ones add nothing to the evidence.
 const LOST_HEADS_MAX: usize = 100;
 
 impl Events {
-    /// Sets every head to the end of its pages, and logs those that did not match: the journal was cut or rewritten, or
-    /// damaged records of the redo log were discarded. The server continues from the pages, and keeps the old head as
-    /// evidence. Once, at the start.
+    /// Sets every head to the end of its pages, and logs heads that did not match: the journal was truncated or
+    /// rewritten, or damaged records of the redo log were discarded. The server continues from the pages, and keeps the
+    /// old head as evidence. Called once at startup.
     pub async fn repair_heads(&self) -> Result<(), StoreError> {
         let mut batch = Batch::default();
         for organization in self.audited()? {
@@ -533,7 +534,7 @@ impl Events {
         commit_durably(&*self.store, batch).await
     }
 
-    /// The end of the newest page.
+    /// The head according to the newest page.
     fn head_of_pages(&self, organization: &Identifier) -> Result<Option<Head>, StoreError> {
         let pages = journal::pages_of(organization.as_str());
         let Some((_, bytes)) = self.store.scan(&pages, &end_of_prefix(&pages), 1)?.pop() else { return Ok(None) };
@@ -542,7 +543,7 @@ impl Events {
         Ok(Some(Head { next, hash: page.entries.last().map_or(*page.before, |last| *last.hash) }))
     }
 
-    /// The last events of heads that did not match.
+    /// The last events according to heads that did not match.
     pub(super) fn lost_heads(&self, organization: &Identifier) -> Result<Vec<Expectation>, StoreError> {
         let prefix = lost_heads_of(organization);
         let found = self.store.scan(&prefix, &end_of_prefix(&prefix), LOST_HEADS_MAX)?;
@@ -554,5 +555,5 @@ impl Events {
 }
 
 fn lost_heads_of(organization: &Identifier) -> Vec<u8> {
-    [LOST_HEADS, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(LOST_HEADS, organization.as_str())
 }

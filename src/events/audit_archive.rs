@@ -1,4 +1,4 @@
-//! The audit of the archive: whether the security events that outlived their pages are those that were recorded.
+//! The audit of the archive: checks that the archived security events are those that were recorded.
 
 use super::journal::{ArchiveHead, ArchivedEvent, Events};
 use domain::{Identifier, SecurityClass};
@@ -7,30 +7,30 @@ use store::journal::{self, Hash, PAGE_ENTRIES, Page};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArchiveFault {
-    /// Its end is missing, and with it perhaps all of it.
+    /// Its head is missing, and perhaps all of it.
     NoEnd,
-    /// Its end was not written by a server with the audit key.
+    /// Its head was not written by a server with the audit key.
     Forged,
-    /// Its events do not lead to its end.
+    /// Its events do not lead to its head.
     OtherEnd,
-    /// A page is missing, or has fewer or other events than it should.
+    /// A page is missing, or has too few or wrong events.
     Missing,
-    /// An event is not what was recorded.
+    /// An event differs from the recorded one.
     Changed,
-    /// An event is not older than the one after it, or than those in the journal.
+    /// An event is not older than the next one, or than those in the journal.
     OutOfOrder,
 }
 
 /// The result for one class.
 pub(super) struct ArchiveAudit {
     pub events: u64,
-    /// At which event: the last one before the fault.
+    /// The fault, with the number of the last event before it.
     pub fault: Option<(u64, ArchiveFault)>,
 }
 
 impl Events {
     /// Verifies the archive of one class, and calls `meet` with the number and the hash of each event. `first` is the
-    /// first number in the journal; `is_sealed` says whether a server that makes archives has run.
+    /// first number in the journal; `is_sealed` says whether a server that creates archives has run.
     pub(super) fn audit_archive(
         &self,
         organization: &Identifier,
@@ -68,7 +68,7 @@ struct ArchiveWalk {
     /// The next position.
     next: u64,
     before: Hash,
-    /// Of the last event.
+    /// The number of the last event.
     number: Option<u64>,
     first: u64,
 }
@@ -84,7 +84,7 @@ impl ArchiveWalk {
     ) -> Option<ArchiveFault> {
         let end = (self.next / PAGE_ENTRIES + 1) * PAGE_ENTRIES;
         let Some(page) = page.filter(|page| page.first == self.next) else { return Some(ArchiveFault::Missing) };
-        // The only trace of what was before the beginning.
+        // The only trace of the events before the beginning.
         match (self.next == head.first, self.next) {
             (true, 0) => self.before = ArchiveHead::origin(organization, class).hash,
             (true, _) => self.before = page.before,

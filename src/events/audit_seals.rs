@@ -1,18 +1,18 @@
-//! The seals along a walk of the chain. Whether a seal matches the chain can be seen without the audit key; who made it, only
-//! with it.
+//! Checks the seals while walking the chain. Whether a seal matches the chain can be checked without the audit key;
+//! whether it is genuine only with it.
 
 use super::seal::{AuditKey, Seal};
 use domain::Identifier;
 use store::journal::Hash;
 
-/// How far the seals vouch for the events.
+/// What the seals prove about the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealStatus {
-    /// There are none: no server that makes them has run on this data directory yet.
+    /// No seals: no server that creates them has run on this data directory yet.
     None,
-    /// They match the chain; without the audit key, who made them cannot be told.
+    /// They match the chain; without the audit key, they may be forged.
     Unchecked,
-    /// They are genuine, from the first seal, which came when `from` was the number of the next event, to the last.
+    /// They are genuine, from the first seal, made when `from` was the number of the next event, to the last.
     Checked { from: u64, next: u64 },
 }
 
@@ -20,11 +20,11 @@ pub enum SealStatus {
 pub enum SealFault {
     /// The seal that ends with the event before `next` was not made with the audit key.
     Forged { next: u64 },
-    /// A seal is missing in front of the one that ends with the event before `next`.
+    /// A seal is missing before the one that ends with the event before `next`.
     Removed { next: u64 },
     /// The events up to the one before `next` are not those that were sealed.
     Rewritten { next: u64 },
-    /// The journal ends here, and the events up to the one before `next` were sealed.
+    /// The journal ends here, but the events up to the one before `next` were sealed.
     CutOff { next: u64 },
 }
 
@@ -33,12 +33,12 @@ pub(super) struct SealCheck {
     has_key: bool,
     /// The first seal that the walk has not reached.
     place: usize,
-    /// The first fault, at which event.
+    /// The first fault and its event.
     fault: Option<(u64, SealFault)>,
 }
 
 impl SealCheck {
-    /// `seals` are those of the organization, oldest first.
+    /// `seals` are the organization's seals, oldest first.
     pub fn new(organization: &Identifier, key: Option<&AuditKey>, seals: Vec<Seal>) -> Self {
         let mut check = Self { has_key: key.is_some(), place: 0, fault: None, seals: Vec::new() };
         let mut before: Option<Seal> = None;
@@ -55,7 +55,7 @@ impl SealCheck {
         Self { seals, ..check }
     }
 
-    /// The chain has reached an event.
+    /// Called when the chain has reached an event.
     pub fn meet(&mut self, number: u64, hash: &Hash) {
         while let Some(seal) = self.seals.get(self.place).copied().filter(|seal| seal.next <= number + 1) {
             self.place += 1;
@@ -65,7 +65,7 @@ impl SealCheck {
         }
     }
 
-    /// The walk has ended before event `end`, at the end of the journal if it is `whole`.
+    /// Called when the walk has ended before event `end`; `whole` if that is the end of the journal.
     pub fn finish(mut self, end: u64, whole: bool) -> (SealStatus, Option<(u64, SealFault)>) {
         if let Some(last) = self.seals.last().copied().filter(|last| whole && last.next > end) {
             self.note(end, SealFault::CutOff { next: last.next });

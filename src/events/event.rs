@@ -1,6 +1,5 @@
-//! An event of an organization: as it happens, how it is recorded in the batch of the change, its stored form in the
-//! journal, and how it is read. The stored fields that filters compare come first, so that a search need not read the
-//! rest.
+//! An event of an organization: as it occurs, as it is recorded in the batch of the change, as it is stored in the
+//! journal, and as it is read. The stored fields used by filters come first, so that a search need not read the rest.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,11 +19,11 @@ use store::record::{self, Record, RecordError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedEvent {
     pub id: EventId,
-    /// Chains it to the event before.
+    /// The hash that chains it to the previous event.
     pub hash: Hash,
     pub event_type: EventType,
     pub at: Timestamp,
-    /// `None` for the system.
+    /// The initiator; `None` for the system.
     pub by: Option<Initiator>,
     pub pipeline: Option<Identifier>,
     pub environment: Option<Identifier>,
@@ -34,8 +33,8 @@ pub struct RecordedEvent {
     pub data: Vec<(Box<str>, EventValue)>,
 }
 
-/// An event's number in its organization and the first bytes of its hash, so that an id of another organization, or from
-/// before a loss of data, is not mistaken for one of ours.
+/// An event's number in its organization and the first bytes of its hash, so that an id of another organization, or
+/// from before a loss of data, does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
     pub number: u64,
@@ -44,7 +43,7 @@ pub struct EventId {
 
 impl EventId {
     pub const PATTERN: &str = "^evt_[0-9a-f]{24}$";
-    /// For descriptions of the API.
+    /// Used in the API's description.
     pub const EXAMPLE: &str = "evt_000000000000002a9d2c5a1b";
 
     pub fn new(number: u64, hash: &Hash) -> Self {
@@ -79,11 +78,11 @@ impl FromStr for EventId {
     }
 }
 
-/// An event to be recorded. It exists if and only if its batch becomes durable.
+/// An event to record. It exists if and only if its batch becomes durable.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEvent<'a> {
     pub at: Timestamp,
-    /// Who requested it; `None` for the system.
+    /// The initiator; `None` for the system.
     pub by: Option<&'a Initiator>,
     pub pipeline: Option<&'a Identifier>,
     pub environment: Option<&'a Identifier>,
@@ -92,7 +91,7 @@ pub struct NewEvent<'a> {
     pub data: &'a dyn Details,
 }
 
-/// Who made a change, and when.
+/// The initiator and the time of a change.
 #[derive(Debug, Clone, Copy)]
 pub struct Cause<'a> {
     /// `None` for the system.
@@ -130,7 +129,7 @@ pub fn record(batch: &mut Batch, organization: &Identifier, event: &NewEvent<'_>
     batch.append_with(organization.as_str(), |out| write(event, out));
 }
 
-// In the records of deliveries.
+// Used in the records of deliveries.
 stored! { struct EventIdV1 of EventId { number: u64, check: [u8; 4] } }
 
 #[derive(Serialize, Deserialize)]
@@ -139,7 +138,7 @@ struct EventV1<'a, Entries> {
     beginning: BeginningV1<'a>,
     #[serde(borrow)]
     via: Option<ViaV1<'a>>,
-    /// Names, each with its value.
+    /// Names with values.
     data: Entries,
 }
 
@@ -151,7 +150,7 @@ impl<'a, Entries> Record<'a> for EventV1<'a, Entries> {
     }
 }
 
-/// An event as it is read.
+/// An event as decoded.
 type ReadV1<'a> = EventV1<'a, Vec<(&'a str, DatumV1<'a>)>>;
 
 /// Serialized as a list without allocating one: every claim writes some.
@@ -181,7 +180,7 @@ fn form_of(datum: Datum<'_>) -> DatumV1<'_> {
     }
 }
 
-/// The fields that filters compare: they can be read without the rest.
+/// The fields used by filters, which can be decoded without the rest.
 #[derive(Serialize, Deserialize)]
 struct BeginningV1<'a> {
     /// Its position in the list of event types, which only grows.
@@ -218,12 +217,12 @@ pub fn write(happening: &NewEvent<'_>, out: &mut Vec<u8>) {
     record::write(&EventV1 { beginning, via, data: DataV1(happening.data) }, out);
 }
 
-/// The type of the event, without reading the rest.
+/// Decodes only the type of an event.
 pub fn notice_of(body: &[u8]) -> Option<EventType> {
     EventType::from_form(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
 }
 
-/// The fields that filters compare, read without the rest and without copies.
+/// The fields used by filters, decoded without the rest and without copying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventHead<'a> {
     pub event_type: EventType,

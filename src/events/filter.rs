@@ -3,7 +3,7 @@
 use super::event::{EventHead, RecordedEvent};
 use domain::{DeploymentId, EventType, Identifier, SessionId, Timestamp, UserId};
 
-/// All conditions that are set must hold.
+/// Conditions that must all hold; unset ones match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     pub event_types: Option<Notices>,
@@ -18,14 +18,14 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// Who caused an event.
+/// The initiator of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
     User(UserId),
     System,
 }
 
-/// A set of event types: one bit per type, by its position in the list of all.
+/// A set of event types: one bit per type, by its position in the list of types.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notices(u128);
 

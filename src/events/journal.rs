@@ -1,7 +1,7 @@
 //! An organization's events: read by number, listed newest first by page or ascending from a number, and archived.
 //!
-//! The archive has the security events of pages that retention has dropped. Each class of an organization has its own
-//! list, in pages like those of a journal and chained like them, so that a missing or changed event is noticed.
+//! The archive keeps the security events of pages dropped by retention. Each class of an organization has a separate
+//! list, in pages chained like those of a journal, so that a missing or changed event is detected.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::filter::Filter;
 use super::seal::{ArchiveSeal, AuditKey};
 use domain::{Identifier, SecurityClass};
 use store::journal::{self, Entry, EntryView, Hash, Head, PAGE_ENTRIES, Page, PageView};
+use store::keys::{ARCHIVE_HEADS, ARCHIVE_PAGES, FIRST_EVENTS};
 use store::record::{self, encode, records};
 use store::{Batch, Sequence, Store, StoreError, for_each};
 
@@ -23,7 +24,7 @@ pub struct Events {
     pub(super) key: Option<AuditKey>,
 }
 
-/// The numbers of an organization's events: those from `first` on are kept, and the next one gets `next`.
+/// The numbers of an organization's events: events from `first` on are kept, and the next one gets `next`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     pub first: u64,
@@ -35,12 +36,12 @@ impl Events {
         Self { store, key: None }
     }
 
-    /// With the key that seals and checks.
+    /// Sets the key for sealing and checking.
     pub fn with_key(self, key: AuditKey) -> Self {
         Self { key: Some(key), ..self }
     }
 
-    /// Changes whenever a batch has become durable, which may hold an event.
+    /// Changes whenever a batch, which may contain an event, has become durable.
     pub fn durable(&self) -> watch::Receiver<Sequence> {
         self.store.durable()
     }
@@ -62,7 +63,8 @@ impl Events {
         })
     }
 
-    /// The events from number `from` on of its page, ascending; empty only if there is none yet, or no longer.
+    /// The events from number `from` to the end of its page, ascending; empty only if there are none yet or they were
+    /// dropped.
     pub fn read(&self, organization: &Identifier, from: u64) -> Result<Vec<RecordedEvent>, StoreError> {
         let Some(bytes) = self.page_bytes(organization, from / PAGE_ENTRIES)? else { return Ok(Vec::new()) };
         let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
@@ -83,7 +85,7 @@ impl Events {
         Ok(self.heads()?.into_iter().map(|(organization, _)| organization).collect())
     }
 
-    /// The end of every journal.
+    /// The head of every journal.
     pub(super) fn heads(&self) -> Result<Vec<(Identifier, Head)>, StoreError> {
         let prefix = journal::head_key("");
         let mut found = Vec::new();
@@ -101,11 +103,9 @@ pub(super) fn decoded(number: u64, entry: &EntryView<'_>) -> Result<RecordedEven
     Ok(event::decode(number, *entry.hash, entry.body)?)
 }
 
-pub(super) const FIRSTS: &[u8] = b"EF/";
-
 /// `EF/{organization}`: the number of the first event that is kept.
 pub(super) fn first_key(organization: &Identifier) -> Vec<u8> {
-    [FIRSTS, organization.as_str().as_bytes()].concat()
+    [FIRST_EVENTS, organization.as_str().as_bytes()].concat()
 }
 
 pub(super) fn unreadable(what: &str) -> StoreError {
@@ -126,12 +126,12 @@ pub struct EventRange {
     pub next: u64,
 }
 
-/// Where a reader continues who has seen everything up to an event.
+/// Where a reader continues that has seen everything up to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumption {
     /// The number of the next event.
     Next(u64),
-    /// The event is no longer kept, and maybe neither are later ones.
+    /// The event is no longer kept, and perhaps later ones are not either.
     Expired,
     /// The organization never had this event.
     Unknown,
@@ -194,7 +194,7 @@ impl Events {
         })?;
         let mut archive = self.newest_archived(organization)?;
         while let Some(event) = archive.next()? {
-            // What has been archived since its page was read is not listed twice.
+            // Events archived since their page was read must not be listed twice.
             if event.number >= oldest || !filter.wants(&event::decode_head(&event.body)?) {
                 continue;
             }
@@ -206,9 +206,9 @@ impl Events {
         Ok(listed)
     }
 
-    /// Reads only the pages of these numbers. Again if retention has dropped some meanwhile, which is rare.
+    /// Reads only the pages with these numbers. Retries if retention has dropped some meanwhile, which is rare.
     fn newest(&self, organization: &Identifier, offset: u64, limit: u64) -> Result<EventList, StoreError> {
-        /// Each drops a whole batch of pages; more of them while one page is read are not to be expected.
+        /// Retention drops a whole batch of pages at a time, so it hardly interferes twice during one read.
         const TRIES: usize = 5;
         for _ in 1..TRIES {
             let span = self.span(organization)?;
@@ -260,7 +260,7 @@ impl Events {
 
     /// Examines the next few pages from number `from` on; fewer if many events match.
     pub fn onwards(&self, organization: &Identifier, from: u64, filter: &Filter) -> Result<EventRange, StoreError> {
-        /// Pages read per call: a quarter of a megabyte of ordinary events.
+        /// Pages read per call: a quarter of a megabyte of typical events.
         const PAGES_AT_ONCE: u64 = 32;
         /// Events decoded per call.
         const WANTED_AT_ONCE: usize = 128;
@@ -295,26 +295,23 @@ records! {
     ArchiveHeadV1 = "end of an event archive",
 }
 
-const PAGES: &[u8] = b"EA/";
-const HEADS: &[u8] = b"EB/";
-
 /// An event in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ArchivedEvent {
     pub number: u64,
-    /// The hash of the event before it in the journal, from which its own follows.
+    /// The hash of the previous event in the journal, on which its own hash depends.
     pub before: Hash,
     pub hash: Hash,
     pub body: Vec<u8>,
 }
 
-/// The ends of one class: positions in the archive, which rise by one with each event.
+/// The range of one class: positions in the archive, which rise by one with each event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArchiveHead {
-    /// The first that is kept.
+    /// The first kept position.
     pub first: u64,
     pub next: u64,
-    /// Of the last event in the archive.
+    /// The hash of the last event in the archive.
     pub hash: Hash,
     /// Proves that a server with the audit key wrote it.
     pub mac: Option<Hash>,
@@ -379,7 +376,7 @@ impl Events {
         Ok(Some(ArchiveHead { first, next, hash, mac }))
     }
 
-    /// Gives every class an end, so that from then on one that is missing has been removed.
+    /// Stores a head for every class, so that a missing one must have been removed.
     pub(super) fn begin_archives(&self, organization: &Identifier, batch: &mut Batch) -> Result<(), StoreError> {
         for class in SecurityClass::ALL {
             let head = self.archive_head(organization, class)?;
@@ -413,7 +410,7 @@ impl Events {
         for class in SecurityClass::ALL {
             let head = self.archive_head(organization, class)?;
             let (mut low, mut high) = (head.first / PAGE_ENTRIES, head.next.div_ceil(PAGE_ENTRIES));
-            // The page is searched whose first event is the last that is not after the number.
+            // Binary search for the last page whose first event is not after the number.
             while low < high {
                 let middle = low + (high - low) / 2;
                 let events = self.events_of_page(organization, class, middle)?;
@@ -427,7 +424,7 @@ impl Events {
         Ok(None)
     }
 
-    /// Ascending; empty if the page has been dropped.
+    /// In ascending order; empty if the page was dropped.
     fn events_of_page(
         &self,
         organization: &Identifier,
@@ -439,7 +436,7 @@ impl Events {
         events.collect::<Option<_>>().ok_or_else(|| unreadable("an event of the archive"))
     }
 
-    /// Adds events, ascending, in the batch that drops them from the journal.
+    /// Adds events in ascending order to the batch that drops them from the journal.
     pub(super) fn add_to_archive(
         &self,
         organization: &Identifier,
@@ -468,7 +465,7 @@ impl Events {
         Ok(())
     }
 
-    /// Drops pages from the beginning, up to position `first`.
+    /// Drops pages at the beginning, up to position `first`.
     pub(super) fn shorten_archive(
         &self,
         organization: &Identifier,
@@ -484,7 +481,7 @@ impl Events {
         Ok(())
     }
 
-    /// With the code of this key.
+    /// Adds the MAC of this key.
     pub(super) fn put_archive_head(
         &self,
         organization: &Identifier,
@@ -497,7 +494,7 @@ impl Events {
         batch.put(head_key(organization, class), encode(&ArchiveHeadV1 { first, next, hash, mac }));
     }
 
-    /// The archived events of an organization, of all classes, newest first.
+    /// The archived events of an organization in all classes, newest first.
     fn newest_archived<'a>(&'a self, organization: &'a Identifier) -> Result<ArchiveReader<'a>, StoreError> {
         let classes = SecurityClass::ALL.iter().map(|class| {
             let head = self.archive_head(organization, *class)?;
@@ -520,7 +517,7 @@ struct ClassReader {
     first: u64,
     /// Pages from here on have been read.
     end: u64,
-    /// Of the page that was read last, ascending.
+    /// The rest of the page read last, ascending.
     unread: Vec<ArchivedEvent>,
 }
 
@@ -540,10 +537,10 @@ impl ArchiveReader<'_> {
 /// `EA/{organization}/{class}/{page, inverted}`
 pub(super) fn page_key(organization: &Identifier, class: SecurityClass, page: u64) -> Vec<u8> {
     let class = class.as_str().as_bytes();
-    [PAGES, organization.as_str().as_bytes(), b"/", class, b"/", &(u64::MAX - page).to_be_bytes()].concat()
+    [ARCHIVE_PAGES, organization.as_str().as_bytes(), b"/", class, b"/", &(u64::MAX - page).to_be_bytes()].concat()
 }
 
 /// `EB/{organization}/{class}`
 pub(super) fn head_key(organization: &Identifier, class: SecurityClass) -> Vec<u8> {
-    [HEADS, organization.as_str().as_bytes(), b"/", class.as_str().as_bytes()].concat()
+    [ARCHIVE_HEADS, organization.as_str().as_bytes(), b"/", class.as_str().as_bytes()].concat()
 }

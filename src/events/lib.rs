@@ -1,9 +1,9 @@
-//! The events of each organization, in one order: recorded in the batch of the change itself, numbered and chained by the
-//! store. Here they are recorded, read, filtered, audited and dropped when they are old.
+//! The events of each organization in a total order: recorded in the batch of the change itself, numbered and chained
+//! by the store. This crate records, reads, filters and audits them, and drops old ones.
 //!
-//! From the bottom up: `event` (with its stored form), `filter`, `security` (which events outlive the others), `seal`
-//! (what only the audit key can make), `journal` (reading, listing, and the archive of dropped pages), `sealer` (also
-//! under another key), then `retention` and `audit` with its parts. Nothing here decides what happens.
+//! From the bottom up: `event` (with its stored form), `filter`, `security` (events kept longer than others), `seal`
+//! (marks that require the audit key), `journal` (reading, listing, and the archive of dropped pages), `sealer` (also
+//! resealing with another key), then `retention` and `audit` with its parts. Nothing here decides which events happen.
 
 mod audit;
 mod audit_archive;

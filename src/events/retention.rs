@@ -1,5 +1,5 @@
-//! Retention: old events are dropped by whole pages, oldest first, and the number of the first kept event is stored. Their
-//! security events go into the archive in the same batch; that has its own bounds.
+//! Retention: old events are dropped in whole pages, oldest first, and the number of the first kept event is stored.
+//! Their security events move to the archive in the same batch; the archive has separate limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use domain::{Identifier, SecurityClass, Timestamp};
 use store::journal::{self, Entry, PAGE_ENTRIES, PageView};
 use store::{Batch, Sequence, StoreError, commit_durably};
 
-/// Pages dropped per batch: a few kilobytes of keys, so that other batches do not wait.
+/// Pages dropped per batch: a few kilobytes of keys, so that other batches are not delayed.
 const PAGES_AT_ONCE: u64 = 256;
-/// Bytes of events archived per batch: a small part of what a batch takes.
+/// Bytes of events archived per batch: a small part of a batch's maximum.
 const ARCHIVED_AT_ONCE: usize = 64 * 1024;
-/// How many events undelivered webhooks can hold back, in multiples of `max_events`.
+/// How many events undelivered webhooks can hold back, as a multiple of `max_events`.
 const HELD_BACK_MAX: u64 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Events before this are too old.
+    /// Events before this time are too old.
     fn oldest(max_age: Duration, now: Timestamp) -> Timestamp {
         now.plus(-i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX))
     }
@@ -38,8 +38,9 @@ impl Retention {
 pub struct Sweeper {
     events: Events,
     retention: Retention,
-    /// The end of each journal at an earlier sweep. Its newest page then may be all that the database has after a crash, and
-    /// numbering continues from there: so the page stays until the log is no longer needed for events up to it.
+    /// The end of each journal at an earlier sweep. After a crash, the database may have only the journal's newest page
+    /// of that time, and numbering continues from there. So that page is kept until the log is no longer needed for
+    /// events up to it.
     seen: HashMap<Identifier, Seen>,
 }
 
@@ -54,8 +55,8 @@ impl Sweeper {
         Self { events, retention, seen: HashMap::new() }
     }
 
-    /// Sweeps all organizations and returns the number of dropped events. Events from `keep_from` on are held back for
-    /// their receivers, up to twice `max_events`.
+    /// Sweeps all organizations and returns the number of dropped events. Events from `keep_from` on are kept for their
+    /// receivers, up to twice `max_events`.
     pub async fn sweep(
         &mut self,
         now: Timestamp,
@@ -64,7 +65,7 @@ impl Sweeper {
         let (mut dropped, mut failed) = (0, Ok(()));
         for organization in self.events.organizations()? {
             let keep_from = keep_from(&organization);
-            // An unreadable journal does not stop the sweep of the others.
+            // An unreadable journal must not stop the sweep of the others.
             match self.sweep_one(&organization, now, keep_from).await {
                 Ok(more) => dropped += more,
                 Err(error) => failed = Err(error),
@@ -95,7 +96,7 @@ impl Sweeper {
         Ok(planned - span.first)
     }
 
-    /// Events from this number on are not dropped in any case.
+    /// Events from this number on are never dropped.
     fn bound(&self, span: Span, seen: u64, keep_from: Option<u64>) -> u64 {
         let newest = seen.min(span.next).saturating_sub(1);
         let held_back_max = self.retention.max_events.saturating_mul(HELD_BACK_MAX);
@@ -147,7 +148,7 @@ impl Events {
         while first < bound {
             let Some(bytes) = self.page_bytes(organization, first / PAGE_ENTRIES)? else { break };
             let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
-            // Clocks jump: a page is dropped when all its events are old.
+            // Clocks jump, so a page is dropped only when all its events are old.
             let is_old = |body: &[u8]| event::decode_head(body).is_ok_and(|event| event.at < oldest);
             if !page.entries.iter().all(|entry| is_old(entry.body)) {
                 break;
@@ -157,8 +158,8 @@ impl Events {
         Ok(first)
     }
 
-    /// Drops some pages from `page` on, before page `last`, and archives their security events. Returns the batch, and the
-    /// first page that stays.
+    /// Drops some pages from `page` on, before page `last`, and archives their security events. Returns the batch, and
+    /// the first page that is kept.
     fn dropping(&self, organization: &Identifier, mut page: u64, last: u64) -> Result<(Batch, u64), StoreError> {
         let (mut batch, mut archived, mut bytes) = (Batch::default(), BTreeMap::<_, Vec<_>>::new(), 0);
         let last = last.min(page + PAGES_AT_ONCE);
@@ -212,7 +213,7 @@ impl Events {
     }
 }
 
-/// The security events of a page, as they are archived.
+/// The security events of a page in archived form.
 fn security_events(page: PageView<'_>) -> Vec<(SecurityClass, ArchivedEvent)> {
     let mut before = *page.before;
     let events = page.numbered().filter_map(|(number, entry)| {

@@ -1,5 +1,5 @@
-//! Seals: marks along the chain of events that only a holder of the audit key can make. The hashes alone show that the
-//! chain hangs together; who can write the disk can compute them anew, and cannot make the seals that belong to them.
+//! Seals: marks along the chain of events that only a holder of the audit key can make. The hashes alone only show that
+//! the chain is consistent; an attacker who can write to the disk can recompute them, but not the seals.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,26 +11,25 @@ use zeroize::Zeroizing;
 
 use domain::{Identifier, SecurityClass};
 use store::journal::Hash;
+use store::keys::{SEALS, in_organization};
 use store::record::{self, RecordError, encode, records};
 
 records! {
     SealV1 = "seal of events",
 }
 
-const SEALS: &[u8] = b"EM/";
-
 /// The key of all seals. Wiped when the last copy is dropped; its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuditKey(Arc<Zeroizing<[u8; AuditKey::BYTES]>>);
 
-/// Vouches for the chain up to the event before `next`, whose hash is `hash`.
+/// Confirms the chain up to the event before `next`, whose hash is `hash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
-    /// `next` of the seal before it; for the first seal of an organization its own.
+    /// `next` of the previous seal; for an organization's first seal its own.
     pub since: u64,
     pub next: u64,
     pub hash: Hash,
-    /// The code of the seal before it, so that none is taken out unnoticed; zeros for the first.
+    /// The MAC of the previous seal, so that removing one is detected; zeros for the first.
     pub before: Hash,
     pub mac: Hash,
 }
@@ -44,7 +43,7 @@ struct SealV1 {
     mac: Hash,
 }
 
-/// What the code of an archive's end covers.
+/// The data covered by the MAC of an archive's head.
 pub(super) struct ArchiveSeal<'a> {
     pub first: u64,
     pub next: u64,
@@ -68,7 +67,7 @@ impl AuditKey {
         &self.0
     }
 
-    /// The seal that follows `last`, or replaces it.
+    /// The seal that follows `last` or replaces it.
     pub fn seal(&self, organization: &Identifier, since: u64, next: u64, hash: Hash, before: Hash) -> Seal {
         let seal = Seal { since, next, hash, before, mac: Hash::default() };
         Seal { mac: self.of_seal(organization, &seal).finalize().into_bytes().into(), ..seal }
@@ -108,7 +107,7 @@ impl AuditKey {
         mac.chain_update(end.first.to_be_bytes()).chain_update(end.next.to_be_bytes()).chain_update(end.hash)
     }
 
-    /// What it is about ends with a zero, which no name has: no two have the same bytes.
+    /// The purpose ends with a zero byte, which no name contains, so no two purposes have the same bytes.
     fn begin(&self, kind: &str, organization: &Identifier) -> Hmac<Sha256> {
         let mac = Hmac::<Sha256>::new_from_slice(self.0.as_slice()).expect("a key of any length will do");
         mac.chain_update(format!("lockkeeper {kind} {organization}\0"))
@@ -133,14 +132,14 @@ impl Seal {
     }
 }
 
-/// `EM/{organization}/{next, inverted}`: the newest comes first.
+/// `EM/{organization}/{next, inverted}`: newest first.
 pub fn seal_key(organization: &Identifier, next: u64) -> Vec<u8> {
     [&*seals_of(organization), &(u64::MAX - next).to_be_bytes()].concat()
 }
 
 /// The prefix of the seals of an organization.
 pub fn seals_of(organization: &Identifier) -> Vec<u8> {
-    [SEALS, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(SEALS, organization.as_str())
 }
 
 #[cfg(test)]

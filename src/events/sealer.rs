@@ -1,7 +1,8 @@
-//! Seals the ends of growing journals. Beside the commits, not in them: one small batch a second, however many events
-//! there are. After a kill, the last second of events is sealed by the next start.
+//! Seals the ends of growing journals. Separate from the commits: one small batch per second, however many events there
+//! are. After a kill, the next start seals the last second of events.
 //!
-//! Also seals under another audit key: the shards of a cluster have one each, and a data directory has one for all.
+//! Also reseals with another audit key: each shard of a cluster has a key, and a data directory has one for all
+//! organizations.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,8 @@ use domain::{Identifier, SecurityClass};
 use store::journal::{Hash, Head, PAGE_ENTRIES};
 use store::{Batch, StoreError, commit_durably, end_of_prefix};
 
-/// A seal that covers fewer events is replaced by the next one: so a break is located this closely, or within a second.
+/// A seal that covers fewer events is replaced by the next one: so tampering is located to this many events, or to one
+/// second.
 const EVENTS_PER_SEAL: u64 = PAGE_ENTRIES;
 /// Old seals dropped per batch.
 const DROPPED_AT_ONCE: usize = 1_024;
@@ -25,7 +27,7 @@ pub struct Sealer {
 #[derive(Clone, Copy)]
 struct Newest {
     seal: Seal,
-    /// A seal that does not match its journal is evidence, and stays.
+    /// A seal that does not match its journal is evidence, and is kept.
     is_evidence: bool,
 }
 
@@ -35,7 +37,7 @@ impl Sealer {
         Some(Self { key: events.key.clone()?, events, newest: HashMap::new() })
     }
 
-    /// Seals what has been recorded since the last call. Returns the number of new seals.
+    /// Seals the events recorded since the last call. Returns the number of new seals.
     pub async fn seal(&mut self) -> Result<usize, StoreError> {
         let (mut batch, mut made) = (Batch::default(), Vec::new());
         for (organization, head) in self.events.heads()? {
@@ -63,7 +65,7 @@ impl Sealer {
         Ok(count)
     }
 
-    /// The newest stored seal, and whether it still matches the journal: once, at the start.
+    /// Loads the newest stored seal and checks whether it still matches the journal; once, at startup.
     fn load(&self, organization: &Identifier) -> Result<Option<Newest>, StoreError> {
         let Some(seal) = self.events.newest_seal(organization)? else { return Ok(None) };
         let matches = self.events.matches(organization, &seal)? && self.key.made(organization, &seal);
@@ -78,7 +80,7 @@ impl Sealer {
     }
 }
 
-/// The next seal, and `next` of the one that it replaces.
+/// The next seal, and `next` of the seal that it replaces.
 fn following(key: &AuditKey, organization: &Identifier, last: Option<Newest>, head: Head) -> (Seal, Option<u64>) {
     let Head { next, hash } = head;
     match last {
@@ -99,7 +101,7 @@ impl Events {
         found.map(|(_, bytes)| Ok(Seal::decode(&bytes)?)).transpose()
     }
 
-    /// Whether the journal still has the event that a seal ends with; an event that was dropped since is not missed.
+    /// Whether the journal still has the event that a seal ends with, or has dropped it.
     fn matches(&self, organization: &Identifier, seal: &Seal) -> Result<bool, StoreError> {
         let Some(last) = seal.next.checked_sub(1) else { return Ok(true) };
         if last < self.first(organization)? {
@@ -120,7 +122,7 @@ impl Events {
         Ok(seals)
     }
 
-    /// Drops seals of events before `first`, except for the newest of them, to which the others are chained.
+    /// Drops seals of events before `first`, except the newest of them, to which the others are chained.
     pub(super) fn drop_seals(
         &self,
         organization: &Identifier,
@@ -135,8 +137,8 @@ impl Events {
 }
 
 impl Events {
-    /// The seals and the ends of archives that were made with the key of these events, made with `to`. Whatever that key has
-    /// not made, or cannot be read, stays as it is: it is evidence.
+    /// The seals and the archive heads made with these events' key, remade with `to`. Those not made with that key, or
+    /// unreadable, stay unchanged: they are evidence.
     pub fn resealed(&self, to: &AuditKey) -> Result<Batch, StoreError> {
         let mut batch = Batch::default();
         let Some(from) = &self.key else { return Ok(batch) };
@@ -157,7 +159,7 @@ impl Events {
     }
 }
 
-/// The seals of an organization, oldest first. Each names the code of the one before it, which has changed too.
+/// The seals of an organization, oldest first. Each contains the MAC of the previous one, which has changed too.
 fn anew(organization: &Identifier, seals: &[Seal], from: &AuditKey, to: &AuditKey) -> Vec<Seal> {
     let mut before: Option<(Hash, Hash)> = None;
     let anew = |seal: &Seal| {
@@ -209,7 +211,7 @@ mod tests {
                 .zip(&seals)
                 .all(|(new, old)| (new.since, new.next, new.hash) == (old.since, old.next, old.hash))
         );
-        // Also where the first ones were dropped with their events.
+        // Also if the first ones were dropped with their events.
         assert_eq!(fault(&to, anew(&acme(), &seals[2..], &from, &to)), None);
     }
 

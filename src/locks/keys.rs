@@ -1,16 +1,23 @@
 //! The keys of environments in the store. Identifiers contain no `/`, so no key is a prefix of another.
 
 use domain::{ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Ticket};
+use store::keys::{
+    APPROVALS, APPROVALS_OF_DEPLOYMENTS, BLUEPRINTS, DECLARED_ENVIRONMENTS, HISTORY, LOG_PARTS, POINTERS,
+    organization_in,
+};
+pub use store::keys::{
+    DEPLOYMENTS, DROPPED_LOGS, ENVIRONMENTS, LEFT, NEW_ENVIRONMENTS, POOL_WAITERS, UNFINISHED, WAITERS, WAKES,
+};
 use store::{Key, key_of};
 
 /// `e/{organization}/{pipeline}/{environment}`
 pub fn environment(key: &EnvironmentKey) -> Key {
-    of_environment(b"e/", key)
+    of_environment(ENVIRONMENTS, key)
 }
 
 /// The prefix of all environments of a pipeline.
 pub fn environments_of(pipeline: &PipelineKey) -> Key {
-    in_pipeline(b"e/", pipeline, b"")
+    in_pipeline(ENVIRONMENTS, pipeline, b"")
 }
 
 /// The prefix of all environments of an organization.
@@ -18,54 +25,39 @@ pub fn environments_in(organization: &Identifier) -> Key {
     key_of(&[ENVIRONMENTS, organization.as_str().as_bytes(), b"/"])
 }
 
-/// The prefix of all environments.
-pub const ENVIRONMENTS: &[u8] = b"e/";
-
-/// The number of fencing tokens that new environments skip; only after a restore.
-pub const NEW_ENVIRONMENTS: &[u8] = b"en";
-
 /// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
 pub fn declaration(key: &EnvironmentKey) -> Key {
-    of_environment(DECLARATIONS, key)
+    of_environment(DECLARED_ENVIRONMENTS, key)
 }
 
-/// The prefix of all such declarations.
-pub const DECLARATIONS: &[u8] = b"d/";
-
-/// The prefix of the declarations of an organization.
+/// The prefix of those of an organization.
 pub fn declarations_in(organization: &Identifier) -> Key {
-    key_of(&[DECLARATIONS, organization.as_str().as_bytes(), b"/"])
+    key_of(&[DECLARED_ENVIRONMENTS, organization.as_str().as_bytes(), b"/"])
 }
 
 /// `h/{organization}/{pipeline}/{environment}/{page, big-endian}`: pages of the history, in order.
 pub fn page(key: &EnvironmentKey, number: u64) -> Key {
-    in_environment(b"h/", key, &number.to_be_bytes())
+    in_environment(HISTORY, key, &number.to_be_bytes())
 }
 
 /// `q/{organization}/{pipeline}/{environment}/{ticket}`: a waiter for this environment.
 pub fn waiter(key: &EnvironmentKey, ticket: Ticket) -> Key {
-    in_environment(b"q/", key, &ticket.0.to_be_bytes())
+    in_environment(WAITERS, key, &ticket.0.to_be_bytes())
 }
 
 /// The prefix of all waiters for an environment.
 pub fn waiters_of(key: &EnvironmentKey) -> Key {
-    in_environment(b"q/", key, b"")
+    in_environment(WAITERS, key, b"")
 }
-
-/// The prefix of all waiters for environments by name.
-pub const WAITERS: &[u8] = b"q/";
 
 /// `p/{organization}/{pipeline}/{ticket}`: a waiter for any environment of a pipeline.
 pub fn outsider(pipeline: &PipelineKey, ticket: Ticket) -> Key {
-    in_pipeline(b"p/", pipeline, &ticket.0.to_be_bytes())
+    in_pipeline(POOL_WAITERS, pipeline, &ticket.0.to_be_bytes())
 }
-
-/// The prefix of all waiters for any environment.
-pub const OUTSIDERS: &[u8] = b"p/";
 
 /// `i/{ticket}`: points to the record of the session that was queued under this ticket.
 pub fn pointer(ticket: Ticket) -> Key {
-    key_of(&[b"i/", &ticket.0.to_be_bytes()])
+    key_of(&[POINTERS, &ticket.0.to_be_bytes()])
 }
 
 /// `g/{ticket}`: a session that ended in a queue.
@@ -73,29 +65,19 @@ pub fn left(ticket: Ticket) -> Key {
     key_of(&[LEFT, &ticket.0.to_be_bytes()])
 }
 
-/// The prefix of all sessions that ended in a queue.
-pub const LEFT: &[u8] = b"g/";
-
-/// `l/{organization}/{pipeline}/{environment}`: when its lock expires automatically.
+/// `l/{organization}/{pipeline}/{environment}`: when its lock expires by itself.
 pub fn wake(key: &EnvironmentKey) -> Key {
-    of_environment(b"l/", key)
+    of_environment(WAKES, key)
 }
-
-/// The prefix of all such wake records.
-pub const WAKES: &[u8] = b"l/";
 
 /// `D/{organization}/{seed, inverted}`: a deployment, newest first.
 pub fn deployment(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(DEPLOYMENTS, organization, newest_first(id.0))
 }
 
-/// The prefix of all deployments of all organizations.
-pub const DEPLOYMENTS: &[u8] = b"D/";
-
 /// The organization of the deployment under this key.
 pub fn organization_of_deployment(key: &[u8]) -> Option<Identifier> {
-    let organization = key.strip_prefix(DEPLOYMENTS)?.split(|byte| *byte == b'/').next()?;
-    Identifier::parse(std::str::from_utf8(organization).ok()?).ok()
+    Identifier::parse(organization_in(DEPLOYMENTS, key)?).ok()
 }
 
 /// The prefix of all deployments of an organization.
@@ -105,27 +87,27 @@ pub fn deployments_of(organization: &Identifier) -> Key {
 
 /// `b/{organization}/{seed}`: the blueprint of a deployment, that is, its stages and steps.
 pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Key {
-    seeded(b"b/", organization, id.0)
+    seeded(BLUEPRINTS, organization, id.0)
 }
 
 /// `A/{organization}/{seed, inverted}`: an approval, newest first.
 pub fn approval(organization: &Identifier, id: ApprovalId) -> Key {
-    seeded(b"A/", organization, newest_first(id.0))
+    seeded(APPROVALS, organization, newest_first(id.0))
 }
 
 /// The prefix of all approvals of an organization.
 pub fn approvals_of(organization: &Identifier) -> Key {
-    key_of(&[b"A/", organization.as_str().as_bytes(), b"/"])
+    key_of(&[APPROVALS, organization.as_str().as_bytes(), b"/"])
 }
 
 /// `a/{organization}/{seed}`: the ids of a deployment's approvals.
 pub fn approvals_of_deployment(organization: &Identifier, id: DeploymentId) -> Key {
-    seeded(b"a/", organization, id.0)
+    seeded(APPROVALS_OF_DEPLOYMENTS, organization, id.0)
 }
 
 /// `n/{organization}/{seed}`: the parts of a deployment's log, in a cluster.
 pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Key {
-    seeded(b"n/", organization, id.0)
+    seeded(LOG_PARTS, organization, id.0)
 }
 
 /// `nd/{organization}/{seed}`: the same for a deployment that is no longer kept, until its log is gone from the store
@@ -133,9 +115,6 @@ pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Key {
 pub fn dropped_log(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(DROPPED_LOGS, organization, id.0)
 }
-
-/// The prefix of all such logs.
-pub const DROPPED_LOGS: &[u8] = b"nd/";
 
 /// The deployment under a key of this kind.
 pub fn parse_dropped_log(key: &[u8]) -> Option<(Identifier, DeploymentId)> {
@@ -146,11 +125,8 @@ pub fn parse_dropped_log(key: &[u8]) -> Option<(Identifier, DeploymentId)> {
 
 /// `r/{organization}/{pipeline}/{environment}`: marks that a deployment here is unfinished.
 pub fn unfinished(key: &EnvironmentKey) -> Key {
-    of_environment(b"r/", key)
+    of_environment(UNFINISHED, key)
 }
-
-/// The prefix of all such marks.
-pub const UNFINISHED: &[u8] = b"r/";
 
 /// The environment in a key of this kind; its name may be followed by more.
 pub fn parse_environment(key: &[u8], kind: &[u8]) -> Option<EnvironmentKey> {

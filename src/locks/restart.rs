@@ -45,9 +45,9 @@ pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError
         }
         Ok(())
     })?;
-    records.each(keys::OUTSIDERS, |key, record| {
+    records.each(keys::POOL_WAITERS, |key, record| {
         let decoded = readable(records::decode_waiter(record))?;
-        if let Some(pipeline) = keys::parse_pipeline(key, keys::OUTSIDERS) {
+        if let Some(pipeline) = keys::parse_pipeline(key, keys::POOL_WAITERS) {
             found(QueueKey::Pool(pipeline), decoded);
         }
         Ok(())

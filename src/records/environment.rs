@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::later::Growing;
 use super::session::{DeploymentV1, SessionV1};
 use crate::stored::{EnvironmentKeyV1, PipelineKeyV1, Stored, ViaV1, stored, stored_enum};
 use domain::{
@@ -14,21 +15,21 @@ use domain::{
 };
 use store::record::{self, Record, RecordError, records};
 
-/// An environment as it lies in the store, and what the actor has to know besides. Its queue lies elsewhere.
+/// An environment as stored, and the actor's other data. Its queue is stored separately.
 pub struct StoredEnvironment {
-    /// Nobody else holds it yet, so that `Arc::make_mut` copies nothing; its actor and readers will share it.
+    /// Not shared yet, so `Arc::make_mut` copies nothing; its actor and readers will share it.
     pub environment: Arc<Environment>,
     pub keeping: Keeping,
 }
 
-/// What the store has of an environment's history.
+/// The part of an environment's history that the store keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keeping {
-    /// Sessions before this number are forgotten: the store has them only as far as they share a page with others.
+    /// Sessions before this number are forgotten: the store has them only if they share a page with kept ones.
     pub from: u64,
-    /// How many of those that it has have an id that is found by a pointer.
+    /// Number of kept sessions whose ids are found through a pointer.
     pub pointers: u64,
-    /// Whether any of those may have had deployments, of which something is kept too.
+    /// Whether any kept session may have had deployments, which also have stored data.
     pub deployed: bool,
 }
 
@@ -41,66 +42,54 @@ impl Default for Keeping {
 records! {
     ConfigurationV1<'a> = "environment declaration",
     PointerV1<'a> = "session pointer",
-    LeftV1<'a> = "ended queue session",
     NewEnvironmentsV1 = "new environments",
+    WakeV2 = "deadline" version 2,
 }
 
-/// With the tokens that it skips; without any, the version before is written.
+/// In version 4 the configuration and the sessions are forms that grow. Versions 2 and 3, without and with `skipped`, are as
+/// November 2026 wrote them.
 #[derive(Serialize, Deserialize)]
-pub struct EnvironmentV3<'a> {
+pub struct EnvironmentV4<'a> {
     #[serde(borrow)]
-    pub environment: EnvironmentV2<'a>,
+    pub configuration: Option<Growing<ConfigurationV1<'a>>>,
+    pub counts: CountsV1,
+    #[serde(borrow)]
+    pub lock: Option<Growing<SessionV1<'a>>>,
+    #[serde(borrow)]
+    pub leaving: Option<Growing<SessionV1<'a>>>,
+    #[serde(borrow)]
+    pub last: LastV1<'a>,
     /// After which token, and how many.
     pub skipped: Vec<(u64, u64)>,
 }
 
-impl<'a> Record<'a> for EnvironmentV3<'a> {
-    const KIND: &'static str = EnvironmentV2::KIND;
-    const VERSION: u8 = 3;
-
-    fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
-        let environment = match version {
-            EnvironmentV2::VERSION => record::decode_form::<Self, _>(form)?,
-            _ => EnvironmentV2::read_older(version, form)?,
-        };
-        Ok(Self { environment, skipped: Vec::new() })
-    }
-}
-
-/// With the boot of the machine in which its ticks mean something.
-#[derive(Serialize, Deserialize)]
-pub struct EnvironmentV2<'a> {
+#[derive(Deserialize)]
+struct EnvironmentV2<'a> {
     #[serde(borrow)]
-    pub environment: EnvironmentV1<'a>,
-    /// None in version 1, whose ticks were those of a process.
-    pub boot: Option<u64>,
-}
-
-impl<'a> Record<'a> for EnvironmentV2<'a> {
-    const KIND: &'static str = "environment";
-    const VERSION: u8 = 2;
-
-    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
-        Ok(Self { environment: record::decode_form::<Self, _>(form)?, boot: None })
-    }
+    configuration: Option<ConfigurationV1<'a>>,
+    counts: CountsV1,
+    #[serde(borrow)]
+    lock: Option<SessionV1<'a>>,
+    #[serde(borrow)]
+    leaving: Option<SessionV1<'a>>,
+    #[serde(borrow)]
+    last: LastV1<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
-pub struct EnvironmentV1<'a> {
-    #[serde(borrow)]
-    pub configuration: Option<ConfigurationV1<'a>>,
+pub struct CountsV1 {
     pub configuration_revision: u64,
     pub revision: u64,
     pub fencing_token: u64,
     pub first_session: u64,
     pub kept_from: u64,
     pub pointers: u64,
-    /// Which run of the server wrote it: in another one its deadlines are adapted.
+    /// The server run that wrote it; in another run its deadlines are adapted.
     pub run: u64,
-    #[serde(borrow)]
-    pub lock: Option<SessionV1<'a>>,
-    #[serde(borrow)]
-    pub leaving: Option<SessionV1<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct LastV1<'a> {
     #[serde(borrow)]
     pub reset: Option<DeploymentV1<'a>>,
     pub disabled_reason: Option<&'a str>,
@@ -110,6 +99,23 @@ pub struct EnvironmentV1<'a> {
     #[serde(borrow)]
     pub last_reset: Option<LastResetV1<'a>>,
     pub deployed: bool,
+    /// The boot of the machine in which its ticks mean something.
+    pub boot: Option<u64>,
+}
+
+impl<'a> Record<'a> for EnvironmentV4<'a> {
+    const KIND: &'static str = "environment";
+    const VERSION: u8 = 4;
+    const OLDEST: u8 = 2;
+
+    fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let (EnvironmentV2 { configuration, counts, lock, leaving, last }, skipped) = match version {
+            2 => (record::decode_form::<Self, _>(form)?, Vec::new()),
+            _ => record::decode_form::<Self, _>(form)?,
+        };
+        let (lock, leaving) = (lock.map(Growing::from), leaving.map(Growing::from));
+        Ok(Self { configuration: configuration.map(Growing::from), counts, lock, leaving, last, skipped })
+    }
 }
 
 stored! {
@@ -126,6 +132,7 @@ stored! {
         disabled: bool,
         variables: BTreeMap<VariableName, VariableValue>,
     }
+    later {}
 }
 
 stored! { struct LastResetV1 of LastReset { id: DeploymentId, fencing_token: u64 } }
@@ -138,33 +145,31 @@ stored! {
     }
 }
 
+/// In version 3 the session is a form that grows.
 #[derive(Serialize, Deserialize)]
-pub struct WaiterV2<'a> {
-    #[serde(borrow)]
-    pub waiter: WaiterV1<'a>,
-    pub known: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-pub struct WaiterV1<'a> {
+pub struct WaiterForm<'a, S> {
     pub ticket: u64,
     #[serde(borrow)]
     pub kept: KeptV1<'a>,
-    #[serde(borrow)]
-    pub session: SessionV1<'a>,
+    pub session: S,
     #[serde(borrow)]
     pub labels: Option<BTreeMap<&'a str, &'a str>>,
     #[serde(borrow)]
     pub via: Option<ViaV1<'a>>,
+    pub known: bool,
 }
 
-impl<'a> Record<'a> for WaiterV2<'a> {
-    const KIND: &'static str = "waiter";
-    const VERSION: u8 = 2;
+pub type WaiterV3<'a> = WaiterForm<'a, Growing<SessionV1<'a>>>;
 
-    /// Version 1 does not say whether its client knows the session, and it may.
+impl<'a> Record<'a> for WaiterV3<'a> {
+    const KIND: &'static str = "waiter";
+    const VERSION: u8 = 3;
+    const OLDEST: u8 = 2;
+
     fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
-        Ok(Self { waiter: record::decode_form::<Self, _>(form)?, known: true })
+        let form: WaiterForm<'_, SessionV1<'_>> = record::decode_form::<Self, _>(form)?;
+        let WaiterForm { ticket, kept, session, labels, via, known } = form;
+        Ok(Self { ticket, kept, session: session.into(), labels, via, known })
     }
 }
 
@@ -179,83 +184,79 @@ pub struct PointerV1<'a> {
     pub fencing_token: u64,
 }
 
+/// In version 2 the session is a form that grows.
 #[derive(Serialize, Deserialize)]
-pub struct LeftV1<'a> {
+pub struct LeftForm<'a, S> {
     #[serde(borrow)]
     pub pipeline: PipelineKeyV1<'a>,
     pub name: Option<&'a str>,
-    #[serde(borrow)]
-    pub session: SessionV1<'a>,
+    pub session: S,
 }
 
-/// How many fencing tokens an environment skips that is made from now on.
+pub type LeftV2<'a> = LeftForm<'a, Growing<SessionV1<'a>>>;
+
+impl<'a> Record<'a> for LeftV2<'a> {
+    const KIND: &'static str = "ended queue session";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let LeftForm { pipeline, name, session } = record::decode_form::<Self, LeftForm<'_, SessionV1<'_>>>(form)?;
+        Ok(Self { pipeline, name, session: session.into() })
+    }
+}
+
+/// Number of fencing tokens that environments created from now on skip.
 #[derive(Serialize, Deserialize)]
 pub struct NewEnvironmentsV1 {
     pub skipped: u64,
 }
 
-/// When to load the environment after a start, and within how many milliseconds of the start in any case.
+/// When to load the environment after a start, and the maximum delay in milliseconds after the start.
 #[derive(Serialize, Deserialize)]
 pub struct WakeV2 {
-    /// On the wall clock; it serves where there is no tick of this boot.
+    /// On the wall clock, for people who read the record.
     pub at: i64,
     pub within_millis: i64,
-    /// A tick and its boot.
+    /// A tick and its boot; there always is one.
     pub due: Option<(i64, u64)>,
 }
 
-#[derive(Deserialize)]
-struct WakeV1 {
-    at: i64,
-    within_millis: i64,
-}
-
-impl<'a> Record<'a> for WakeV2 {
-    const KIND: &'static str = "deadline";
-    const VERSION: u8 = 2;
-
-    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
-        let WakeV1 { at, within_millis } = record::decode_form::<Self, _>(form)?;
-        Ok(Self { at, within_millis, due: None })
-    }
-}
-
-impl TryFrom<EnvironmentV3<'_>> for StoredEnvironment {
+impl TryFrom<EnvironmentV4<'_>> for StoredEnvironment {
     type Error = Malformed;
 
-    fn try_from(form: EnvironmentV3<'_>) -> Result<Self, Malformed> {
-        let EnvironmentV3 { environment: EnvironmentV2 { environment: form, boot: _ }, skipped } = form;
+    fn try_from(form: EnvironmentV4<'_>) -> Result<Self, Malformed> {
+        let EnvironmentV4 { configuration, counts, lock, leaving, last, skipped } = form;
         let runs = skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
         let mut environment = Environment {
-            configuration: Stored::from_form(form.configuration)?,
-            configuration_revision: form.configuration_revision,
-            revision: form.revision,
-            fencing_token: form.fencing_token,
+            configuration: Stored::from_form(configuration)?,
+            configuration_revision: counts.configuration_revision,
+            revision: counts.revision,
+            fencing_token: counts.fencing_token,
             skipped_tokens: SkippedTokens::new(runs).ok_or(Malformed("are skipped tokens that overlap"))?,
-            first_session: form.first_session,
-            lock: Stored::from_form(form.lock)?,
-            leaving: Stored::from_form(form.leaving)?,
-            reset: Stored::from_form(form.reset)?,
-            last_reset: Stored::from_form(form.last_reset)?,
+            first_session: counts.first_session,
+            lock: Stored::from_form(lock)?,
+            leaving: Stored::from_form(leaving)?,
+            reset: Stored::from_form(last.reset)?,
+            last_reset: Stored::from_form(last.last_reset)?,
             held_back: false,
-            disabled_reason: Stored::from_form(form.disabled_reason)?,
-            last_used: Stored::from_form(form.last_used)?,
+            disabled_reason: Stored::from_form(last.disabled_reason)?,
+            last_used: Stored::from_form(last.last_used)?,
             queue: Queue::new(),
-            last_deployment: Stored::from_form(form.last_deployment)?,
+            last_deployment: Stored::from_form(last.last_deployment)?,
         };
         environment.held_back =
             environment.waiting_deployment().is_some() && environment.current_deployment().is_none();
-        let keeping = Keeping { from: form.kept_from, pointers: form.pointers, deployed: form.deployed };
+        let keeping = Keeping { from: counts.kept_from, pointers: counts.pointers, deployed: last.deployed };
         Ok(StoredEnvironment { environment: Arc::new(environment), keeping })
     }
 }
 
-impl TryFrom<WaiterV2<'_>> for (Waiter, Option<Labels>) {
+impl TryFrom<WaiterV3<'_>> for (Waiter, Option<Labels>) {
     type Error = Malformed;
 
-    fn try_from(WaiterV2 { waiter: form, known }: WaiterV2<'_>) -> Result<Self, Malformed> {
+    fn try_from(form: WaiterV3<'_>) -> Result<Self, Malformed> {
         let waiter = Waiter {
-            known,
+            known: form.known,
             ticket: Ticket(form.ticket),
             kept_by: Stored::from_form(form.kept)?,
             session: Stored::from_form(form.session)?,
@@ -265,10 +266,10 @@ impl TryFrom<WaiterV2<'_>> for (Waiter, Option<Labels>) {
     }
 }
 
-impl TryFrom<LeftV1<'_>> for (PipelineKey, Option<Identifier>, Session) {
+impl TryFrom<LeftV2<'_>> for (PipelineKey, Option<Identifier>, Session) {
     type Error = Malformed;
 
-    fn try_from(form: LeftV1<'_>) -> Result<Self, Malformed> {
+    fn try_from(form: LeftV2<'_>) -> Result<Self, Malformed> {
         Ok((Stored::from_form(form.pipeline)?, Stored::from_form(form.name)?, Stored::from_form(form.session)?))
     }
 }

@@ -1,4 +1,4 @@
-//! Stored environments, queues and deployments of arbitrary bytes are read or refused.
+//! Decoding environments, queues and deployments from arbitrary bytes succeeds or returns an error.
 
 use super::*;
 use domain::{LogPart, Tick, Timestamp};
@@ -10,7 +10,7 @@ const RUN: Run =
 
 #[test]
 fn fuzzed_environments_are_read_or_refused() {
-    let samples = ["environment", "environment, deleted"].map(format_4);
+    let samples = ["environment", "environment that skips tokens", "environment, deleted"].map(format_4);
     let newest = samples.clone().map(|bytes| rewritten(&bytes));
     fuzz_record(
         samples.into_iter().chain(newest),
@@ -34,15 +34,14 @@ fn rewritten(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn fuzzed_waiters_are_read_or_refused() {
-    let samples = ["waiter", "waiter for any environment", "waiter on a connection"].map(format_4);
+    let samples = ["waiter", "waiter for any environment", "waiter on a connection", "waiter, version 3"].map(format_4);
     fuzz_record(samples, decode_waiter, |(waiter, labels)| encode_waiter(waiter, labels.as_ref()));
 }
 
 #[test]
 fn fuzzed_sessions_that_left_a_queue_are_read_or_refused() {
-    fuzz_record([format_4("session that left a queue")], decode_left, |(pipeline, name, session)| {
-        encode_left(pipeline, name.as_ref(), session)
-    });
+    let samples = ["session that left a queue", "session that left a queue, version 2"].map(format_4);
+    fuzz_record(samples, decode_left, |(pipeline, name, session)| encode_left(pipeline, name.as_ref(), session));
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! The stored form of what the domain knows: postcard behind a version byte, apart from the domain's types, so that
-//! a change of those cannot silently change what lies on the disk.
+//! The stored form of the domain's values: postcard after a version byte, separate from the domain's types, so that a
+//! change to those cannot silently change the bytes on disk.
 
 mod environment;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
 mod fuzz;
+pub mod later;
 mod page;
 mod pipeline;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use environment::{
-    EnvironmentV1, EnvironmentV2, EnvironmentV3, LeftV1, NewEnvironmentsV1, PointerV1, WaiterV1, WaiterV2, WakeV2,
+    CountsV1, EnvironmentV4, LastV1, LeftForm, LeftV2, NewEnvironmentsV1, PointerV1, WaiterForm, WaiterV3, WakeV2,
 };
 pub use environment::{Keeping, StoredEnvironment};
 pub use page::Page;
@@ -39,15 +40,16 @@ use store::record::{self, RecordError, encode};
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub id: u64,
-    /// In which its ticks, and those of other runs in it, mean something.
+    /// The boot in which its ticks, and those of other runs in the same boot, are valid.
     pub boot: Boot,
     pub started: Now,
 }
 
 pub fn write_environment(environment: &Environment, keeping: Keeping, run: Run, out: &mut Vec<u8>) {
-    let form = EnvironmentV2 {
-        environment: EnvironmentV1 {
-            configuration: environment.configuration.to_form(),
+    let skipped = &environment.skipped_tokens;
+    let form = EnvironmentV4 {
+        configuration: environment.configuration.to_form(),
+        counts: CountsV1 {
             configuration_revision: environment.configuration_revision,
             revision: environment.revision,
             fencing_token: environment.fencing_token,
@@ -55,18 +57,21 @@ pub fn write_environment(environment: &Environment, keeping: Keeping, run: Run, 
             kept_from: keeping.from,
             pointers: keeping.pointers,
             run: run.id,
-            lock: environment.lock.to_form(),
-            leaving: environment.leaving.to_form(),
+        },
+        lock: environment.lock.to_form(),
+        leaving: environment.leaving.to_form(),
+        last: LastV1 {
             reset: environment.reset.to_form(),
             disabled_reason: environment.disabled_reason.to_form(),
             last_used: environment.last_used.to_form(),
             last_deployment: environment.last_deployment.to_form(),
             last_reset: environment.last_reset.to_form(),
             deployed: keeping.deployed,
+            boot: Some(run.boot.0),
         },
-        boot: Some(run.boot.0),
+        skipped: skipped.runs().iter().map(|run| (run.after, run.count)).collect(),
     };
-    write_skipping(form, &environment.skipped_tokens, out);
+    record::write(&form, out);
 }
 
 #[cfg(test)]
@@ -76,49 +81,39 @@ fn encode_environment(environment: &Environment, keeping: Keeping, run: Run) -> 
     bytes
 }
 
-/// A program that does not know of skipped tokens reads every environment that has none.
-fn write_skipping(form: EnvironmentV2<'_>, skipped: &SkippedTokens, out: &mut Vec<u8>) {
-    if skipped.is_empty() {
-        return record::write(&form, out);
-    }
-    let skipped = skipped.runs().iter().map(|run| (run.after, run.count)).collect();
-    record::write(&EnvironmentV3 { environment: form, skipped }, out);
-}
-
 /// The same environment, which skips so many tokens from now on. Everything else stays as it was written.
 pub fn skip_tokens(bytes: &[u8], count: u64) -> Result<Vec<u8>, RecordError> {
-    let EnvironmentV3 { environment: mut form, skipped } = record::decode(bytes)?;
-    let runs = skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
-    let overlap = || record::invalid::<EnvironmentV3<'_>>("are skipped tokens that overlap");
+    let mut form: EnvironmentV4<'_> = record::decode(bytes)?;
+    let runs = form.skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
+    let overlap = || record::invalid::<EnvironmentV4<'_>>("are skipped tokens that overlap");
     let mut skipped = SkippedTokens::new(runs).ok_or_else(overlap)?;
-    if let Some(uncounted) = skipped.skip(form.environment.fencing_token, count) {
-        form.environment.first_session = form.environment.first_session.max(uncounted + 1);
+    if let Some(uncounted) = skipped.skip(form.counts.fencing_token, count) {
+        form.counts.first_session = form.counts.first_session.max(uncounted + 1);
     }
-    let mut raised = Vec::new();
-    write_skipping(form, &skipped, &mut raised);
-    Ok(raised)
+    form.skipped = skipped.runs().iter().map(|run| (run.after, run.count)).collect();
+    Ok(encode(&form))
 }
 
 pub fn encode_new_environments(skipped: u64) -> Vec<u8> {
     encode(&NewEnvironmentsV1 { skipped })
 }
 
-/// How many tokens a new environment skips.
+/// Number of tokens that a new environment skips.
 pub fn decode_new_environments(bytes: &[u8]) -> Result<u64, RecordError> {
     Ok(record::decode::<NewEnvironmentsV1>(bytes)?.skipped)
 }
 
 pub fn decode_environment(bytes: &[u8], run: Run) -> Result<StoredEnvironment, RecordError> {
-    let form: EnvironmentV3<'_> = record::decode(bytes)?;
-    let (written_by, boot) = (form.environment.environment.run, form.environment.boot);
-    let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV3<'_>>)?;
+    let form: EnvironmentV4<'_> = record::decode(bytes)?;
+    let (written_by, boot) = (form.counts.run, form.last.boot);
+    let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV4<'_>>)?;
     if written_by != run.id {
         Arc::make_mut(&mut stored.environment).rearm(run.started, boot == Some(run.boot.0));
     }
     Ok(stored)
 }
 
-/// Whether an environment's record is of one that exists, without reading the rest of it.
+/// Whether the record is of an existing environment, without decoding the rest of it.
 pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
     #[derive(Deserialize)]
     enum Presence {
@@ -126,17 +121,16 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
         Present,
     }
     // postcard begins the record with whether there is a configuration.
-    Ok(matches!(record::decode_beginning::<EnvironmentV3<'_>, _>(bytes)?, Presence::Present))
+    Ok(matches!(record::decode_beginning::<EnvironmentV4<'_>, _>(bytes)?, Presence::Present))
 }
 
-/// Whether an environment's record says that it is disabled for this reason.
+/// Whether the environment's record says that it is disabled for this reason.
 pub fn is_disabled_because(bytes: &[u8], reason: &str) -> Result<bool, RecordError> {
-    let EnvironmentV3 { environment: form, .. } = record::decode(bytes)?;
-    let EnvironmentV1 { configuration, disabled_reason, .. } = form.environment;
-    Ok(configuration.is_some_and(|configuration| configuration.disabled) && disabled_reason == Some(reason))
+    let EnvironmentV4 { configuration, last, .. } = record::decode(bytes)?;
+    Ok(configuration.is_some_and(|configuration| configuration.form.disabled) && last.disabled_reason == Some(reason))
 }
 
-/// What a deployment's stages do, as its pipeline was when it started.
+/// The steps of a deployment's stages, from its pipeline at the start of the deployment.
 pub fn encode_blueprint(blueprint: &Blueprint) -> Vec<u8> {
     encode(&blueprint.to_form())
 }
@@ -149,7 +143,7 @@ pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
     encode(&configuration.to_form())
 }
 
-/// Appends the record of a session to a record that is made of several.
+/// Appends the record of a session to a record that contains several.
 fn write_session(session: &Session, out: &mut Vec<u8>) {
     record::write(&session.to_form(), out);
 }
@@ -158,23 +152,23 @@ fn decode_session(bytes: &[u8]) -> Result<Session, RecordError> {
     stored::read(bytes)
 }
 
-/// A waiter, and for a waiter of a pool its labels.
+/// A waiter; for a waiter of a pool with its labels.
 pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
-    let form = WaiterV1 {
+    encode(&WaiterForm {
         ticket: waiter.ticket.0,
         kept: waiter.kept_by.to_form(),
         session: waiter.session.to_form(),
         labels: labels.map(Stored::to_form),
         via: waiter.via.to_form(),
-    };
-    encode(&WaiterV2 { waiter: form, known: waiter.known })
+        known: waiter.known,
+    })
 }
 
 pub fn decode_waiter(bytes: &[u8]) -> Result<(Waiter, Option<Labels>), RecordError> {
-    record::read::<WaiterV2<'_>, _>(bytes)
+    record::read::<WaiterV3<'_>, _>(bytes)
 }
 
-/// Where the record of a session lies that was once queued.
+/// The location of a session's record, for a session that was once queued.
 pub fn encode_pointer(key: &EnvironmentKey, fencing_token: u64) -> Vec<u8> {
     encode(&PointerV1 { key: key.to_form(), fencing_token })
 }
@@ -184,29 +178,28 @@ pub fn decode_pointer(bytes: &[u8]) -> Result<(EnvironmentKey, u64), RecordError
     Ok((EnvironmentKey::from_form(key).map_err(record::invalid::<PointerV1<'_>>)?, fencing_token))
 }
 
-/// A session that ended in a queue, and in whose.
+/// A session that ended in a queue, and that queue.
 pub fn encode_left(pipeline: &PipelineKey, name: Option<&Identifier>, session: &Session) -> Vec<u8> {
-    encode(&LeftV1 { pipeline: pipeline.to_form(), name: name.map(Identifier::as_str), session: session.to_form() })
+    encode(&LeftForm { pipeline: pipeline.to_form(), name: name.map(Identifier::as_str), session: session.to_form() })
 }
 
 pub fn decode_left(bytes: &[u8]) -> Result<(PipelineKey, Option<Identifier>, Session), RecordError> {
-    record::read::<LeftV1<'_>, _>(bytes)
+    record::read::<LeftV2<'_>, _>(bytes)
 }
 
-/// When to load an environment after a start, since a deadline in it may have passed by then; `now` is when this is
-/// written.
+/// When to load an environment after a start, because a deadline in it may have passed by then; `now` is the time of
+/// writing.
 pub fn encode_wake(until: Deadline, now: Now, run: Run) -> Vec<u8> {
     let within_millis = until.due.0.saturating_sub(now.tick.0);
     encode(&WakeV2 { at: until.at.as_millis(), within_millis, due: Some((until.due.0, run.boot.0)) })
 }
 
-/// In how many milliseconds after the start of this run. Too early does no harm.
+/// Milliseconds from the start of this run. Loading too early is harmless.
 pub fn decode_wake(bytes: &[u8], run: Run) -> Result<i64, RecordError> {
-    let WakeV2 { at, within_millis, due } = record::decode(bytes)?;
+    let WakeV2 { at: _, within_millis, due } = record::decode(bytes)?;
     let left = match due {
         Some((due, boot)) if boot == run.boot.0 => due.saturating_sub(run.started.tick.0),
-        Some(_) => within_millis,
-        None => at.saturating_sub(run.started.at.as_millis()),
+        _ => within_millis,
     };
     Ok(left.min(within_millis).max(0))
 }

@@ -1,23 +1,22 @@
-//! A page of an environment's history as it lies in the store: the sessions of a few numbers in a row that have ended,
-//! each behind its number and its length, in the order in which they were written.
+//! A page of an environment's history as stored: the ended sessions of a few consecutive numbers, each after its number
+//! and its length, in the order in which they were written.
 //!
-//! In memory it is the same bytes, so that one more session is one copy, and the others are neither read nor written
-//! anew.
+//! In memory it is the same bytes, so adding a session is one copy, and the others are neither decoded nor re-encoded.
 
 use std::ops::{Range, RangeInclusive};
 
 use super::{decode_session, write_session};
 use domain::Session;
-use store::record::{self, Record, RecordError};
+use store::record::{self, Record, RecordError, records};
 
-/// How many numbers in a row share a page. The store writes a record that changes often to its database once in a
-/// while, so the more sessions share one the fewer writes; but each that ends takes those before it through the log
-/// again, and eight of the largest must fit into one batch.
+/// Number of sessions per page. The store writes a frequently changed record to its database only occasionally, so
+/// larger pages need fewer writes. But each ended session writes those before it to the log again, and eight of the
+/// largest must fit into one batch.
 pub const PAGE_SESSIONS: u64 = 8;
 
-/// What a number and a length take at most.
+/// Maximum size of a number and a length.
 const HEAD_BYTES: usize = 20;
-/// Room for an ordinary session, so that it is written without growing.
+/// The size of a typical session, so that writing it needs no reallocation.
 const USUAL_SESSION_BYTES: usize = 384;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,19 +24,14 @@ pub struct Page {
     record: Vec<u8>,
 }
 
-/// One without sessions: the store has no record of it.
+/// A page without sessions: the store has no record of it.
 impl Default for Page {
     fn default() -> Self {
         Self { record: vec![Self::VERSION] }
     }
 }
 
-impl Record<'_> for Page {
-    const KIND: &'static str = "history page";
-    const VERSION: u8 = 2;
-    /// A record of version 1 was one session; no data directory of format 4 has any.
-    const OLDEST: u8 = 2;
-}
+records!(Page = "history page" version 2);
 
 struct Entry<'a> {
     number: u64,
@@ -46,17 +40,17 @@ struct Entry<'a> {
 }
 
 impl Page {
-    /// Which page a session is in.
+    /// The page of a session.
     pub fn of(session: u64) -> u64 {
         session / PAGE_SESSIONS
     }
 
-    /// The first number that is in a page.
+    /// The first number in a page.
     pub fn first_of(page: u64) -> u64 {
         page * PAGE_SESSIONS
     }
 
-    /// Whether it is the first in its page. Numbers begin with 1.
+    /// Whether it is the first session in its page. Numbers begin with 1.
     pub fn begins_with(session: u64) -> bool {
         session.is_multiple_of(PAGE_SESSIONS) || session == 1
     }
@@ -66,12 +60,12 @@ impl Page {
         Ok(Self { record })
     }
 
-    /// What the store is to have of it.
+    /// The record to store; `None` for a page without sessions.
     pub fn record(&self) -> Option<&[u8]> {
         (self.record.len() > 1).then_some(&self.record)
     }
 
-    /// The page with this session in it, in place of what it had under this number.
+    /// The page with this session, replacing the one with the same number.
     pub fn with(&self, number: u64, session: &Session) -> Result<Self, RecordError> {
         let mut replaced = 0..0;
         for entry in self.entries() {
@@ -85,7 +79,8 @@ impl Page {
         record.extend_from_slice(&self.record[..replaced.start]);
         record.extend_from_slice(&self.record[replaced.end..]);
         write_session(session, &mut record);
-        // The length is known when the session is written, so both are written behind it and then moved before it.
+        // The length is known only after the session is written, so number and length are written last and then moved
+        // to the front.
         let end = record.len();
         record::append(&(number, end - kept), &mut record);
         let head = record.len() - end;

@@ -1,4 +1,4 @@
-//! Whatever a deployment, an approval or a blueprint is like, it is read as it was written.
+//! Any deployment, approval or blueprint is read as it was written.
 
 #![allow(clippy::unwrap_used)]
 
@@ -146,7 +146,7 @@ fn stage_run() -> impl Strategy<Value = StageRun> {
             name,
             status,
             attempt,
-            // What was said is in the approval's own record.
+            // The comment is only in the approval's own record.
             approval: approval.map(|approval| Approval { comment: None, ..approval }),
             steps,
         },

@@ -1,4 +1,4 @@
-//! Sessions, their deployments with how the stages stand, and approvals, as they lie in the store.
+//! Stored forms of sessions, of their deployments with the states of the stages, and of approvals.
 
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ stored! {
         deployment_count: u64,
         revision: u64,
     }
+    later {}
 }
 
 stored! {
@@ -51,7 +52,7 @@ stored_enum!(EndedHowV1<'a> of EndedHow { Released, Overridden(by: SessionId), E
 stored_enum!(ExpiryV1 of Expiry { Ttl, MaxHold, Unasked, Vanished });
 
 stored! {
-    /// A deployment without its run, which lies elsewhere.
+    /// A deployment without its run, which is stored separately.
     struct DeploymentV1 of Deployment {
         id: DeploymentId,
         commit: CommitId,
@@ -78,7 +79,7 @@ records! {
     LogPartsV1<'a> = "log part list",
 }
 
-/// What a deployment is found by.
+/// The fields by which deployments are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentHead {
     pub environment: EnvironmentKey,
@@ -88,8 +89,8 @@ pub struct DeploymentHead {
     pub revision: u32,
 }
 
-/// What was said with an approval stands in the approval's own record, not here: it would make this one, which is
-/// written with every step, several times as large.
+/// The comment of an approval is only in the approval's own record: it would make this one, which is written with every
+/// step, several times as large.
 pub fn encode_deployment(environment: &EnvironmentKey, record: &DeploymentRecord) -> Vec<u8> {
     let DeploymentRecord { deployment, session, fencing_token, user, stages, retried } = record;
     encode(&DeploymentRecordV1 {
@@ -109,7 +110,7 @@ pub fn decode_deployment(bytes: &[u8]) -> Result<(EnvironmentKey, DeploymentReco
     record::read::<DeploymentRecordV1<'_>, _>(bytes)
 }
 
-/// The beginning of the record: enough to search many.
+/// Decodes only the beginning of the record, for searches of many.
 pub fn decode_deployment_head(bytes: &[u8]) -> Result<DeploymentHead, RecordError> {
     let form: HeadV1<'_> = record::decode_beginning::<DeploymentRecordV1<'_>, _>(bytes)?;
     DeploymentHead::try_from(form).map_err(record::invalid::<DeploymentRecordV1<'_>>)
@@ -134,7 +135,7 @@ pub fn decode_approval(bytes: &[u8]) -> Result<(EnvironmentKey, ApprovalRecord),
     record::read::<ApprovalRecordV1<'_>, _>(bytes)
 }
 
-/// Which approvals there are of a deployment, oldest first.
+/// The approvals of a deployment, oldest first.
 pub fn encode_approvals(approvals: &[ApprovalId]) -> Vec<u8> {
     encode(&ApprovalsV1(approvals.iter().map(Stored::to_form).collect()))
 }

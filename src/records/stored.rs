@@ -1,7 +1,7 @@
-//! How values are stored: each has a form, which serde writes and reads. The forms stand apart from the values, so that
-//! a change of a value cannot silently change the bytes on the disk.
+//! Defines how values are stored: each has a form, which serde encodes and decodes. The forms are separate from the
+//! values, so that a change to a value's type cannot silently change the bytes on disk.
 //!
-//! The forms of types that several parts share are here; the others are beside their values.
+//! Forms of types that several parts share are here; the others are next to their values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,37 +19,61 @@ use store::record::{self, Record, RecordError};
 
 /// A value with a stored form.
 pub trait Stored: Sized {
-    /// Borrows texts and bytes from the value that is written, or from the bytes that are read.
+    /// Borrows text and bytes from the value when writing, or from the bytes when reading.
     type Form<'a>;
 
     fn to_form(&self) -> Self::Form<'_>;
     fn from_form(form: Self::Form<'_>) -> Result<Self, Malformed>;
 }
 
-/// Decodes a record and makes a value of it.
+/// Decodes a record and converts it to a value.
 pub fn read<'a, T: Stored<Form<'a>: Record<'a> + Deserialize<'a>>>(bytes: &'a [u8]) -> Result<T, RecordError> {
     T::from_form(record::decode::<T::Form<'a>>(bytes)?).map_err(record::invalid::<T::Form<'a>>)
 }
 
 /// A struct and its form, with the fields in stored order. Fields after `not stored` are read as the given values.
+///
+/// With `later {}` a form is one that grows ([`Growing`](crate::later::Growing)): an optional field that the struct gets is
+/// one line there, behind a number that was never used in it: `later { note: Option<Context> = 1 }`.
 #[macro_export]
 macro_rules! stored {
     (
         $(#[$doc:meta])*
         struct $form:ident of $value:ident { $($field:ident: $type:ty),* $(,)? }
+        later { $($late:ident: $late_type:ty = $number:literal),* $(,)? }
+    ) => {
+        $crate::stored_form!($(#[$doc])* struct $form { $($field: $type),* });
+
+        impl $crate::stored::Stored for $value {
+            type Form<'a> = $crate::later::Growing<$form<'a>>;
+
+            fn to_form(&self) -> Self::Form<'_> {
+                let Self { $($field,)* $($late,)* } = self;
+                let form = $form { $($field: $crate::stored::Stored::to_form($field)),* };
+                $crate::later::Growing::from(form)
+                    $(.with($number, $crate::stored::Stored::to_form($late)))*
+            }
+
+            fn from_form(form: Self::Form<'_>) -> Result<Self, $crate::stored::Malformed> {
+                Ok(Self {
+                    $($late: <$late_type as $crate::stored::Stored>::from_form(form.later.get($number)?)?,)*
+                    $($field: <$type as $crate::stored::Stored>::from_form(form.form.$field)?,)*
+                })
+            }
+        }
+    };
+    (
+        $(#[$doc:meta])*
+        struct $form:ident of $value:ident { $($field:ident: $type:ty),* $(,)? }
         $(not stored { $($absent:ident: $read_as:expr),* })?
     ) => {
-        $(#[$doc])*
-        #[derive(serde::Serialize, serde::Deserialize)]
-        pub struct $form<'a> {
-            $(#[serde(borrow)] pub $field: <$type as $crate::stored::Stored>::Form<'a>),*
-        }
+        $crate::stored_form!($(#[$doc])* struct $form { $($field: $type),* });
 
         impl $crate::stored::Stored for $value {
             type Form<'a> = $form<'a>;
 
             fn to_form(&self) -> $form<'_> {
-                // Each field by name: a new one cannot be forgotten here.
+                // Each field by name, so that a new one cannot be forgotten.
                 let Self { $($field,)* $($($absent: _,)*)? } = self;
                 $form { $($field: $crate::stored::Stored::to_form($field)),* }
             }
@@ -60,6 +84,18 @@ macro_rules! stored {
                     $($($absent: $read_as,)*)?
                 })
             }
+        }
+    };
+}
+
+/// The form alone, without a value that it is of.
+#[macro_export]
+macro_rules! stored_form {
+    ($(#[$doc:meta])* struct $form:ident { $($field:ident: $type:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(serde::Serialize, serde::Deserialize)]
+        pub struct $form<'a> {
+            $(#[serde(borrow)] pub $field: <$type as $crate::stored::Stored>::Form<'a>),*
         }
     };
 }
@@ -103,7 +139,7 @@ macro_rules! stored_enum {
     };
 }
 
-/// Types that are stored as another: how they are written, and how they are read.
+/// Types that are stored as another type: how to write and how to read them.
 #[macro_export]
 macro_rules! stored_as {
     ($form:ty: |$value:ident| $write:expr, |$stored:ident| $read:expr; $($type:ty),* $(,)?) => {
@@ -121,7 +157,7 @@ macro_rules! stored_as {
         })*
     };
 }
-pub use {stored, stored_as, stored_enum};
+pub use {stored, stored_as, stored_enum, stored_form};
 
 stored_as!(Self: |value| *value, |value| Ok(value); bool, u16, u32, u64, i32, f64, [u8; 4], [u8; 16], [u8; 32]);
 stored_as!(i64: |time| time.as_millis(), |millis| Ok(Self::from_millis(millis)); Timestamp);
@@ -140,7 +176,7 @@ stored_as!(
 stored_as!(&'a str: |text| text, |text| Ok(Self::from(text)); Arc<str>, String);
 stored_as!(&'a [u8]: |bytes| bytes, |bytes| Ok(Self::from(bytes)); Arc<[u8]>);
 stored_as!(
-    // Its position in the list of all, which only grows.
+    // Its position in the list of event types, which only grows.
     u16: |event_type| *event_type as u16,
     |position| {
         let found = Self::ALL.get(usize::from(position)).copied();
@@ -200,7 +236,7 @@ impl<A: Stored, B: Stored> Stored for (A, B) {
     }
 }
 
-/// As the value itself: nothing of the pointer is stored.
+/// Stored like the value itself.
 impl<T: Stored> Stored for Arc<T> {
     type Form<'a> = T::Form<'a>;
 
@@ -235,18 +271,18 @@ stored_enum!(OriginV1<'a> of Origin { Granted(token: u64), Queued(ticket: Ticket
 stored_enum!(DatumV1<'a> of EventValue { Text(text: Arc<str>), Number(number: u64), Flag(flag: bool) });
 stored_enum!(RoleV1 of Role { Viewer, Developer, Maintainer, Admin });
 
-/// How what a file declares differs from what it last declared.
+/// How a file's current declaration differs from its last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
     Created,
     Changed,
     Removed,
-    /// No longer declared, and deleted by somebody: only the mark that it was declared is left.
+    /// No longer declared, and deleted by someone: only the mark of the old declaration is left.
     Gone,
 }
 
-/// By key; `before` and `declared` have declarations in a form that can be compared. What the API has made, a file that
-/// declares it takes over.
+/// The differences by key; `before` and `declared` have declarations in comparable form. A file that declares an object
+/// created through the API takes it over.
 pub fn differences<K: Ord, D: PartialEq>(
     mut before: BTreeMap<K, D>,
     declared: impl IntoIterator<Item = (K, D)>,

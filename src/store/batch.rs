@@ -1,17 +1,17 @@
-//! A batch: changes that become durable together or not at all. It is made in the form that the log has, so that it is handed
-//! in by one copy, and everybody after that reads the same bytes.
+//! A batch: changes that become durable together or not at all. It is built in the log's encoding, so that a commit is
+//! one copy, and all later readers use the same bytes.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-/// The position of a batch in the one order of all commits. The first is 1.
+/// The position of a batch in the order of all commits. The first is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Sequence(pub u64);
 
-/// Puts, deletes and entries of journals that take effect together or not at all. A later change of a key wins over an
-/// earlier one.
+/// Puts, deletes and journal entries that take effect together or not at all. If a key is changed twice, the later
+/// change wins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     changes: Pieces,
@@ -19,7 +19,7 @@ pub struct Batch {
     ends: bool,
 }
 
-/// A batch where it lies: being made, or in the payload of a group.
+/// A borrowed batch, from a [`Batch`] or from the payload of a group.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchRef<'a> {
     changes: PiecesRef<'a>,
@@ -36,22 +36,22 @@ pub struct Change<'a> {
 /// An entry for a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Append<'a> {
-    /// Its name has no slash.
+    /// Without a slash.
     pub journal: &'a str,
     pub body: &'a [u8],
 }
 
-/// Changes of which each key has one: its last.
+/// Changes with one entry per key: its last change.
 pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A key and its value, as a scan finds them.
+/// A key and its value, as returned by a scan.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// A key that is being made: an ordinary one needs no allocation.
+/// A key under construction; typical keys need no allocation.
 pub type Key = SmallVec<[u8; KEY_BYTES]>;
 const KEY_BYTES: usize = 64;
 
-/// A key of parts.
+/// Concatenates the parts.
 pub fn key_of(parts: &[&[u8]]) -> Key {
     let mut key = [0; KEY_BYTES];
     let mut length = 0;
@@ -65,7 +65,7 @@ pub fn key_of(parts: &[&[u8]]) -> Key {
     Key::from_buf_and_len(key, length)
 }
 
-/// The room that a thread keeps for its next batch.
+/// The maximum capacity that a thread keeps for its next batch.
 const KEPT_BYTES: usize = 16 * 1024;
 
 thread_local! {
@@ -73,12 +73,12 @@ thread_local! {
 }
 
 impl Batch {
-    /// An empty one, with the room of one that this thread has handed in before.
+    /// An empty batch that reuses the buffers of one that this thread committed before.
     pub fn with_room() -> Self {
         SPARE.take()
     }
 
-    /// It has been handed in: this thread makes its next one in the same place.
+    /// Called after the commit: keeps the buffers for this thread's next batch.
     pub(super) fn leave_room(mut self) {
         if self.changes.bytes.capacity() + self.appends.bytes.capacity() <= KEPT_BYTES {
             self.clear();
@@ -90,7 +90,7 @@ impl Batch {
         self.put_with(key, |out| out.extend_from_slice(value.as_ref()));
     }
 
-    /// The value is what `write` appends.
+    /// `write` appends the value.
     pub fn put_with(&mut self, key: impl AsRef<[u8]>, write: impl FnOnce(&mut Vec<u8>)) {
         self.changes.push_with(key.as_ref(), write);
     }
@@ -104,7 +104,7 @@ impl Batch {
         self.append_with(journal, |out| out.extend_from_slice(body.as_ref()));
     }
 
-    /// The body is what `write` appends.
+    /// `write` appends the body.
     pub fn append_with(&mut self, journal: &str, write: impl FnOnce(&mut Vec<u8>)) {
         self.appends.push_with(journal.as_bytes(), write);
     }
@@ -121,12 +121,12 @@ impl Batch {
         self.as_ref().appends()
     }
 
-    /// Marks it as the end of something: a release, a cancellation, the end of a stage. A full disk still takes it.
+    /// Marks it as an end, such as a release, a cancellation or the end of a stage. A full disk still accepts it.
     pub fn mark_as_end(&mut self) {
         self.ends = true;
     }
 
-    /// Whether a full disk still takes it: an end, or nothing but deletions.
+    /// Whether a full disk still accepts it: an end, or a batch of deletions only.
     pub fn may_use_reserve(&self) -> bool {
         self.ends || (!self.is_empty() && self.changes().all(|change| change.value.is_none()))
     }
@@ -141,12 +141,12 @@ impl Batch {
         self.ends = false;
     }
 
-    /// The bytes that it takes in a payload.
+    /// Its size in a payload.
     pub(super) fn encoded_len(&self) -> usize {
         2 * COUNT_BYTES + self.changes.bytes.len() + self.appends.bytes.len()
     }
 
-    /// Appends it to a payload. Its length was checked, so every length in it fits.
+    /// Appends it to a payload. Its length was checked before, so all lengths fit their fields.
     pub(super) fn encode(&self, payload: &mut Vec<u8>) -> Place {
         let start = payload.len();
         self.changes.encode(payload);
@@ -156,7 +156,7 @@ impl Batch {
     }
 }
 
-/// Where a batch lies in a payload: its changes, then its appends.
+/// The position of a batch in a payload: its changes, then its appends.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     start: usize,
@@ -165,7 +165,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The batch that was put there.
+    /// The batch at this position.
     pub fn of(self, payload: &[u8]) -> BatchRef<'_> {
         let changes = PiecesRef::encoded(&payload[self.start..self.middle]);
         BatchRef { changes, appends: PiecesRef::encoded(&payload[self.middle..self.end]) }
@@ -173,7 +173,7 @@ impl Place {
 }
 
 impl<'a> BatchRef<'a> {
-    /// Takes a batch from the front of a payload that may be anything, and looks at all of it.
+    /// Takes a batch from the front of an untrusted payload and validates all of it.
     pub(super) fn take(payload: &mut &'a [u8]) -> Option<Self> {
         let changes = PiecesRef::take(payload, |_, _| true)?;
         let is_append = |name: &[u8], body: Option<&[u8]>| body.is_some() && str::from_utf8(name).is_ok();
@@ -184,7 +184,7 @@ impl<'a> BatchRef<'a> {
         self.changes.map(|(key, value)| Change { key, value })
     }
 
-    /// All have names and bodies: they were made so, or looked at by [`Self::take`].
+    /// All entries have names and bodies: they were built that way, or validated by [`Self::take`].
     pub fn appends(self) -> impl Iterator<Item = Append<'a>> {
         self.appends.filter_map(|(name, body)| Some(Append { journal: str::from_utf8(name).ok()?, body: body? }))
     }
@@ -198,14 +198,14 @@ impl<'a> BatchRef<'a> {
     }
 }
 
-/// More than the pages that the events of an ordinary group change.
+/// More than the changed pages of the events of a typical group.
 const ROOM_BYTES_MAX: usize = 1024 * 1024;
 const COUNT_BYTES: usize = 4;
 const LENGTH_BYTES: usize = 4;
 const NO_CONTENT: u32 = u32::MAX;
 
-/// Names with contents in the form of the log: both lengths, then both. A name without content has a length
-/// there that no content can have.
+/// Names with contents in the log's encoding: both lengths, then both. A name without content has an impossible length
+/// instead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Pieces {
     bytes: Vec<u8>,
@@ -233,7 +233,7 @@ impl Pieces {
         self.begin(name);
     }
 
-    /// A name without content. Says where the length of the content is.
+    /// Appends a name without content. Returns the position of the content's length.
     fn begin(&mut self, name: &[u8]) -> usize {
         self.count += 1;
         self.bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
@@ -252,7 +252,7 @@ impl Pieces {
         payload.extend_from_slice(&self.bytes);
     }
 
-    /// Keeps its room for others, unless that is large.
+    /// Keeps the buffer for reuse unless it is large.
     fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(ROOM_BYTES_MAX);
@@ -261,13 +261,13 @@ impl Pieces {
 }
 
 impl<'a> PiecesRef<'a> {
-    /// From the bytes that [`Pieces::encode`] has written.
+    /// From bytes written by [`Pieces::encode`].
     fn encoded(mut bytes: &'a [u8]) -> Self {
         let count = take_u32(&mut bytes).unwrap_or_default();
         Self { bytes, count }
     }
 
-    /// The same from bytes that may be anything: `None` if they do not begin with such pieces.
+    /// From untrusted bytes; `None` if they do not begin with valid pieces.
     fn take(bytes: &mut &'a [u8], is_right: impl Fn(&[u8], Option<&[u8]>) -> bool) -> Option<Self> {
         let count = take_u32(bytes)?;
         let all = *bytes;

@@ -1,21 +1,21 @@
-//! What every store must do, whatever it is made of. A new engine passes this suite or is no store.
+//! The conformance suite of all stores. A new engine must pass it.
 
 #![allow(clippy::unwrap_used)]
 
 use super::journal::{self, Head, PAGE_ENTRIES, Page};
 use super::{Batch, Sequence, Store, StoreError, end_of_prefix};
 
-/// How the suite gets at a store, and at the same one after a restart.
+/// Opens a store, and reopens the same store after a restart.
 pub trait Harness {
     type Store: Store;
     fn open(&mut self) -> Self::Store;
-    /// The store after an orderly end.
+    /// The store after an orderly shutdown.
     fn reopen(&mut self, store: Self::Store) -> Self::Store;
     /// The store after a crash.
     fn crash(&mut self, store: Self::Store) -> Self::Store;
 }
 
-/// Runs every claim of the suite as a test of its own.
+/// Runs every claim of the suite as a separate test.
 macro_rules! conformance_tests {
     ($harness:expr; $($claim:ident)*) => {
         $(

@@ -1,4 +1,4 @@
-//! The contract of every store, and helpers that need nothing else.
+//! The contract of every store, and helpers that depend only on it.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -8,30 +8,30 @@ use tokio::sync::watch;
 use super::batch::{Batch, Pair, Sequence};
 
 pub trait Store: Send + Sync + 'static {
-    /// Hands a batch in and returns its sequence at once; the batch is durable when [`Store::durable`] has reached it. A
-    /// later call gets a later sequence. An error means that nothing was handed in.
+    /// Queues a batch and returns its sequence immediately; the batch is durable when [`Store::durable`] has reached
+    /// it. Later calls get higher sequences. After an error, nothing was queued.
     fn commit(&self, batch: Batch) -> Result<Sequence, StoreError>;
 
     /// The sequence up to which every batch survives a power cut. `get` and `scan` already show those batches.
     fn durable(&self) -> watch::Receiver<Sequence>;
 
-    /// The sequence of the batch handed in last, durable or not.
+    /// The sequence of the batch committed last, durable or not.
     fn handed_in(&self) -> Sequence;
 
-    /// The sequence up to which the log is no longer needed. After a crash, later batches are replayed from the log, over
-    /// whatever part of them the database already has.
+    /// The sequence up to which the log is no longer needed. After a crash, later batches are replayed from the log,
+    /// over any part of them that is already in the database.
     fn applied(&self) -> Sequence;
 
-    /// Reads see durable batches only, and all of them.
+    /// Reads see all durable batches, and only those.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// The first `limit` pairs with `from <= key < to`, ascending.
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError>;
 
-    /// Why writes are refused at the moment, if they are; for readiness.
+    /// Why writes are currently refused, if they are; for readiness.
     fn refusing_writes(&self) -> Option<StoreError>;
 
-    /// Whether nobody else can have changed what it shows. Otherwise nothing of it may be told to anybody.
+    /// Whether no other process can have changed the data that it shows. If not, its data must not be used in answers.
     fn is_current(&self) -> bool {
         true
     }
@@ -61,7 +61,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same batch may be taken later, when there is room again.
+    /// Whether the same batch may succeed later, when there is room again.
     pub fn is_lack_of_room(&self) -> bool {
         match self {
             Self::Full { .. } | Self::EngineFull | Self::Overloaded => true,
@@ -75,7 +75,7 @@ impl StoreError {
     }
 }
 
-/// The smallest key that is greater than every key with this prefix: the end of a prefix's range.
+/// The smallest key greater than every key with this prefix.
 pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -87,11 +87,11 @@ pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
     vec![u8::MAX; 256]
 }
 
-/// How many pairs a walk reads from the store at a time: a piece.
+/// Number of pairs that a walk reads from the store at a time.
 const WALK_PAIRS: usize = 512;
 
-/// Calls `visit` with every pair with `from <= key < to`, ascending, until it breaks. Only a few pairs are in memory at a
-/// time, however many there are.
+/// Calls `visit` with every pair with `from <= key < to`, ascending, until it breaks. Keeps only a few pairs in memory
+/// at a time.
 pub fn walk(
     store: &dyn Store,
     from: &[u8],
@@ -120,7 +120,7 @@ fn walk_all(store: &dyn Store, from: &[u8], to: &[u8], visit: &mut Visit<'_>) ->
     }
 }
 
-/// Between two pieces of a long read: others may go first. Fails if nobody waits for it any more.
+/// Called between two pieces of a long read, so that others may go first. Fails if nobody waits for the read any more.
 pub fn next_piece() -> Result<(), StoreError> {
     match pause() {
         ControlFlow::Continue(()) => Ok(()),
@@ -131,14 +131,14 @@ pub fn next_piece() -> Result<(), StoreError> {
 type PauseHook = Box<dyn FnMut() -> ControlFlow<()>>;
 
 thread_local! {
-    /// For the walks of this thread, however deep below the caller of [`in_pieces`].
+    /// Used by all walks of this thread, at any depth below the caller of [`in_pieces`].
     static BETWEEN_PIECES: Cell<Option<PauseHook>> = const { Cell::new(None) };
 }
 
-/// Runs a read that may walk over much of the store. Between two pieces `between` may block for a while, or end the walk
-/// with an error. For a thread without locks that others need.
+/// Runs a read that may walk over much of the store. Between two pieces `between` may block for a while, or end the
+/// walk with an error. The calling thread must not hold locks that others need.
 pub fn in_pieces<T>(between: impl FnMut() -> ControlFlow<()> + 'static, read: impl FnOnce() -> T) -> T {
-    /// Also after a panic.
+    /// Runs even after a panic.
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
@@ -157,7 +157,7 @@ fn pause() -> ControlFlow<()> {
     paused
 }
 
-/// Calls `visit` with every pair of a prefix, ascending; reads like [`walk`].
+/// Calls `visit` with every pair with this prefix, ascending; reads like [`walk`].
 pub fn for_each(
     store: &dyn Store,
     prefix: &[u8],
@@ -174,7 +174,7 @@ pub async fn commit_durably(store: &dyn Store, batch: Batch) -> Result<(), Store
     Ok(())
 }
 
-/// Waits until everything up to `sequence` is durable. If the store is gone it never will be, and this never returns.
+/// Waits until everything up to `sequence` is durable. Never returns if the store is gone.
 pub async fn durable_up_to(store: &dyn Store, sequence: Sequence) {
     let mut durable = store.durable();
     if durable.wait_for(|reached| *reached >= sequence).await.is_err() {

@@ -1,9 +1,9 @@
-//! A copy of a whole store while it is written, equal to its state at one moment, without holding anybody up; and a
-//! store that is made from such a copy.
+//! Copies a whole store while it is being written, equal to its state at one moment, without blocking writers; and
+//! creates a store from such a copy.
 //!
-//! The pairs are read piece by piece while they change, so the copy may have any part of the batches that became
-//! durable meanwhile. Those batches are in the log, which is pinned from before the first pair on; whoever replays them
-//! over the pairs has every change up to the last of them. It is what a start does after a crash.
+//! The pairs are read in pieces while they change, so the copy may have any part of the batches that became durable
+//! meanwhile. Those batches are in the log, which is pinned before the first pair is read; replaying them over the
+//! pairs gives every change up to the last of them. Recovery after a crash does the same.
 
 use std::io;
 use std::path::Path;
@@ -13,16 +13,17 @@ use super::batch::{Batch, Change, Changes, Sequence};
 use super::contract::{Store, StoreError, end_of_prefix};
 use super::data_dir::{DataDir, OpenError, create_for_owner};
 use super::database::Database;
-use super::journal::{self, PageView};
+use super::journal::PageView;
+use super::keys::JOURNAL_PAGES;
 use super::log::format;
 use super::log::reader::{Pin, Pins, ReadError, SegmentReader, Unpinned};
 use super::log::segments::Segments;
 use super::logged_store::{LoggedStore, Options};
 
-/// Pairs read at once: some hundred kilobytes, and rarely more than a megabyte.
+/// Pairs per read: a few hundred kilobytes, rarely more than a megabyte.
 const PAIRS_AT_ONCE: usize = 256;
 
-/// Why there is no copy.
+/// Why a copy failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     #[error(transparent)]
@@ -36,20 +37,20 @@ pub enum CopyError {
     DiskFull,
     #[error("the log cannot be read: {0}")]
     Log(String),
-    /// Whoever takes it.
+    /// Returned by the receiver of the copy.
     #[error("it cannot be written: {0}")]
     Write(#[from] io::Error),
 }
 
-/// A copy that is being made.
+/// A copy in progress.
 pub struct Copying<'a> {
     store: &'a LoggedStore,
     pin: Pin,
-    /// The pairs have every batch up to this one.
+    /// The pairs include every batch up to this one.
     pub from: Sequence,
 }
 
-/// Consecutive batches, in the form that the log has them.
+/// Consecutive batches in the log's encoding.
 pub struct LoggedBatches {
     pub first: Sequence,
     pub count: u32,
@@ -59,14 +60,15 @@ pub struct LoggedBatches {
 impl LoggedStore {
     pub fn begin_copy(&self) -> Copying<'_> {
         let pin = self.segments.pin(self.durable().borrow().0);
-        // Read again after the pin: what was deleted until then was durable, so nothing after this sequence is gone.
+        // Read again after the pin: everything deleted before the pin was durable, so no batch after this sequence is
+        // gone.
         let from = *self.durable().borrow();
         Copying { store: self, pin, from }
     }
 }
 
 impl Copying<'_> {
-    /// All pairs; first of the two. A key may come twice, and then the second counts.
+    /// All pairs; must be called before `batches`. A key may come twice, and then the second counts.
     pub fn pairs(&self, mut visit: impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> Result<(), CopyError> {
         self.ends_of_journals(&mut visit)?;
         let (mut from, end) = (Vec::new(), end_of_prefix(&[]));
@@ -83,22 +85,22 @@ impl Copying<'_> {
         }
     }
 
-    /// The page with the last entry of each journal as of `from`, and those after it. They are read before all else: a page
-    /// that is dropped during a long copy would otherwise leave the journal without a beginning for the replay.
+    /// The page with the last entry of each journal as of `from`, and the pages after it. They are read first: if a
+    /// page were dropped during a long copy, the replay would lack the journal's beginning.
     fn ends_of_journals(&self, visit: &mut impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> Result<(), CopyError> {
-        let (mut from, end) = (journal::PAGES.to_vec(), end_of_prefix(journal::PAGES));
+        let (mut from, end) = (JOURNAL_PAGES.to_vec(), end_of_prefix(JOURNAL_PAGES));
         while let Some((key, value)) = self.store.scan(&from, &end, 1)?.pop() {
             visit(&key, &value)?;
             let page = PageView::decode(&value);
             let reaches_back = page.is_none_or(|page| page.entries.iter().any(|entry| entry.sequence <= self.from.0));
-            // The rest of the key is the number of the page.
+            // The rest of the key is the page number.
             let journal = &key[..key.len().saturating_sub(8)];
             from = if reaches_back { end_of_prefix(journal) } else { [key.as_slice(), &[0]].concat() };
         }
         Ok(())
     }
 
-    /// The batches after `from`, up to those that are durable at the time of the call. Returns the last.
+    /// The batches after `from` that are durable at the time of the call. Returns the sequence of the last.
     pub fn batches(self, mut visit: impl FnMut(LoggedBatches) -> io::Result<()>) -> Result<Sequence, CopyError> {
         let end = *self.store.durable().borrow();
         let mut next = self.from.0 + 1;
@@ -107,7 +109,7 @@ impl Copying<'_> {
                 break;
             }
             let path = self.store.segments.path(segment);
-            // A pin that was broken is the reason for whatever is missing.
+            // If the pin was broken, that explains any missing segment.
             let failed = |error: ReadError| {
                 let log = || CopyError::Log(format!("{}: {error}", path.display()));
                 self.check().err().unwrap_or_else(log)
@@ -143,13 +145,13 @@ impl Copying<'_> {
     }
 }
 
-/// Pairs are written in pieces of this size.
+/// Size of the pieces in which pairs are written.
 const PIECE_BYTES: usize = 4 * 1024 * 1024;
-/// How often a full queue is looked at: a group takes a few milliseconds.
+/// Retry interval for a full queue: a group takes a few milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// A new store that is being filled with the pairs of a copy. They go straight into the database, and the batches are
-/// committed over them, as a start replays the log.
+/// A new store that is being filled with the pairs of a copy. The pairs are written directly into the database, and the
+/// batches are committed over them, like the log in a recovery.
 pub struct Filling {
     dir: DataDir,
     database: Database,
@@ -171,7 +173,7 @@ pub enum ReplayError {
 }
 
 impl Filling {
-    /// In a directory that is new or empty. The pairs to come have every batch up to `from`.
+    /// In a new or empty directory. The following pairs include every batch up to `from`.
     pub fn begin(path: &Path, from: Sequence, options: Options) -> Result<Self, OpenError> {
         let dir = DataDir::open(path)?;
         let database = Database::open(&dir.database(), options.cache_bytes)?;
@@ -192,12 +194,12 @@ impl Filling {
         Ok(())
     }
 
-    /// The pairs to come have every batch up to this one, if it is a later one.
+    /// Declares that the following pairs include every batch up to this one, if it is later.
     pub fn raise(&mut self, from: Sequence) {
         self.from = self.from.max(from);
     }
 
-    /// Whether there is a pair with this key.
+    /// Whether the key exists.
     pub fn has(&self, key: &[u8]) -> Result<bool, StoreError> {
         Ok(self.changes.contains_key(key) || self.database.get(key)?.is_some())
     }
@@ -208,7 +210,7 @@ impl Filling {
         let Self { dir, database, from, options, .. } = self;
         let log = dir.log();
         create_for_owner(&log).map_err(OpenError::io("create", &log))?;
-        // A database without a log would count as damaged.
+        // A database without a log would be considered damaged.
         let segments = Segments::new(&log, options.segment_bytes, 0, Vec::new(), Pins::new(0));
         let made = segments.and_then(|segments| segments.create(from.0 + 1));
         made.map_err(OpenError::io("create a log segment in", &log))?;
@@ -219,7 +221,7 @@ impl Filling {
 }
 
 impl LoggedStore {
-    /// Commits the batches of a copy, in their order and under their sequences.
+    /// Commits the batches of a copy in order, with their original sequences.
     pub fn replay(&self, batches: &LoggedBatches) -> Result<(), ReplayError> {
         let decoded = format::decode(&batches.payload, batches.count).ok_or(ReplayError::Form)?;
         for (batch, sequence) in decoded.into_iter().zip(batches.first.0..) {
@@ -232,7 +234,7 @@ impl LoggedStore {
         Ok(())
     }
 
-    /// Commits when there is room, for a thread that may wait.
+    /// Commits, waiting for room; for a thread that may block.
     pub fn commit_patiently(&self, batch: Batch) -> Result<(), StoreError> {
         loop {
             match self.commit(batch.clone()) {

@@ -1,4 +1,4 @@
-//! The data directory: one process at a time may use it, and it must be ours and of a format we read.
+//! The data directory: only one process at a time may use it, and it must be one of ours with a supported format.
 //!
 //! Layout: `LOCK` (held while the store lives), `FORMAT` (kind and format number), `log/` (redo log), `sled/` (database).
 
@@ -12,26 +12,27 @@ use super::space::{self, is_lack_of_space, sync_dir};
 
 pub(super) const LOCK: &str = "LOCK";
 pub(super) const FORMAT: &str = "FORMAT";
-/// In the directory of a node of a cluster, which has no database.
+/// Marks the directory of a node of a cluster, which has no database.
 const NODE: &str = "NODE";
 const FORMAT_BEING_WRITTEN: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "lockkeeper data directory, format ";
-/// The format that is written. A record that grows does not change it: records have versions of their own.
+/// The format that is written. Extending a record does not change it: records have their own versions.
 pub const FORMAT_NUMBER: u32 = 4;
-/// The oldest format that is still read.
+/// The oldest format that can be read.
 const OLDEST_FORMAT: u32 = 4;
-/// Left behind by a fresh file system or an interrupted start; such a directory still counts as empty.
+/// Files of a fresh file system or an interrupted start; a directory with only these counts as empty.
 pub(super) const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
 /// A restore writes here until it is complete.
 pub(super) const RESTORING: &str = "restoring";
 const ONLY_OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// A server that was killed while it started a program may leave its lock to that process, until it executes the program.
+/// A server that was killed while starting a program may leave its lock to the forked process until that executes the
+/// program.
 const HANDED_BACK_WITHIN: Duration = Duration::from_secs(5);
 const TRY_AGAIN: Duration = Duration::from_millis(5);
 
-/// Why the store did not open: one sentence each, with what to do.
+/// Why the store did not open, each with a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(
@@ -96,7 +97,7 @@ impl OpenError {
         }
     }
 
-    /// With the largest things in the data directory, from which the path is.
+    /// Lists the largest files in the data directory, which is derived from the path.
     pub(super) fn no_space(doing: &'static str, path: &Path) -> OpenError {
         let data_dir = path.ancestors().find(|dir| dir.join(FORMAT).exists()).or(path.parent()).unwrap_or(path);
         OpenError::NoSpace { doing, path: path.to_owned(), usage: space::describe(data_dir) }
@@ -136,7 +137,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// With the data itself.
+    /// For a server with a local database.
     pub fn open(path: &Path) -> Result<DataDir, OpenError> {
         if path.join(NODE).exists() {
             return Err(OpenError::OfNode { path: path.to_owned() });
@@ -144,7 +145,7 @@ impl DataDir {
         DataDir::hold(path)
     }
 
-    /// With the files of a node of a cluster: logs, working directories and the like.
+    /// For a node of a cluster, which keeps only logs, working directories and the like.
     pub fn open_for_node(path: &Path) -> Result<DataDir, OpenError> {
         let dir = DataDir::hold(path)?;
         if dir.database().exists() {
@@ -157,14 +158,14 @@ impl DataDir {
 
     fn hold(path: &Path) -> Result<DataDir, OpenError> {
         create(path)?;
-        // Before the lock file is made, so that a foreign directory stays unchanged.
+        // Before the lock file is created, so that a foreign directory stays unchanged.
         let found = check_format(path)?;
         close_to_others(path, &found)?;
         let lock = lock(path)?;
         if check_format(path)? == Found::Nothing {
             write_format(path).map_err(OpenError::io("write the format file in", path))?;
         }
-        // Left by a restore that was killed when it had finished.
+        // Left by a restore that was killed after it had finished.
         let _ = std::fs::remove_dir_all(path.join(RESTORING));
         Ok(DataDir { path: path.to_owned(), _lock: lock })
     }
@@ -182,11 +183,11 @@ impl DataDir {
     }
 }
 
-/// What a data directory is, for somebody who only looks.
+/// The state of a data directory, found without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inspection {
     Missing {
-        /// Whether this user could make it.
+        /// Whether this user could create it.
         parent_writable: bool,
     },
     Empty,
@@ -198,7 +199,7 @@ pub enum Inspection {
     },
 }
 
-/// Looks at a data directory without changing it, and without locking it: a server that starts at this moment notices nothing.
+/// Inspects a data directory without changing or locking it: a server starting at the same time is not affected.
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     check_no_file(path)?;
     let Ok(metadata) = path.metadata() else {
@@ -219,7 +220,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     }
 }
 
-/// The kernel lists who has which file locked.
+/// From the kernel's list of file locks.
 fn holder(path: &Path) -> Option<Holder> {
     let inode = path.join(LOCK).metadata().ok()?.ino();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -227,8 +228,8 @@ fn holder(path: &Path) -> Option<Holder> {
     Some(u32::try_from(pid).ok().filter(|pid| *pid > 0).map_or(Holder::Unknown, Holder::Process))
 }
 
-/// Of a line like `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. Devices are numbered in other ways than files are, so the
-/// inode alone counts.
+/// Parses lines like `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. The device numbers differ from those of files,
+/// so only the inode is compared.
 fn locker(locks: &str, inode: u64) -> Option<i64> {
     let lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let mut found = lines.filter_map(|words| match words[..] {
@@ -244,13 +245,14 @@ fn create(path: &Path) -> Result<(), OpenError> {
     check_no_file(path)?;
     if !path.exists() {
         create_for_owner(path).map_err(OpenError::io("create the data directory", path))?;
-        // Fails if the user may write in the parent but not read it; the system syncs the name some time later.
+        // Fails if the user may write to the parent but not read it; then the system writes the name to disk some time
+        // later.
         let _ = path.parent().map(sync_dir);
     }
     Ok(())
 }
 
-/// Neither the path nor what it lies in may be a file.
+/// Neither the path nor one of its parents may be a file.
 pub(super) fn check_no_file(path: &Path) -> Result<(), OpenError> {
     let Some(existing) = path.ancestors().find(|part| part.symlink_metadata().is_ok()) else { return Ok(()) };
     let what = match existing.metadata() {
@@ -261,8 +263,7 @@ pub(super) fn check_no_file(path: &Path) -> Result<(), OpenError> {
     Err(OpenError::NotADirectory { path: existing.to_owned(), what })
 }
 
-/// An empty directory that somebody made for us is closed. One that has content was open while it got it: its operator
-/// should know.
+/// An empty directory is closed to others. One with content was open before, which its operator should know.
 pub(super) fn close_to_others(path: &Path, found: &Found) -> Result<(), OpenError> {
     let metadata = path.metadata().map_err(OpenError::io("read the data directory", path))?;
     let mode = metadata.permissions().mode() & 0o777;
@@ -274,7 +275,7 @@ pub(super) fn close_to_others(path: &Path, found: &Found) -> Result<(), OpenErro
     }
 }
 
-/// With its parents, and for the server's user alone.
+/// Creates it with its parents, accessible only to the server's user.
 pub(super) fn create_for_owner(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(path)
 }
@@ -338,13 +339,13 @@ pub(super) fn lock(path: &Path) -> Result<Lock, OpenError> {
         }
     }
     match write_holder(&lock) {
-        // It only says who holds the lock.
+        // The content only names the holder of the lock.
         Err(error) if !is_lack_of_space(&error) => Err(OpenError::io("write", &file)(error)),
         Ok(()) | Err(_) => Ok(Lock(lock)),
     }
 }
 
-/// Written over the old number and cut afterwards, so that a full disk takes it.
+/// Overwrites the old number and truncates afterwards, so that it works on a full disk.
 fn write_holder(lock: &File) -> io::Result<()> {
     let holder = format!("{}\n", std::process::id());
     lock.write_all_at(holder.as_bytes(), 0)?;
@@ -353,8 +354,8 @@ fn write_holder(lock: &File) -> io::Result<()> {
 
 /// The lock of a data directory.
 ///
-/// It is given up explicitly: a process that was forked meanwhile has a copy of the file until it executes its program, and a
-/// lock that is only closed would last as long as the copy.
+/// Released explicitly: a process forked meanwhile has a copy of the file until it executes its program, and without
+/// the release the lock would last as long as that copy.
 #[derive(Debug)]
 pub(super) struct Lock(File);
 
@@ -416,7 +417,7 @@ mod tests {
     fn a_lock_that_a_killed_server_left_to_a_child_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let held = DataDir::open(dir.path()).unwrap();
-        // No process has such a number.
+        // No process has this number.
         std::fs::write(dir.path().join(LOCK), "4194305\n").unwrap();
         let child = std::thread::spawn(move || drop(held));
         DataDir::open(dir.path()).unwrap();
@@ -452,7 +453,7 @@ mod tests {
         assert_eq!(path.read_dir().unwrap().count(), 0);
         let held = DataDir::open(&path).unwrap();
         let seen = |holder| Inspection::Ours { format: FORMAT_NUMBER, holder, owned: true };
-        // A container may show the lock, but not whose it is.
+        // A container may show the lock without its holder.
         let holder = inspect(&path).unwrap();
         let pid = std::process::id();
         assert!(holder == seen(Some(Holder::Process(pid))) || holder == seen(Some(Holder::Unknown)), "{holder:?}");

@@ -1,4 +1,4 @@
-//! sled, with the care that it needs: guarded opening, and durability by our own `fdatasync`.
+//! Wraps sled safely: guarded opening, and durability by our own `fdatasync`.
 //!
 //! sled orders its writes with `sync_file_range`, which does not flush the file size or the device cache. It relies on
 //! that order twice: a segment's header claims that the segment before the last is on the disk, and a freed segment is
@@ -28,25 +28,25 @@ use super::space::{allocate, free_bytes, is_lack_of_space, retrying, sync_dir, t
 const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes that sled may write between two syncs. A quarter of a segment, since it is measured only after each step.
 const SYNC_EVERY_BYTES: usize = SEGMENT_BYTES / 4;
-/// Bytes that a step should write at most; the step after a longer one is shorter.
+/// Bytes that a step should write at most; a step that writes more makes the next one shorter.
 const STEP_BYTES: usize = SYNC_EVERY_BYTES / 2;
 /// A change writes its own entry and, at worst, its leaf of up to 16 entries and one more page that sled moves out of a
 /// segment it wants to free: usually 1 KiB in all.
 const MAX_STEP_CHANGES: usize = 256;
 /// A change next to values of this size may write as much as a whole step.
 const LARGE_VALUE_BYTES: usize = STEP_BYTES / 32;
-/// Allocated beyond the end of the file before each step: a step writes less, into at most one new segment. A start, too,
-/// fills the rest of the last segment.
+/// Allocated beyond the end of the file before each step: a step writes less, into at most one new segment. Opening
+/// also fills the rest of the last segment.
 const STEP_ROOM: u64 = SEGMENT_BYTES as u64;
-/// Allocated while the disk has room: what the database may grow by on a full disk.
+/// Allocated while the disk has room: the growth available to the database on a full disk.
 const HELD_ROOM: u64 = 3 * STEP_ROOM;
-/// A start writes a snapshot: a few bytes for each page, which are a kilobyte on average.
+/// Opening writes a snapshot: a few bytes per page, and a page averages a kilobyte.
 const SNAPSHOT_MIN_BYTES: u64 = 8 * 1024 * 1024;
 const SNAPSHOT_PART: u64 = 32;
-/// We hold the data directory, so a lock that is still there belongs to a sled that is just releasing it.
+/// We hold the data directory, so a remaining lock belongs to a sled instance that is about to release it.
 const LOCK_ATTEMPTS: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// The thread that opens sled; a panic in it becomes an error and is not printed.
+/// The thread that opens sled; its panics become errors and are not printed.
 const OPENER: &str = "database-open";
 const APPLIED: &[u8] = b"applied";
 
@@ -59,7 +59,7 @@ pub struct Database {
     dir: PathBuf,
 }
 
-/// Why changes could not be applied.
+/// Why changes were not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("no space is left on the disk")]
@@ -74,7 +74,7 @@ impl From<String> for ApplyError {
     }
 }
 
-/// What opening the database in this directory may write besides its file.
+/// Bytes that opening the database in this directory may write besides its file.
 pub fn bytes_to_open(dir: &Path) -> u64 {
     let length = dir.join("db").metadata().map_or(0, |found| found.len());
     SNAPSHOT_MIN_BYTES + length / SNAPSHOT_PART
@@ -99,7 +99,7 @@ impl Database {
         Ok(Database { data, meta, db, file, blobs, dir: dir.to_owned() })
     }
 
-    /// The sequence up to which the database has every batch.
+    /// The sequence up to which the database includes every batch.
     pub fn applied(&self) -> Result<u64, OpenError> {
         let failed = |reason: String| OpenError::Database { path: self.dir.clone(), reason };
         let Some(found) = self.meta.get(APPLIED).map_err(|error| failed(error_text(&error)))? else {
@@ -111,7 +111,7 @@ impl Database {
 
     /// Writes the changes and then, once they are durable, the applied sequence `last`.
     ///
-    /// One by one, since a sled batch would block readers; after a crash in between, the log is replayed.
+    /// Individually, because a sled batch would block readers; after a crash in between, the log is replayed.
     pub fn apply<'a>(&self, changes: impl Iterator<Item = Change<'a>>, last: u64) -> Result<(), ApplyError> {
         self.make_room(STEP_ROOM)?;
         let mut pace = Pace { step: MAX_STEP_CHANGES, in_step: 0, unsynced: 0 };
@@ -134,13 +134,13 @@ impl Database {
         Ok(self.sync()?)
     }
 
-    /// Allocates what the database may grow by on a full disk.
+    /// Allocates the growth available to the database on a full disk.
     pub fn hold_room(&self) -> io::Result<()> {
         let end = self.file.metadata()?.len();
         allocate(&self.file, end, HELD_ROOM).map(|_| ())
     }
 
-    /// What the next step writes must find its blocks: sled cannot go on after a failed write.
+    /// Ensures that the next step finds its blocks: sled cannot continue after a failed write.
     fn make_room(&self, bytes: u64) -> Result<(), ApplyError> {
         let end = self.file.metadata().map_err(|error| error.to_string())?.len();
         let has_room = match allocate(&self.file, end, bytes) {
@@ -195,8 +195,8 @@ impl Pace {
     }
 }
 
-/// Makes an empty database under another name first: sled does not sync the files it creates, and a directory left
-/// incomplete by a power cut would never open again.
+/// Creates an empty database under a temporary name: sled does not sync the files it creates, and a directory left
+/// incomplete by a power cut could never be opened again.
 fn create(dir: &Path, cache_bytes: u64) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let new = dir.with_extension("new");
@@ -217,7 +217,7 @@ fn clean_up(dir: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
-        // Left by a crash while sled was opening; sled would take it for the newest snapshot and never open again.
+        // Left by a crash while sled was opening; sled would use it as the newest snapshot and never open again.
         if name.to_str().is_some_and(|name| name.starts_with("snap.") && name.ends_with(".generating")) {
             tracing::warn!(file = %entry.path().display(), "removing an unfinished snapshot");
             std::fs::remove_file(entry.path())?;
@@ -243,7 +243,7 @@ fn open_contained(dir: &Path, cache_bytes: u64) -> Result<Opened, String> {
     }
 }
 
-/// The error of sled, without its internals.
+/// The error without sled's internals.
 fn error_text(error: &sled::Error) -> String {
     match error {
         sled::Error::Corruption { .. } => "its file is damaged".to_owned(),
@@ -291,10 +291,10 @@ fn silence_opener_panics() {
     });
 }
 
-/// sled's blobs: a page larger than a quarter of a segment has a file of its own, which sled does not sync.
+/// sled's blobs: a page larger than a quarter of a segment gets a separate file, which sled does not sync.
 ///
-/// Our records are far smaller, so there is hardly ever one. But every sync must look for them, and must not need a
-/// descriptor at a time when clients hold all of them: so the directory is kept open.
+/// Our records are far smaller, so blobs are very rare. But every sync must look for them, even when clients use up all
+/// file descriptors: so the directory is kept open.
 struct Blobs {
     path: PathBuf,
     dir: Mutex<Dir>,
@@ -317,7 +317,7 @@ impl Blobs {
         for blob in found {
             match retrying(|| File::open(&blob)) {
                 Ok(blob) => blob.sync_all()?,
-                // sled has removed it meanwhile.
+                // sled has removed it in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

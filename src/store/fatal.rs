@@ -1,4 +1,4 @@
-//! The end of the process: when the disk fails, or when a thread panics without which the store would wait for ever.
+//! Ends the process when the disk fails, or when a thread panics without which the store would wait forever.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,11 +15,11 @@ pub fn exit_on_fatal() -> Fatal {
     exit_with(EXIT_IO_ERROR)
 }
 
-/// Logs the sentence, prints it on stderr, and ends the process with this code.
+/// Logs the sentence, prints it on stderr, and exits with this code.
 pub fn exit_with(code: i32) -> Fatal {
     Arc::new(move |sentence| {
         tracing::error!("{sentence}");
-        // Not `eprintln`, which panics where stderr is a full disk too.
+        // Not `eprintln`, which panics if stderr is on a full disk too.
         writeln!(std::io::stderr(), "lockkeeper: {sentence}").ok();
         std::process::exit(code)
     })

@@ -1,9 +1,10 @@
-//! Journals: append-only lists. A batch names the entries; once it is durable, and so has its place in the order of all
-//! batches, each entry gets its number and the hash that chains it to the one before.
+//! Journals: append-only lists. A batch contains the entries; once it is durable, and its place in the order of all
+//! batches is fixed, each entry gets its number and the hash that chains it to the previous one.
 //!
-//! Entries are stored in pages of [`PAGE_ENTRIES`] consecutive numbers, under ordinary keys. A page is put again whenever it
-//! grows, which costs little: the redo log has only the entries, and of a page that has grown many times the database
-//! gets only the last state. Numbers and hashes follow from the order of the log, so replaying it makes the same pages.
+//! Entries are stored in pages of [`PAGE_ENTRIES`] consecutive numbers, under ordinary keys. A page is rewritten
+//! whenever it grows, which is cheap: the redo log has only the entries, and the database gets only the last state of a
+//! page that grew many times. Numbers and hashes follow from the order of the log, so replaying it produces the same
+//! pages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +15,12 @@ use sha2::{Digest, Sha256};
 
 use super::batch::{Append, Batch, BatchRef, Key, Pair, key_of};
 use super::contract::{StoreError, end_of_prefix};
+use super::keys::{JOURNAL_HEADS, JOURNAL_PAGES};
 
-/// Enough that a page is rarely rewritten per entry, few enough that rewriting it is quick.
+/// Enough that there are few page writes per entry, few enough that rewriting a page is fast.
 pub const PAGE_ENTRIES: u64 = 32;
 
 /// The prefix of the keys of all pages.
-pub const PAGES: &[u8] = b"E/";
-const HEADS: &[u8] = b"EH/";
 const VERSION: u8 = 1;
 const HASH_BYTES: usize = 32;
 
@@ -70,12 +70,12 @@ pub struct Head {
 
 /// `E/{journal}/{page, inverted}`: the newest comes first.
 pub fn page_key(journal: &str, page: u64) -> Key {
-    key_of(&[PAGES, journal.as_bytes(), b"/", &(u64::MAX - page).to_be_bytes()])
+    key_of(&[JOURNAL_PAGES, journal.as_bytes(), b"/", &(u64::MAX - page).to_be_bytes()])
 }
 
 /// The prefix of the keys of all pages of a journal.
 pub fn pages_of(journal: &str) -> Key {
-    key_of(&[PAGES, journal.as_bytes(), b"/"])
+    key_of(&[JOURNAL_PAGES, journal.as_bytes(), b"/"])
 }
 
 /// The number of the page with this key.
@@ -86,17 +86,16 @@ pub fn page_of(key: &[u8]) -> Option<u64> {
 
 /// `EH/{journal}`
 pub fn head_key(journal: &str) -> Key {
-    key_of(&[HEADS, journal.as_bytes()])
+    key_of(&[JOURNAL_HEADS, journal.as_bytes()])
 }
 
-/// The hash before a journal's first entry. It differs per journal, so that no entry fits into another one.
+/// The hash before a journal's first entry. It differs per journal, so that no entry fits into another journal.
 pub fn origin(journal: &str) -> Hash {
     Sha256::new_with_prefix(b"lockkeeper journal ").chain_update(journal.as_bytes()).finalize().into()
 }
 
-/// The hash of an entry.
 pub fn chained(before: &Hash, number: u64, body: &[u8]) -> Hash {
-    // By ring, which takes two thirds of the instructions where the processor has none for SHA-256.
+    // By ring, which needs a third fewer instructions on processors without SHA-256 instructions.
     let mut hash = digest::Context::new(&digest::SHA256);
     hash.update(before);
     hash.update(&number.to_be_bytes());
@@ -171,7 +170,7 @@ fn take_hash<'a>(bytes: &mut &'a [u8]) -> Option<&'a Hash> {
     bytes.split_off(..HASH_BYTES)?.try_into().ok()
 }
 
-/// Called with each journal and appended entry once it is durable. Must be quick: all commits wait for it.
+/// Called with each journal and appended entry once it is durable. Must be fast: all commits wait for it.
 pub type Appended = Arc<dyn Fn(&str, &[u8]) + Send + Sync>;
 
 /// The durable state of all journals.
@@ -179,7 +178,7 @@ pub type Appended = Arc<dyn Fn(&str, &[u8]) + Send + Sync>;
 pub struct Journals {
     known: HashMap<Arc<str>, Journal, RandomState>,
     appended: Option<Appended>,
-    /// The journals that have got entries, and their changed pages: kept for their room.
+    /// The journals with new entries, and their changed pages: kept to reuse the buffers.
     changed: Vec<Arc<str>>,
     pages: Batch,
 }
@@ -194,23 +193,24 @@ struct Journal {
 }
 
 impl Journals {
-    /// The journals of a database as they were when it had exactly the batches up to `applied`. It may have any part of
-    /// the batches that were being applied when the server ended; the returned batch removes that part, and replaying the
-    /// log makes it again.
+    /// Loads the journals of a database as they were with exactly the batches up to `applied`. The database may also
+    /// have any part of the batches that were being applied when the server ended; the returned batch removes that
+    /// part, and replaying the log recreates it.
     ///
     /// Heads are left unchanged. One that is ahead of its pages is corrected by the replay; one that still differs
-    /// afterwards is evidence that the journal was tampered with.
+    /// afterwards is evidence of tampering with the journal.
     pub fn load(
         applied: u64,
         scan: impl Fn(&[u8], &[u8], usize) -> Result<Vec<Pair>, StoreError>,
     ) -> Result<(Journals, Batch), StoreError> {
         let mut surplus = Batch::default();
         let mut journals = Journals::default();
-        let mut from = PAGES.to_vec();
-        let end = end_of_prefix(PAGES);
+        let mut from = JOURNAL_PAGES.to_vec();
+        let end = end_of_prefix(JOURNAL_PAGES);
         while let Some((key, value)) = scan(&from, &end, 1)?.pop() {
-            let name =
-                key.get(PAGES.len()..key.len().saturating_sub(9)).and_then(|name| std::str::from_utf8(name).ok());
+            let name = key
+                .get(JOURNAL_PAGES.len()..key.len().saturating_sub(9))
+                .and_then(|name| std::str::from_utf8(name).ok());
             let name = name.ok_or_else(|| unreadable("the key of a page of a journal"))?;
             let page = Page::decode(&value).ok_or_else(|| unreadable("a page of a journal"))?;
             let found = page.entries.len();
@@ -222,7 +222,7 @@ impl Journals {
                     from = end_of_prefix(&pages_of(name));
                     journals.known.insert(journal.name.clone(), journal);
                 }
-                // All of this page is newer, so the journal ends in an older one, or is new itself.
+                // All of this page is newer, so the journal ends in an older one or is empty.
                 None => {
                     from = [key.as_slice(), &[0]].concat();
                     surplus.delete(key);
@@ -237,7 +237,8 @@ impl Journals {
         self.appended = appended;
     }
 
-    /// Appends the entries of batches, the first of which has the sequence `first`. Returns the changed pages.
+    /// Appends the entries of consecutive batches, the first of which has the sequence `first`. Returns the changed
+    /// pages.
     pub fn extend<'a>(&mut self, first: u64, batches: impl Iterator<Item = BatchRef<'a>>) -> BatchRef<'_> {
         let Self { known, appended, changed, pages } = self;
         pages.clear();
@@ -276,7 +277,7 @@ impl Journal {
         Journal { name: name.clone(), head: Head { next: 0, hash: origin(name) }, page: Vec::new(), changed: false }
     }
 
-    /// Returns the number of the page if it is full now.
+    /// Returns the page number if the page is now full.
     fn append(&mut self, sequence: u64, body: &[u8]) -> Option<u64> {
         let Head { next: number, hash: before } = self.head;
         let hash = chained(&before, number, body);
@@ -289,7 +290,7 @@ impl Journal {
     }
 
     fn begin_page(&mut self) {
-        /// Room for a page of ordinary entries, so that it seldom grows.
+        /// Fits a page of typical entries, so that it rarely grows.
         const USUAL_BYTES: usize = 8 * 1024;
         self.page.shrink_to(USUAL_BYTES);
         self.page.reserve(USUAL_BYTES);
@@ -311,7 +312,8 @@ fn write_entry(page: &mut Vec<u8>, sequence: u64, hash: &Hash, body: &[u8]) {
 }
 
 impl Page {
-    /// The journal as it ended in this page at that sequence, and its number of entries in it; `None` if it ended before.
+    /// The journal if it ended in this page at that sequence, with the number of its entries in the page; `None` if it
+    /// ended before.
     fn ending_by(mut self, name: &str, applied: u64) -> Option<(Journal, usize)> {
         self.entries.retain(|entry| entry.sequence <= applied);
         let last = self.entries.last()?;
@@ -421,15 +423,15 @@ mod tests {
                 apply(&mut whole, journals.extend(place as u64 + 1, [batch.as_ref()].into_iter()));
             }
             let before = database.clone();
-            // Of what was being written when the power went, any part is there.
+            // Any part of the writes in progress may be there after a power cut.
             for ((key, value), written) in whole.iter().zip(written.iter().cycle()) {
                 if *written {
                     database.insert(key.clone(), value.clone());
                 }
             }
             let mut journals = load(&mut database, applied as u64);
-            let pages = |data: &EventData| data.iter().filter(|(key, _)| key.starts_with(PAGES)).count();
-            let kept = database.iter().filter(|(key, _)| key.starts_with(PAGES)).all(|pair| before.get(pair.0) == Some(pair.1));
+            let pages = |data: &EventData| data.iter().filter(|(key, _)| key.starts_with(JOURNAL_PAGES)).count();
+            let kept = database.iter().filter(|(key, _)| key.starts_with(JOURNAL_PAGES)).all(|pair| before.get(pair.0) == Some(pair.1));
             prop_assert!(kept && pages(&database) == pages(&before), "what is beyond that is not there");
             apply(&mut database, journals.extend(applied as u64 + 1, batches[applied..].iter().map(Batch::as_ref)));
             prop_assert_eq!(database, whole);

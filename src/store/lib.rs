@@ -1,7 +1,7 @@
-//! Where bytes become durable: batches of puts and deletes under keys, committed atomically and in order.
+//! The durable key-value store: batches of puts and deletes, committed atomically and in order.
 //!
 //! The store knows keys and bytes, and nothing of locks. From the bottom up: `batch` and `contract` (the types and the
-//! trait), `record` (versions of records), `journal` (append-only lists), `space` (the disk), `fatal` (the end of the
+//! trait), `keys` (the table of the key space), `record` (versions of records), `journal` (append-only lists), `space` (the disk), `fatal` (the end of the
 //! process), `overlay` and `log` (the redo log, which makes a group of batches durable with one `fdatasync`),
 //! `data_dir` and `database` (sled), `engine` (a database of several machines), and the stores: [`LoggedStore`] has a
 //! data directory, [`EngineStore`] a shard of an engine, [`MemoryStore`] keeps the same contract without either and can
@@ -17,6 +17,7 @@ pub mod engine;
 mod engine_store;
 mod fatal;
 pub mod journal;
+pub mod keys;
 mod log;
 mod logged_store;
 mod memory;

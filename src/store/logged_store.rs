@@ -1,4 +1,4 @@
-//! The real store: connects the redo log, the overlay and the database, and owns their threads.
+//! The store on disk: connects the redo log, the overlay and the database, and owns their threads.
 
 use std::fs::File;
 use std::io;
@@ -28,29 +28,29 @@ use super::overlay::{Generation, Overlay};
 use super::space::{Free, HeldFile, sync_dir};
 use ambient::backoff::{Backoff, Retries};
 
-/// A scan that has found the database changed this often holds the applier back while it reads.
+/// A scan that finds the database changed this often blocks the applier while it reads.
 const OPTIMISTIC_SCANS: usize = 2;
-/// The pauses before the applier tries again on a full disk. Short, since the log keeps growing until it has worked.
+/// The pauses before the applier retries on a full disk. Short, because the log grows until it succeeds.
 const NO_ROOM: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
-/// Blocks for what the database writes when it opens. In the directory of the log.
+/// Blocks reserved for the database's writes when it opens. In the directory of the log.
 const HELD_FOR_START: &str = "start.reserve";
-/// The new files of a start: the database's snapshot above all.
+/// The new files of a start, mainly the database's snapshot.
 const ENTRIES_TO_OPEN: u64 = 8;
 
 #[derive(Clone)]
 pub struct Options {
-    /// The size of a file of the log, at least 4 MiB.
+    /// The size of a segment of the log, at least 4 MiB.
     pub segment_bytes: usize,
     /// sled's page cache.
     pub cache_bytes: u64,
-    /// Writes are refused when the disk has less than this free, so that batches handed in before always fit.
+    /// Writes are refused when the disk has less free space than this, so that queued batches always fit.
     pub min_free_bytes: u64,
-    /// Until [`LoggedStore::started`] everything may use the reserve of a full disk, as what a start writes.
+    /// Until [`LoggedStore::started`], all batches may use the reserve of a full disk.
     pub starting: bool,
-    /// Start although the log is damaged, and move the damaged and all later records aside.
+    /// Starts even if the log is damaged, and moves the damaged and all later records aside.
     pub discard_damaged_log: bool,
-    /// How much of the log is kept for a copy that is being made: the log of half a minute of the heaviest load, or of a day of
-    /// an ordinary one.
+    /// How much of the log is kept for a copy in progress: half a minute of the heaviest load, or a day of a typical
+    /// one.
     pub pinned_log_bytes: u64,
     pub appended: Option<Appended>,
     /// Called when the disk fails; should not return.
@@ -81,7 +81,7 @@ pub struct LoggedStore {
     threads: Mutex<Option<Threads>>,
     database: Arc<Database>,
     starting: AtomicBool,
-    /// Last, so that it is dropped last.
+    /// Declared last, so that it is dropped last.
     _dir: DataDir,
 }
 
@@ -105,11 +105,11 @@ impl LoggedStore {
             held_by.hold_room()
         };
         if gave_up {
-            // Before somebody else takes the blocks. What fails here is tried again all the time.
+            // Before another process takes the blocks. If it fails, it is retried regularly.
             let _ = hold();
         }
         let applied = database.applied()?;
-        // A server killed between a rename and its sync leaves names in the page cache alone.
+        // A server killed between a rename and its sync leaves names only in the page cache.
         for named_in in [dir.path(), &log] {
             sync_dir(named_in).map_err(OpenError::io("sync", named_in))?;
         }
@@ -171,26 +171,26 @@ impl LoggedStore {
         })
     }
 
-    /// The start is over: on a full disk, only ends and deletions may use the reserve from now on.
+    /// Ends the start: from now on, only ends and deletions may use the reserve of a full disk.
     pub fn started(&self) {
         self.starting.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the reserve of a full disk takes this batch.
+    /// Whether the reserve of a full disk accepts this batch.
     fn reserve_takes(&self, batch: &Batch) -> bool {
         let may = self.starting.load(Ordering::Relaxed) || batch.may_use_reserve();
         may && self.segments.takes_ends() && !self.overlay.is_full_of_ends()
     }
 
-    /// Takes no more batches, and returns when all that were handed in are durable and in the database. Reads still work.
-    /// Closing again does nothing.
+    /// Accepts no more batches, and returns when all queued ones are durable and in the database. Reads still work.
+    /// Idempotent.
     pub fn close(&self) {
         self.queue.close();
         self.segments.give_up_waiting();
         self.join();
     }
 
-    /// Stops like a crash: batches that are not durable are lost, and nothing more is applied.
+    /// Stops like a crash: non-durable batches are lost, and nothing more is applied.
     pub fn abandon(self) {
         self.queue.abandon();
         self.overlay.abandon();
@@ -213,7 +213,7 @@ impl LoggedStore {
     }
 }
 
-/// A panic in a thread has been reported as fatal by then.
+/// A panic in a thread was reported as fatal by then.
 fn wait_for(thread: JoinHandle<()>) {
     let _ = thread.join();
 }
@@ -257,8 +257,8 @@ impl Store for LoggedStore {
         if from >= to {
             return Ok(Vec::new());
         }
-        // While the slice is current, the database can only have gained changes of the slice, so both together are the
-        // state of one moment.
+        // While the slice is current, the database can only have gained changes of the slice, so together they are the
+        // state at one moment.
         for _ in 0..OPTIMISTIC_SCANS {
             let slice = self.overlay.slice(from, to, limit);
             let pairs = slice.over(self.database.range(from, to), limit)?;
@@ -275,8 +275,8 @@ impl Store for LoggedStore {
     }
 }
 
-/// The database writes when it opens. On a full disk that comes from what is held for it, and if somebody else has taken that,
-/// from the reserve of the log. Returns whether anything was given up.
+/// Frees room for the database's writes when it opens. On a full disk they use the blocks held for them, and if another
+/// process has taken those, the reserve of the log. Returns whether any blocks were released.
 fn make_room_to_open(dir: &DataDir, held: &HeldFile) -> io::Result<bool> {
     let needed = database::bytes_to_open(&dir.database());
     let is_short = || Free::at(dir.path()).map(|free| free.bytes < needed || free.lacks_entries(ENTRIES_TO_OPEN));
@@ -291,7 +291,7 @@ fn make_room_to_open(dir: &DataDir, held: &HeldFile) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Folds the batches of the log that the database lacks into the overlay.
+/// Adds the log's batches that the database lacks to the overlay.
 fn recover(
     dir: &DataDir,
     applied: u64,
@@ -374,7 +374,7 @@ impl Applier {
             loop {
                 match self.checkpoint(&generation) {
                     Ok(()) => break,
-                    // The log has it all. If the store closes meanwhile, the next start replays it.
+                    // The log has all of it. If the store closes meanwhile, the next start replays it.
                     Err(ApplyError::NoRoom) if self.overlay.pause(retries.failed()) => {}
                     Err(ApplyError::NoRoom) => return,
                     Err(ApplyError::Failed(reason)) => {

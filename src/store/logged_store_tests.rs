@@ -1,4 +1,4 @@
-//! The logged store on a real disk: conformance, torn and damaged logs, crashes, a full disk, many threads.
+//! Tests of the logged store on a real disk: conformance, torn and damaged logs, crashes, a full disk, many threads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -52,7 +52,7 @@ impl Harness for OnDisk {
 
 conformance::conformance_tests!(OnDisk::new());
 
-/// Commits `count` batches one by one, so that each is a group of its own in a page of its own, and crashes.
+/// Commits `count` batches one at a time, so that each is a separate group in a separate page, and crashes.
 fn a_log_of(dir: &Path, count: u64) -> PathBuf {
     let store = open(dir);
     for n in 0..count {
@@ -70,7 +70,7 @@ fn write_at(file: &Path, offset: usize, bytes: &[u8]) {
     std::fs::File::options().write(true).open(file).unwrap().write_all_at(bytes, offset as u64).unwrap();
 }
 
-/// The start of the page in which the last group of a log lies that was never cleaned up.
+/// The start of the page with the last group of a log that was not cleaned up.
 fn last_page(file: &Path) -> usize {
     let bytes = std::fs::read(file).unwrap();
     let written = &bytes[..bytes.len() - PAGE];
@@ -91,7 +91,7 @@ fn a_torn_tail_is_cut_and_the_log_goes_on() {
     assert_eq!(count(&open(dir.path())), 4);
 }
 
-/// A log whose records the database does not have yet: the copy of a running store's directory, as a crash leaves it.
+/// A log whose records are not yet in the database: a copy of a running store's directory, as after a crash.
 fn unapplied_log(count: u64) -> (TempDir, PathBuf) {
     let (running, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     drop(open(copy.path()));
@@ -112,7 +112,7 @@ fn a_bad_record_in_the_middle_refuses_the_start() {
     let refused = LoggedStore::open(dir.path(), options()).err().unwrap();
     assert!(matches!(&refused, OpenError::DamagedLog { offset, .. } if *offset == 2 * PAGE as u64), "{refused}");
     assert!(refused.to_string().contains("--discard-damaged-log"), "{refused}");
-    // And again: a refusal changes nothing.
+    // Again, because a refusal changes nothing.
     assert!(LoggedStore::open(dir.path(), options()).is_err());
 }
 

@@ -1,4 +1,4 @@
-//! A store without a disk, for tests: durable at once, unless it is told to hold or to refuse batches.
+//! A store in memory, for tests: commits are durable immediately, unless it is set to hold or refuse batches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -27,9 +27,9 @@ struct State {
     /// The applied sequence, if it is behind the durable one.
     behind: Option<Sequence>,
     refusal: Option<StoreError>,
-    /// As on a disk that is full but for the reserve.
+    /// Like a disk that is full except for the reserve.
     takes_ends: bool,
-    /// How many commits were refused.
+    /// Number of refused commits.
     refused: u64,
 }
 
@@ -38,12 +38,12 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    /// From now on batches are taken but not made durable, until released.
+    /// From now on batches are accepted but not made durable, until released.
     pub fn hold(&self) {
         self.state.lock().holding = true;
     }
 
-    /// Makes all held batches durable, and later ones at once again.
+    /// Makes all held batches durable, and later ones immediately durable again.
     pub fn release(&self) {
         let mut state = self.state.lock();
         state.holding = false;
@@ -55,31 +55,31 @@ impl MemoryStore {
         self.make_next_durable(&mut self.state.lock())
     }
 
-    /// Whether the applied sequence stays where it is from now on.
+    /// Sets whether the applied sequence stays unchanged from now on.
     pub fn fall_behind(&self, behind: bool) {
         self.state.lock().behind = behind.then(|| *self.durable.borrow());
     }
 
-    /// Refuses every commit with this error, or takes them again.
+    /// Refuses every commit with this error, or with `None` accepts them again.
     pub fn refuse_with(&self, refusal: Option<StoreError>) {
         let mut state = self.state.lock();
         state.refusal = refusal;
         state.takes_ends = false;
     }
 
-    /// Refuses every commit with this error that may not use the reserve of a full disk.
+    /// Refuses every commit that may not use the reserve of a full disk with this error.
     pub fn refuse_all_but_ends(&self, refusal: StoreError) {
         let mut state = self.state.lock();
         state.refusal = Some(refusal);
         state.takes_ends = true;
     }
 
-    /// How many commits it has refused as it was told to.
+    /// Number of commits that it has refused on request.
     pub fn refused(&self) -> u64 {
         self.state.lock().refused
     }
 
-    /// The store after a power cut: with the durable batches, and nothing else.
+    /// The store after a power cut, with only the durable batches.
     pub fn crash(&self) -> MemoryStore {
         let state = self.state.lock();
         let durable = *self.durable.borrow();
@@ -103,7 +103,7 @@ impl MemoryStore {
                 None => data.remove(key),
             };
         }
-        // Under the lock, so that reads find what is published as durable.
+        // Under the lock, so that reads see everything published as durable.
         self.durable.send_replace(Sequence(sequence));
         true
     }

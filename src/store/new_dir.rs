@@ -1,7 +1,7 @@
-//! A data directory that comes into being all at once: everything is written to a folder in it, and moved to its place when it is
-//! complete. The format file comes last, so whatever is interrupted is no data directory.
+//! Creates a data directory in one step: everything is written to a folder inside it, and moved into place when it is
+//! complete. The format file comes last, so an interrupted attempt leaves no valid data directory.
 //!
-//! Inside and not beside it, since a data directory is often a mount of its own.
+//! The folder is inside and not beside it, because a data directory is often a separate mount.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,18 +11,18 @@ use std::time::Duration;
 use super::data_dir::{self, FORMAT, Found, NOT_CONTENT, OpenError, RESTORING, create_for_owner};
 use super::space::sync_dir;
 
-/// The data directory to be, beside the mark.
+/// The future data directory, beside the mark.
 const CONTENT: &str = "data";
-/// In the folder, so that nobody else's folder of that name is taken for ours.
+/// In the folder, so that a foreign folder of that name is not mistaken for ours.
 const MARK: &str = "UNFINISHED";
 const MARK_TEXT: &str =
     "A restore or an export of lockkeeper writes here. It was interrupted if none is running: run it again.\n";
 
-/// A second, which is far longer than it takes.
+/// One second in total, far longer than needed.
 const REMOVE_ATTEMPTS: u32 = 100;
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Removed when this is dropped, unless it was finished.
+/// Removed on drop, unless finished.
 pub struct NewDataDir {
     path: PathBuf,
     /// Whether the directory itself is new.
@@ -32,7 +32,7 @@ pub struct NewDataDir {
 }
 
 impl NewDataDir {
-    /// In a directory that is missing or empty, or that an interrupted attempt has left.
+    /// In a directory that is missing or empty, or left by an interrupted attempt.
     pub fn begin(path: &Path) -> Result<Self, OpenError> {
         data_dir::check_no_file(path)?;
         let made = !path.exists();
@@ -43,7 +43,7 @@ impl NewDataDir {
         }
         data_dir::close_to_others(path, &Found::Nothing)?;
         let lock = data_dir::lock(path)?;
-        // Somebody else may have been quicker.
+        // Another process may have been faster.
         check_unused(path)?;
         let new = Self { path: path.to_owned(), made, finished: false, _lock: lock };
         remove_parts(path).map_err(OpenError::io("remove what an interrupted restore has left in", path))?;
@@ -51,16 +51,16 @@ impl NewDataDir {
         Ok(new)
     }
 
-    /// Where to write: a data directory, and whatever else belongs into it.
+    /// The folder to write to: the data directory and its other files.
     pub fn folder(&self) -> PathBuf {
         self.path.join(RESTORING).join(CONTENT)
     }
 
-    /// Everything in the folder is durable: it becomes the data directory.
+    /// Requires that everything in the folder is durable; moves it into place as the data directory.
     pub fn finish(mut self) -> Result<(), OpenError> {
         self.move_parts().map_err(OpenError::io("move the restored files to", &self.path))?;
         self.finished = true;
-        // A start removes what is left of it.
+        // A start removes any rest of it.
         let _ = fs::remove_dir_all(self.path.join(RESTORING));
         Ok(())
     }
@@ -88,7 +88,7 @@ impl NewDataDir {
         sync_dir(&self.path)
     }
 
-    /// For a process that has begun one, and cannot go on.
+    /// For a process that has begun a directory and cannot continue.
     pub fn remove_unfinished(path: &Path) {
         if !path.join(FORMAT).exists()
             && let Err(error) = remove_parts(path)
@@ -98,7 +98,7 @@ impl NewDataDir {
     }
 }
 
-/// Everything that an unfinished attempt has made in the directory, the mark last.
+/// Removes everything that an unfinished attempt created in the directory, the mark last.
 fn remove_parts(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -111,7 +111,7 @@ fn remove_parts(path: &Path) -> io::Result<()> {
     remove_dir(&path.join(RESTORING))
 }
 
-/// A database that has just been closed may still make a file while its folder is being removed.
+/// Retries, because a database that was just closed may still create a file while its folder is being removed.
 fn remove_dir(path: &Path) -> io::Result<()> {
     let mut attempt = 0;
     loop {
@@ -138,7 +138,7 @@ impl Drop for NewDataDir {
     }
 }
 
-/// Refuses a directory with anything in it that no interrupted attempt has made.
+/// Refuses a directory with contents that no interrupted attempt created.
 fn check_unused(path: &Path) -> Result<(), OpenError> {
     let refused = || OpenError::NotEmpty { path: path.to_owned() };
     let read = || OpenError::io("read the data directory", path);
@@ -214,7 +214,7 @@ mod tests {
             for part in moved {
                 fs::rename(new.folder().join(part), path.join(part)).unwrap();
             }
-            // As if the process had been killed.
+            // Simulates a killed process.
             std::mem::forget(new);
             fs::remove_file(path.join("LOCK")).unwrap();
             if moved.contains(&"FORMAT") {

@@ -1,5 +1,5 @@
-//! Changes that memory and the store take in the same order: a writer decides on the newest state, durable or not, hands
-//! its batch to the store, and answers when that is durable.
+//! Applies changes to memory and the store in the same order: a writer decides on the newest state, durable or not,
+//! commits its batch, and answers when that is durable.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use super::batch::{Batch, Sequence};
 use super::contract::{Store, StoreError, durable_up_to};
 
-/// The newest state, which may be ahead of what is durable. Its lock is held while both the store and the state take a
-/// change, and never while waiting for the disk: a caller that goes away cannot leave the two apart.
+/// The newest state, which may be ahead of the durable one. Its lock is held while both the store and the state take a
+/// change, and never while waiting for the disk: a cancelled caller cannot make the two diverge.
 pub struct Ordered<S> {
     store: Arc<dyn Store>,
     newest: Mutex<Newest<S>>,
@@ -20,7 +20,7 @@ struct Newest<S> {
     last_change: Sequence,
 }
 
-/// Hands batches to the store on behalf of the writer that holds the lock.
+/// Commits batches on behalf of the writer that holds the lock.
 pub struct Committer<'a> {
     store: &'a dyn Store,
     last_change: &'a mut Sequence,
@@ -36,9 +36,10 @@ impl<S> Ordered<S> {
         &*self.store
     }
 
-    /// Answers when the newest state is durable, with what `decide` did to it. A refusal waits like a success, since the
-    /// state it is based on may not be durable yet; only an error of the store is reported at once. `decide` changes the
-    /// state after the store has taken the batch, so that a batch that the store refuses changes nothing.
+    /// Changes the state with `decide`, and returns its result once the newest state is durable. A refusal waits like a
+    /// success, because the state that it is based on may not be durable yet; only an error of the store is returned
+    /// immediately. `decide` must change the state only after the store has accepted the batch, so that a refused batch
+    /// changes nothing.
     pub async fn change<T, E>(&self, decide: impl FnOnce(&mut S, &mut Committer<'_>) -> Result<T, E>) -> Result<T, E> {
         let (outcome, sequence, refused) = self.in_turn(decide);
         if !refused {
@@ -47,20 +48,20 @@ impl<S> Ordered<S> {
         outcome
     }
 
-    /// The same without the wait; also gives the sequence of the last change of the state.
+    /// Like `change` without the wait; also returns the sequence of the state's last change.
     pub fn decide<T>(&self, decide: impl FnOnce(&mut S, &mut Committer<'_>) -> T) -> (T, Sequence) {
         let (outcome, sequence, _) = self.in_turn(decide);
         (outcome, sequence)
     }
 
-    /// What `look` finds in the newest state, once that is durable.
+    /// The result of `look` on the newest state, once that is durable.
     pub async fn read<T>(&self, look: impl FnOnce(&S) -> T) -> T {
         let (found, sequence) = self.decide(|state, _| look(state));
         self.durable(sequence).await;
         found
     }
 
-    /// Reads the newest state, or changes what the store does not keep of it.
+    /// Reads the newest state, or changes parts that are not in the store.
     pub fn with_newest<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
         look(&mut self.newest.lock().state)
     }

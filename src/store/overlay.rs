@@ -1,9 +1,9 @@
-//! Changes that are durable in the log and not yet in the database, kept in memory so that reads see them.
+//! Changes that are durable in the log but not yet in the database, kept in memory so that reads see them.
 //!
-//! Two layers: `dirty` collects, `applying` is being written to the database by the applier. A read looks in `dirty`,
-//! then in `applying`, then in the database; a layer is dropped only when the database has all of it. A layer has one
-//! change for each key, its last. It finds a key by its hash, since most changes are of keys that are there already;
-//! the order of the keys is for scans and for the database.
+//! Two layers: `dirty` collects changes, `applying` is being written to the database by the applier. A read looks in
+//! `dirty`, then in `applying`, then in the database; a layer is dropped only when the database has all of it. A layer
+//! has only the last change of each key. It finds keys by hash, because most changes are of keys that it already has;
+//! the key order is for scans and for the database.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -16,13 +16,14 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::batch::{BatchRef, Change, Pair};
 
-/// Above this size new batches are refused, until the database has caught up.
+/// Above this size new batches are refused until the database has caught up.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// On a full disk the database catches up only when there is space; ends are taken up to this size.
+/// On a full disk the database catches up only when there is space; ends are accepted up to this size.
 const MAX_BYTES_OF_ENDS: usize = 2 * MAX_BYTES;
-/// A dirty layer of this size is applied at once.
+/// A dirty layer of this size is applied immediately.
 const BIG_BYTES: usize = 8 * 1024 * 1024;
-/// A smaller one waits this long, so that a key that changes a thousand times is written once. A start replays as much.
+/// A smaller layer waits this long, so that a key that changes a thousand times is written once. A start replays as
+/// much.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
 pub struct Overlay {
@@ -37,9 +38,9 @@ pub struct Overlay {
 struct Layers {
     dirty: Layer,
     applying: Arc<Layer>,
-    /// Counts the generations, so that a scan notices that the database has changed under it.
+    /// The number of generations, by which a scan notices that the database has changed during it.
     generation: u64,
-    /// The sequence of the last batch that was folded in.
+    /// The sequence of the last batch added.
     last: u64,
 }
 
@@ -52,7 +53,7 @@ struct WakeUp {
     abandoned: bool,
 }
 
-/// Changes for the database; with them it has every batch up to `last`.
+/// Changes for the database; after them it has every batch up to `last`.
 pub struct Generation {
     pub changes: Arc<Layer>,
     pub last: u64,
@@ -79,12 +80,12 @@ impl Overlay {
         self.bytes.load(Ordering::Relaxed) > MAX_BYTES
     }
 
-    /// Whether also ends are refused.
+    /// Whether even ends are refused.
     pub fn is_full_of_ends(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > MAX_BYTES_OF_ENDS
     }
 
-    /// Before the applier tries a generation again. Returns whether it should: not once the overlay is closed.
+    /// Waits before the applier retries a generation. Returns whether it should: not once the overlay is closed.
     pub fn pause(&self, length: Duration) -> bool {
         let until = Instant::now() + length;
         let mut wake_up = self.wake_up.lock();
@@ -127,18 +128,18 @@ impl Overlay {
         self.layers.read().slice(from, to, limit)
     }
 
-    /// The same, with the overlay locked while `scan` runs.
+    /// Like `slice`, with the overlay locked while `scan` runs.
     pub fn slice_held<T>(&self, from: &[u8], to: &[u8], limit: usize, scan: impl FnOnce(&Slice) -> T) -> T {
         let layers = self.layers.read();
         scan(&layers.slice(from, to, limit))
     }
 
-    /// Whether the database can have gained nothing but the changes of the slice since it was taken.
+    /// Whether the database can have gained only changes of the slice since it was taken.
     pub fn is_current(&self, slice: &Slice) -> bool {
         self.layers.read().generation == slice.generation
     }
 
-    /// Waits until there are changes to apply. `None` when the overlay is closed and empty.
+    /// Waits until there are changes to apply. `None` once the overlay is closed and empty.
     pub fn next_generation(&self) -> Option<Generation> {
         loop {
             let closed = self.wait_for_work()?;
@@ -155,7 +156,7 @@ impl Overlay {
         }
     }
 
-    /// Returns when the dirty layer is big, or old, or the overlay closed (then true); `None` if it was abandoned.
+    /// Waits until the dirty layer is big or old, or the overlay is closed (then true); `None` if it was abandoned.
     fn wait_for_work(&self) -> Option<bool> {
         let mut wake_up = self.wake_up.lock();
         while wake_up.dirty_since.is_none() && !wake_up.closed {
@@ -168,8 +169,8 @@ impl Overlay {
                 }
             }
         }
-        // Reset before the layer is taken: a batch folded in between may wake the applier once too often, never too
-        // rarely.
+        // Reset before the layer is taken: a batch added in between may cause an unnecessary wake-up, but never a
+        // missed one.
         wake_up.dirty_since = None;
         wake_up.big = false;
         (!wake_up.abandoned).then_some(wake_up.closed)
@@ -183,7 +184,7 @@ impl Overlay {
         self.bytes_gauge.set((before - bytes) as f64);
     }
 
-    /// No more batches come; those that are there are still applied.
+    /// No more batches will be added; the existing ones are still applied.
     pub fn close(&self) {
         self.wake_up.lock().closed = true;
         self.work.notify_one();
@@ -252,7 +253,7 @@ impl Slice {
     }
 }
 
-/// The cost of an entry besides its bytes: a counted key, a vector, and its shares of a map and of a tree.
+/// The memory cost of an entry besides its bytes: a reference-counted key, a vector, and its share of a map and a tree.
 const ENTRY_BYTES: usize = 128;
 
 #[derive(Default)]
@@ -267,7 +268,7 @@ impl Layer {
         self.order.is_empty()
     }
 
-    /// About what it takes of memory.
+    /// Approximate memory use.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -288,18 +289,18 @@ impl Layer {
         self.bytes += value.map_or(0, <[u8]>::len);
     }
 
-    /// The value of the key or its deletion, or `None` if there is neither.
+    /// The value of the key or its deletion, or `None` if the layer has neither.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         self.values.get(key).map(Option::as_deref)
     }
 
-    /// The changes with `from <= key < to`, in the order of their keys. `from` is below `to`.
+    /// The changes with `from <= key < to`, in key order. `from` must be below `to`.
     pub fn range<'a>(&'a self, from: &[u8], to: &[u8]) -> impl Iterator<Item = Change<'a>> {
         let keys = self.order.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
         keys.map(|key| self.change(key))
     }
 
-    /// All changes, in the order of their keys.
+    /// All changes, in key order.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         self.order.iter().map(|key| self.change(key))
     }
@@ -309,7 +310,7 @@ impl Layer {
     }
 }
 
-/// In the same place if it fits, and does not leave most of it empty.
+/// Reuses the buffer if the value fits and uses at least half of it.
 fn replace(kept: &mut Option<Vec<u8>>, value: Option<&[u8]>) {
     match (kept, value) {
         (Some(kept), Some(value)) if (value.len()..=2 * value.len()).contains(&kept.capacity()) => {

@@ -1,9 +1,9 @@
-//! Records that are all in memory, twice: as they durably are, which readers see, and as they will be when everything
-//! handed to the store is durable, which writers decide on.
+//! Records kept in memory twice: the durable state, which readers see, and the state when all committed batches are
+//! durable, on which writers decide.
 //!
-//! A change is published once the log is durable up to it, in the order of the store, by whoever comes first: its writer,
-//! another writer or a reader. So nobody sees what could still be lost, two writers cannot publish out of order, and a
-//! change whose caller went away is not forgotten.
+//! A change is published once the log is durable up to it, in the order of the store, by whichever thread comes first:
+//! its writer, another writer or a reader. So nobody sees a change that could still be lost, two writers cannot publish
+//! out of order, and a change whose caller was cancelled is still published.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,7 +23,7 @@ use super::ordered::{Committer, Ordered};
 pub struct Published<G, K, V> {
     newest: Ordered<Newest<G, K, V>>,
     published: RwLock<Records<G, K, V>>,
-    /// How many changes are not published yet, so that a reader takes the writers' lock only when there are any.
+    /// Number of unpublished changes, so that a reader takes the writers' lock only if there are any.
     unpublished: AtomicUsize,
 }
 
@@ -32,10 +32,11 @@ pub struct Records<G, K, V> {
     groups: HashMap<G, BTreeMap<K, Arc<V>>, RandomState>,
 }
 
-/// What a writer decides on: the newest records, durable or not.
+/// The state that a writer decides on: the newest records, durable or not.
 pub struct Newest<G, K, V> {
     records: Records<G, K, V>,
-    /// One rising order for all records: one that is made again under an old key has none of the old revisions.
+    /// One rising sequence for all records, so that a record that is recreated under an old key never repeats an old
+    /// revision.
     last_revision: u64,
     /// In the order of the store.
     unpublished: VecDeque<(Sequence, RecordChange<G, K, V>)>,
@@ -50,7 +51,7 @@ pub struct RecordChange<G, K, V> {
 }
 
 impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
-    /// Loads the records of a prefix; `read` gives each with its revision.
+    /// Loads the records of a prefix; `read` returns each with its revision.
     pub fn load(
         store: Arc<dyn Store>,
         prefix: &[u8],
@@ -73,7 +74,7 @@ impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
         self.newest.store()
     }
 
-    /// The records as they durably are.
+    /// The durable records.
     pub fn read(&self) -> RwLockReadGuard<'_, Records<G, K, V>> {
         if self.unpublished.load(Ordering::Acquire) > 0 {
             self.publish_durable();
@@ -81,13 +82,13 @@ impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
         self.published.read()
     }
 
-    /// Reads the newest records, durable or not, to decide something else by them.
+    /// Reads the newest records, durable or not, to base another decision on them.
     pub fn with_newest<T>(&self, look: impl FnOnce(&Records<G, K, V>) -> T) -> T {
         self.newest.with_newest(|newest| look(&newest.records))
     }
 
-    /// `decide` fills the batch and says which record changes, if any. A batch that the store refuses changes nothing.
-    /// Answers when the change is durable and published; a refusal waits too, as with [`Ordered::change`].
+    /// `decide` fills the batch and returns the record that changes, if any. A batch that the store refuses changes
+    /// nothing. Returns when the change is durable and published; a refusal waits too, as with [`Ordered::change`].
     pub async fn change<T, E: From<StoreError>>(
         &self,
         decide: impl FnOnce(&mut Newest<G, K, V>, &mut Batch) -> Result<(Option<RecordChange<G, K, V>>, T), E>,
@@ -97,7 +98,7 @@ impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
         outcome
     }
 
-    /// The same without the wait; [`Published::settle`] waits and publishes.
+    /// Like `change` without the wait; [`Published::settle`] waits and publishes.
     pub fn decide<T, E: From<StoreError>>(
         &self,
         decide: impl FnOnce(&mut Newest<G, K, V>, &mut Batch) -> Result<(Option<RecordChange<G, K, V>>, T), E>,
@@ -105,7 +106,7 @@ impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
         self.newest.decide(|newest, committer| self.hand_in(newest, committer, decide)).0
     }
 
-    /// Waits until everything that was handed to the store so far, by whomever, is durable, and publishes it.
+    /// Waits until everything committed so far, by any caller, is durable, and publishes it.
     pub async fn settle(&self) {
         self.newest.durable(self.store().handed_in()).await;
         self.publish_durable();
@@ -144,7 +145,7 @@ impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
 }
 
 impl<G, K, V> Newest<G, K, V> {
-    /// Also beyond the revisions of records that were deleted before a restart, unless the clock was set back.
+    /// Also higher than the revisions of records deleted before a restart, unless the clock was set back.
     pub fn next_revision(&mut self, now_millis: i64) -> u64 {
         self.last_revision = (self.last_revision + 1).max(u64::try_from(now_millis).unwrap_or(0));
         self.last_revision

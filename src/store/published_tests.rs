@@ -1,4 +1,4 @@
-//! The mechanism over a store that can hold, refuse and lie.
+//! Tests on a store that can hold and refuse batches and report false durability.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ async fn no_reader_sees_what_a_crash_would_lose() {
     shows_only_what_is_durable(store.clone(), &store).unwrap();
 }
 
-/// The check above finds a mechanism that publishes before the log is durable.
+/// The check above detects publishing before the log is durable.
 #[tokio::test]
 async fn publishing_too_early_is_found() {
     let store = Arc::new(MemoryStore::new());
@@ -234,7 +234,7 @@ fn put(batch: &mut Batch, key: u8, name: &str) -> RecordChange<&'static str, u8,
     RecordChange { group: "group", key, value: Some(Arc::new(name.to_owned())) }
 }
 
-/// Says of every batch that it is durable as soon as it is handed in.
+/// Reports every batch as durable as soon as it is committed.
 struct Boastful(Arc<MemoryStore>);
 
 impl Store for Boastful {

@@ -1,7 +1,8 @@
-//! The one form of records: a version byte, then postcard. Knows versions and no type of ours.
+//! The encoding of all records: a version byte, then postcard. Knows versions, but no concrete types.
 //!
-//! A record grows by a new version: the new form is written, and the one before is still read, by
-//! [`Record::read_older`]. `testkit::format_4` has bytes of the versions that were written before.
+//! A record grows by optional fields behind its form (`records::later`), which older programs pass over, or by a new
+//! version: the new form is written, and the one before is still read, by [`Record::read_older`]. `testkit::format_4` has
+//! bytes of every version that is read.
 
 use std::fmt::Display;
 
@@ -10,19 +11,34 @@ use serde::{Deserialize, Serialize};
 
 use super::contract::StoreError;
 
-/// A stored form. It may borrow from the bytes it is read from.
+/// A stored form. It may borrow from the bytes that it is decoded from.
 pub trait Record<'a>: Sized {
-    /// What the record is, for errors: "a {KIND} record".
+    /// The record's name in errors: "a {KIND} record".
     const KIND: &'static str;
     /// The version that is written.
     const VERSION: u8 = 1;
-    /// The oldest version that is still read.
+    /// The oldest version that can be read.
     const OLDEST: u8 = 1;
 
     /// Reads a version before [`Self::VERSION`].
     fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
         let _ = form;
         Err(wrong_version::<Self>(version))
+    }
+
+    /// Reads [`Self::VERSION`]. What follows the form is passed over: a newer program may have written it.
+    fn read_newest(form: &'a [u8]) -> Result<Self, RecordError>
+    where
+        Self: Deserialize<'a>,
+    {
+        decode_form::<Self, Self>(form)
+    }
+
+    fn write_form(&self, out: &mut Vec<u8>)
+    where
+        Self: Serialize,
+    {
+        append(self, out);
     }
 
     /// Room for an ordinary record, so that it is written without growing.
@@ -65,17 +81,17 @@ pub fn encode<'a, R: Record<'a> + Serialize>(record: &R) -> Vec<u8> {
 pub fn write<'a, R: Record<'a> + Serialize>(record: &R, out: &mut Vec<u8>) {
     out.reserve(record.usual_bytes());
     out.push(R::VERSION);
-    append(record, out);
+    record.write_form(out);
 }
 
-/// Appends a piece to a record that is made of pieces.
+/// Appends a part to a record that consists of parts.
 pub fn append(piece: &impl Serialize, out: &mut Vec<u8>) {
     postcard::serialize_with_flavor(piece, Appending(out))
         .expect("stored forms have no maps of unknown length, and memory does not fail");
 }
 
-/// Where postcard writes to. Its own flavors for this extend a vector by an iterator over bytes, which is a slow loop
-/// unless the compiler sees through it.
+/// postcard's output. Its own flavors extend a vector by an iterator over bytes, which is a slow loop unless the
+/// compiler optimizes it.
 struct Appending<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Appending<'_> {
@@ -89,7 +105,7 @@ impl Flavor for Appending<'_> {
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        // Most numbers and lengths are of one byte, for which a copy takes longer than the byte.
+        // Most numbers and lengths are a single byte, for which `push` is faster than a copy.
         match bytes {
             [byte] => self.0.push(*byte),
             _ => self.0.extend_from_slice(bytes),
@@ -102,13 +118,18 @@ impl Flavor for Appending<'_> {
     }
 }
 
-/// Takes the first piece, and says what comes after it.
+/// Decodes the first part, and returns the bytes after it.
 pub fn take<'a, R: Record<'a>, P: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(P, &'a [u8]), RecordError> {
     postcard::take_from_bytes(bytes).map_err(|error| of::<R>(error.into()))
 }
 
-/// A piece of bytes behind its number.
+/// A number, and the bytes after it.
 pub type Numbered<'a> = (u64, &'a [u8]);
+
+/// Reads a piece that is known to be alone.
+pub fn read_piece<'a, P: Deserialize<'a>>(bytes: &'a [u8]) -> Option<P> {
+    postcard::from_bytes(bytes).ok()
+}
 
 /// The same for a number and the bytes behind it, which are only passed over. Without serde, since this is done for all
 /// pieces of a record that is made of many.
@@ -122,14 +143,14 @@ pub fn take_numbered<'a, R: Record<'a>>(bytes: &'a [u8]) -> Result<(Numbered<'a>
     taken.map_err(|error| of::<R>(error.into()))
 }
 
-/// A number as postcard writes it: seven bits per byte, the lowest first, and a high bit where more follow.
+/// A number in postcard's encoding: seven bits per byte, lowest first, with the high bit set if more follow.
 fn take_varint(bytes: &[u8]) -> postcard::Result<(u64, &[u8])> {
     const BYTES_MAX: usize = 10;
     let mut number = 0;
     for (index, byte) in bytes.iter().take(BYTES_MAX).enumerate() {
         number |= u64::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
-            // Only one bit of the last byte fits.
+            // The last byte may have only one bit.
             let fits = index + 1 < BYTES_MAX || *byte <= 1;
             return if fits { Ok((number, &bytes[index + 1..])) } else { Err(postcard::Error::DeserializeBadVarint) };
         }
@@ -140,39 +161,39 @@ fn take_varint(bytes: &[u8]) -> postcard::Result<(u64, &[u8])> {
 
 pub fn decode<'a, R: Record<'a> + Deserialize<'a>>(bytes: &'a [u8]) -> Result<R, RecordError> {
     let (version, form) = split::<R>(bytes)?;
-    if version == R::VERSION { decode_form::<R, R>(form) } else { R::read_older(version, form) }
+    if version == R::VERSION { R::read_newest(form) } else { R::read_older(version, form) }
 }
 
-/// Decodes a record and makes a value of it.
+/// Decodes a record and converts it to a value.
 pub fn read<'a, R: Record<'a> + Deserialize<'a>, T: TryFrom<R, Error: Display>>(
     bytes: &'a [u8],
 ) -> Result<T, RecordError> {
     T::try_from(decode::<R>(bytes)?).map_err(invalid::<R>)
 }
 
-/// The beginning of a record, which is the same in all its versions, without the rest.
+/// Decodes only the beginning of a record, which is the same in all its versions.
 pub fn decode_beginning<'a, R: Record<'a>, B: Deserialize<'a>>(bytes: &'a [u8]) -> Result<B, RecordError> {
     Ok(take::<R, B>(split::<R>(bytes)?.1)?.0)
 }
 
-/// The bytes after the version, in the form of one version of a record: for [`Record::read_older`].
+/// Decodes the bytes after the version in the form of one version of a record: for [`Record::read_older`].
 pub fn decode_form<'a, R: Record<'a>, F: Deserialize<'a>>(form: &'a [u8]) -> Result<F, RecordError> {
     postcard::from_bytes(form).map_err(|error| of::<R>(error.into()))
 }
 
-/// The version of a record, one of those that are read, and the bytes after it.
+/// The version of a record, which is checked to be supported, and the bytes after it.
 pub fn split<'a, R: Record<'a>>(bytes: &[u8]) -> Result<(u8, &[u8]), RecordError> {
     let (version, form) = bytes.split_first().ok_or_else(|| of::<R>(Fault::Empty))?;
     let is_read = (R::OLDEST..=R::VERSION).contains(version);
     if is_read { Ok((*version, form)) } else { Err(wrong_version::<R>(*version)) }
 }
 
-/// The form of the record is right, and one of its values is not.
+/// The form of the record is correct, but one of its values is not.
 pub fn invalid<'a, R: Record<'a>>(reason: impl Display) -> RecordError {
     of::<R>(Fault::Value(format!("one of its values {reason}")))
 }
 
-/// The key that the record was found under is not one for it.
+/// The record was found under an invalid key.
 pub fn misplaced<'a, R: Record<'a>>() -> RecordError {
     of::<R>(Fault::Key)
 }
@@ -187,7 +208,7 @@ fn of<'a, R: Record<'a>>(fault: Fault) -> RecordError {
 }
 
 impl RecordError {
-    /// The same with the key of the record, for those who read many at once.
+    /// Adds the record's key, for callers that read many at once.
     pub fn under(self, key: &[u8]) -> StoreError {
         StoreError::Read(format!("{self} (it lies under {})", key.escape_ascii()))
     }
@@ -199,12 +220,14 @@ impl From<RecordError> for StoreError {
     }
 }
 
-/// Kinds of records that have had one version so far.
+/// Kinds of records of which one version is read: the first, unless another one is named.
 #[macro_export]
 macro_rules! records {
-    ($($form:ty = $kind:literal),* $(,)?) => {
+    ($($form:ty = $kind:literal $(version $version:literal)?),* $(,)?) => {
         $(impl<'a> $crate::record::Record<'a> for $form {
             const KIND: &'static str = $kind;
+            $(const VERSION: u8 = $version;
+            const OLDEST: u8 = $version;)?
         })*
     };
 }
@@ -216,13 +239,13 @@ mod tests {
 
     use super::*;
 
-    /// A record as it was first written.
+    /// The first version of a record.
     #[derive(Serialize, Deserialize)]
     struct NoteV1<'a> {
         text: &'a str,
     }
 
-    /// The same after it has got a field, and the number a new type.
+    /// The next version, with an added field and a new type for the number.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct NoteV2<'a> {
         text: &'a str,
@@ -243,7 +266,7 @@ mod tests {
         }
     }
 
-    /// One that does not read what was before it.
+    /// A version that cannot read its predecessors.
     #[derive(Debug, Deserialize)]
     struct NoteV3;
 

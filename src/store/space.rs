@@ -1,5 +1,5 @@
-//! The disk of the data directory: how much space is free, what takes it, blocks that are allocated in advance,
-//! shortages of file descriptors, and names that are made durable.
+//! The disk of the data directory: free space, usage, preallocated blocks, shortages of file descriptors, and durable
+//! names.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -15,36 +15,36 @@ use rustix::io::Errno;
 use ambient::backoff::{Backoff, Retries};
 
 const MIB: u64 = 1024 * 1024;
-/// The unit of `st_blocks`, whatever the file system's own is.
+/// The unit of `st_blocks` on every file system.
 const BLOCK: u64 = 512;
-/// A tree with more entries or levels is measured only in part, so that measuring takes neither long nor many descriptors. Large
-/// repositories with all their dependencies have some 300,000 entries and 40 levels.
+/// A tree with more entries or levels is measured only in part, which bounds the time and the descriptors needed. Large
+/// repositories with all their dependencies have about 300,000 entries and 40 levels.
 pub const MEASURED_ENTRIES_MAX: u64 = 500_000;
 pub const MEASURED_DEPTH_MAX: usize = 200;
-/// Entries between two questions whether to go on: a few milliseconds.
+/// Entries between two calls of `goes_on`: a few milliseconds.
 const ASKED_EVERY: u64 = 4_096;
-/// Free files and directories are only asked for up to this part of all, for file systems that have few.
+/// A required number of free files and directories is limited to this part of all, for file systems that have few.
 const ENTRIES_PART: u64 = 8;
-/// How many of the largest things are named to an operator.
+/// Number of the largest items to list for an operator.
 const NAMED: usize = 5;
-/// What has this many files is named with their number, however few bytes they have.
+/// Items with at least this many files are listed with their number, however small they are.
 const NAMED_ENTRIES: u64 = 10_000;
 
-/// What this user may still use on a file system.
+/// Space and files available to this user on a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Free {
     pub bytes: u64,
     /// Files and directories (inodes).
     pub entries: u64,
-    /// 0 where the file system has no fixed number of them.
+    /// 0 if the file system has no fixed number.
     pub all_entries: u64,
 }
 
 impl Free {
-    /// Where nothing is known.
+    /// For an unknown file system.
     pub const UNKNOWN: Free = Free { bytes: u64::MAX, entries: u64::MAX, all_entries: 0 };
 
-    /// On the file system of this path.
+    /// Free space on the file system of this path.
     pub fn at(path: &Path) -> io::Result<Self> {
         let found = statvfs(path)?;
         let bytes = found.f_bavail.saturating_mul(found.f_frsize);
@@ -56,7 +56,7 @@ impl Free {
     }
 }
 
-/// Of the whole file system of this path.
+/// Size of the whole file system of this path.
 pub fn all_bytes(path: &Path) -> io::Result<u64> {
     let found = statvfs(path)?;
     Ok(found.f_blocks.saturating_mul(found.f_frsize))
@@ -66,18 +66,18 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(Free::at(path)?.bytes)
 }
 
-/// Whether the disk, or the quota of this user on it, is full.
+/// Whether the disk, or this user's quota on it, is full.
 pub fn is_lack_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The same of a message that only quotes the error, as sled's do.
+/// The same for a message that only quotes the error, like sled's.
 pub fn tells_of_lack_of_space(text: &str) -> bool {
     [Errno::NOSPC, Errno::DQUOT].iter().any(|errno| text.contains(&format!("os error {}", errno.raw_os_error())))
 }
 
-/// Allocates blocks for a part of a file, also beyond its end, and leaves its length as it is. `false` where the file system
-/// cannot do that.
+/// Allocates blocks for a range of a file, even beyond its end, without changing its length. `false` if the file system
+/// does not support it.
 pub fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
     loop {
         match fallocate(file, FallocateFlags::KEEP_SIZE, from, bytes) {
@@ -89,11 +89,11 @@ pub fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
     }
 }
 
-/// What a tree takes on the disk.
+/// Disk usage of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Usage {
     pub bytes: u64,
-    /// Files and directories below it.
+    /// Files and directories in it.
     pub entries: u64,
 }
 
@@ -102,9 +102,9 @@ pub struct Usage {
 pub enum Unmeasured {
     TooManyEntries,
     TooDeep,
-    /// By this user.
+    /// This user may not read it.
     Unreadable(Errno),
-    /// This process lacks descriptors or memory at the moment.
+    /// This process currently lacks descriptors or memory.
     Shortage,
     Stopped,
 }
@@ -116,8 +116,9 @@ impl Usage {
     }
 }
 
-/// Adds the blocks of a file, or of everything in a directory. Links are not followed; an entry that is removed meanwhile does not
-/// count. By descriptors, since a path may become longer than the kernel takes. `goes_on` is asked every [`ASKED_EVERY`] entries.
+/// Adds the blocks of a file, or of everything in a directory. Links are not followed; an entry that is removed
+/// meanwhile does not count. Uses descriptors, because a path may become too long for the kernel. `goes_on` is called
+/// every [`ASKED_EVERY`] entries.
 pub fn measure(path: &Path, usage: &mut Usage, mut goes_on: impl FnMut(&Usage) -> bool) -> Result<(), Unmeasured> {
     let Some(found) = unless_gone(statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW))? else { return Ok(()) };
     usage.add(&found);
@@ -177,7 +178,7 @@ impl Unmeasured {
     }
 }
 
-/// For an operator: how full the disk of a data directory is, and what of the directory takes most of it.
+/// For an operator: how full the disk of a data directory is, and the largest items in the directory.
 pub fn describe(data_dir: &Path) -> String {
     let mut text = String::new();
     if let Ok(found) = statvfs(data_dir) {
@@ -199,7 +200,7 @@ pub fn describe(data_dir: &Path) -> String {
     text
 }
 
-/// The largest parts of a data directory: its entries, and the directories of single deployments.
+/// The largest parts of a data directory: its entries, and the working directories of deployments.
 fn largest(data_dir: &Path) -> Vec<(PathBuf, Usage)> {
     let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_split = |path: &Path| path.ends_with("work");
@@ -210,7 +211,7 @@ fn largest(data_dir: &Path) -> Vec<(PathBuf, Usage)> {
     let mut sizes: Vec<_> = parts
         .map(|path| {
             let mut usage = Usage::default();
-            // What is found until then says enough.
+            // A partial measurement is good enough.
             let _ = measure(&path, &mut usage, |_| true);
             (path, usage)
         })
@@ -221,7 +222,7 @@ fn largest(data_dir: &Path) -> Vec<(PathBuf, Usage)> {
     sizes
 }
 
-/// A file that only holds blocks. It is removed before something must be written on a full disk.
+/// A file that only reserves blocks. It is removed before something must be written to a full disk.
 pub struct HeldFile {
     path: PathBuf,
 }
@@ -231,7 +232,7 @@ impl HeldFile {
         Self { path }
     }
 
-    /// Holds at least so much. Where the file system cannot allocate in advance, nothing is held.
+    /// Reserves at least this much. Reserves nothing if the file system cannot preallocate.
     pub fn hold(&self, bytes: u64) -> io::Result<()> {
         if self.path.metadata().is_ok_and(|found| found.blocks().saturating_mul(BLOCK) >= bytes) {
             return Ok(());
@@ -248,17 +249,16 @@ impl HeldFile {
     }
 }
 
-/// The pauses start short, as most shortages are, and grow to one that costs little during a long one.
+/// The pauses start short, because most shortages are, and grow to one that costs little during a long shortage.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
-/// Advice for the operator.
 pub const SHORTAGE: &str = "no file descriptors left: raise the limit (ulimit -n) or lower http.max_connections";
 
-/// Whether the process or the system has no descriptor left. This is not a disk failure: some are freed sooner or later.
+/// Whether the process or the system has no descriptor left. This is not a disk failure: some will be freed.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Retries as long as it fails for lack of descriptors.
+/// Retries while it fails for lack of descriptors.
 pub fn retrying<T>(attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     pausing(attempt, std::thread::sleep)
 }
@@ -279,8 +279,8 @@ fn pausing<T>(mut attempt: impl FnMut() -> io::Result<T>, mut pause: impl FnMut(
     }
 }
 
-/// Makes the names in a directory durable: a file that was created, renamed or removed is only so after a power cut
-/// when its directory was synced.
+/// Makes the names in a directory durable: creating, renaming or removing a file survives a power cut only after its
+/// directory was synced.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
@@ -310,7 +310,7 @@ mod tests {
         held.hold(3 * MIB).unwrap();
         held.hold(2 * MIB).unwrap();
         assert_eq!(path.metadata().unwrap().len(), 0);
-        // A file system that cannot allocate in advance holds nothing.
+        // Reserves nothing on a file system that cannot preallocate.
         if allocate(&File::options().write(true).open(&path).unwrap(), 0, MIB).unwrap() {
             assert!((3 * MIB..4 * MIB).contains(&used_bytes(dir.path())));
             assert!(describe(dir.path()).contains("held 3 MiB"), "{}", describe(dir.path()));
@@ -334,7 +334,7 @@ mod tests {
         assert!(used_bytes(dir.path()) >= MIB);
     }
 
-    /// A chain of directories, each with a name as long as names can be.
+    /// A chain of directories, each with a name of maximum length.
     fn deep(dir: &Path, levels: usize) {
         let name = "d".repeat(255);
         let mut parent = open(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();

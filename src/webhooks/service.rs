@@ -105,7 +105,7 @@ impl Webhooks {
         let tests = Capacity::turns(TESTS_MAX).among(options.organizations);
         let mut hooks =
             Hooks { organizations: HashMap::new(), turn: 0, senders: Turns::new(senders, Capacity::turns(0)) };
-        for_each(&*store, stored::WEBHOOKS, |key, bytes| {
+        for_each(&*store, store::keys::WEBHOOKS, |key, bytes| {
             let hook = Hook::load(&*store, stored::decode_webhook(key, bytes)?)?;
             hooks.of(&hook.webhook.organization).insert(hook.webhook.id, hook);
             Ok(())

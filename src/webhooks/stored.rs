@@ -8,6 +8,7 @@ use domain::{DeliveryId, EventType, IdSeed, Identifier, Malformed, Timestamp, We
 use events::EventIdV1;
 use records::stored::{self, Stored, stored, stored_enum};
 use store::StoreError;
+use store::keys::{DELIVERIES, WEBHOOK_PROGRESS, WEBHOOKS, in_organization};
 use store::record::{self, encode, records};
 
 records! {
@@ -18,13 +19,9 @@ records! {
 
 const ID_BYTES: usize = 12;
 
-pub const WEBHOOKS: &[u8] = b"wh/";
-const PROGRESS: &[u8] = b"wc/";
-const DELIVERIES: &[u8] = b"wd/";
-
-/// The prefix of all webhooks of an organization.
+/// What all webhooks of an organization begin with.
 pub fn webhooks_of(organization: &Identifier) -> Vec<u8> {
-    [WEBHOOKS, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(WEBHOOKS, organization.as_str())
 }
 
 /// `wh/{organization}/{webhook}`
@@ -34,12 +31,12 @@ pub fn webhook_key(organization: &Identifier, id: WebhookId) -> Vec<u8> {
 
 /// `wc/{organization}/{webhook}`
 pub fn progress_key(organization: &Identifier, id: WebhookId) -> Vec<u8> {
-    [PROGRESS, organization.as_str().as_bytes(), b"/", id.0.0.as_slice()].concat()
+    [&in_organization(WEBHOOK_PROGRESS, organization.as_str()), id.0.0.as_slice()].concat()
 }
 
 /// The prefix of all deliveries of a webhook.
 pub fn deliveries_of(organization: &Identifier, id: WebhookId) -> Vec<u8> {
-    [DELIVERIES, organization.as_str().as_bytes(), b"/", id.0.0.as_slice(), b"/"].concat()
+    [&in_organization(DELIVERIES, organization.as_str()), id.0.0.as_slice(), b"/"].concat()
 }
 
 /// `wd/{organization}/{webhook}/{delivery, inverted}`: the newest comes first.

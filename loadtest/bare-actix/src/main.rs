@@ -1,5 +1,6 @@
-//! The least that an actix-web server can do for a claim, a release and a read: take the request, parse its JSON, send
-//! an answer of the size of Lockkeeper's. No lock, no login, no disk. What Lockkeeper costs beyond this is its own.
+//! The minimum that an actix-web server can do for a claim, a release and a read: receive the request, parse its JSON,
+//! and send an answer of the same size as Lockkeeper's. No lock, no authentication, no disk. Lockkeeper's cost beyond
+//! this is its own.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use actix_web::http::header::ContentType;
 use actix_web::{App, HttpResponse, HttpServer, web};
 use clap::Parser;
 
-/// As in the server: another allocator would compare allocators.
+/// The same as the server's, so that allocators are not part of the comparison.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -17,7 +18,7 @@ const SESSION: &str =
     "/api/v1/organizations/{orgId}/pipelines/{pipelineId}/ephemeral-environments/{envName}/sessions/{sessionId}";
 const ENVIRONMENT: &str = "/api/v1/organizations/{orgId}/pipelines/{pipelineId}/ephemeral-environments/{envName}";
 
-/// Bodies as Lockkeeper sends them, byte for byte: their lengths are what matters.
+/// Bodies exactly as Lockkeeper sends them, because their lengths matter.
 const CLAIMED: &str = r#"{"data":{"sessionId":"ses_01a1de31eebb766a8b7b6e411","envName":"load-000001","lockStatus":"active","overridden":false,"user":{"userId":"usr_01a1de31ea9677428a0c349a","name":"admin"},"commitId":null,"context":null,"priority":0,"queuePosition":null,"fencingToken":1,"createdAt":"2026-11-15T07:52:56.763Z","claimedAt":"2026-11-15T07:52:56.763Z","expiresAt":null,"endedAt":null,"endedBy":null,"endReason":null,"deployments":[],"deploymentCount":0}}"#;
 const RELEASED: &str = r#"{"data":{"sessionId":"ses_01a1de31eebb766a8b7b6e411","envName":"load-000001","lockStatus":"released","overridden":false,"user":{"userId":"usr_01a1de31ea9677428a0c349a","name":"admin"},"commitId":null,"context":null,"priority":0,"queuePosition":null,"fencingToken":1,"createdAt":"2026-11-15T07:52:56.763Z","claimedAt":"2026-11-15T07:52:56.763Z","expiresAt":null,"endedAt":"2026-11-15T07:52:56.764Z","endedBy":{"userId":"usr_01a1de31ea9677428a0c349a","name":"admin","sessionId":null},"endReason":null,"deployments":[],"deploymentCount":0}}"#;
 const ENVIRONMENT_READ: &str = r#"{"data":{"envName":"load-000001","pipelineId":"web","lockStatus":"unlocked","lock":null,"queueLength":0,"disabledReason":null,"currentDeployment":null,"lastDeployment":null,"configuration":{"description":"","labels":{},"deployOnClaim":true,"defaultTtlSeconds":null,"maxTtlSeconds":86400,"maxHoldSeconds":null,"maxQueueLength":10000,"forceClaimRole":"developer","onRelease":null,"disabled":false,"variables":{}}}}"#;

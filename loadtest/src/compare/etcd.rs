@@ -1,5 +1,5 @@
-//! Owns the lock in etcd. Alone: a transaction that makes the key if it is not there, and one that deletes it if it is
-//! still the one that was made; the store's revision is the fencing token. In a crowd: etcd's own Lock service, which
+//! The lock in etcd. Without contention: a transaction that creates the key if it is absent, and one that deletes it if
+//! it is still the same one; the store's revision is the fencing token. With contention: etcd's own Lock service, which
 //! queues on the server.
 
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ use crate::wire::etcd::{
 };
 
 const TXN: &str = "/etcdserverpb.KV/Txn";
-/// Longer than any turn, so that no lock expires within one.
+/// Longer than any turn, so that no lock expires during one.
 const LEASE_SECONDS: i64 = 3600;
 
 #[derive(Clone)]
 pub struct Etcd {
-    /// Its members. The clients are spread over them.
+    /// The members; the clients are spread over them.
     pub addresses: Vec<SocketAddr>,
 }
 
 pub struct EtcdLock {
     etcd: EtcdClient,
-    /// One for all locks of this client: a new one for each would be one more write.
+    /// One for all locks of this client: a lease per lock would cost another write.
     lease: Option<i64>,
     owner: Vec<u8>,
     held: Held,
@@ -88,7 +88,7 @@ impl Client for EtcdLock {
     }
 }
 
-/// Does it if the key was made at that revision; zero means that it is not there.
+/// Performs `then` if the key was created at that revision; zero means that it must be absent.
 fn transaction(key: Vec<u8>, created_at: i64, then: Op) -> TxnRequest {
     let with = Some(CompareWith::CreateRevision(created_at));
     TxnRequest {
@@ -97,7 +97,7 @@ fn transaction(key: Vec<u8>, created_at: i64, then: Op) -> TxnRequest {
     }
 }
 
-/// Every answer has one, and it is above zero.
+/// Every answer has a revision above zero.
 fn revision(header: Option<ResponseHeader>) -> Result<i64, EtcdError> {
     header.map(|header| header.revision).filter(|revision| *revision > 0).ok_or(EtcdError::NoRevision)
 }

@@ -1,5 +1,5 @@
-//! Owns the goals: what Lockkeeper should reach beside each peer, and whether it did. A ratio is taken within a round,
-//! where both sides were measured one after the other, and only then the median over the rounds.
+//! Owns the goals: Lockkeeper's target beside each peer, and whether it was met. Ratios are computed per round, in
+//! which both sides were measured one right after the other; the figure is the median over the rounds.
 
 use crate::compare::plan::{Plan, System, counted};
 use crate::compare::rounds::{Key, Round};
@@ -8,7 +8,7 @@ use crate::compare::work::Work;
 use crate::engine::Operation;
 use crate::report::{Figure, Goal, quotient};
 
-/// What was left out is there, too, and not measured.
+/// Includes systems that were left out, as not measured.
 pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
     let judge = Judge { rounds };
     let mut goals = Vec::new();
@@ -58,12 +58,12 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Without a goal it is shown beside the others, but nothing is asked of it.
+    /// A figure without a goal is shown for comparison only.
     fn figure(&self, name: String, unit: &str, goal: Option<Goal>, value: impl Fn(&Round) -> Option<f64>) -> Figure {
         Figure::of(&name, unit, self.rounds.iter().filter_map(value)).with_goal(goal)
     }
 
-    /// One client alone waits for the disk, whatever the system; there only the disk is a goal.
+    /// With a single client, every system waits for the disk, so only the ratio to the disk has a goal.
     fn cycles(&self, clients: u32) -> impl Iterator<Item = Figure> {
         let asked = clients > 1;
         let against = [
@@ -79,7 +79,7 @@ impl Judge<'_> {
         })
     }
 
-    /// The nodes of a cluster beside etcd's own transactions, or its Lock, on the same members.
+    /// Compares the nodes of a cluster with etcd's own transactions, or its Lock, on the same members.
     fn of_cluster(&self, work: Work, clients: u32) -> Figure {
         let (what, its) = match work {
             Work::Hot => ("handoffs/s of one hot lock", "etcd's Lock"),
@@ -115,7 +115,7 @@ impl Round {
         self.turns.get(&Key { work, clients, system })
     }
 
-    /// Lockkeeper's rate by the other's.
+    /// Lockkeeper's rate divided by the other's.
     fn rate_against(&self, work: Work, clients: u32, system: System) -> Option<f64> {
         let rate = |system| self.turn(work, clients, system)?.per_second(work.unit());
         quotient(rate(System::Lockkeeper)?, rate(system)?)
@@ -156,7 +156,7 @@ mod tests {
         let of = |lockkeeper, redis| {
             round(&[(Work::Cycle, System::Lockkeeper, lockkeeper), (Work::Cycle, System::Redis, redis)])
         };
-        // The medians of the rates would give 300/200 = 1.5.
+        // The ratio of the median rates would be 300/200 = 1.5.
         let rounds = [of(100, 200), of(300, 100), of(400, 400)];
         let goals: Vec<Figure> = Judge { rounds: &rounds }.cycles(64).collect();
         let redis = named(&goals, "Redis");

@@ -1,4 +1,4 @@
-//! Owns the client of Lockkeeper and, since its paths have the same shape, of the bare actix-web server.
+//! The client of Lockkeeper, and of the bare actix-web server, whose paths have the same shape.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use crate::wire::{
     ClaimTemplate, Connection, Grant, LONGEST_WAIT_SECONDS, Requests, Scope, Template, Terms, problem_code,
 };
 
-/// Counts one `fdatasync` each.
+/// Each group is one `fdatasync`.
 const SYNC_COUNTER: &[u8] = b"\nlockkeeper_log_groups_total ";
 
 #[derive(Clone)]
 pub struct HttpLock {
-    /// The nodes of a cluster, or one server. The clients are spread over them.
+    /// The nodes of a cluster, or one server; the clients are spread over them.
     addresses: Vec<SocketAddr>,
     script: Arc<Script>,
-    /// Whether there is a lock behind it, and so a fencing token.
+    /// Whether the server has locks, and so fencing tokens.
     fenced: bool,
 }
 
@@ -43,7 +43,7 @@ impl HttpLock {
         Self { addresses, script: Arc::new(Script { requests, claim, claim_waiting }), fenced }
     }
 
-    /// Makes the environments that are claimed; those that are there already are fine.
+    /// Creates the environments to be claimed; existing ones are kept.
     pub async fn prepare(&self, names: u32) -> Result<(), Fault> {
         let mut connection = Connection::open(self.addresses[0]).await?;
         let put = self.script.requests.put("{}");
@@ -54,7 +54,7 @@ impl HttpLock {
         Ok(())
     }
 
-    /// How often the server has synced its log so far. None if it does not say.
+    /// How often the server has synced its log so far. None if it does not report it.
     pub async fn syncs(&self) -> Option<u64> {
         let mut connection = Connection::open(self.addresses[0]).await.ok()?;
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.addresses[0]);
@@ -66,7 +66,7 @@ impl HttpLock {
         written(&self.script.requests.read, name, "")
     }
 
-    /// A request that reads a session of this environment, which is made and released for it.
+    /// A request that reads a session of this environment; claims and releases it first to create the session.
     pub async fn read_session(&self, client: &mut HttpClient, name: u32) -> Result<Vec<u8>, Fault> {
         match client.claim(name).await? {
             Claim::Granted(_) => client.release().await?,
@@ -123,7 +123,7 @@ impl HttpClient {
         Ok(Claim::Granted(self.fenced.then_some(grant.fencing_token)))
     }
 
-    /// For reads, which need nothing of their answer.
+    /// Ignores the body of the answer.
     pub async fn read(&mut self, request: &[u8]) -> Result<(), Fault> {
         let status = self.connection.exchange(request).await?;
         accept(&self.connection, status, &[200])

@@ -1,9 +1,9 @@
-//! Owns the comparison with the peers: the same locks, made durable, in Lockkeeper and in what people use instead,
-//! taking turns on one machine. It starts what it compares, checks that all of them really lock, and leaves nothing
-//! behind. A figure is worth something only beside another of the same run, so it prints ratios and judges goals by them.
+//! Compares Lockkeeper with its peers: the same durable locks in each system, taking turns on one machine. Starts the
+//! systems, checks that all of them really lock, and leaves nothing running. Absolute figures depend on the machine, so
+//! it prints ratios within a run and judges goals by them.
 //!
-//! From top to bottom: `tables`, `goals`, `rounds`, `systems`, `work`, `turn`, the clients (`http_lock`, `etcd`, `postgres`,
-//! `redis` with `resp`), `peer_script`, `peer`, `plan`.
+//! From top to bottom: `tables`, `goals`, `rounds`, `systems`, `work`, `turn`, the clients (`http_lock`, `etcd`,
+//! `postgres`, `redis` with `resp`), `peer_script`, `peer`, `plan`.
 
 pub use plan::Plan;
 pub use rounds::is_in_memory;
@@ -41,7 +41,7 @@ pub enum Ended {
     NotPrepared(Fault),
 }
 
-/// Gives what was seen as text with tables, and as a run that can be written down.
+/// Returns the results as text with tables, and as a run for JSON and HTML reports.
 pub async fn run(plan: &Plan, source: Source) -> Result<(String, Run), Ended> {
     let (started_at, start) = (now(), Instant::now());
     let target = match &source {
@@ -58,9 +58,9 @@ pub async fn run(plan: &Plan, source: Source) -> Result<(String, Run), Ended> {
     Ok((tables + &outcome(&run), run))
 }
 
-/// The servers live as long as this does, and end with it in every case.
+/// The servers live until this returns, and are stopped in every case.
 async fn compare(plan: &Plan, source: Source) -> Result<(Results, bool), Ended> {
-    // Before the first server, so that from there on no signal ends this process without its clean-up.
+    // Before the first server starts, so that from then on no signal ends this process without its clean-up.
     let mut interruption = Interruption::new().map_err(|error| Ended::NotStarted(StartError::Signals(error)))?;
     eprintln!("starting the servers");
     let mut servers = Servers::start(plan, source).await.map_err(Ended::NotStarted)?;

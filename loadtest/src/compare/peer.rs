@@ -1,4 +1,4 @@
-//! Owns what every system set side by side must be able to do, so that all of them do the same work.
+//! The interface of every compared system, so that all of them do the same work.
 
 use crate::compare::resp::RespError;
 use crate::wire::ExchangeError;
@@ -7,19 +7,19 @@ use crate::wire::etcd::EtcdError;
 pub trait Peer: Clone + Send + Sync + 'static {
     type Client: Client;
 
-    /// A connection of its own for each client, as the jobs of a fleet have it.
+    /// One connection per client, as the jobs of a fleet have.
     fn connect(&self, number: u32) -> impl Future<Output = Result<Self::Client, Fault>> + Send;
 }
 
-/// One client: holds at most one lock at a time.
+/// One client; holds at most one lock at a time.
 pub trait Client: Send + 'static {
     /// Returns when the claim is durable or refused.
     fn claim(&mut self, name: u32) -> impl Future<Output = Result<Claim, Fault>> + Send;
 
-    /// Gives back what was claimed last; returns when that is durable.
+    /// Releases the last claimed lock; returns when the release is durable.
     fn release(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Waits for its turn in the system's own queue. One that has none says `Busy`, and its caller asks again.
+    /// Waits in the system's own queue. A system without one returns `Busy`, and the caller retries.
     fn claim_waiting(&mut self, name: u32) -> impl Future<Output = Result<Claim, Fault>> + Send {
         self.claim(name)
     }
@@ -27,12 +27,12 @@ pub trait Client: Send + 'static {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// With the fencing token, where there is a lock.
+    /// With the fencing token, if the system has one.
     Granted(Option<u64>),
     Busy,
 }
 
-/// Ends a client: what was under way may have happened or not.
+/// Ends the client. A request in flight may or may not have taken effect.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub enum Fault {
     Stuck(u64),
 }
 
-/// This error keeps what the server said to itself.
+/// The error's own text leaves out the server's message.
 fn with_source(error: &tokio_postgres::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

@@ -1,5 +1,5 @@
-//! Owns the peers that are started for a comparison, by a script that knows how, and that nothing of them is left however
-//! the comparison ends.
+//! Starts the peers for a comparison with an embedded script, and ensures that nothing of them is left however the
+//! comparison ends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,16 +11,16 @@ use rustix::process::{Pid, WaitOptions, set_child_subreaper, waitpid};
 
 use crate::compare::plan::System;
 
-/// The script that knows how each peer is started; it is part of this program, so that it is always the right one.
+/// The script that starts each peer; embedded in this program, so that its version always fits.
 const PEERS: &str = include_str!("../../peers");
-/// How much of a peer's last words is repeated.
+/// Number of lines of a failed peer's output to repeat.
 const LAST_LINES: usize = 10;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot run the script that starts the peers: {0}")]
 pub struct PeersError(io::Error);
 
-/// The peers that could be started.
+/// The peers that were started.
 pub struct Peers {
     script: std::path::PathBuf,
     directory: std::path::PathBuf,
@@ -34,7 +34,7 @@ pub struct Started {
     pub system: System,
     pub address: SocketAddr,
     pub pid: u32,
-    /// Only where the peer wants one.
+    /// Only for peers that need one.
     pub user: Option<String>,
     pub password_file: Option<String>,
 }
@@ -45,13 +45,13 @@ fn last_lines(words: &str) -> String {
 }
 
 impl Peers {
-    /// Starts those that are installed. One that cannot be started is left out, and says why.
+    /// Starts those that are installed. A peer that cannot be started is left out with a reason.
     pub fn start(wanted: &[System], directory: &Path) -> Result<Self, PeersError> {
-        // What the script starts becomes our child when the script ends, so that we can wait for it to be gone.
+        // Processes started by the script become our children when it ends, so that we can wait for them to exit.
         set_child_subreaper(Some(rustix::process::getpid())).ok();
         let script = directory.join("peers.sh");
         std::fs::write(&script, PEERS).map_err(PeersError)?;
-        // Without data of its own yet, but from here on it is stopped when this is dropped.
+        // Built before the first start, so that dropping it stops whatever was started.
         let mut peers = Self { script, directory: directory.join("peers"), started: Vec::new(), left_out: Vec::new() };
         for system in wanted {
             let Some(name) = script_name(*system) else { continue };
@@ -98,7 +98,8 @@ fn script_name(system: System) -> Option<&'static str> {
     }
 }
 
-/// Reads `NAME port=… pid=… [user=… password-file=…]`; else the reason after `NAME missing`, empty if there is no line.
+/// Parses `NAME port=… pid=… [user=… password-file=…]`; the error is the reason after `NAME missing`, or empty if there
+/// is no line.
 fn parse_started(system: System, printed: &str) -> Result<Started, String> {
     let line = printed.lines().next().unwrap_or_default();
     let (_, rest) = line.split_once(' ').ok_or_else(String::new)?;

@@ -1,4 +1,4 @@
-//! Owns what a comparison is to do: which systems, how many clients, how long; and what all systems call their locks.
+//! The options of a comparison: which systems, how many clients, how long; and the names of the locks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use clap::{Args, ValueEnum, value_parser};
 use crate::server::Against;
 use crate::wire::{Scope, Token};
 
-/// A full comparison: goals are for this, and for more.
+/// The size of a full comparison; goals apply only to this or more.
 const ROUNDS: u32 = 3;
 const SECONDS: u64 = 3;
 const CLIENTS: [u32; 3] = [1, 64, 256];
 const HOT_CLIENTS: [u32; 2] = [64, 256];
 const READ_CLIENTS: u32 = 64;
 
-/// In the order in which they are shown.
+/// In display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum System {
     Lockkeeper,
     Redis,
     Postgres,
     Etcd,
-    // actix-web with nothing behind it: no lock at all, but the limit of a lock over HTTP. No doc comment: the help would
-    // show it, and turn from a table into pages.
+    // actix-web without any lock: the upper limit for a lock over HTTP. Not a doc comment, because clap would show it
+    // in the help and switch to the long layout.
     Bare,
-    // Three nodes on three members, and etcd's own locks on the same members.
+    // Three nodes on three etcd members, and etcd's own locks on the same members.
     Cluster,
     EtcdCluster,
 }
 
 impl System {
-    /// Unless others are asked for.
+    /// The default.
     const USUAL: [Self; 5] = [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare];
 
     pub fn title(self) -> &'static str {
@@ -93,7 +93,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Systems and numbers of clients in order, each once, and Lockkeeper with them.
+    /// Sorts and deduplicates systems and numbers of clients, and adds Lockkeeper.
     pub fn ordered(mut self) -> Self {
         self.systems.push(System::Lockkeeper);
         self.systems.sort_unstable();
@@ -105,7 +105,7 @@ impl Plan {
         self
     }
 
-    /// At least as long, and with all the clients, as by default: goals are for that.
+    /// At least as long as the default, and with all its numbers of clients: goals apply only then.
     pub fn is_full(&self) -> bool {
         let has_all = |asked: &[u32], usual: &[u32]| usual.iter().all(|number| asked.contains(number));
         self.rounds >= ROUNDS
@@ -119,7 +119,7 @@ impl Plan {
         Duration::from_secs(self.seconds)
     }
 
-    /// The most clients that have a name each.
+    /// The maximum number of clients that each have separate names.
     pub fn most_with_own_name(&self) -> u32 {
         self.clients.iter().copied().fold(self.read_clients, u32::max)
     }
@@ -133,7 +133,7 @@ impl Plan {
         self.bare.clone().unwrap_or_else(beside_this_program)
     }
 
-    /// The number of clients at which latency and CPU are told: 64 if it is there, as it is by default.
+    /// The number of clients at which latency and CPU are reported: 64 if it is measured, as it is by default.
     pub fn reference_clients(&self) -> u32 {
         if self.clients.contains(&64) { 64 } else { self.clients.last().copied().unwrap_or(64) }
     }
@@ -144,15 +144,15 @@ impl Plan {
     }
 }
 
-/// For those who read.
+/// As shown in the report.
 pub fn counted(clients: u32) -> String {
     if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") }
 }
 
-/// Of every name, in every system.
+/// The prefix of every name in every system.
 const PREFIX: &str = "compare-";
 
-/// How a name is called in the peers; in Lockkeeper it is the same, in a path.
+/// The name of a lock in the peers; in Lockkeeper it is part of the path.
 pub fn name_of(number: u32) -> String {
     format!("{PREFIX}{number:06}")
 }

@@ -1,5 +1,5 @@
-//! Owns the lock in PostgreSQL: a row for each name; a claim is one conditional `UPDATE … RETURNING`, prepared and
-//! committed by itself, and so is a release.
+//! The lock in PostgreSQL: one row per name. A claim is one conditional `UPDATE … RETURNING`, prepared and in a
+//! separate transaction; so is a release.
 
 use std::net::SocketAddr;
 
@@ -68,7 +68,7 @@ impl Client for PostgresClient {
 
 async fn open(config: &Config) -> Result<tokio_postgres::Client, Fault> {
     let (client, connection) = config.connect(NoTls).await?;
-    // It ends when the client is dropped; what breaks it, the client's own calls tell.
+    // The task ends when the client is dropped. Connection errors also surface in the client's own calls.
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)
 }

@@ -1,5 +1,5 @@
-//! Owns the lock in Redis: `SET NX` with the owner's name and `INCR` of the fencing token in one round trip, and a
-//! release that deletes only what is still the owner's. Both are scripts, the way Redis's own documentation has it.
+//! The lock in Redis: `SET NX` with the owner's name and `INCR` of the fencing token in one round trip, and a release
+//! that deletes the key only if the owner still has it. Both are scripts, as Redis's documentation recommends.
 
 use std::net::SocketAddr;
 

@@ -1,11 +1,11 @@
-//! Owns the little of Redis's protocol that two scripts need: commands out, one reply in.
+//! The small part of Redis's protocol that two scripts need: commands out, one reply in.
 
 use std::io;
 
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// No reply that we ask for comes near it.
+/// Far more than any expected reply.
 const MAX_REPLY_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RespConnection<S> {
             match parse(&self.received)? {
                 Some((Reply::Error(error), _)) => return Err(RespError::Refused(error)),
                 Some((reply, length)) if length == self.received.len() => return Ok(reply),
-                // Nobody asked for more.
+                // Only one reply was requested.
                 Some(_) => return Err(RespError::Malformed),
                 None => {}
             }

@@ -1,5 +1,5 @@
-//! Owns the order of the turns: in every round each system gets its turn at every kind of work and number of clients, and
-//! another one begins, so that no system always follows the same one.
+//! Owns the order of the turns: in every round each system takes a turn at every kind of work and number of clients.
+//! The starting system rotates, so that none always follows the same one.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -31,11 +31,11 @@ impl fmt::Display for Key {
 #[derive(Default)]
 pub struct Round {
     pub turns: BTreeMap<Key, Turn>,
-    /// Of the disk alone, measured just before Lockkeeper's turn with the fewest clients.
+    /// The disk alone, measured just before Lockkeeper's turn with the fewest clients.
     pub fdatasync_microseconds: Option<f64>,
 }
 
-/// What a comparison has seen, also one that was ended early.
+/// The results of a comparison, complete or interrupted.
 #[derive(Default)]
 pub struct Outcome {
     pub rounds: Vec<Round>,
@@ -115,16 +115,16 @@ fn in_turn(systems: &[System], round: usize) -> impl Iterator<Item = System> {
 }
 
 const BLOCK_BYTES: usize = 4096;
-/// Enough that the same block does not come again at once.
+/// Enough blocks that none is rewritten soon.
 const BLOCKS: u64 = 1024;
-/// Enough for a median, and less than a tenth of a second on a good disk.
+/// Enough for a median, and takes less than a tenth of a second on a good disk.
 const SAMPLES: usize = 500;
-/// A slow disk gives fewer samples instead of a long wait.
+/// On a slow disk, takes fewer samples rather than more time.
 const LONGEST: Duration = Duration::from_secs(2);
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// The median of writing a block over a preallocated one and `fdatasync`, one at a time, in microseconds. Nothing is
-/// appended, so no metadata has to be written.
+/// The median time of overwriting a preallocated block followed by `fdatasync`, in microseconds. Nothing is appended,
+/// so no metadata has to be written.
 pub fn fdatasync_microseconds(directory: &Path) -> io::Result<f64> {
     let path = directory.join("fdatasync");
     let result = sample(&path);
@@ -150,14 +150,14 @@ fn sample(path: &Path) -> io::Result<f64> {
     Ok(times[times.len() / 2].as_secs_f64() * 1e6)
 }
 
-/// Written and not only reserved: a first write into a reserved block changes metadata.
+/// Writes the blocks instead of reserving them: the first write into a reserved block changes metadata.
 fn preallocate(file: &File) -> io::Result<()> {
     let zeros = vec![0; BLOCK_BYTES * BLOCKS as usize];
     file.write_all_at(&zeros, 0)?;
     file.sync_all()
 }
 
-/// There is no durability to compare in memory.
+/// In memory there is no durability to compare.
 pub fn is_in_memory(directory: &Path) -> io::Result<bool> {
     Ok(statfs(directory)?.f_type as u64 == TMPFS_MAGIC)
 }

@@ -1,4 +1,4 @@
-//! Owns the systems as they stand side by side: started, given their names, and each with its ledger.
+//! Owns the systems of a comparison: starts them, creates their locks, and keeps a ledger for each.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,7 +36,7 @@ pub enum StartError {
     Peers(#[from] PeersError),
 }
 
-/// The servers. They end before their directory does: fields are dropped in this order.
+/// The servers. They are dropped before their directory: fields drop in declaration order.
 pub struct Servers {
     lockkeeper: Server,
     token: Token,
@@ -65,13 +65,13 @@ enum Reach {
 }
 
 impl Servers {
-    /// To be waited for, also when a signal comes: a start that is cut short could leave a peer behind.
+    /// Must not be cancelled, even by a signal: an interrupted start could leave a peer running.
     pub async fn start(plan: &Plan, mut source: Source) -> Result<Self, StartError> {
         let directory = tempfile::Builder::new()
             .prefix("loadtest-compare-")
             .tempdir_in(plan.directory())
             .map_err(StartError::Directory)?;
-        // Let through those who run the peers, who are not us if we are root.
+        // Peers may run as another user if we are root, and need access to the directory.
         let through = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(directory.path(), through).map_err(StartError::Directory)?;
         let mut launch = None;
@@ -97,7 +97,7 @@ impl Servers {
     }
 }
 
-/// Three nodes on three members, with the settings of the server alone.
+/// Three nodes on three members, with the same settings as the single server.
 async fn start_cluster(plan: &Plan, launch: Option<Launch>) -> Result<Option<Cluster>, String> {
     if !plan.systems.iter().any(|system| system.is_of_cluster()) {
         return Ok(None);
@@ -121,18 +121,18 @@ async fn start_bare(plan: &Plan, directory: &TempDir) -> Result<Option<Running>,
 }
 
 impl Systems {
-    /// Gives every system its names; one that does not take them is left out.
+    /// Creates the locks in every system; a system that fails is left out.
     pub async fn prepare(plan: &Plan, servers: &mut Servers) -> Result<Self, Fault> {
         let mut systems = BTreeMap::new();
         let lockkeeper = &servers.lockkeeper;
         let scope = plan.scope(lockkeeper.authority.clone(), servers.token.clone());
         let http = HttpLock::new(vec![lockkeeper.address], &scope, true);
-        // One more than is walked over: the hot one.
+        // One more than the clients cycle through: the hot lock.
         http.prepare(plan.names + 1).await?;
         let cost = CostSource { pids: lockkeeper.meter().pid().into_iter().collect(), syncs: Some(http.clone()) };
         systems.insert(System::Lockkeeper, Entry::new(System::Lockkeeper, Reach::Http(http), cost));
         if let Some(bare) = &servers.bare {
-            // Sent what Lockkeeper's clients send, so that both have as much to read.
+            // Gets the same requests as Lockkeeper, so that both have equally much to parse.
             let scope = plan.scope(bare.address().to_string(), Token::random());
             let cost = CostSource { pids: bare.pid().into_iter().collect(), syncs: None };
             let reach = Reach::Http(HttpLock::new(vec![bare.address()], &scope, false));
@@ -161,7 +161,7 @@ impl Systems {
     }
 }
 
-/// Both on the same members: nodes that nobody asks cost them a few writes per second.
+/// Both run on the same members: idle nodes cost those a few writes per second.
 async fn of_cluster(plan: &Plan, cluster: &Cluster, token: &Token) -> Result<Vec<(System, Entry)>, Fault> {
     let addresses = cluster.addresses();
     let mut entries = Vec::new();

@@ -1,5 +1,5 @@
-//! Owns how a comparison is shown: as text with tables that can be pasted into a page, and as a run that the report draws
-//! like any other; medians over the rounds.
+//! Formats a comparison: as text with Markdown tables, and as a run that the report shows like any other; figures are
+//! medians over the rounds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use crate::engine::{Operation, Precise};
 use crate::report::number::{NOTHING, with_unit};
 use crate::report::{Check, FORMAT, Figure, Phase, Run, goal};
 
-/// With `unjudged`, the reason why, no goal is told.
+/// With a reason in `unjudged`, goals are not shown.
 pub fn text(plan: &Plan, seen: &Results, goals: &[Figure], unjudged: Option<&str>) -> String {
     let shown = Tables { plan, rounds: &seen.outcome.rounds };
     let (seconds, rounds) = (plan.seconds, shown.rounds.len());
@@ -124,7 +124,7 @@ impl Tables<'_> {
     }
 }
 
-/// What one system has shown at one kind of work with so many clients.
+/// The turns of one system at one kind of work with one number of clients.
 struct Cell<'a> {
     tables: &'a Tables<'a>,
     work: Work,
@@ -190,7 +190,7 @@ fn or_absent(text: Option<String>) -> String {
     text.unwrap_or_else(|| NOTHING.to_owned())
 }
 
-/// Nothing, if there is only the head: an interrupted run has not come to everything.
+/// Skips a table with only a header: an interrupted run has not measured everything.
 fn section(out: &mut String, title: &str, rows: &[Row]) {
     if rows.len() >= 2 {
         _ = writeln!(out, "\n{title}:\n");
@@ -198,7 +198,7 @@ fn section(out: &mut String, title: &str, rows: &[Row]) {
     }
 }
 
-/// With the columns aligned: the first to the left, the others to the right.
+/// Aligns the columns: the first to the left, the others to the right.
 fn table(out: &mut String, rows: &[Row]) {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
@@ -219,7 +219,7 @@ fn table(out: &mut String, rows: &[Row]) {
     }
 }
 
-/// What is left of a comparison when its servers are gone.
+/// The results of a comparison after its servers have stopped.
 pub struct Results {
     pub outcome: Outcome,
     pub checks: Vec<Check>,
@@ -227,7 +227,7 @@ pub struct Results {
     pub left_out: Vec<(System, String)>,
 }
 
-/// But for its times, its target, and whether it was ended early.
+/// The caller fills in times, target, and whether it was interrupted.
 pub fn run(plan: &Plan, seen: Results, goals: Vec<Figure>) -> Run {
     let rounds = &seen.outcome.rounds;
     let syncs = rounds.iter().filter_map(|round| round.fdatasync_microseconds);
@@ -264,7 +264,7 @@ fn settings(plan: &Plan, left_out: &[(System, String)]) -> BTreeMap<String, Stri
     asked.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(left_out).collect()
 }
 
-/// One for each system, work and number of clients.
+/// One per system, work and number of clients.
 fn phases(rounds: &[Round]) -> Vec<Phase> {
     let mut turns: BTreeMap<Key, Vec<&Turn>> = BTreeMap::new();
     for (key, turn) in rounds.iter().flat_map(|round| &round.turns) {

@@ -1,5 +1,5 @@
-//! Owns one turn: the clients of one system do one kind of work for a fixed time, after a short warm-up that does not
-//! count. What was seen in that time, and what it cost the server, is the turn's result.
+//! Runs one turn: the clients of one system do one kind of work for a fixed time, after a short warm-up that does not
+//! count. The result is the latencies in that time and the server's cost.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,21 +16,21 @@ use crate::report::{Check, Violation, quotient};
 use crate::server::usage;
 use crate::sync::locked;
 
-/// The waiters in a queue still have to get their turn, and the slowest system hands over a few hundred times per second.
+/// The remaining waiters must still get their turn, and the slowest system does a few hundred handoffs per second.
 const END_SECONDS: u64 = 30;
-/// Lets what a turn leaves behind (connections that close, processes that end) not count for the next.
+/// Keeps the aftermath of a turn (closing connections, ending processes) out of the next one.
 const SETTLE: Duration = Duration::from_millis(200);
 
 pub struct Turn {
     pub seconds: f64,
     pub latencies: Precise,
     pub cpu_microseconds: Option<u64>,
-    /// Of Lockkeeper's log.
+    /// Syncs of Lockkeeper's log.
     pub syncs: Option<u64>,
     pub errors: Vec<String>,
 }
 
-/// What the clients of a turn share. Never contended: all of them run on one thread.
+/// State shared by the clients of a turn. Never contended: all of them run on one thread.
 pub struct TurnState {
     closing: AtomicBool,
     latencies: Mutex<Precise>,
@@ -39,7 +39,7 @@ pub struct TurnState {
 
 #[derive(Clone)]
 pub struct CostSource {
-    /// Of all its processes; none if they are not known.
+    /// All processes of the system; empty if unknown.
     pub pids: Vec<u32>,
     pub syncs: Option<HttpLock>,
 }
@@ -49,7 +49,7 @@ impl TurnState {
         Arc::new(Self { closing: AtomicBool::new(false), latencies: Mutex::default(), ledger: Arc::clone(ledger) })
     }
 
-    /// The turn is over: finish what is begun, begin nothing.
+    /// The turn is over: clients finish their current work and begin no more.
     pub fn closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
@@ -67,7 +67,7 @@ impl TurnState {
     }
 }
 
-/// Lets the clients, which have begun already, run for the turn's length.
+/// Lets the clients, which have already started, run for the length of the turn.
 pub async fn measure(
     state: Arc<TurnState>,
     mut clients: JoinSet<Result<(), Fault>>,
@@ -92,7 +92,7 @@ pub async fn measure(
     Turn { seconds, latencies, cpu_microseconds: cpu, syncs, errors }
 }
 
-/// Waits for all of them, for a bounded time.
+/// Waits a bounded time for all of them.
 async fn end(clients: &mut JoinSet<Result<(), Fault>>) -> Vec<String> {
     let mut errors = Vec::new();
     let all = async {
@@ -148,7 +148,7 @@ impl Turn {
     }
 }
 
-/// Nobody reads more of them.
+/// More would not be read.
 const MAX_LISTED: usize = 10;
 
 pub struct Ledger {
@@ -165,8 +165,8 @@ impl Ledger {
         Self { last_tokens: HashMap::new(), holder: None, tokens, exclusion }
     }
 
-    /// Grants are told in the order in which their answers came. A right lock grants a name again only after its release
-    /// was sent, so this is also the order of the grants.
+    /// Called in the order in which the answers arrived. A correct lock grants a name again only after its release was
+    /// sent, so this is also the order of the grants.
     pub fn granted(&mut self, name: u32, token: Option<u64>) {
         let Some(token) = token else { return };
         self.tokens.examined += 1;
@@ -177,7 +177,7 @@ impl Ledger {
         }
     }
 
-    /// A client has the hot lock from here until it says that it is about to release it.
+    /// The client holds the hot lock from here until just before it sends its release.
     pub fn holds(&mut self, client: u32) {
         self.exclusion.examined += 1;
         if let Some(other) = self.holder.replace(client) {
@@ -188,7 +188,7 @@ impl Ledger {
     }
 
     pub fn releases(&mut self, client: u32) {
-        // Unless it was overrun, which has been told.
+        // If another client was granted it meanwhile, that is already reported.
         if self.holder == Some(client) {
             self.holder = None;
         }

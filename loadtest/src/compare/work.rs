@@ -1,4 +1,4 @@
-//! Owns what the clients do in a turn: claim and release their own names, fight for one hot lock, or read.
+//! Owns the work of the clients in a turn: claim and release separate names, compete for one hot lock, or read.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -13,8 +13,8 @@ use crate::engine::{Operation, share_of};
 use crate::random::Random;
 use crate::sync::locked;
 
-/// A poller asks again after this long, then after twice as long, and so on up to the longest; each pause is stretched or
-/// shortened at random by up to half, as those who poll do it to not ask all at once.
+/// The first and the longest pause of a poller. Pauses double in between, and each is randomized by up to half, as
+/// pollers do to avoid synchronized retries.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
@@ -26,7 +26,7 @@ pub enum Work {
     ReadSession,
 }
 
-/// How many do it, for how long, and over how many names.
+/// The number of clients, the length of the turn, and the number of names.
 #[derive(Clone, Copy)]
 pub struct WorkSize {
     pub clients: u32,
@@ -54,7 +54,7 @@ impl Work {
     }
 }
 
-/// What the clients of one turn need, whatever they do.
+/// Common to all kinds of work in one turn.
 pub struct Contest<'a> {
     size: WorkSize,
     state: Arc<TurnState>,
@@ -66,7 +66,7 @@ impl<'a> Contest<'a> {
         Self { size, state: TurnState::new(ledger), cost }
     }
 
-    /// Each client has names of its own, so that no claim is ever refused.
+    /// Each client has separate names, so that no claim is ever refused.
     pub async fn cycle(self, peer: &impl Peer) -> Result<Turn, Fault> {
         let mut running = JoinSet::new();
         for (number, client) in connect(peer, self.size.clients).await? {
@@ -79,7 +79,7 @@ impl<'a> Contest<'a> {
         Ok(measure(self.state, running, self.size.length, self.cost).await)
     }
 
-    /// All of them want the one name behind the others.
+    /// All clients compete for the one name after the others.
     pub async fn hot(self, peer: &impl Peer) -> Result<Turn, Fault> {
         let last_release = Arc::new(Mutex::new(None));
         let mut running = JoinSet::new();
@@ -90,12 +90,12 @@ impl<'a> Contest<'a> {
         Ok(measure(self.state, running, self.size.length, self.cost).await)
     }
 
-    /// Over HTTP only: the peers' own reads are of another kind.
+    /// Over HTTP only: the peers have no comparable reads.
     pub async fn read(self, peer: &HttpLock, work: Work) -> Result<Turn, Fault> {
         let mut preparing = JoinSet::new();
         for (number, mut client) in connect(peer, self.size.clients).await? {
             let (peer, names) = (peer.clone(), share_of(number, self.size.clients, self.size.names));
-            // All at once: a server rightly hangs up on a connection that is silent while others prepare.
+            // In parallel: a server may close a connection that is idle while others prepare.
             preparing.spawn(async move {
                 let mut requests = Vec::new();
                 for name in names {
@@ -169,7 +169,7 @@ impl Contender {
         }
         state.ledger().granted(self.name, token);
         state.ledger().holds(self.number);
-        // Lets a second grant be seen while this one is held; otherwise the release would always be first.
+        // Lets a second grant be seen while this one is held; otherwise the release would always come first.
         tokio::task::yield_now().await;
         state.ledger().releases(self.number);
         *locked(&self.last_release) = Some(Instant::now());
@@ -188,7 +188,7 @@ async fn keep_reading(mut client: HttpClient, requests: Vec<Vec<u8>>, state: Arc
     Ok(())
 }
 
-/// All at once, as a fleet does.
+/// In parallel, as a fleet does.
 async fn connect<P: Peer>(peer: &P, clients: u32) -> Result<Vec<(u32, P::Client)>, Fault> {
     let mut connecting = JoinSet::new();
     for number in 0..clients {
@@ -198,7 +198,7 @@ async fn connect<P: Peer>(peer: &P, clients: u32) -> Result<Vec<(u32, P::Client)
     all(connecting).await
 }
 
-/// What each of them has made, or the first fault.
+/// The results of all tasks, or the first fault.
 async fn all<T: Send + 'static>(mut tasks: JoinSet<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
     let mut made = Vec::new();
     while let Some(joined) = tasks.join_next().await {
@@ -210,7 +210,7 @@ async fn all<T: Send + 'static>(mut tasks: JoinSet<Result<T, Fault>>) -> Result<
     Ok(made)
 }
 
-/// Between half of it and one and a half.
+/// Between half and one and a half times the pause.
 fn around(random: &mut Random, pause: Duration) -> Duration {
     pause.mul_f64(0.5 + random.below(1_000_000) as f64 / 1e6)
 }

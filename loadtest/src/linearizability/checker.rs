@@ -1,6 +1,6 @@
-//! Owns the search for an order of all requests that explains every answer. It walks through the history in the order of
-//! time and keeps every configuration that explains the answers so far; a request takes effect only when an answer needs
-//! it (Lowe's just-in-time linearization). The same configuration is looked at once.
+//! Searches for an order of all requests that explains every answer. Walks through the history in time order and keeps
+//! every configuration that explains the answers so far; a request takes effect only when an answer needs it (Lowe's
+//! just-in-time linearization). Each configuration is visited once.
 
 use std::collections::HashSet;
 
@@ -9,16 +9,16 @@ use crate::linearizability::names::Names;
 use crate::linearizability::rules::{Next, Rules, Takers};
 use crate::linearizability::state::State;
 
-/// At one answer; a few hundred are usual. Beyond it the history is undecided.
+/// At one answer; a few hundred are typical. Beyond it the verdict is `Undecided`.
 const MAX_CONFIGURATIONS: usize = 100_000;
-/// Of the states that were possible before an answer that none of them explains.
+/// Number of states to report: those possible before the answer that none of them explains.
 const MAX_SHOWN: usize = 3;
 
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
     Linearizable,
     Violation(Violation),
-    /// Too many orders were possible until this record.
+    /// Too many orders were possible up to this record.
     Undecided {
         record: usize,
     },
@@ -33,19 +33,19 @@ pub struct Violation {
     pub before: Vec<State>,
 }
 
-/// One explanation so far: a state, and which of the requests under way have already had their effect.
+/// One explanation so far: a state, and the requests in flight that it has already answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Configuration {
     state: State,
     answered: Vec<usize>,
-    /// Take-overs that have happened.
+    /// Number of take-overs that have happened.
     taken_over: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Sent(usize),
-    /// Another node may have taken over from now on.
+    /// Another node may take over from now on.
     TakeoverBegins,
     Answered(usize),
     TakeoverEnds,
@@ -92,7 +92,7 @@ pub fn check(history: &History) -> Verdict {
     Verdict::Linearizable
 }
 
-/// In the order of time. What happened at the same moment is taken in the server's favour.
+/// In time order. Simultaneous events are ordered in the server's favour.
 fn events(history: &History) -> Vec<(Moment, Event)> {
     let mut events = Vec::with_capacity(2 * history.records.len());
     for (index, record) in history.records.iter().enumerate().filter(|(_, record)| Rules::may_matter(record)) {
@@ -109,7 +109,8 @@ fn events(history: &History) -> Vec<(Moment, Event)> {
     events
 }
 
-/// For each moment the newest token that the environment may have, if all who are sent later are to be told what they were.
+/// For each moment, the highest token that the environment may have so that all later requests can get their recorded
+/// answers.
 fn ceilings(history: &History) -> Vec<(Moment, u64)> {
     let told = |record: &Record| Some((record.sent, Rules::ceiling(record)?));
     let mut ceilings: Vec<(Moment, u64)> = history.records.iter().filter_map(told).collect();
@@ -122,12 +123,12 @@ fn ceilings(history: &History) -> Vec<(Moment, u64)> {
 
 struct Search<'a> {
     rules: Rules<'a>,
-    /// Requests that are under way, and those whose outcome is not known.
+    /// Requests in flight, and requests with unknown outcome.
     open: Vec<usize>,
-    /// Claims without an answer that are over, but whose place in the queue may still be there.
+    /// Unanswered claims that are over, but may still have a place in the queue.
     survivors: Vec<usize>,
     takers: Takers,
-    /// Those that have begun.
+    /// Number of take-overs that have begun.
     takeovers: usize,
     ended_takeovers: usize,
     ceilings: Vec<(Moment, u64)>,
@@ -142,7 +143,7 @@ impl Search<'_> {
         self.configurations = before.into_iter().map(|configuration| self.normalized(configuration)).collect();
     }
 
-    /// Keeps the configurations in which the request has been answered as it was.
+    /// Keeps the configurations that explain the request's answer.
     fn answer(&mut self, request: usize, at: Moment) -> Result<(), Verdict> {
         let before = self.sample();
         let mut explained = HashSet::new();
@@ -165,7 +166,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whatever was under way has had its effect by now, or never will.
+    /// Every request in flight has either taken effect by now or never will.
     fn kill(&mut self, at: Moment) -> Result<(), Verdict> {
         let records = &self.rules.history.records;
         let known = |open: &usize| records[*open].answer != Answer::Unknown;
@@ -195,7 +196,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The shard has another owner by now, and some of the requests without an answer are over.
+    /// By now the shard has another owner, and some of the unanswered requests are over.
     fn take_over(&mut self, at: Moment) -> Result<(), Verdict> {
         let history = self.rules.history;
         let number = self.ended_takeovers + 1;
@@ -238,7 +239,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Visits every configuration that may follow from those there are by the given moment.
+    /// Visits every configuration reachable from the current ones by the given moment.
     fn explore(
         &self,
         record: usize,
@@ -285,14 +286,14 @@ impl Search<'_> {
         next.filter(|next| self.is_in_time(next, later)).collect()
     }
 
-    /// Whether nobody who is still to be answered comes too late for it.
+    /// Whether all requests not yet answered can still get their recorded answers.
     fn is_in_time(&self, configuration: &Configuration, later: Option<u64>) -> bool {
         let open = self.open.iter().filter(|open| configuration.answered.binary_search(open).is_err());
         let mut ceilings = open.filter_map(|open| Rules::ceiling(&self.rules.history.records[*open])).chain(later);
         ceilings.all(|ceiling| configuration.state.fencing <= ceiling)
     }
 
-    /// A request without effect is answered as soon as it can be: that takes nothing away from any other.
+    /// A request without effect is answered as early as possible: that rules out no answer of another request.
     fn normalized(&self, mut configuration: Configuration) -> Configuration {
         for request in &self.open {
             if let Err(place) = configuration.answered.binary_search(request)
@@ -305,7 +306,7 @@ impl Search<'_> {
         configuration
     }
 
-    /// When a waiter entered the queue matters only for requests under way that may still come before it.
+    /// When a waiter entered the queue matters only for requests in flight that may still be queued before it.
     fn forget_arrivals(&self, configuration: &mut Configuration) {
         let Configuration { state, answered, .. } = configuration;
         let in_queue: Vec<usize> = state.queue.iter().map(|waiter| waiter.request).collect();
@@ -335,6 +336,6 @@ impl Search<'_> {
 
 enum Explored {
     GoOn,
-    /// Nothing beyond this configuration is needed.
+    /// Do not explore beyond this configuration.
     Enough,
 }

@@ -1,4 +1,4 @@
-//! Owns the clients of one environment of a real server: what they ask, when, and what they were told.
+//! Owns the clients of one environment of a real server: their requests, the timing, and the answers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -15,16 +15,16 @@ use crate::wire::{Api, Connection, Token};
 const SECOND: Moment = 1_000_000_000;
 /// Longer than any restart or pause takes.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// While the server is away.
+/// Pause between attempts to reach a server that is down.
 const RETRY: Duration = Duration::from_millis(10);
-/// How many of the newest sessions clients go on to use.
+/// Number of newest sessions that clients continue to use.
 const NEWEST: usize = 4;
-/// Sessions that are read when all clients have stopped.
+/// Sessions that are read once all clients have stopped.
 const READ_AT_THE_END: usize = 12;
 
 /// Shared by all clients of a server or cluster, in all environments.
 pub struct Shared {
-    /// A server alone, or the nodes of a cluster.
+    /// A single server, or the nodes of a cluster.
     pub nodes: Vec<Node>,
     pub api: Api,
     pub origin: Instant,
@@ -32,31 +32,31 @@ pub struct Shared {
     pub errors: Mutex<BTreeMap<String, u64>>,
 }
 
-/// A server as its clients see it.
+/// A server from the clients' point of view.
 pub struct Node {
     pub address: SocketAddr,
-    /// When each of its processes had ended, but for the one that runs now. Connections of an earlier one are of no use.
+    /// When each of its earlier processes had ended. Connections to those are dead.
     ended: Mutex<Vec<Moment>>,
 }
 
-/// Which process of which node.
+/// One process of one node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Life {
     node: usize,
     number: usize,
 }
 
-/// One environment and what was seen of it.
+/// One environment and what its clients observed.
 pub struct Environment {
     pub shared: Arc<Shared>,
     pub name: String,
     pub seed: u64,
-    /// Requests that are still to be sent.
+    /// Requests still to be sent.
     left: AtomicU32,
     seen: Mutex<Observed>,
 }
 
-/// When a server or cluster lost what was not durable.
+/// When a server or cluster lost its non-durable state.
 #[derive(Debug, Default)]
 pub struct Losses {
     pub kills: Vec<Moment>,
@@ -67,7 +67,7 @@ pub struct Losses {
 #[derive(Default)]
 struct Observed {
     records: Vec<Record>,
-    /// Beside every record: the process that it was sent to.
+    /// The process that each record was sent to, by the record's index.
     lives: Vec<Life>,
     names: Vec<String>,
     numbers: HashMap<String, Session>,
@@ -84,7 +84,7 @@ impl Environment {
         Self { shared, name, seed, left: AtomicU32::new(operations), seen: Mutex::default() }
     }
 
-    /// One client, until all requests are sent.
+    /// Runs one client until all requests are sent.
     pub async fn drive(self: Arc<Self>, number: u32) {
         let mut random = Random::branch(self.seed, number.into());
         let mut client = Client { environment: self.clone(), number, connection: None };
@@ -99,7 +99,7 @@ impl Environment {
         }
     }
 
-    /// When all is quiet, everything is read once more.
+    /// Reads everything once more after all clients have stopped.
     pub async fn look_at_the_end(self: Arc<Self>) {
         let mut client = Client { environment: self.clone(), number: u32::MAX, connection: None };
         client.ask(Request::ReadEnvironment, PATIENCE).await;
@@ -108,7 +108,7 @@ impl Environment {
         for session in sessions.saturating_sub(READ_AT_THE_END)..sessions {
             client.ask(Request::ReadSession(Session(session as u32)), PATIENCE).await;
         }
-        // Whether granted or refused, it says which fencing token is the newest.
+        // Whether granted or refused, the answer shows the newest fencing token.
         client.ask(Request::Claim(Claim::default()), PATIENCE).await;
     }
 
@@ -146,7 +146,7 @@ impl Client {
             })
         };
         let (life, mut connection) = self.connect().await;
-        // Only now: what is sent over this connection is for the server that has accepted it.
+        // Taken only after connecting: everything sent over this connection goes to the process that accepted it.
         let sent = environment.shared.now();
         let waits =
             if let Request::Claim(claim) = &request { Duration::from_nanos(claim.wait) } else { Duration::ZERO };
@@ -156,7 +156,7 @@ impl Client {
         let mut let_go = None;
         let answer = match status {
             Ok(Ok(status)) => {
-                // The node has answered, so it does not send the request again.
+                // The node has answered, so it will not forward the request again.
                 let_go = (status == 408 || status >= 500).then_some(ended);
                 let answer = environment.seen().read(&request, status, connection.body());
                 if !connection.closes() {
@@ -174,7 +174,7 @@ impl Client {
         seen.lives.push(life);
     }
 
-    /// To the node that was asked last, or to the client's own, or to the next one that is there.
+    /// Connects to the last node used, or to the client's own, or to the next one that is reachable.
     async fn connect(&mut self) -> (Life, Connection) {
         let nodes = &self.environment.shared.nodes;
         if let Some((life, connection)) = self.connection.take()
@@ -185,7 +185,7 @@ impl Client {
         let mut node = self.number as usize % nodes.len();
         loop {
             let number = nodes[node].life();
-            // The process that has accepted it is known only if no other was started meanwhile.
+            // Which process accepted the connection is certain only if no other was started meanwhile.
             if let Ok(connection) = Connection::open(nodes[node].address).await
                 && number == nodes[node].life()
             {
@@ -214,7 +214,7 @@ impl Node {
         Self { address, ended: Mutex::default() }
     }
 
-    /// Its process has ended by this moment. To be said before another one is started.
+    /// Records that its process had ended by this moment. Must be called before the next one is started.
     pub fn end(&self, by: Moment) {
         self.ended().push(by);
     }

@@ -1,29 +1,29 @@
-//! Owns what the clients of one environment saw, in a form that can be written to a file and checked again.
+//! The observations of the clients of one environment, in a form that can be written to a file and checked again.
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds of this machine's steady clock since the run began.
+/// Nanoseconds since the start of the run, by this machine's monotonic clock.
 pub type Moment = u64;
 
-/// Which of the history's sessions; `History::names` has the server's names for them.
+/// Index of a session in the history; `History::names` has the server's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Session(pub u32);
 
-/// Everything that was asked of one environment.
+/// All requests to one environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct History {
     pub environment: String,
-    /// What the clients' choices came from.
+    /// The seed of the clients' choices.
     pub seed: u64,
     pub records: Vec<Record>,
-    /// When the server was killed: moments by which its process had ended. Nothing that was asked of it before takes effect
-    /// later.
+    /// When the server was killed: moments by which its process had ended. Requests sent before a kill have no effect
+    /// after it.
     pub kills: Vec<Moment>,
-    /// Of a cluster instead: in each interval another node took over the environment's shard. What the owner before it had
-    /// not made durable by then never takes effect.
+    /// For a cluster, instead of kills: in each interval another node took over the environment's shard. Changes that
+    /// the previous owner had not made durable by then never take effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub takeovers: Vec<Interval>,
-    /// When nodes of a cluster were being stopped: claims with a place in the queue do not wait any longer then.
+    /// When nodes of a cluster were being stopped: claims with a place in the queue then stop waiting.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stops: Vec<Interval>,
     pub names: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Interval {
     pub by: Moment,
 }
 
-/// One request, from just before its first byte was sent until its answer was there, or none was expected any more.
+/// One request, from just before its first byte was sent until its answer arrived, or the client gave up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub client: u32,
@@ -43,8 +43,8 @@ pub struct Record {
     pub ended: Moment,
     pub request: Request,
     pub answer: Answer,
-    /// In a cluster: from this moment on no node passes it on, since the one that it was sent to has ended or has answered
-    /// it. Without it, that node may still do so.
+    /// In a cluster: from this moment on no node forwards the request, because the node it was sent to has ended or has
+    /// answered it. If absent, that node may still forward it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub let_go: Option<Moment>,
 }
@@ -62,13 +62,13 @@ pub enum Request {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// How long it waits on its connection if the lock is taken; 0: it does not.
+    /// How long it waits on its connection if the lock is taken; 0 means not at all.
     pub wait: Moment,
-    /// If the lock is taken (and its wait is over), its place in the queue is kept under a session.
+    /// If the lock is taken (and its wait is over), it keeps a place in the queue under a session.
     pub queues: bool,
     pub priority: i8,
     pub ttl: Option<Moment>,
-    /// Requests with the same key are retries of one another. Only on claims that neither wait nor queue.
+    /// Requests with the same key are retries of one another. Used only by claims that neither wait nor queue.
     pub key: Option<u32>,
 }
 
@@ -76,7 +76,7 @@ pub struct Claim {
 pub enum Answer {
     Granted {
         lock: Lock,
-        /// Whose lock a force-claim took.
+        /// The lock that a force-claim overrode.
         overrode: Option<Lock>,
     },
     /// A place in the queue, from 1.
@@ -87,24 +87,24 @@ pub enum Answer {
     Locked {
         holder: Option<Lock>,
     },
-    /// A session, as it was read or after it was renewed or released.
+    /// A session, as read or as returned by a heartbeat or release.
     Session {
         status: Status,
         fencing: Option<u64>,
         position: Option<usize>,
     },
-    /// A heartbeat was refused because the session had not the lock.
+    /// A heartbeat was refused because the session did not hold the lock.
     NotHolding(Status),
     NoSuchSession,
     Environment {
         lock: Option<Lock>,
         queue_length: usize,
     },
-    /// Who waits, in order; those on a connection have no session yet.
+    /// The waiters in order; those on a connection have no session yet.
     Queue(Vec<Option<Session>>),
-    /// It says for certain that nothing was done, and nothing else.
+    /// Certainly nothing was done; the answer shows nothing else.
     NothingDone,
-    /// No answer, or one that does not say: it may have been done or not, at any time after it was sent.
+    /// No answer, or an inconclusive one: it may have taken effect at any time after it was sent, or not at all.
     Unknown,
 }
 
@@ -124,16 +124,16 @@ pub enum Status {
 }
 
 impl History {
-    /// When a request without an answer is over: whatever effect it has, it has had by then. A kill ends all that was sent
-    /// to the server before. A take-over ends only what no node passes on any more: of that, the owner before it has all
-    /// there is, and can write nothing from then on; the rest may still reach the new owner.
+    /// When an unanswered request is over: any effect has happened by then. A kill ends all requests sent to the server
+    /// before it. A take-over ends only requests that no node forwards any more: the previous owner has received all of
+    /// those, and cannot write from then on; the others may still reach the new owner.
     pub fn over(&self, record: &Record) -> Option<Moment> {
         let killed = self.kills.iter().copied().find(|killed| *killed > record.sent);
         let taken_over = || self.takeovers.iter().find(|takeover| record.let_go.is_some_and(|at| at < takeover.since));
         killed.or_else(|| Some(taken_over()?.by))
     }
 
-    /// Whether a node was being stopped at some time within.
+    /// Whether a node was being stopped at some time in the interval.
     pub fn is_stopping_within(&self, since: Moment, by: Moment) -> bool {
         self.stops.iter().any(|stop| stop.since <= by && stop.by >= since)
     }
@@ -156,7 +156,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Every lock that it tells of.
+    /// Every lock that the answer names.
     pub fn locks(&self) -> impl Iterator<Item = Lock> {
         let (one, other) = if let Self::Granted { lock, overrode } = self {
             (Some(*lock), *overrode)
@@ -168,7 +168,7 @@ impl Answer {
         one.into_iter().chain(other)
     }
 
-    /// The session that the request made.
+    /// The session that the request created.
     pub fn made(&self) -> Option<Session> {
         if let Self::Granted { lock: Lock { session, .. }, .. } | Self::Queued { session, .. } = self {
             Some(*session)

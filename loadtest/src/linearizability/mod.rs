@@ -1,10 +1,10 @@
-//! Owns the check of whole histories: is there an order of all requests, each taking effect between being sent and being
-//! answered, in which a server that does one at a time gives exactly these answers? One history is all that was asked of
-//! one environment; environments do not depend on one another, so each is checked on its own.
+//! Checks whole histories for linearizability: is there an order of all requests, each taking effect between being sent
+//! and being answered, in which a server that handles one request at a time gives exactly these answers? One history
+//! contains all requests to one environment; environments are independent, so each is checked separately.
 //!
-//! From top to bottom: `run` (the clients' histories), `subject` (the server or cluster, and what is done to it),
-//! `takeovers`, `clients` with `requests`, `shown`, `checker` (the search), `rules` (the specification), `names`, `state`,
-//! `history`.
+//! From top to bottom: `run` (the clients' histories), `subject` (the system under test and its disturbances),
+//! `takeovers`, `clients` with `requests`, `report`, `checker` (the search), `rules` (the specification), `names`,
+//! `state`, `history`.
 
 mod checker;
 mod clients;

@@ -1,5 +1,5 @@
-//! Owns what the whole history says about names: which session got which fencing token, and which request made which
-//! session. Two sessions with one token, or one with two, need no search to be refused.
+//! Owns what the whole history shows about names: the fencing token of each session, and the request that created it.
+//! Two sessions with one token, or one with two, are refused without a search.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +10,9 @@ pub struct Names {
     sessions: HashMap<u64, Session>,
     tokens: HashMap<Session, u64>,
     makers: HashMap<Session, Vec<usize>>,
-    /// Of every request.
+    /// The idempotency key of every request.
     keys: Vec<Option<u32>>,
-    /// Pairs of which somebody saw the first before the second in the queue.
+    /// Pairs of sessions of which some answer showed the first before the second in the queue.
     seen_before: HashSet<(Session, Session)>,
 }
 
@@ -23,7 +23,7 @@ pub struct Contradiction {
     pub what: &'static str,
 }
 
-/// Some answer says otherwise.
+/// Contradicts some answer.
 #[derive(Debug)]
 pub struct Impossible;
 
@@ -73,8 +73,8 @@ impl Names {
         }
     }
 
-    /// Whether the second cannot be before the first in the queue, if both have the same priority: it got the lock later,
-    /// or was seen behind it.
+    /// Whether the second cannot be before the first in the queue, if both have the same priority: it got the lock
+    /// later, or was seen behind it.
     pub fn precedes(&self, first: Session, second: Session) -> bool {
         match (self.tokens.get(&first), self.tokens.get(&second)) {
             (Some(first), Some(second)) => first < second,
@@ -82,7 +82,7 @@ impl Names {
         }
     }
 
-    /// Only retries under one key may have made the same session.
+    /// Only retries with the same key may have created the same session.
     fn check_makers(&self) -> Result<(), Contradiction> {
         for makers in self.makers.values() {
             if let Some(record) = makers.iter().skip(1).find(|maker| !self.are_retries(**maker, makers[0])) {
@@ -92,8 +92,8 @@ impl Names {
         Ok(())
     }
 
-    /// The session that this grant makes or completes, if any answer names it; `Err` if the history says that it cannot be.
-    /// `request` is what it was asked with (none: one of those never answered), `session` the one that waited.
+    /// The session that this grant creates or activates, if any answer names it; `Err` if the history rules it out.
+    /// `request` is the granted request (none: one of the unanswered claims), `session` the session that waited.
     pub fn granted(
         &self,
         request: Option<usize>,
@@ -112,7 +112,7 @@ impl Names {
         }
     }
 
-    /// No request was told that it made this session.
+    /// No answer says that a request created this session.
     pub fn is_nobodys(&self, session: Session) -> bool {
         !self.makers.contains_key(&session)
     }

@@ -1,5 +1,4 @@
-//! Owns how a history is shown to a reader: one line for each request, and of one that was refused only what the contradiction
-//! needs.
+//! Prints a history for a reader: one line per request; of a refused history, only what the contradiction needs.
 
 use std::fmt::Write;
 
@@ -7,7 +6,7 @@ use crate::linearizability::checker::{Verdict, Violation, check};
 use crate::linearizability::history::{Answer, History, Interval, Lock, Moment, Record, Request, Session};
 use crate::linearizability::state::State;
 
-/// Requests before the one that is refused.
+/// Number of requests shown before the refused answer.
 const SHOWN_BEFORE: usize = 25;
 
 pub fn verdict(history: &History, verdict: &Verdict) -> String {
@@ -21,7 +20,7 @@ pub fn verdict(history: &History, verdict: &Verdict) -> String {
     }
 }
 
-/// The answer that nothing explains, what went before it, and the states that were possible.
+/// The answer that nothing explains, the requests before it, and the states that were possible.
 fn violation(history: &History, violation: &Violation) -> String {
     let refused = &history.records[violation.record];
     let mut before: Vec<&Record> = history.records.iter().filter(|record| record.sent <= refused.ended).collect();
@@ -43,7 +42,7 @@ fn violation(history: &History, violation: &Violation) -> String {
     text
 }
 
-/// Kills, take-overs and stops, in the order of time.
+/// Kills, take-overs and stops, in time order.
 fn losses(history: &History) -> Vec<(Moment, String)> {
     let within = |what: &str, interval: &Interval| {
         let Interval { since, by } = *interval;
@@ -122,16 +121,16 @@ fn name(history: &History, session: Session) -> String {
     history.names.get(session.0 as usize).cloned().unwrap_or_else(|| format!("session {}", session.0))
 }
 
-/// To the microsecond.
+/// With microseconds.
 fn seconds(nanoseconds: Moment) -> String {
     format!("{}.{:06}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000 / 1_000)
 }
 
-/// The search is repeated once for every record; a history that takes long to check is not shortened.
+/// The search is repeated once per record, so long histories are not shortened.
 const MAX_RECORDS: usize = 2_000;
 
-/// Drops what was sent after the answer that cannot be explained, and every request without effect that the contradiction
-/// does not need. Requests that may have had an effect stay: without them the rest would prove nothing.
+/// Drops the requests sent after the unexplained answer, and every request without effect that the contradiction does
+/// not need. Requests that may have had an effect stay: without them the rest would prove nothing.
 pub fn minimised(history: &History) -> History {
     let Verdict::Violation(violation) = check(history) else { return history.clone() };
     if history.records.len() > MAX_RECORDS {
@@ -143,7 +142,7 @@ pub fn minimised(history: &History) -> History {
     shortest.kills.retain(|killed| *killed <= end);
     shortest.takeovers.retain(|takeover| takeover.since <= end);
     if !is_refused(&shortest) {
-        // Something that was told later is needed.
+        // The contradiction needs a later answer.
         shortest = history.clone();
     }
     let mut index = shortest.records.len();
@@ -164,7 +163,7 @@ fn is_refused(history: &History) -> bool {
     matches!(check(history), Verdict::Violation(_))
 }
 
-/// A claim that waited in vain was in the queue meanwhile, which others may have seen.
+/// A claim that timed out was in the queue meanwhile, which others may have seen.
 fn has_effect(record: &Record) -> bool {
     let waited = matches!(&record.request, Request::Claim(claim) if claim.waits());
     let changes = matches!(

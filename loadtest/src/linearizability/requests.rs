@@ -1,4 +1,4 @@
-//! Owns what the clients ask, its bytes, and the reading of the server's answers.
+//! Owns the choice of requests, their bytes, and the parsing of the server's answers.
 
 use serde::Deserialize;
 
@@ -6,25 +6,25 @@ use crate::linearizability::history::{Answer, Claim, Lock, Moment, Request, Sess
 use crate::random::Random;
 use crate::wire::{Api, answer as wire};
 
-/// Where the environments of the sample organization are.
+/// The path of the sample organization's environments.
 const BASE: &str = "/organizations/acme/pipelines/web/ephemeral-environments/";
-/// Few enough that some are used again.
+/// Few enough that some are reused.
 const KEYS: u64 = 12;
-/// Those of force-claims are others than those of claims.
+/// Offset of the keys of force-claims, so that they differ from those of claims.
 const FORCE_CLAIM_KEYS: u32 = 100;
 
-/// `newest`: sessions that the client may know of. `unit`: what leases and waits are counted in.
+/// `newest`: sessions that the client may know. `unit`: the unit of leases and waits.
 pub fn next_request(random: &mut Random, newest: &[Session], unit: Moment) -> Request {
     let ttl = random.percent(40).then(|| random.within(1..3) * unit);
     let key = random.percent(20).then(|| random.below(KEYS) as u32);
-    // A retry has to ask for the same, so the key decides.
+    // A retry must send the same request, so the key determines the TTL.
     let ttl = key.map_or(ttl, |key| (key % 2 == 1).then_some(unit));
     let priority = i8::from(random.percent(20));
     match (random.below(100), random.one_of(newest)) {
         (0..=19, _) => Request::Claim(Claim { ttl, key, ..Claim::default() }),
         (20..=33, _) => {
             let (wait, queues) = (random.within(1..3) * unit, random.percent(15));
-            // Of these many are never told, so that their locks have to end by themselves.
+            // The client never learns of many of these grants, so their locks have to expire.
             Request::Claim(Claim { wait, queues, ttl: Some(random.within(1..3) * unit), priority, key: None })
         }
         (34..=42, _) => Request::Claim(Claim { queues: true, ttl, priority, ..Claim::default() }),
@@ -37,7 +37,7 @@ pub fn next_request(random: &mut Random, newest: &[Session], unit: Moment) -> Re
     }
 }
 
-/// Of an environment of the sample organization.
+/// For an environment of the sample organization.
 pub fn request_bytes<'a>(
     api: &Api,
     environment: &str,
@@ -92,7 +92,7 @@ struct Problem<'a> {
     holder: Option<wire::Lock<'a>>,
 }
 
-/// Err: an answer that this request should never get.
+/// `Err` is an answer that this request should never get.
 pub fn read_answer(
     request: &Request,
     status: u16,
@@ -104,7 +104,7 @@ pub fn read_answer(
         format!("{status} {code} to {}", kind(request))
     };
     match (request, status) {
-        // 408: a server that stood still may take a request for too slow.
+        // 408: a server that was paused may consider a request too slow.
         (_, 408 | 500..) => Ok(Answer::Unknown),
         (_, 400..500) => {
             let Problem { code, holder } = serde_json::from_slice(body).map_err(|_| unexpected())?;
@@ -161,7 +161,7 @@ fn refused(request: &Request, code: &str, holder: Option<Lock>) -> Option<Answer
     match (request, code) {
         (Request::Claim(_), "environment_locked") => Some(Answer::Locked { holder }),
         (Request::Claim(_) | Request::ForceClaim { .. }, "idempotency_key_in_flight") => Some(Answer::NothingDone),
-        // Somebody released the session that its place was kept under.
+        // Somebody released the session that held its place.
         (Request::Claim(_), "session_released") => Some(Answer::NothingDone),
         (Request::Heartbeat(_), code) if code.starts_with("session_") && code != "session_not_found" => {
             status_of(code.trim_start_matches("session_")).map(Answer::NotHolding)

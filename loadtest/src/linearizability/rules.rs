@@ -1,12 +1,12 @@
-//! Owns the sequential specification of one environment: what each request may do in a state, and what happens by itself.
-//! A rule is silent (gives no next state) where the answer that the history has for a request could not have been given.
+//! The sequential specification of one environment: what each request may do in a state, and what may happen without a
+//! request. A rule returns no next state if the request's recorded answer is impossible there.
 
 use crate::linearizability::history::{Answer, Claim, History, Lock, Moment, Record, Request, Session, Status};
 use crate::linearizability::names::Names;
 use crate::linearizability::state::{Ended, Holder, SessionState, State, Waiter};
 
-/// A session in the queue whose client does not ask for this long loses its place, and so does one that was granted
-/// unasked.
+/// A queued session whose client does not poll for this long loses its place; a session that was granted from the queue
+/// and is not polled loses its lock.
 const ASK_WITHIN: Moment = 60_000_000_000;
 /// The server counts in milliseconds.
 const ROUNDING: Moment = 2_000_000;
@@ -14,27 +14,27 @@ const ROUNDING: Moment = 2_000_000;
 pub struct Rules<'a> {
     pub history: &'a History,
     pub names: Names,
-    /// Beside every request.
+    /// Possible unknown waiters, for each request.
     ghosts: Vec<Ghosts>,
 }
 
-/// A state that follows, and the requests that are answered by it.
+/// A possible next state, and the requests that it answers.
 pub struct Next {
     pub state: State,
     pub answered: Vec<usize>,
 }
 
-/// Who gets the lock.
+/// The receiver of a grant.
 struct Taker {
-    /// None: one of those that were never answered.
+    /// None: one of the unanswered claims.
     request: Option<usize>,
     session: Option<Session>,
     ttl: Option<Moment>,
     polled: bool,
     revocable: bool,
-    /// The grant was at this moment or later.
+    /// The earliest moment of the grant.
     since: Moment,
-    /// The request's answer is the grant.
+    /// Whether the grant is the request's answer.
     told: bool,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Rules<'a> {
         Self { history, names, ghosts }
     }
 
-    /// Whether the request has been answered as it was without any effect.
+    /// Whether the recorded answer is correct in this state for a request without effect.
     pub fn is_answered_by(&self, state: &State, request: usize) -> bool {
         let ghosts = &self.ghosts[request];
         let Record { request, answer, .. } = self.record(request);
@@ -98,7 +98,7 @@ impl<'a> Rules<'a> {
 
     fn shows(&self, state: &State, ghosts: &Ghosts, session: Session, shown: SessionState) -> bool {
         match (state.session(session), state.waits(session)) {
-            // Ghosts may be before it.
+            // There may be unknown waiters before it.
             (Some(SessionState { status, fencing, .. }), Some(index)) => {
                 let position = shown.position.unwrap_or(0).saturating_sub(1);
                 (status, fencing) == (shown.status, shown.fencing)
@@ -114,7 +114,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// What the request may do now, with an effect.
+    /// The effects that the request may have now.
     pub fn perform(&self, state: &State, takers: Takers, request: usize, now: Moment) -> Vec<Next> {
         let record = self.record(request);
         match &record.request {
@@ -133,8 +133,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Whether it can have an effect that matters although nobody knows its outcome. A heartbeat only makes a session live
-    /// longer, and no session has to end in time.
+    /// Whether it can have an effect that matters although its outcome is unknown. A heartbeat only prolongs a
+    /// session's life, and no session is required to end in time.
     pub fn may_matter(record: &Record) -> bool {
         match (&record.request, &record.answer) {
             (Request::Heartbeat(_), Answer::Unknown) => false,
@@ -143,7 +143,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Whether it certainly waits in the queue, unless the lock is free when it comes. Others that may wait are ghosts.
+    /// Whether it certainly waits in the queue if the lock is taken when it arrives. Other possible waiters are ghosts.
     pub fn may_enter(record: &Record) -> bool {
         match (&record.request, &record.answer) {
             (Request::Claim(claim), Answer::Granted { .. }) => claim.waits(),
@@ -152,8 +152,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// The newest fencing token that the environment may have before this request is answered: tokens rise, so nobody can
-    /// be told later of an older one that still counts.
+    /// The highest fencing token that the environment may have before this request is answered: tokens rise, so no
+    /// later answer can show an older token as current.
     pub fn ceiling(record: &Record) -> Option<u64> {
         match (&record.request, &record.answer) {
             (request, Answer::Granted { lock, .. }) if request.key().is_none() => Some(lock.fencing.saturating_sub(1)),
@@ -164,7 +164,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// What may happen by itself.
+    /// Changes that may happen without a request.
     pub fn happen(&self, state: &State, takers: Takers, now: Moment) -> Vec<Next> {
         let mut all = Vec::new();
         if state.holder.is_none() && state.unclaimed < takers.free {
@@ -199,27 +199,27 @@ impl<'a> Rules<'a> {
         all
     }
 
-    /// The server is dead and comes back with what was durable: those who waited on a connection are gone.
+    /// The server was killed and restarts with its durable state: waiters on a connection are gone.
     pub fn restart(state: &mut State) {
         state.queue.retain(|waiter| waiter.polled && !waiter.waits);
         state.unclaimed = 0;
         state.passed_on = 0;
     }
 
-    /// Whether another node may take over now. It finds all that was durable, and nobody who waits on a connection: a claim
-    /// that does gets no other answer than that it has lost its place, or none.
+    /// Whether another node may take over now. It recovers all durable state, but no waiters on a connection: such a
+    /// claim gets no answer, or only that it has lost its place.
     pub fn may_be_taken_over(state: &State) -> bool {
         state.queue.iter().all(|waiter| !waiter.waits)
     }
 
-    /// These claims without an answer are over: no grant from now on can be one of theirs.
+    /// Unanswered claims that are over cannot receive any later grant.
     pub fn forget(state: &mut State, gone: Takers) {
         state.unclaimed = state.unclaimed.saturating_sub(gone.free);
         state.passed_on = state.passed_on.saturating_sub(gone.freed);
     }
 
-    /// Whether a claim without an answer may have left a place in the queue that is still there when the claim is over: its
-    /// client might know of it only if it was not waiting any more.
+    /// Whether an unanswered claim may have left a place in the queue that remains when the claim is over: its client
+    /// could know of that place only after its wait had ended.
     pub fn may_survive(history: &History, record: &Record, over: Moment) -> bool {
         match &record.request {
             Request::Claim(claim) if claim.queues && record.answer == Answer::Unknown => {
@@ -260,7 +260,7 @@ impl<'a> Rules<'a> {
         places.filter_map(|place| self.enter(state, place, &waiter)).collect()
     }
 
-    /// Whether no later answer says that one of the same priority came before the other.
+    /// Whether no later answer contradicts this order among waiters of the same priority.
     fn is_in_order(&self, state: &State, place: usize, newcomer: &Waiter) -> bool {
         let Some(new) = self.record(newcomer.request).answer.made() else { return true };
         state.queue.iter().enumerate().filter(|(_, waiter)| waiter.priority == newcomer.priority).all(
@@ -313,7 +313,7 @@ impl<'a> Rules<'a> {
                 Vec::new()
             };
         }
-        // A claim that is still waiting on its connection would not get what it was told.
+        // A claim still waiting on its connection would not get the answer that it got.
         let leaves = state.waits(session).filter(|index| fits(None) && !state.queue[*index].waits);
         let left = leaves.map(|index| {
             let mut state = state.clone();
@@ -323,7 +323,7 @@ impl<'a> Rules<'a> {
         left.into_iter().collect()
     }
 
-    /// How a session ended that was in the queue without anybody being told.
+    /// Learns from the answer how a queued session ended, because no earlier answer showed it.
     fn learn_end(&self, state: &State, request: usize, session: Session) -> Option<Next> {
         let status = match &self.record(request).answer {
             Answer::Session { status, fencing: None, .. } => *status,
@@ -352,7 +352,7 @@ impl<'a> Rules<'a> {
         Some(Next { state, answered: vec![request] })
     }
 
-    /// The holder's session ends, and the first in the queue has the lock, or one of whom nobody knows that it waits.
+    /// The holder's session ends, and the lock goes to the first in the queue or to an unknown waiter.
     fn vacate(&self, state: &State, takers: Takers, status: Status, since: Moment, by: Option<usize>) -> Vec<Next> {
         let mut vacant = state.clone();
         vacant.vacate(status);
@@ -375,7 +375,7 @@ impl<'a> Rules<'a> {
         all
     }
 
-    /// The lock is free.
+    /// Requires that the lock is free.
     fn grant(&self, mut state: State, taker: Taker) -> Option<Next> {
         let Taker { request, session, ttl, polled, revocable, since, told } = taker;
         state.fencing += 1;
@@ -404,19 +404,19 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// How many may get the lock now.
+/// The number of unanswered claims that may get the lock now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Takers {
     pub free: u32,
-    /// If it becomes free while they wait.
+    /// If the lock becomes free while they wait.
     pub freed: u32,
 }
 
 impl Takers {
-    /// `survived`: it is over, but its place in the queue may still be there.
+    /// `survived`: the claim is over, but may still have a place in the queue.
     pub fn add(&mut self, record: &Record, survived: bool) {
         if let (Request::Claim(claim), Answer::Unknown) = (&record.request, &record.answer)
-            // Those with a key are followed one by one: a retry may tell their outcome.
+            // Claims with a key are tracked individually: a retry may show their outcome.
             && claim.key.is_none()
         {
             self.free += u32::from(!survived);
@@ -424,7 +424,8 @@ impl Takers {
         }
     }
 
-    /// Counts a claim that is over, and may have been counted by `add`. `survives`: its place may still be there.
+    /// Counts a claim that is over, and may have been counted by `add`. `survives`: it may still have a place in the
+    /// queue.
     pub fn add_over(&mut self, record: &Record, survives: bool) {
         let freed = self.freed;
         self.add(record, false);
@@ -434,8 +435,8 @@ impl Takers {
     }
 }
 
-/// How many may have been in the queue when a request was answered: on a connection, or under a session that nobody was
-/// told of.
+/// The maximum number of unknown waiters when a request was answered: on a connection, or under a session that no
+/// answer named.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ghosts {
     connected: usize,
@@ -462,17 +463,17 @@ impl Ghosts {
         ghosts
     }
 
-    /// Whether a queue of this length may have so many who certainly wait.
+    /// Whether a queue of this length is possible with this number of certain waiters.
     pub fn explain_length(&self, shown: usize, certain: usize) -> bool {
         (certain..=certain + self.connected + self.polled).contains(&shown)
     }
 
-    /// Whether a session that nobody was told of may be waiting, at this position.
+    /// Whether a session that no answer named may be waiting at this position.
     pub fn explain_waiter(&self, position: usize, certain: usize) -> bool {
         self.polled > 0 && (1..=certain + self.connected + self.polled).contains(&position)
     }
 
-    /// Whether the queue may have been shown like this: those who certainly wait in their order, ghosts between them.
+    /// Whether the queue may look like this: the certain waiters in their order, with ghosts in between.
     pub fn explain_queue(&self, rules: &Rules<'_>, state: &State, shown: &[Option<Session>]) -> bool {
         let mut certain = state.queue.iter().peekable();
         let (mut connected, mut polled) = (0, 0);

@@ -1,5 +1,5 @@
-//! Owns a run: real servers on loopback, several environments at a time, disturbances meanwhile, and the check of every
-//! history. Bounded by the number of histories and by time.
+//! Runs real servers on loopback with several environments at a time, disturbs them, and checks every history. Bounded
+//! by the number of histories and by time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::sync::locked;
 use crate::wire::Connection;
 
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
-/// Violations that are written down; a server that breaks its promises breaks them all the time.
+/// Number of violations to write down; a broken server violates the rules all the time.
 const MAX_SHOWN: usize = 20;
 
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Summary {
     }
 }
 
-/// What the servers of a run share.
+/// State shared by the servers of a run.
 struct Run {
     plan: Plan,
     began: Instant,
@@ -84,7 +84,7 @@ struct Run {
     stop: watch::Receiver<bool>,
 }
 
-/// Until all histories are made, time is up, or somebody asks for the end.
+/// Until all histories are complete, the time is up, or the run is interrupted.
 pub async fn run(plan: Plan, stop: watch::Receiver<bool>) -> Result<Summary, RunError> {
     let count = plan.servers;
     let run = Rc::new(Run { plan, began: Instant::now(), next: Cell::new(0), summary: RefCell::default(), stop });
@@ -104,7 +104,7 @@ pub async fn run(plan: Plan, stop: watch::Receiver<bool>) -> Result<Summary, Run
     ended.map(|()| std::mem::take(&mut *run.summary.borrow_mut()))
 }
 
-/// Histories on one server or cluster, which lives through all of them on the same data.
+/// Creates histories on one server or cluster, which runs through all of them with the same data.
 async fn one_server(run: Rc<Run>, number: u32) -> Result<(), RunError> {
     let (mut subject, shared) = Subject::start(&run.plan, run.began).await?;
     let shared = Arc::new(shared);
@@ -145,7 +145,7 @@ async fn prepare(plan: &Plan, shared: &Arc<Shared>, numbers: Range<u32>) -> Resu
     Ok(environments)
 }
 
-/// A cluster may still be busy with its last disturbance.
+/// Retries, because a cluster may still be recovering from its last disturbance.
 async fn make(shared: &Shared, environment: &str) -> Result<(), RunError> {
     let deadline = Instant::now() + LONGEST_PREPARATION;
     for node in shared.nodes.iter().cycle() {
@@ -162,7 +162,7 @@ async fn make(shared: &Shared, environment: &str) -> Result<(), RunError> {
     Err(RunError::NotPrepared)
 }
 
-/// Until all clients are done; says when what was not durable was lost.
+/// Runs until all clients are done; returns the moments at which non-durable state was lost.
 async fn drive(
     run: &Run,
     environments: &[Arc<Environment>],
@@ -186,7 +186,7 @@ async fn drive(
         subject.disturb(shared, random, &mut losses, &mut done).await?;
     }
     subject.settle(shared, &mut done).await?;
-    // Read while nothing else is asked.
+    // Read while there are no other requests.
     for environment in environments {
         clients.spawn(environment.clone().look_at_the_end());
     }
@@ -206,7 +206,7 @@ async fn until_done(clients: &mut JoinSet<()>) {
 }
 
 impl Run {
-    /// Numbers of the next histories; none when all are made or time is up.
+    /// Numbers of the next histories; `None` when all are complete or the time is up.
     fn take(&self) -> Option<Range<u32>> {
         if *self.stop.borrow() || self.began.elapsed() >= Duration::from_secs(self.plan.seconds) {
             return None;
@@ -250,7 +250,7 @@ impl Run {
 }
 
 impl Plan {
-    /// The whole history, and what is left of it when all that the contradiction does not need is gone.
+    /// Writes the whole history, and a minimized one that still shows the contradiction.
     fn write_violation(&self, history: &History) -> Result<String, RunError> {
         let whole = self.write(history, "violation")?;
         let short = minimised(history);
@@ -268,7 +268,7 @@ impl Plan {
     }
 }
 
-/// Checks a history that was written before; says what is wrong with it, if anything.
+/// Checks a history from a file; returns the fault, if there is one.
 pub fn check_file(path: &Path) -> Result<Option<String>, std::io::Error> {
     let history: History = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     Ok(match check(&history) {

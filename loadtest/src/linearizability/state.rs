@@ -1,21 +1,21 @@
-//! Owns the state of one environment as the specification sees it: who has the lock, who waits in which order, how every
-//! earlier session ended, and which keys were used. Nothing here knows of clients or of time passing.
+//! The state of one environment in the specification: the holder, the queue, how every earlier session ended, and the
+//! used keys. Knows neither clients nor the passing of time.
 
 use crate::linearizability::history::{Lock, Moment, Session, Status};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
-    /// Of the newest grant.
+    /// The fencing token of the newest grant.
     pub fencing: u64,
     pub holder: Option<Holder>,
-    /// Those who certainly wait, in the order in which they are served.
+    /// The certain waiters, in the order in which they are granted.
     pub queue: Vec<Waiter>,
     pub ended: Vec<Ended>,
-    /// Grants whose claims were never answered and are not over yet.
+    /// Grants to unanswered claims that are not over yet.
     pub unclaimed: u32,
-    /// Those among them that came when the lock was passed on: only claims that wait get such a grant.
+    /// Those among them that happened when a holder left: only claims that wait get such a grant.
     pub passed_on: u32,
-    /// Idempotency keys with the fencing token of what they made.
+    /// Used idempotency keys, each with the fencing token of its grant.
     pub keys: Vec<(u32, u64)>,
 }
 
@@ -25,29 +25,29 @@ pub struct Holder {
     pub session: Option<Session>,
     pub fencing: u64,
     pub ttl: Option<Moment>,
-    /// The last activity was at this moment or later.
+    /// The earliest possible moment of its last activity.
     pub active: Moment,
-    /// Granted in the queue; ends if nobody asks about it in time.
+    /// Granted in the queue; expires unless its client polls in time.
     pub polled: bool,
-    /// Its claim was never answered: the server may find its client gone and take the lock back.
+    /// Its claim was never answered: the server may find its client gone and revoke the lock.
     pub revocable: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
-    /// The request that it came with.
+    /// The request that queued it.
     pub request: usize,
     pub sent: Moment,
-    /// It had entered the queue by this moment.
+    /// It was in the queue by this moment.
     pub entered: Moment,
     pub session: Option<Session>,
     pub priority: i8,
     pub ttl: Option<Moment>,
-    /// Its place is kept under a session.
+    /// Its place is held by a session.
     pub polled: bool,
-    /// Its request is still waiting for its answer.
+    /// Its request is still waiting for an answer.
     pub waits: bool,
-    /// It has waited long enough at this moment.
+    /// When its wait ends.
     pub tires: Moment,
 }
 
@@ -58,7 +58,7 @@ pub struct Ended {
     pub fencing: Option<u64>,
 }
 
-/// What a read of a session shows.
+/// The contents of a read of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionState {
     pub status: Status,
@@ -90,7 +90,7 @@ impl State {
         Some(SessionState { status: ended.status, fencing: ended.fencing, position: None })
     }
 
-    /// Ends the holder's session. The lock is then free; who takes it next is not decided here.
+    /// Ends the holder's session. The lock is then free; the caller decides who gets it next.
     pub fn vacate(&mut self, status: Status) {
         if let Some(Holder { session: Some(session), fencing, .. }) = self.holder.take() {
             self.end(Ended { session, status, fencing: Some(fencing) });
@@ -105,14 +105,14 @@ impl State {
         waiter
     }
 
-    /// Kept in order, so that states that differ in nothing else are the same.
+    /// Sorted, so that otherwise equal states compare equal.
     pub fn end(&mut self, ended: Ended) {
         let place = self.ended.partition_point(|known| known.session < ended.session);
         self.ended.insert(place, ended);
     }
 
-    /// Every place that a newcomer may get: the last of its priority, or before those who may have come at the same time.
-    /// Arrival is when the server first notices a claim, a little before it enters the queue.
+    /// Every possible place of a newcomer: last of its priority, or before waiters that may have arrived at the same
+    /// time. A claim arrives when the server first notices it, a little before it enters the queue.
     pub fn places(&self, priority: i8, sent: Moment) -> std::ops::RangeInclusive<usize> {
         let last = self.queue.partition_point(|waiter| waiter.priority >= priority);
         let overtaken = self.queue[..last].iter().rev();

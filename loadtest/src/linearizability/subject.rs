@@ -1,6 +1,6 @@
-//! Owns what histories are made on, and what is done to it: a server alone, which is killed and started again on the same
-//! data, or paused; or a cluster, whose nodes and members of etcd are killed, stopped and started again, or stand still, for
-//! so long that others take over or not.
+//! Owns the system under test and its disturbances: a single server, which is killed and restarted on the same data, or
+//! paused; or a cluster, whose nodes and etcd members are killed, stopped and restarted, or paused, both for short
+//! times and for long enough that others take over.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,21 +17,21 @@ use crate::random::Random;
 use crate::server::{Cluster, ClusterShape, LONGEST_TAKEOVER, Launch, Process, ProcessError, READY_POLL, name_of};
 use crate::wire::Token;
 
-/// Between two disturbances of a server alone, in milliseconds.
+/// Between two disturbances of a single server, in milliseconds.
 const QUIET: Range<u64> = 150..1_200;
-/// And of a cluster.
+/// Between two disturbances of a cluster, in milliseconds.
 const QUIET_OF_CLUSTER: Range<u64> = 200..1_500;
-/// How often a disturbance of a server alone is a kill and not a pause, in percent.
+/// How often a disturbance of a single server is a kill instead of a pause, in percent.
 const KILLS: u64 = 45;
 /// In milliseconds.
 const PAUSE: Range<u64> = 20..400;
 /// In milliseconds. A node that is paused for this long loses its shards.
 const LONG_PAUSE: Range<u64> = 6_000..12_000;
-/// Of a member: the others elect another leader, or there is no etcd for so long.
+/// Of an etcd member: the others elect another leader, or etcd is unavailable for this long.
 const LONG_MEMBER_PAUSE: Range<u64> = 2_000..6_000;
-/// How long a node or member that was killed may be away, in milliseconds.
+/// How long a killed node or member may stay down, in milliseconds.
 const AWAY: Range<u64> = 0..3_000;
-/// An owner that hands a shard over by itself begins at most so long before with sending those away who wait.
+/// An owner that hands a shard over voluntarily starts to dismiss its waiters at most this long before.
 const LEAVING: Moment = 10_000_000_000;
 
 #[derive(Args)]
@@ -94,20 +94,20 @@ pub enum RunError {
     Unwritable(PathBuf, std::io::Error),
 }
 
-/// What is counted of all that happened to servers and clusters.
+/// Events of servers and clusters that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Disturbance {
     Kill,
     Pause,
     Stop,
-    /// A node ended by itself, since others had taken over.
+    /// A node ended on its own, because others had taken over.
     Deposed,
     MemberKill,
     MemberPause,
     Takeover,
 }
 
-/// How often.
+/// The number of occurrences.
 pub type Disturbances = BTreeMap<Disturbance, u64>;
 
 pub enum Subject {
@@ -118,9 +118,9 @@ pub enum Subject {
 pub struct WatchedCluster {
     cluster: Cluster,
     takeovers: Takeovers,
-    /// The next disturbance does not wait until this one is over.
+    /// The next disturbance does not wait for the end of this one.
     hurries: bool,
-    /// A line for each disturbance, with its time.
+    /// One line with its time per disturbance.
     journal: Vec<String>,
 }
 
@@ -135,13 +135,13 @@ impl Subject {
         };
         let cluster = Cluster::start(&launch, ClusterShape::new(nodes, plan.members)).await?;
         let takeovers = Takeovers::watch(cluster.members.addresses(), origin);
-        // From now on none is missed.
+        // From now on no take-over is missed.
         takeovers.until_now().await?;
         let shared = Shared::new(cluster.addresses(), &token, origin);
         Ok((Self::Cluster(WatchedCluster { cluster, takeovers, hurries: false, journal: Vec::new() }), shared))
     }
 
-    /// Between two disturbances, in milliseconds.
+    /// Time between two disturbances, in milliseconds.
     pub fn quiet(&self) -> Range<u64> {
         match self {
             Self::Single(_) => QUIET,
@@ -176,7 +176,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Until it answers again.
+    /// Waits until it answers again.
     pub async fn settle(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
         match self {
             Self::Single(_) => Ok(()),
@@ -184,17 +184,17 @@ impl Subject {
         }
     }
 
-    /// When the clients are done: what was seen only from outside.
+    /// Called when the clients are done; adds the losses that only an outside observer sees.
     pub async fn complete(&self, losses: &mut Losses) -> Result<(), RunError> {
         let Self::Cluster(cluster) = self else { return Ok(()) };
         losses.takeovers = cluster.takeovers.until_now().await?;
-        // Each may have been a planned one.
+        // Each may have been planned.
         let before = |takeover: &Interval| Interval { since: takeover.since.saturating_sub(LEAVING), ..*takeover };
         losses.stops.extend(losses.takeovers.iter().map(before));
         Ok(())
     }
 
-    /// The logs of all nodes and members of a cluster, and what was done to them, as evidence.
+    /// Keeps the logs of all nodes and members of a cluster, and the journal of disturbances, as evidence.
     pub fn keep_logs(&self, directory: &Path, prefix: &str) -> Result<(), RunError> {
         let Self::Cluster(WatchedCluster { cluster, journal, .. }) = self else { return Ok(()) };
         let kept = cluster.keep_logs(directory, &format!("{prefix}-"));
@@ -203,7 +203,8 @@ impl Subject {
         std::fs::write(&path, journal.concat()).map_err(|error| RunError::Unwritable(path, error))
     }
 
-    /// Every node of a cluster has been stopped before now and then; here the last ones would have nobody to hand over to.
+    /// The nodes of a cluster are not stopped gracefully: the last ones would have nobody to hand over to, and stops
+    /// are already part of the disturbances.
     pub async fn stop(self) -> Result<(), RunError> {
         if let Self::Single(mut process) = self {
             process.running.stop().await?;
@@ -246,7 +247,7 @@ impl WatchedCluster {
         done: &mut Disturbances,
     ) -> Result<(), RunError> {
         self.replace_deposed(shared, done).await?;
-        // More often than the others, the owner of the histories' shard.
+        // Prefers the owner of the histories' shard.
         let owner = self.takeovers.owner().and_then(|name| self.cluster.named(&name));
         let any = random.below(self.cluster.count() as u64) as usize;
         let node = owner.filter(|_| random.percent(60)).unwrap_or(any);
@@ -297,12 +298,13 @@ impl WatchedCluster {
             }
         }
         self.note(shared, "done");
-        // Otherwise the next one may come in the middle of a take-over; not always, or nothing would ever be answered.
+        // Skipping the wait lets the next disturbance hit a take-over; done only sometimes, or no request would ever be
+        // answered.
         self.hurries = !self.hurries && random.percent(40);
         if self.hurries { Ok(()) } else { self.until_ready(shared, done).await }
     }
 
-    /// Until every shard has an owner.
+    /// Waits until every shard has an owner.
     async fn until_ready(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
         let deadline = Instant::now() + LONGEST_TAKEOVER;
         while Instant::now() < deadline {
@@ -316,7 +318,7 @@ impl WatchedCluster {
         Err(RunError::NotReady(LONGEST_TAKEOVER.as_secs()))
     }
 
-    /// Starts nodes again that have ended because others had taken their shards. Any other end is a fault.
+    /// Restarts nodes that ended because others had taken their shards. Any other end is a fault.
     async fn replace_deposed(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
         for member in 0..self.cluster.members.count() {
             if let Some(status) = self.cluster.members.member(member).ended()? {

@@ -1,6 +1,6 @@
-//! Owns the watch over the shard of the histories: which node owns it, and when another took over. It reads the shard's record
-//! in etcd all the time, through a majority, so that a take-over lies between the sending of the last read that did not see it
-//! and the end of the first that did. Unlike the nodes' logs, that needs no trust in the server, and no second clock.
+//! Watches the shard of the histories: which node owns it, and when another took over. Polls the shard's record in etcd
+//! through a majority, so that a take-over lies between the start of the last read that did not see it and the end of
+//! the first that did. Unlike reading the nodes' logs, that needs neither trust in the server nor a second clock.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,13 +12,13 @@ use crate::linearizability::history::{Interval, Moment};
 use crate::sync::locked;
 use crate::wire::etcd::{EtcdClient, ShardRecord};
 
-/// That of the sample organization: the CRC-32C of `acme` modulo the number of shards.
+/// The sample organization's shard: the CRC-32C of `acme` modulo the number of shards.
 const SHARD: u16 = 2;
 /// Often enough that hardly any answer falls into the same interval as a take-over.
 const EVERY: Duration = Duration::from_millis(25);
-/// Then the next member is asked.
+/// After this, the next member is asked.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// A cluster whose etcd does not answer for so long will not go on.
+/// A cluster whose etcd does not answer for this long will not recover.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 pub struct Takeovers {
@@ -35,10 +35,10 @@ struct EpochLog {
 
 #[derive(Clone)]
 struct Reading {
-    /// When it was sent.
+    /// When the read was sent.
     sent: Moment,
     epoch: u64,
-    /// The name of the node; none if its last owner has left it.
+    /// The node's name; none if its last owner has left.
     owner: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Takeovers {
         self.seen().newest.as_ref()?.owner.clone()
     }
 
-    /// All that happened until now, and perhaps later ones.
+    /// All take-overs until now, and perhaps later ones.
     pub async fn until_now(&self) -> Result<Vec<Interval>, Unreadable> {
         let now = moment(self.origin);
         let deadline = Instant::now() + LONGEST_WAIT;
@@ -97,7 +97,7 @@ async fn read_for_ever(members: Vec<SocketAddr>, origin: Instant, seen: Arc<Mute
     }
 }
 
-/// None: this member does not answer, or there is no such record yet.
+/// None if the member does not answer or the record does not exist yet.
 async fn read(etcd: &mut Option<EtcdClient>, member: SocketAddr) -> Option<ShardRecord> {
     if etcd.is_none() {
         *etcd = Some(EtcdClient::connect(member).await.ok()?);

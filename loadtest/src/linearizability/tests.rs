@@ -1,5 +1,5 @@
-//! Proves that the checker is neither jumpy nor blind: it accepts what a server that keeps its promises did, however its
-//! answers were delayed or lost, and refuses every planted fault, made by hand and in simulated histories.
+//! Proves that the checker has no false alarms and misses nothing: it accepts every history of a correct server,
+//! however its answers were delayed or lost, and refuses planted faults, both hand-written and in simulated histories.
 
 use crate::linearizability::checker::{Verdict, check};
 use crate::linearizability::history::{
@@ -11,11 +11,11 @@ use crate::simulation::{self, Fault};
 
 const HISTORIES: u64 = 100;
 const OPERATIONS: usize = 200;
-/// Of the faults that came about, in percent. The rest left no trace in any answer: an unknown outcome, or a lease that
-/// had run out, explains them as well.
+/// Percentage of the faults that occurred. The others left no trace in any answer: an unknown outcome or an expired
+/// lease explains the answers as well.
 const FOUND_AT_LEAST: usize = 65;
 
-/// Each takes effect alone: sent and answered before the next.
+/// Requests without overlap: each is answered before the next is sent.
 fn one_after_the_other(steps: Vec<(Request, Answer)>) -> History {
     let record = |(index, (request, answer)): (usize, (Request, Answer))| {
         let sent = 10 * index as Moment;
@@ -128,7 +128,7 @@ fn overtaking_is_refused() {
         one_after_the_other(steps)
     };
     is_accepted(&behind(1, 2));
-    // The second cannot have come first, as its grant says later.
+    // The second cannot have come first, as its later grant shows.
     is_refused_at(&behind(2, 1), 2);
 }
 
@@ -306,7 +306,7 @@ fn a_server_that_lets_one_overtake_is_found() {
     is_found(Fault::Overtaking);
 }
 
-/// Another node takes over between the second and the third request, which come at 10 and 20.
+/// Another node takes over between the second and the third request, which are sent at 10 and 20.
 fn taken_over(steps: Vec<(Request, Answer)>) -> History {
     let takeovers = vec![Interval { since: 16, by: 18 }];
     History { takeovers, ..one_after_the_other(steps) }
@@ -360,7 +360,7 @@ fn a_place_on_a_connection_that_outlives_a_take_over_is_refused() {
         history.records[3].sent = 6;
         history
     };
-    // It may have reached the new owner only.
+    // It may have reached only the new owner.
     is_accepted(&history(false));
     is_refused_at(&history(true), 3);
 }
@@ -377,7 +377,7 @@ fn a_request_that_no_node_passes_on_any_more_has_no_effect_after_a_take_over() {
         history.records[1].let_go = let_go;
         history
     };
-    // Its node may have kept it, or passed it on when the shard had been taken already.
+    // Its node may have held it back, or forwarded it when the shard had already been taken over.
     is_accepted(&history(None));
     is_accepted(&history(Some(17)));
     is_refused_at(&history(Some(15)), 3);

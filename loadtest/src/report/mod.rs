@@ -1,5 +1,5 @@
-//! Owns how a run is shown: as text for a terminal, as JSON for scripts, as a page for people. Only reads the model; it
-//! measures nothing and decides nothing but whether a run was clean and a goal met.
+//! Reports a run: as text for a terminal, as JSON for scripts, as a page for people. Only reads the model; decides
+//! nothing except whether a run was clean and a goal was met.
 
 mod html;
 pub mod model;

@@ -1,5 +1,5 @@
-//! Owns the form in which a run is written down (JSON) and read again, how measurements become figures, and whether a run
-//! was clean. Names here are what scripts read: they change only with `FORMAT`.
+//! The JSON form of a run, the computation of figures from measurements, and the verdict on a run. Scripts read these
+//! names, so they change only together with `FORMAT`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub const FORMAT: u32 = 1;
 pub struct Run {
     pub format: u32,
     pub scenario: String,
-    /// One sentence: what it does.
+    /// One sentence: what the scenario does.
     pub description: String,
     /// RFC 3339, UTC.
     pub started_at: String,
@@ -25,14 +25,14 @@ pub struct Run {
     pub seconds: f64,
     pub interrupted: bool,
     pub target: String,
-    /// What was asked for, as shown to a reader: "connections" → "64".
+    /// The settings as shown to a reader: "connections" → "64".
     pub settings: BTreeMap<String, String>,
-    /// One for each thing set side by side: a workload, a length of the queue, a number of environments, a peer.
+    /// One per compared thing: a workload, a queue length, a number of environments, a peer.
     pub phases: Vec<Phase>,
-    /// Phase against phase, round by round.
+    /// Ratios between phases, computed per round.
     pub ratios: Vec<Figure>,
     pub checks: Vec<Check>,
-    /// What went wrong without breaking a rule, with its count, bounded.
+    /// Errors that broke no rule, with their counts; bounded.
     pub errors: BTreeMap<String, u64>,
 }
 
@@ -45,7 +45,7 @@ pub struct Phase {
     pub statuses: Vec<Status>,
     /// Single values with their spread over the rounds: "cycles per second", "server CPU per cycle", "resident memory".
     pub figures: Vec<Figure>,
-    /// In order of time; empty where nothing changes over time.
+    /// In time order; empty if nothing changes over time.
     pub timeline: Vec<Slice>,
 }
 
@@ -90,7 +90,7 @@ pub struct Figure {
     #[serde(deserialize_with = "number_or_null")]
     pub max: f64,
     pub rounds: usize,
-    /// What we want it to be, where somebody has said so. Missing it is told, but it breaks no rule.
+    /// The goal, if there is one. A missed goal is reported, but breaks no rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
 }
@@ -102,7 +102,7 @@ pub enum Goal {
     AtMost(f64),
 }
 
-/// What happened in one stretch of time.
+/// The events of one stretch of time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Slice {
@@ -112,13 +112,13 @@ pub struct Slice {
     #[serde(deserialize_with = "number_or_null")]
     pub seconds: f64,
     pub operations: Vec<SliceOperation>,
-    /// Requests under way at the end of the slice; of these, claims that wait.
+    /// Requests in flight at the end of the slice; `waiting` counts the waiting claims among them.
     pub in_flight: u64,
     pub waiting: u64,
     pub errors: u64,
     pub server_cpu_percent: Option<f64>,
     pub server_memory_bytes: Option<u64>,
-    /// "server killed", "server ready": drawn as a line with its text.
+    /// Such as "server killed" or "server ready": drawn as a line with its text.
     pub marks: Vec<String>,
 }
 
@@ -133,9 +133,9 @@ pub struct SliceOperation {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// "one holder at a time", …
+    /// Such as "one holder at a time".
     pub name: String,
-    /// How many grants, pairs or effects were looked at: zero means that the run had nothing to show.
+    /// Number of grants, pairs or effects that were compared; zero means that the run had nothing to check.
     pub examined: u64,
     pub violation_count: u64,
     /// The first few.
@@ -146,11 +146,11 @@ pub struct Check {
 #[serde(rename_all = "camelCase")]
 pub struct Violation {
     pub what: String,
-    /// The requests that show it, one line each, in order of time.
+    /// The requests that show it, one line each, in time order.
     pub requests: Vec<String>,
 }
 
-/// JSON has no NaN and no infinity: they are written as null, and a run with one of them must still be readable.
+/// JSON has no NaN and no infinity: they are written as null, and such a run must still be readable.
 fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
@@ -160,11 +160,11 @@ fn points_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(f64, u64)>,
     Ok(points.into_iter().map(|(quantile, microseconds)| (quantile.unwrap_or(f64::NAN), microseconds)).collect())
 }
 
-/// A plot by percentile needs no more.
+/// Enough for a plot by percentile.
 const MAX_DISTRIBUTION_POINTS: usize = 200;
 
 impl Figure {
-    /// The median with its spread, of one value for each round. Without any it is not a number.
+    /// The median and spread of one value per round; NaN without values.
     pub fn of(name: &str, unit: &str, values: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -189,8 +189,7 @@ impl Figure {
         self.rounds > 0
     }
 
-    /// None without a goal, and for what is not a number. Judged as it is shown: "1.00, at most 1, missed" would only
-    /// confuse.
+    /// None without a goal or a value. Compares the rounded value, because "1.00, at most 1, missed" would confuse.
     pub fn meets_goal(&self) -> Option<bool> {
         let shown = as_shown(self.median);
         match self.goal? {
@@ -200,7 +199,7 @@ impl Figure {
         }
     }
 
-    /// From the lowest to the highest round, with the unit once; empty where there is no such range.
+    /// From the lowest to the highest round, with the unit once; empty if there is no range.
     pub fn spread(&self) -> String {
         if self.rounds < 2 || !self.min.is_finite() || !self.max.is_finite() {
             return String::new();
@@ -232,33 +231,33 @@ impl Operation {
     }
 }
 
-/// Finer and finer towards the slowest, which are what such a plot is for.
+/// Steps get finer towards the slowest requests, which such a plot is about.
 fn distribution<C: Counter>(histogram: &Histogram<C>) -> Vec<(f64, u64)> {
     let points = histogram.iter_quantiles(10).map(|step| (step.quantile_iterated_to(), step.value_iterated_to()));
     points.map(|(quantile, value)| (quantile, value.min(histogram.max()))).take(MAX_DISTRIBUTION_POINTS).collect()
 }
 
-/// As a run says when it began.
+/// The format of a run's start time.
 pub fn now() -> String {
     format!("{:.0}", jiff::Timestamp::now())
 }
 
-/// None instead of an infinity or a NaN, neither of which JSON can say.
+/// None instead of infinity or NaN, which JSON cannot represent.
 pub fn quotient(dividend: f64, divisor: f64) -> Option<f64> {
     (divisor > 0.0).then(|| dividend / divisor)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No rule was broken, nothing went wrong.
+    /// No violations, no errors.
     Clean,
-    /// No rule was broken, but requests went wrong.
+    /// No violations, but requests failed.
     Errors,
     /// A rule was broken.
     Violations,
 }
 
-/// Why the figures of a run are not held against their goals: those are for a full one.
+/// Why a run's figures are not judged: goals apply only to a full run.
 pub fn why_not_judged(is_full: bool, interrupted: bool) -> Option<&'static str> {
     match (is_full, interrupted) {
         (true, false) => None,
@@ -286,7 +285,7 @@ impl Run {
         self.errors.values().copied().fold(0, u64::saturating_add)
     }
 
-    /// One line that stands alone.
+    /// One line, understandable without context.
     pub fn verdict_sentence(&self) -> String {
         let errors = self.error_count();
         let found = match self.verdict() {
@@ -316,7 +315,7 @@ impl Run {
         }
     }
 
-    /// The same with goals only if they are judged, and with a word why if they are not.
+    /// Keeps the goals only if they are judged; otherwise adds a note with the reason.
     pub fn judged_unless(mut self, why: Option<&str>) -> Self {
         let Some(why) = why else { return self };
         let of_phases = self.phases.iter_mut().flat_map(|phase| &mut phase.figures);
@@ -332,7 +331,7 @@ impl Run {
 }
 
 impl Violation {
-    /// One that no request shows.
+    /// A violation that no request shows.
     pub fn of(what: String) -> Self {
         Self { what, requests: Vec::new() }
     }
@@ -343,7 +342,7 @@ impl Check {
         Self { name, examined: 0, violation_count: 0, violations: Vec::new() }
     }
 
-    /// One more; so many are listed.
+    /// Counts a violation; lists at most `most`.
     pub fn broken(&mut self, most: usize, violation: impl FnOnce() -> Violation) {
         self.violation_count += 1;
         if self.violations.len() < most {
@@ -351,7 +350,7 @@ impl Check {
         }
     }
 
-    /// A violation that is shown counts, whatever the count says.
+    /// Listed violations count even if the count in the file is lower.
     pub fn found(&self) -> u64 {
         self.violation_count.max(self.violations.len() as u64)
     }
@@ -376,23 +375,24 @@ pub fn json(run: &Run) -> String {
 }
 
 pub fn read(text: &str) -> Result<Run, ReadError> {
-    // A mark that some editors leave; it is no part of the JSON.
+    // A byte order mark, which some editors add, is not part of the JSON.
     let text = text.trim_start_matches('\u{feff}');
     let value: Value = serde_json::from_str(text).map_err(|error| match error.classify() {
         Category::Eof => ReadError::CutOff(error),
         Category::Io | Category::Syntax | Category::Data => ReadError::NotJson(error),
     })?;
-    // Before the rest: another format may have other fields, and its number says more than the first that is missing.
+    // Checked first: another format may have other fields, and a wrong format number is a better error than a missing
+    // field.
     match value.get("format") {
         Some(format) if format.as_u64() == Some(FORMAT.into()) => {}
         Some(format) if format.is_number() => return Err(ReadError::OtherFormat { found: format.clone() }),
         Some(_) | None => return Err(ReadError::NotARun("it has no format number".to_owned())),
     }
-    // From the text once more, since only then an error names its line.
+    // Parsed again from the text, because only then errors have line numbers.
     serde_json::from_str(text).map_err(|error| ReadError::NotARun(error.to_string()))
 }
 
-/// A goal is a round number: zeros behind its point say nothing.
+/// A goal is a round number, so trailing zeros are dropped.
 pub fn goal(goal: Goal, unit: &str) -> String {
     let (sign, bound) = match goal {
         Goal::AtLeast(bound) => ("≥", bound),

@@ -1,5 +1,5 @@
-//! Owns how numbers are written for people: thousands apart, three digits that matter, units that fit. What is not a
-//! number is a dash.
+//! Formats numbers for people: thousands separators, three significant digits, suitable units. NaN and infinity become
+//! a dash.
 
 pub const NOTHING: &str = "–";
 
@@ -20,7 +20,7 @@ pub fn counted(value: u64, singular: &str) -> String {
     format!("{} {singular}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
-/// Microseconds, in the unit that reads best.
+/// Microseconds, in the most readable unit.
 pub fn latency(whole: u64) -> String {
     if whole < 1_000 { format!("{whole} µs") } else { microseconds(whole as f64) }
 }
@@ -57,12 +57,12 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// Behind the point.
+/// Removes zeros after the decimal point.
 pub fn without_zeros(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
-/// From one value to another, as in "+3.1 %"; none where there is no such thing.
+/// The change from one value to another, as in "+3.1 %"; none if undefined.
 pub fn change(from: f64, to: f64) -> Option<String> {
     let percent = (to / from - 1.0) * 100.0;
     if !percent.is_finite() {
@@ -73,7 +73,7 @@ pub fn change(from: f64, to: f64) -> Option<String> {
     Some(if percent.abs() < 0.05 { "±0 %".to_owned() } else { text.replace('-', "−") })
 }
 
-/// Three digits that matter, none lost before the point.
+/// Three significant digits, but never rounded before the decimal point.
 pub fn plain(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.to_owned();
@@ -82,12 +82,12 @@ pub fn plain(value: f64) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("−", digits));
     let (whole, fraction) = digits.split_once('.').map_or((digits, ""), |(whole, fraction)| (whole, fraction));
     let point = if fraction.is_empty() { "" } else { "." };
-    // Beyond u64 nobody counts the digits any more.
+    // Beyond u64, in exponent form.
     let whole = whole.parse().map_or_else(|_| format!("{:e}", value.abs()), count);
     format!("{sign}{whole}{point}{fraction}")
 }
 
-/// The value that `plain` writes.
+/// The value as `plain` rounds it.
 pub fn as_shown(value: f64) -> f64 {
     let scale = [1.0, 10.0, 100.0, 1_000.0][decimals(value)];
     (value * scale).round() / scale

@@ -1,5 +1,5 @@
-//! Owns made-up runs for the tests and for looking at the page: what a run looks like that went well, that waited long,
-//! that was killed, that is hostile, that is empty.
+//! Made-up runs for the tests and for viewing the page: a good one, a long queue, a killed server, hostile texts, an
+//! empty one.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ fn cycle_phase() -> Phase {
     phase
 }
 
-/// The same once more, on a machine in another mood.
+/// The same again, with noise.
 pub fn cycle_again(seed: u64) -> Run {
     let mut noise = Noise(seed);
     let mut run = Run { started_at: format!("2026-03-0{}T09:00:00Z", 5 + seed % 4), ..cycle() };
@@ -136,7 +136,7 @@ pub fn long_queue() -> Run {
             for tenth in 0..110 {
                 let at = (round * 36 + index * 12) as f64 + tenth as f64 / 10.0;
                 let mut slice = slice(&mut noise, at, 0.1, &[("handoff", typical, 500)]);
-                // Everybody queues up first, then the lock goes through.
+                // First all waiters join the queue, then the lock passes through it.
                 let share = if tenth < 50 { tenth as f64 / 50.0 } else { (110 - tenth) as f64 / 60.0 };
                 slice.waiting = (waiters as f64 * share) as u64;
                 slice.in_flight = slice.waiting + 1;
@@ -150,7 +150,7 @@ pub fn long_queue() -> Run {
     run
 }
 
-/// A long one whose server is killed in the middle, with a rule broken by it.
+/// A long run whose server is killed in the middle, which breaks a rule.
 pub fn killed() -> Run {
     let mut noise = Noise(3);
     let mut phase = phase(
@@ -201,7 +201,7 @@ pub fn killed() -> Run {
     }
 }
 
-/// Every text tries to be more than text.
+/// Every text contains markup.
 pub fn hostile() -> Run {
     let evil = "</script><script>alert(1)</script><!-- & \"quoted\" 'too' \u{2028} <b>".to_owned();
     let mut run = killed();
@@ -234,7 +234,7 @@ pub fn hostile() -> Run {
     run
 }
 
-/// Whatever can be something else than a number is.
+/// Every value that may be something other than a number is.
 pub fn without_numbers() -> Run {
     let mut run = cycle();
     run.seconds = f64::NAN;
@@ -260,7 +260,7 @@ fn phase(name: &str, operations: &[(&str, u64, u64)]) -> Phase {
 }
 
 fn operation(name: &str, p50: u64, count: u64) -> Operation {
-    // From 0 to 1 in steps that halve what is left, as histograms are iterated.
+    // From 0 to 1 in steps that halve the rest, like a histogram's iterator.
     let steps = (0..40).map(|step| ((1.0 - 0.5_f64.powf(f64::from(step) / 2.0)) * 1e7).round() / 1e7).chain([1.0]);
     let value = |quantile: f64| {
         let nines = -(1.0 - quantile).max(1.0 / count as f64).log10();
@@ -315,7 +315,7 @@ fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// The same noise on every machine (an xorshift).
+/// The same noise on every machine (xorshift).
 struct Noise(u64);
 
 impl Noise {
@@ -323,7 +323,7 @@ impl Noise {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        // Few digits: numbers with more may come back from JSON changed in the last one.
+        // Few digits: longer numbers may change in the last digit on their way through JSON.
         (self.0 % 1_000) as f64 / 1_000.0
     }
 }

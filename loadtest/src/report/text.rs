@@ -1,5 +1,5 @@
-//! Owns the report for a terminal: what was run, what it measured, what was checked, and a last line that says whether
-//! it was clean.
+//! The report for a terminal: the settings, the measurements, the checks, and a last line that says whether the run was
+//! clean.
 
 use std::fmt::Write;
 
@@ -7,9 +7,9 @@ use crate::report::model::{Check, Figure, Phase, Run, Violation, goal};
 use crate::report::number::{NOTHING, count, latency, seconds, with_unit};
 use crate::report::text::Align::{Left, Right};
 
-/// From so many on they are also shown side by side.
+/// From this many phases on, they are also compared in one table.
 const MANY_PHASES: usize = 4;
-/// The widest line of words that we break ourselves.
+/// Maximum width of the lines that are wrapped here.
 const WIDTH: usize = 100;
 
 pub fn text(run: &Run) -> String {
@@ -27,7 +27,7 @@ pub fn text(run: &Run) -> String {
     out
 }
 
-/// What was checked, what went wrong, and the sentence that says whether it was clean.
+/// The checks, the errors, and the sentence that says whether the run was clean.
 pub fn outcome(run: &Run) -> String {
     let mut out = String::new();
     checks(&mut out, &run.checks);
@@ -76,7 +76,7 @@ fn phase(out: &mut String, phase: &Phase) {
     }
 }
 
-/// Many phases of the same kind, a line for each: the median of every figure that all of them have.
+/// Many phases of one kind, one line each: the median of every figure that all of them have.
 fn side_by_side(out: &mut String, phases: &[Phase]) {
     let value = |phase: &Phase, name: &str| {
         let figure = phase.figures.iter().find(|figure| figure.name == name)?;
@@ -152,7 +152,7 @@ fn checks(out: &mut String, checks: &[Check]) {
 fn violation(out: &mut String, violation: &Violation) {
     wrapped(out, "  ", &printable(&violation.what));
     for request in &violation.requests {
-        // Not broken into lines: they are compared with each other, and searched for.
+        // Not wrapped, because requests are compared line by line and searched.
         let _ = writeln!(out, "    {}", printable(request));
     }
 }
@@ -167,7 +167,7 @@ fn errors(out: &mut String, run: &Run) {
     }
 }
 
-/// Breaks between words only.
+/// Breaks only between words.
 fn wrapped(out: &mut String, indent: &str, text: &str) {
     let mut column = 0;
     for word in text.split(' ') {
@@ -188,16 +188,16 @@ fn wrapped(out: &mut String, indent: &str, text: &str) {
     out.push('\n');
 }
 
-/// What a server sent must not steer the terminal, nor break a row in two.
+/// Text from a server must neither control the terminal nor break a row.
 fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '·' } else { character }).collect()
 }
 
 const GAP: usize = 3;
-/// A first cell that is longer stands on a line of its own, so that one long name does not push all values out of sight.
+/// A longer first cell gets a separate line, so that one long name does not push all values out of sight.
 const WIDEST_NAME: usize = 40;
 
-/// The first column is flush left, the others as asked for.
+/// The first column is left-aligned, the others as given.
 struct Table {
     columns: Vec<Align>,
     rows: Vec<Vec<String>>,
@@ -214,7 +214,7 @@ impl Table {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// The first cell's leading spaces are its indentation.
+    /// Leading spaces of the first cell are its indentation.
     fn row(&mut self, cells: impl Into<Vec<String>>) {
         self.rows.push(cells.into());
         debug_assert_eq!(self.rows[self.rows.len() - 1].len(), self.columns.len() + 1);

@@ -1,5 +1,5 @@
-//! Owns the form of a scenario: a TOML file with what every workload has (rounds, seconds, connections, the loop), what
-//! its kind of workload has, and in `[short]` what differs when it only has to be seen to work.
+//! The form of a scenario: a TOML file with the settings common to all workloads (rounds, seconds, connections, the
+//! loop), those of its kind of workload, and in `[short]` the values for a short run that only shows that it works.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub fn load(named: &str, short: bool, changes: &[(String, String)]) -> Result<Sc
     parse(&name, &text, short, changes).map_err(|what| ScenarioError::Wrong { file, what })
 }
 
-/// Name, file and text.
+/// Returns name, file and text.
 pub fn find(named: &str) -> Result<(String, String, String), ScenarioError> {
     if let Some(text) = embedded(named) {
         return Ok((named.to_owned(), format!("{named}.toml"), text.to_owned()));
@@ -55,7 +55,7 @@ fn parse(name: &str, text: &str, short: bool, changes: &[(String, String)]) -> R
         Some(_) => return Err(format!("`{SHORT}` must be a table: [{SHORT}]")),
         None => Table::new(),
     };
-    // Both forms must be right, whichever is asked for: a mistake in the other one would wait there for years.
+    // Both forms are checked, whichever is used, so that a mistake in the other one is noticed.
     let mut in_short = table.clone();
     merge(&mut in_short, overrides);
     let full = table.clone();
@@ -70,8 +70,8 @@ fn parse(name: &str, text: &str, short: bool, changes: &[(String, String)]) -> R
     Ok(scenario)
 }
 
-/// Whether a number of the scenario is smaller than it should be: fewer seconds, rounds, connections, waiters. The settings
-/// of the server are not its size.
+/// Whether a number of the scenario is smaller than in the file: fewer seconds, rounds, connections, waiters. Settings
+/// of the server do not count as size.
 fn is_shortened(full: &Table, asked: &Table) -> bool {
     let is_smaller = |full: &Value, asked: &Value| match (full, asked) {
         (Value::Array(full), Value::Array(asked)) => asked.len() < full.len() || largest(asked) < largest(full),
@@ -110,7 +110,7 @@ fn merge(into: &mut Table, overrides: Table) {
     }
 }
 
-/// `a.b=5` as in TOML; a bare word is a string.
+/// Parses `a.b=5` as TOML; a bare word is a string.
 fn set(table: &mut Table, key: &str, value: &str) -> Result<(), String> {
     let value = match format!("value = {value}").parse::<Table>() {
         Ok(mut parsed) => parsed.remove("value").ok_or_else(|| format!("`{key}`: no value"))?,
@@ -158,7 +158,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _)| *name)
 }
 
-/// Its text.
+/// The text of a built-in scenario.
 pub fn embedded(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }

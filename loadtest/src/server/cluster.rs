@@ -1,5 +1,4 @@
-//! Owns a cluster that the load test runs itself: members of etcd, nodes on them, and the network between them, all on
-//! loopback.
+//! Owns a cluster started by the load test: etcd members, nodes, and the network between them, all on loopback.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,43 +11,43 @@ use crate::server::members::Members;
 use crate::server::process::{Launch, Process, ProcessError, Running, Variables, directory, free_address};
 use crate::server::proxy::{From, Network, Proxy};
 
-/// In the file of an organization: the directory of the cluster.
+/// Placeholder for the cluster's directory in an organization's file.
 pub const HOME: &str = "{home}";
 /// Few, so that each of them has load.
 const SHARDS: u16 = 4;
-/// A node that was killed or that stood still is replaced in about six seconds.
+/// A killed or paused node is replaced in about six seconds.
 pub const LONGEST_TAKEOVER: Duration = Duration::from_secs(60);
 pub const READY_POLL: Duration = Duration::from_millis(50);
-/// For the answer of one node, which may stand still.
+/// Timeout for one node, which may be paused.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
-/// A node ends with this when another one has taken a shard from it.
+/// Exit code of a node after another one has taken over a shard from it.
 const EXIT_DEPOSED: i32 = 75;
-/// The same on all nodes; it protects nothing here.
+/// The same on all nodes; not secret, because it protects nothing here.
 const MASTER_KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
 pub struct ClusterShape {
     pub nodes: u32,
     pub members: u32,
-    /// The id and the file of each; without any, the sample is served.
+    /// The id and the file of each; the sample organization if empty.
     pub organizations: Vec<(String, String)>,
-    /// Whether there is a network that can be cut.
+    /// Whether there are proxies, so that the network can be cut.
     pub proxied: bool,
     /// Further settings of all nodes.
     pub variables: Variables,
 }
 
 impl ClusterShape {
-    /// With the sample organization.
+    /// Serves the sample organization.
     pub fn new(nodes: u32, members: u32) -> Self {
         Self { nodes, members, organizations: Vec::new(), proxied: false, variables: Vec::new() }
     }
 }
 
 pub struct Cluster {
-    /// Before etcd, without which they would complain: fields are dropped in this order.
+    /// Declared before etcd, so that they are dropped first: without etcd they would log errors.
     nodes: Vec<Process>,
     variables: Vec<Variables>,
-    /// Kept for as long as the nodes need them.
+    /// Must live as long as the nodes.
     _proxies: Vec<Proxy>,
     pub network: Network,
     pub members: Members,
@@ -56,7 +55,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Waits until every shard has an owner. The token is that of an admin of every organization.
+    /// Waits until every shard has an owner. The token belongs to an admin of every organization.
     pub async fn start(launch: &Launch, shape: ClusterShape) -> Result<Self, ProcessError> {
         let home = directory("lockkeeper-cluster-")?;
         let members = Members::start(shape.members as usize).await?;
@@ -73,7 +72,8 @@ impl Cluster {
             } else {
                 settings.extend(node_variables(&members.urls(), number));
             }
-            // The token that a node is started with is that of the first organization's admin: so each is the first once.
+            // The bootstrap token belongs to the first organization's admin, so each organization is the first one
+            // once.
             for count in (1..=files.len()).filter(|_| number == 1) {
                 let settings = settings.iter().cloned().chain(organizations_variable(files[..count].iter().rev()));
                 let mut process = Process::start_on(address, of_node(launch, settings.collect())).await?;
@@ -94,7 +94,7 @@ impl Cluster {
         self.nodes.iter().map(|node| node.running.address()).collect()
     }
 
-    /// A directory that lives as long as the cluster.
+    /// A directory that exists as long as the cluster.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
@@ -107,7 +107,7 @@ impl Cluster {
         &mut self.nodes[node].running
     }
 
-    /// Lets it end by itself; says whether it found that it had lost its shards before.
+    /// Stops it gracefully; returns whether it found on exit that it had lost its shards.
     pub async fn stop(&mut self, node: usize) -> Result<bool, ProcessError> {
         match self.nodes[node].running.stop().await {
             Err(ProcessError::EndedBadly(status)) if is_deposed(status) => Ok(true),
@@ -115,12 +115,12 @@ impl Cluster {
         }
     }
 
-    /// Without waiting until every shard has an owner.
+    /// Does not wait until every shard has an owner.
     pub async fn serve_again(&mut self, node: usize) -> Result<(), ProcessError> {
         self.nodes[node].serve_again().await
     }
 
-    /// For its next start.
+    /// Takes effect at its next start.
     pub fn set_variables(&mut self, node: usize, more: Variables) {
         self.nodes[node].launch.variables = [self.variables[node].clone(), more].concat();
     }
@@ -136,12 +136,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// The place of the node of this name.
+    /// The index of the node with this name.
     pub fn named(&self, name: &str) -> Option<usize> {
         (1..=self.nodes.len()).find(|number| name_of(*number as u32) == name).map(|number| number - 1)
     }
 
-    /// Nodes that have ended since they were last asked, because others had taken their shards. Any other end is a fault.
+    /// Nodes that ended since the last call because others had taken their shards. Any other end is an error.
     pub fn deposed(&mut self) -> Result<Vec<usize>, ProcessError> {
         let mut deposed = Vec::new();
         for (place, process) in self.nodes.iter_mut().enumerate() {
@@ -154,7 +154,7 @@ impl Cluster {
         Ok(deposed)
     }
 
-    /// Whether all nodes say that every shard has an owner.
+    /// Whether all nodes report that every shard has an owner.
     pub async fn is_ready(&self) -> bool {
         for node in &self.nodes {
             let ready = tokio::time::timeout(READY_PATIENCE, node.running.is_answering("/readyz")).await;
@@ -165,7 +165,7 @@ impl Cluster {
         true
     }
 
-    /// Until all nodes say that every shard has an owner; starts again those that were deposed.
+    /// Waits until all nodes report that every shard has an owner; restarts deposed nodes.
     pub async fn until_ready(&mut self, within: Duration) -> Result<(), ProcessError> {
         let deadline = Instant::now() + within;
         while Instant::now() < deadline {
@@ -181,7 +181,8 @@ impl Cluster {
     }
 }
 
-/// The proxies of one node: to each member of etcd, and in front of itself. Gives the addresses that it is to know.
+/// Starts the proxies of one node: one to each etcd member, and one in front of the node. Returns the addresses to give
+/// the node.
 async fn between(
     network: &Network,
     (name, address): (&str, SocketAddr),
@@ -218,7 +219,7 @@ fn of_node(launch: &Launch, variables: Variables) -> Launch {
     Launch::new(launch.program.clone(), variables, launch.token.clone())
 }
 
-/// The settings of a node, from 1.
+/// The settings of a node, numbered from 1.
 fn node_variables(etcd: &str, number: u32) -> Variables {
     let settings = [
         ("LOCKKEEPER_MASTER_KEY", MASTER_KEY.to_owned()),
@@ -230,12 +231,12 @@ fn node_variables(etcd: &str, number: u32) -> Variables {
     settings.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }
 
-/// Of a node, from 1.
+/// The name of a node, numbered from 1.
 pub fn name_of(number: u32) -> String {
     format!("n{number}")
 }
 
-/// Of a member, from 0.
+/// The name of a member, numbered from 0.
 pub fn member_name(number: usize) -> String {
     format!("m{number}")
 }

@@ -1,4 +1,4 @@
-//! Owns the members of an etcd that the load test runs itself: on loopback, with free ports and a directory of their own.
+//! Owns the etcd members started by the load test: on loopback, with free ports and a separate directory.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::server::process::{POLL, ProcessError, Running, START_TIMEOUT, directory, free_address, last_words};
 use crate::wire::etcd::{EtcdClient, EtcdError};
 
-/// The limits that a node of a cluster requires, and a leader elected soon.
+/// The limits that a node of a cluster requires, and fast leader elections.
 const FLAGS: [&str; 6] = [
     "--max-txn-ops=4096",
     "--max-request-bytes=4194304",
@@ -21,12 +21,12 @@ const FLAGS: [&str; 6] = [
 ];
 
 pub struct Members {
-    /// Before their directory: fields are dropped in this order.
+    /// Declared before their directory, so that they are dropped first.
     running: Vec<Running>,
-    /// For clients, and for each other.
+    /// For clients, and for other members.
     ports: Vec<(SocketAddr, SocketAddr)>,
     home: TempDir,
-    /// Beyond those that all have, for the next start of each.
+    /// Additional flags for later starts.
     pub flags: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl Members {
         self.ports.len()
     }
 
-    /// Where they serve clients.
+    /// The client addresses.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.ports.iter().map(|(client, _)| *client).collect()
     }
@@ -64,13 +64,13 @@ impl Members {
         &mut self.running[member]
     }
 
-    /// On the same data, without waiting until it is ready.
+    /// On the same data; does not wait until it is ready.
     pub fn start_again(&mut self, member: usize) -> Result<(), ProcessError> {
         self.running[member] = self.spawn(member)?;
         Ok(())
     }
 
-    /// The place of the one that leads.
+    /// The index of the leader.
     pub async fn leader(&self) -> Result<usize, EtcdError> {
         let mut silent = None;
         for (place, (client, _)) in self.ports.iter().enumerate() {
@@ -116,7 +116,7 @@ impl Members {
         Running::spawn(command, address, &self.log(member))
     }
 
-    /// The log of a member, over all its restarts.
+    /// A member's log, covering all its restarts.
     pub fn log(&self, member: usize) -> PathBuf {
         self.home.path().join(format!("m{member}.log"))
     }

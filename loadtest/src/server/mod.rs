@@ -1,4 +1,4 @@
-//! Owns the server under test: one that runs already, or one that is started, killed, restarted and measured here.
+//! Owns the server under test: an already running one, or one that is started, killed, restarted and measured here.
 //!
 //! From top to bottom: `cluster`, `members` (of etcd), `target`, `process`, `proxy`, `usage`.
 
@@ -28,18 +28,18 @@ pub struct Server {
     pub authority: String,
     meter: Meter,
     process: Option<Process>,
-    /// Of which `address` is one node.
+    /// `address` is one of its nodes.
     cluster: Option<Cluster>,
 }
 
-/// Reads what the server takes of the machine, also while somebody else restarts it.
+/// Reads the server's resource usage, even while other code restarts it.
 #[derive(Clone, Default)]
 pub struct Meter {
-    /// 0: not known.
+    /// 0 means unknown.
     pid: Arc<AtomicU32>,
 }
 
-/// What a process has used so far.
+/// CPU time that a process has used so far.
 #[derive(Clone, Copy)]
 pub struct CpuTime {
     pid: u32,
@@ -47,14 +47,14 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// In microseconds. None if the server was started anew in between: what the old one used last is lost.
+    /// In microseconds. None if the server was restarted in between: the old process's last usage is lost.
     pub fn since(self, before: Self) -> Option<u64> {
         (self.pid == before.pid).then(|| self.microseconds.saturating_sub(before.microseconds))
     }
 }
 
 impl Meter {
-    /// None if its process is not known, or gone; the errors then tell the story.
+    /// None if its process is unknown or gone.
     pub fn cpu(&self) -> Option<CpuTime> {
         let pid = self.pid()?;
         Some(CpuTime { pid, microseconds: usage::cpu_time(pid).ok()? })
@@ -75,7 +75,8 @@ impl Meter {
 }
 
 impl Server {
-    /// With the token that opens it; started, if it is ours to start, as a cluster of this shape or alone.
+    /// Returns the server and its token. If it is ours to start, starts it, as a cluster of this shape or a single
+    /// server.
     pub async fn open(source: Source, shape: Option<ClusterShape>) -> Result<(Self, Token), ProcessError> {
         let meter = Meter::default();
         let launch = match source {
@@ -110,17 +111,17 @@ impl Server {
         &self.meter
     }
 
-    /// Bytes that its data takes on the disk.
+    /// Bytes that its data uses on disk.
     pub fn data_bytes(&self) -> Option<u64> {
         usage::disk_bytes(self.process.as_ref()?.data_dir()).ok()
     }
 
-    /// A directory that lives as long as the server, if it is ours.
+    /// A directory that exists as long as the server, if it is ours.
     pub fn home(&self) -> Result<&Path, ProcessError> {
         self.process.as_ref().map(Process::home).ok_or(ProcessError::NotOurs)
     }
 
-    /// How it is started the next time.
+    /// The settings of its next start.
     pub fn launch(&mut self) -> Result<&mut Launch, ProcessError> {
         Ok(&mut self.process.as_mut().ok_or(ProcessError::NotOurs)?.launch)
     }
@@ -131,7 +132,7 @@ impl Server {
         self.process.as_mut().ok_or(ProcessError::NotOurs)?.running.kill()
     }
 
-    /// Starts it again on the same address and data; says how long it took until it was ready.
+    /// Restarts it on the same address and data; returns the time until it was ready.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let process = self.process.as_mut().ok_or(ProcessError::NotOurs)?;
         let took = process.start_again().await?;
@@ -139,9 +140,9 @@ impl Server {
         Ok(took)
     }
 
-    /// Lets it end by itself, if it is ours.
+    /// Stops it gracefully if it is ours.
     pub async fn stop(&mut self) -> Result<(), ProcessError> {
-        // The last nodes of a cluster would have nobody to hand over to.
+        // Killed, because the last nodes of a cluster would have nobody to hand over to.
         self.cluster = None;
         match &mut self.process {
             Some(process) => process.running.stop().await,

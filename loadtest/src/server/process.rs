@@ -1,6 +1,5 @@
-//! Owns a program of ours that serves, such as a Lockkeeper on a free port of this machine with a data directory and a token
-//! of its own: started in a process group of its own, killed and started again as a scenario wants it. It ends with us,
-//! whatever happens short of our own `kill -9`.
+//! Owns a child process that serves, such as a Lockkeeper on a free port with a separate data directory and token. It
+//! runs in a separate process group, can be killed and restarted, and ends with us unless we are killed with `kill -9`.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -17,15 +16,15 @@ use tempfile::TempDir;
 use crate::sync::locked;
 use crate::wire::{Connection, Token};
 
-/// A million environments take a few seconds; a debug build on a busy machine some more.
+/// A million environments take a few seconds; a debug build on a busy machine takes longer.
 pub const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// It drains for 20 s at most by default.
+/// The server drains for at most 20 s by default.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 pub const POLL: Duration = Duration::from_millis(2);
-/// How much of its log is shown when it does not start.
+/// Bytes of its log to show when it does not start.
 const SHOWN_LOG_BYTES: usize = 4_096;
 
-/// The processes that run now, for whoever quits at once.
+/// All running processes, to kill on an immediate exit.
 static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 pub struct Running {
@@ -56,13 +55,13 @@ pub enum ProcessError {
 }
 
 impl Running {
-    /// Waits until it says where it serves. What it says on stderr is appended to the log.
+    /// Waits until it prints its address. Its stderr is appended to the log.
     pub async fn start(mut command: Command, log: &Path) -> Result<Self, ProcessError> {
         let said_before = std::fs::metadata(log).map_or(0, |log| log.len() as usize);
         command.stdout(Stdio::piped());
         let mut started = Self::spawn(command, SocketAddr::from(([127, 0, 0, 1], 0)), log)?;
         let stdout = started.child.as_mut().and_then(|child| child.stdout.take());
-        // Its first lines come when it serves; reading them blocks.
+        // It prints its first lines once it serves; reading them blocks.
         let greeted = tokio::task::spawn_blocking(move || served_address(BufReader::new(stdout?)));
         match tokio::time::timeout(START_TIMEOUT, greeted).await.ok().and_then(Result::ok).flatten() {
             Some(address) => started.address = address,
@@ -74,10 +73,10 @@ impl Running {
         Ok(started)
     }
 
-    /// Of a program that was told where to serve. It may not do so yet.
+    /// For a program with a fixed address. Does not wait until it serves.
     pub fn spawn(mut command: Command, address: SocketAddr, log: &Path) -> Result<Self, ProcessError> {
         let stderr = std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(ProcessError::Home)?;
-        // In a group of its own, a Ctrl-C is for us alone, and the server is still there for the last reads.
+        // In a separate process group, Ctrl-C does not reach the server, and it still answers the last reads.
         command.stdin(Stdio::null()).stderr(stderr).process_group(0);
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().map_err(|error| ProcessError::Spawn(program, error))?;
@@ -89,12 +88,12 @@ impl Running {
         self.address
     }
 
-    /// None when it has ended.
+    /// None once it has ended.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Whether it has ended by itself since it was last asked, and how.
+    /// Whether it has ended on its own since the last call, and how.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
         let Some(child) = &mut self.child else { return Ok(None) };
         let ended = child.try_wait().map_err(ProcessError::Signal)?;
@@ -112,14 +111,14 @@ impl Running {
         Ok(())
     }
 
-    /// Whether a GET of this path gives 200.
+    /// Whether a GET of this path returns 200.
     pub async fn is_answering(&self, path: &str) -> bool {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
         let Ok(mut connection) = Connection::open(self.address).await else { return false };
         matches!(connection.exchange(request.as_bytes()).await, Ok(200))
     }
 
-    /// Stands still until it is resumed, like a process on a machine that is out of breath.
+    /// Suspends the process until it is resumed, as on an overloaded machine.
     pub fn pause(&self) -> Result<(), ProcessError> {
         self.send(Signal::STOP)
     }
@@ -153,12 +152,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has gone already, or there is nobody left to tell.
+        // Either it has ended already, or the error cannot be reported here.
         _ = self.kill();
     }
 }
 
-/// For whoever quits without unwinding.
+/// For an exit without unwinding.
 pub fn kill_all() {
     for pid in locked(&RUNNING).iter() {
         _ = signal(*pid, Signal::KILL);
@@ -181,8 +180,8 @@ pub fn last_words(log: &Path, start: usize) -> String {
     String::from_utf8_lossy(&log[start..]).trim().to_owned()
 }
 
-/// From the line that says where it serves; none if it ends before. The rest is read to its end, so that the server never
-/// finds its stdout closed or full.
+/// Reads the address from the line that contains it; none if the process ends before. The rest is read to the end, so
+/// that the server never finds its stdout closed or full.
 fn served_address(mut stdout: impl BufRead + Send + 'static) -> Option<SocketAddr> {
     let mut line = String::new();
     let address = loop {
@@ -201,13 +200,13 @@ fn served_address(mut stdout: impl BufRead + Send + 'static) -> Option<SocketAdd
 /// Settings of a server, as environment variables.
 pub type Variables = Vec<(String, String)>;
 
-/// How a Lockkeeper is started.
+/// How to start a Lockkeeper.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub program: PathBuf,
     pub arguments: Vec<String>,
     pub variables: Variables,
-    /// Kept afterwards; without it a temporary one.
+    /// Kept afterwards; a temporary directory if absent.
     pub data_dir: Option<PathBuf>,
     pub token: Token,
 }
@@ -218,11 +217,11 @@ impl Launch {
     }
 }
 
-/// A Lockkeeper that the load test runs itself.
+/// A Lockkeeper started by the load test.
 pub struct Process {
-    /// Before its directory: fields are dropped in this order.
+    /// Declared before its directory, so that it is dropped first.
     pub running: Running,
-    /// For the next start.
+    /// Used for the next start.
     pub launch: Launch,
     home: TempDir,
     data_dir: PathBuf,
@@ -250,7 +249,7 @@ impl Process {
         self.home.path()
     }
 
-    /// On the same port each time, so that clients find it again.
+    /// On the same port each time, so that clients can reconnect.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let began = Instant::now();
         self.serve_again().await?;
@@ -264,13 +263,13 @@ impl Process {
         Err(ProcessError::NotReady)
     }
 
-    /// The same without waiting until it is ready, which a node of a cluster is only when all shards have owners.
+    /// Does not wait until it is ready; a node of a cluster is ready only when all shards have owners.
     pub async fn serve_again(&mut self) -> Result<(), ProcessError> {
         self.running = Running::start(self.command(), &self.log()).await?;
         Ok(())
     }
 
-    /// Its stderr of all its lives.
+    /// Its stderr over all starts.
     pub fn log(&self) -> PathBuf {
         self.home.path().join("server.log")
     }
@@ -279,7 +278,7 @@ impl Process {
         let mut command = Command::new(&self.launch.program);
         command.arg("serve").arg("--listen").arg(self.running.address.to_string());
         command.arg("--data-dir").arg(&self.data_dir).args(&self.launch.arguments);
-        // Ours, such as LOCKKEEPER_TOKEN, are none of its settings.
+        // Variables of the load test, such as LOCKKEEPER_TOKEN, are not settings of the server.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LOCKKEEPER_")) {
             command.env_remove(name);
         }
@@ -290,7 +289,7 @@ impl Process {
     }
 }
 
-/// A directory that goes when it is dropped.
+/// A temporary directory, removed on drop.
 pub fn directory(prefix: &str) -> Result<TempDir, ProcessError> {
     tempfile::Builder::new().prefix(prefix).tempdir().map_err(ProcessError::Home)
 }
@@ -298,13 +297,13 @@ pub fn directory(prefix: &str) -> Result<TempDir, ProcessError> {
 /// Below Linux's `ip_local_port_range`.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
-/// More than one of them uses. Neighbours in time have neighbouring process ids.
+/// More than one load test uses. Load tests started close together have adjacent process ids.
 const PORTS_EACH: u32 = 101;
 
 /// On loopback.
 pub fn free_address() -> std::io::Result<SocketAddr> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Two load tests at a time begin far from each other.
+    // Concurrent load tests start at distant ports.
     let start = (std::process::id().wrapping_mul(PORTS_EACH) % u32::from(COUNT)) as u16;
     let mut last = Err(std::io::ErrorKind::AddrInUse.into());
     for _ in 0..COUNT {

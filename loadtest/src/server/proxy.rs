@@ -1,6 +1,6 @@
-//! Owns the network between the processes of a cluster: a proxy in front of each of them, which can hold back what is sent
-//! in one direction or both. Bytes are held, not lost, as in a network whose packets are sent again: when the way is open, a
-//! request arrives that was given up long ago.
+//! Simulates the network between the processes of a cluster: a proxy in front of each, which can block one or both
+//! directions. Bytes are delayed, not lost, as in a network that retransmits: once the link is open again, requests
+//! arrive that were given up long ago.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::sync::locked;
 
 const BUFFER_BYTES: usize = 16 * 1024;
-/// A request of one node to another says in this header who it is from.
+/// A forwarded request names the sending node in this header.
 const VIA: &[u8] = b"lockkeeper-via: ";
 /// Longer than the head of any request here.
 const HEAD_MAX: usize = 64 * 1024;
@@ -24,17 +24,17 @@ const HEAD_MAX: usize = 64 * 1024;
 /// One process of the cluster.
 pub type Host = String;
 
-/// Which host cannot send to which. Cheap to clone.
+/// Pairs of hosts of which the first cannot send to the second. Cheap to clone.
 #[derive(Clone)]
 pub struct Network {
     cut: Arc<watch::Sender<BTreeSet<(Host, Host)>>>,
 }
 
-/// The side that connects through a proxy.
+/// The host that connects through a proxy.
 #[derive(Clone)]
 pub enum From {
     Host(Host),
-    /// The node that is named in its first request.
+    /// The node named in its first request.
     Named,
 }
 
@@ -45,7 +45,7 @@ impl Default for Network {
 }
 
 impl Network {
-    /// From now on nothing that `from` sends arrives at `to`.
+    /// Blocks everything sent by `from` to `to` from now on.
     pub fn cut(&self, from: &str, to: &str) {
         self.cut.send_modify(|cut| _ = cut.insert((from.to_owned(), to.to_owned())));
     }
@@ -55,12 +55,12 @@ impl Network {
     }
 
     async fn open(&self, way: &(Host, Host)) {
-        // Its sender is ours.
+        // Cannot fail: `self` owns the sender.
         _ = self.cut.subscribe().wait_for(|cut| !cut.contains(way)).await;
     }
 }
 
-/// Ends with all its connections when it is dropped.
+/// Dropping it closes all its connections.
 pub struct Proxy {
     pub address: SocketAddr,
     target: Arc<Mutex<SocketAddr>>,
@@ -69,7 +69,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// In front of the host `to`, which serves at `target`.
+    /// Serves in front of the host `to` at `target`.
     pub async fn start(network: Network, from: From, to: (Host, SocketAddr)) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -88,7 +88,7 @@ impl Proxy {
         Ok(Self { address, target, accepting, connections })
     }
 
-    /// Its host serves there from now on.
+    /// Sets the new address of its host.
     pub fn set_target(&self, target: SocketAddr) {
         *locked(&self.target) = target;
     }
@@ -105,7 +105,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Until either side ends the connection.
+/// Forwards until either side closes the connection.
 async fn pass(network: Network, from: From, (to, target): (Host, SocketAddr), mut stream: TcpStream) {
     let (from, first) = match from {
         From::Host(host) => (host, Vec::new()),
@@ -125,7 +125,7 @@ async fn pass(network: Network, from: From, (to, target): (Host, SocketAddr), mu
     }
 }
 
-/// The name of the node that sends, with the bytes that it was read from.
+/// The name of the sending node, and the bytes read so far.
 async fn named(stream: &mut TcpStream) -> Option<(Host, Vec<u8>)> {
     let mut head = Vec::new();
     loop {
@@ -138,7 +138,7 @@ async fn named(stream: &mut TcpStream) -> Option<(Host, Vec<u8>)> {
     }
 }
 
-/// The first word of the header, if all of it is there.
+/// The first word of the header, once it is complete.
 fn name_in(head: &[u8]) -> Option<Host> {
     let lower = head.to_ascii_lowercase();
     let start = memmem::find(&lower, VIA)? + VIA.len();
@@ -146,7 +146,7 @@ fn name_in(head: &[u8]) -> Option<Host> {
     String::from_utf8(head[start..start + length].to_vec()).ok()
 }
 
-/// Passes bytes on only while the link is open.
+/// Forwards bytes only while the link is open.
 async fn copy(
     network: Network,
     way: (Host, Host),
@@ -161,7 +161,7 @@ async fn copy(
         buffer.clear();
         buffer.reserve(BUFFER_BYTES);
         if !matches!(input.read_buf(&mut buffer).await, Ok(1..)) {
-            // Nor does the end of a connection arrive while the way is cut.
+            // The end of a connection is also held back while the link is cut.
             return network.open(&way).await;
         }
     }

@@ -1,5 +1,5 @@
-//! Owns which server may be put under load: the options that say so, what `--target` may be, and an address that answers.
-//! Strangers' machines are kept out.
+//! Decides which server may be put under load: the options, the valid values of `--target`, and an address that
+//! answers. Remote machines need explicit permission.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::wire::{Token, TokenError};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 const DEFAULT_PORT: u16 = 80;
-/// The server's bound on identifiers in paths.
+/// The server's limit for identifiers in paths.
 pub const MAX_IDENTIFIER: usize = 63;
 
 #[derive(Args)]
@@ -58,7 +58,7 @@ impl Against {
         self.server.is_some()
     }
 
-    /// Judged, and reached if it runs already.
+    /// Checked, and connected to if it is already running.
     pub fn source(&self, default_target: Option<&str>) -> Result<Source, TargetError> {
         identifier("organization", &self.organization, MAX_IDENTIFIER)?;
         identifier("pipeline", &self.pipeline, MAX_IDENTIFIER)?;
@@ -76,7 +76,7 @@ impl Against {
     }
 }
 
-/// What is not an identifier could end the request line and smuggle a second request.
+/// Anything else could end the request line and smuggle in a second request.
 pub fn identifier(option: &'static str, text: &str, longest: usize) -> Result<(), TargetError> {
     let fits = text.len() <= longest
         && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
@@ -143,7 +143,7 @@ impl Target {
         Some(Self { host: host.to_owned(), port })
     }
 
-    /// For the `Host` header and for messages.
+    /// For the `Host` header and messages.
     pub fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -152,9 +152,10 @@ impl Target {
         }
     }
 
-    /// The first address of the target that takes a connection; `localhost` often has two and the server only one.
+    /// The first address of the target that accepts a connection; `localhost` often has two addresses, and the server
+    /// listens on only one.
     pub fn reach(&self, allow_remote: bool) -> Result<SocketAddr, TargetError> {
-        // Names are judged before they are looked up, so that a refused one causes no traffic at all.
+        // Checked before the name is resolved, so that a refused name causes no network traffic.
         if !allow_remote && !names_loopback(&self.host) {
             return Err(TargetError::Remote(self.authority()));
         }
@@ -162,7 +163,7 @@ impl Target {
             .to_socket_addrs()
             .map_err(|error| TargetError::Unresolved(self.host.clone(), error))?
             .collect();
-        // And again afterwards: a hosts file can point `localhost` anywhere.
+        // Checked again after resolving: a hosts file can point `localhost` anywhere.
         if !allow_remote && !addresses.iter().all(|address| address.ip().is_loopback()) {
             return Err(TargetError::Remote(self.authority()));
         }

@@ -1,20 +1,20 @@
-//! Owns the reading of what processes use: CPU time and resident memory from `/proc`, and what a directory takes on the disk.
+//! Reads resource usage: CPU time and resident memory of processes from `/proc`, and the disk space of a directory.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// `USER_HZ`, the unit of `/proc/PID/stat`, is 100 on every Linux we build for; asking for it would need libc.
+/// `USER_HZ`, the unit of `/proc/PID/stat`, is 100 on every supported Linux; querying it would need libc.
 const MICROSECONDS_PER_TICK: u64 = 10_000;
 
 /// In ticks.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
-    /// User and system time of all threads, also those that have ended.
+    /// User and system time of all threads, including ended ones.
     own: u64,
-    /// Of the children that it has waited for.
+    /// Time of the children that it has waited for.
     waited_for: u64,
 }
 
@@ -26,7 +26,7 @@ pub fn cpu_time(pid: u32) -> io::Result<u64> {
     Ok(stat.own * MICROSECONDS_PER_TICK)
 }
 
-/// In microseconds; looks at every process of the machine.
+/// In microseconds; reads every process of the machine.
 pub fn tree_cpu_time(root: u32) -> io::Result<u64> {
     let mut processes = HashMap::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -42,7 +42,7 @@ pub fn tree_cpu_time(root: u32) -> io::Result<u64> {
     Ok(ticks * MICROSECONDS_PER_TICK)
 }
 
-/// None if the root is not there.
+/// None if the root does not exist.
 fn sum(processes: &HashMap<u32, Stat>, root: u32) -> Option<u64> {
     let all = |stat: &Stat| stat.own + stat.waited_for;
     let mut ticks = all(processes.get(&root)?);
@@ -57,7 +57,7 @@ fn sum(processes: &HashMap<u32, Stat>, root: u32) -> Option<u64> {
 }
 
 fn parse_stat(stat: &str) -> Option<Stat> {
-    // The second field is the program's name in parentheses and may itself hold spaces and parentheses.
+    // The second field is the program's name in parentheses and may contain spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -80,15 +80,15 @@ fn parse_status(status: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// The unit of `st_blocks`, whatever the file system's own.
+/// The unit of `st_blocks` on every file system.
 const BYTES_PER_BLOCK: u64 = 512;
 
-/// What all its files really take: a preallocated file counts in full, a hole does not.
+/// The space allocated to its files: a preallocated file counts in full, a hole does not.
 pub fn disk_bytes(directory: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
-        // Files come and go while the server runs.
+        // Files are created and removed while the server runs.
         let Ok(metadata) = entry.metadata() else { continue };
         sum += if metadata.is_dir() { disk_bytes(&entry.path())? } else { metadata.blocks() * BYTES_PER_BLOCK };
     }

@@ -1,11 +1,11 @@
-//! Owns what a client with a job wants next: it claims, uses its lock for a while, and gives it back, or sends again what
-//! got no answer.
+//! Decides the next request of a simulated client with jobs: it claims, uses its lock for a while, and releases it, or
+//! retries an unanswered request.
 
 use super::server::Wish;
 use crate::linearizability::history::{Answer, Claim, Moment, Request, Session};
 use crate::random::Random;
 
-/// A tenth of a second: short beside a lease, long beside a clock's error.
+/// A tenth of a second: short compared to a lease, long compared to clock error.
 pub const TICK: Moment = 100_000_000;
 
 pub struct JobClient {
@@ -13,7 +13,7 @@ pub struct JobClient {
     actions: u64,
     holds: Option<(usize, Session)>,
     is_leased: bool,
-    /// Sessions that it had before.
+    /// Sessions that it has held before.
     known: Vec<(usize, Session)>,
     again: Option<Wish>,
     keys: u32,
@@ -65,7 +65,7 @@ impl JobClient {
         }
     }
 
-    /// What it makes of an answer, or of getting none.
+    /// Handles an answer, or a missing one.
     pub fn told(&mut self, wish: &Wish, environment: Option<usize>, answer: &Answer, random: &mut Random) {
         let releases = matches!(wish.request, Request::Release(_));
         match (answer, environment) {

@@ -1,6 +1,6 @@
-//! Owns histories to try both checkers on: clients of one simulated lock service, whose requests overlap, get lost, and are
-//! cut off by kills and take-overs. The same flights are written down for the rules (`checks`) as several environments that
-//! are used for jobs, and for the search (`linearizability`) as one environment of which anything is asked.
+//! Simulates histories to test both checkers with: clients of one lock service, whose requests overlap, get lost, and
+//! are cut off by kills and take-overs. The same flights are recorded for the rules (`checks`) as several environments
+//! used for jobs, and for the search (`linearizability`) as one environment with random requests.
 //!
 //! From top to bottom: `world` (time), `clients` and `server`.
 
@@ -18,7 +18,7 @@ use crate::history::{SessionName, SessionStatus};
 use crate::linearizability::history::{Answer, Claim, History, Moment, Record, Request, Session, Status};
 use crate::random::Random;
 
-/// One environment, of a server alone or of a cluster; with whether the fault came about.
+/// One environment of a single server or a cluster, and whether the fault occurred.
 pub fn history(seed: u64, operations: usize, fault: Option<Fault>, in_cluster: bool) -> (History, bool) {
     let server = Server::new(1, u64::MAX, fault);
     let owner = in_cluster.then_some(0);
@@ -38,7 +38,7 @@ fn record(flight: &Flight) -> Record {
     Record { client, sent: flight.sent, ended: flight.ended, request, answer, let_go }
 }
 
-/// When all is quiet, everything is read once more.
+/// Reads everything once more after all clients have stopped.
 fn look_at_the_end(world: &mut World, history: &mut History) {
     let first = world.learned.len().saturating_sub(8);
     let sessions = world.learned[first..].iter().copied().map(Request::ReadSession);
@@ -61,7 +61,7 @@ pub fn observed_history(seed: u64) -> observed::History {
     let clients = 2 + random.below(6) as u32;
     let clients = (0..clients).map(|number| JobClient::new(number, random.within(2..12))).collect();
     let retention = if random.percent(50) { 2 } else { 1_000 };
-    // The first client is somebody else's, and what it does is not recorded.
+    // The first client belongs to another user, and its requests are not recorded.
     let has_stranger = random.one_in(4);
     let server = Server::new(environments, retention, None);
     let mut world = World::new(random, server, environments, Clients::Jobs(clients), None);
@@ -127,7 +127,7 @@ fn observed_answer(request: &Request, answer: &Answer, deployments: u64) -> obse
     }
 }
 
-/// Long after everything, each environment and each session that was granted is read.
+/// Long after the end of the run, reads each environment and each granted session.
 fn audit(world: &World, environments: usize, records: &[observed::Record]) -> Vec<observed::Record> {
     let mut reads: Vec<_> = (0..environments)
         .map(|number| (number as u32, observed::Request::ReadEnvironment, observed_read(world, number)))

@@ -1,12 +1,11 @@
-//! Owns a lock service that does one request after the other: claims and their queues, force-claims, releases, leases. It
-//! is written on its own, not from the specification that it is to try. It keeps its promises, but for one fault that may
-//! be planted into it.
+//! A lock service that handles one request at a time: claims and queues, force-claims, releases, leases. Written
+//! independently of the specification that it tests. Correct except for one optional fault.
 
 use std::collections::HashMap;
 
 use crate::linearizability::history::{Answer, Claim, Lock, Moment, Request, Session, Status};
 
-/// What may be wrong, once, at the first opportunity after a while.
+/// A fault that happens once, at the first opportunity after some requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     TwoHolders,
@@ -15,18 +14,18 @@ pub enum Fault {
     StaleRead,
     RepeatedToken,
     Overtaking,
-    /// At a take-over: a session in the queue is not known to the new owner.
+    /// At a take-over: the new owner does not know a session in the queue.
     LostPlace,
-    /// At a take-over: the new owner does not know of the lock, and gives it to another.
+    /// At a take-over: the new owner does not know the lock, and grants it to another.
     LostHolder,
 }
 
-/// Requests that go by before a fault is planted.
+/// Number of requests before a fault happens.
 const BEFORE_FAULT: usize = 60;
-/// A state that was left so long ago is in nobody's memory but the server's.
+/// Only the server remembers a state that ended this long ago.
 const STALE: Moment = 700_000_000;
 
-/// One request, as a client sends it.
+/// One request, as sent by a client.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// None: a claim of any environment.
@@ -41,17 +40,17 @@ pub struct Server {
     fault: Option<Fault>,
     pub planted: bool,
     performed: usize,
-    /// Grants to those who waited, for whoever delivers them.
+    /// Grants to waiting requests, still to be delivered.
     pub granted: Vec<(usize, Answer)>,
     environments: Vec<Environment>,
-    /// Those who wait for any environment.
+    /// Claims that wait for any environment.
     pool: Vec<Waiting>,
-    /// Of each environment, so many sessions that have ended are known.
+    /// Number of ended sessions that are kept for each environment.
     retention: u64,
     lives: HashMap<Session, Life>,
     next_session: u32,
     keys: HashMap<u32, Answer>,
-    /// Requests whose grant its client has not confirmed, and whose session it is.
+    /// Granted requests that the client has not confirmed, with their sessions.
     unconfirmed: HashMap<usize, Session>,
 }
 
@@ -87,7 +86,7 @@ impl Server {
         Self { fault, environments, retention, ..Self::default() }
     }
 
-    /// None: it waits.
+    /// None if it waits.
     pub fn perform(&mut self, ticket: usize, wish: &Wish, sent: Moment, now: Moment) -> Option<Answer> {
         self.performed += 1;
         let key = wish.request.key();
@@ -114,12 +113,12 @@ impl Server {
         answer
     }
 
-    /// Which environment a session is of, and how often was deployed in it.
+    /// A session's environment and its number of deployments.
     pub fn about(&self, session: Session) -> Option<(usize, u64)> {
         self.lives.get(&session).map(|life| (life.environment, life.deployments))
     }
 
-    /// It has waited long enough.
+    /// Ends the request's wait.
     pub fn tire(&mut self, ticket: usize) -> Option<Answer> {
         let (queue, place) = self.place_of(|waiting| waiting.ticket == ticket && waiting.waits)?;
         if let Some(session) = self.queue(queue)[place].session {
@@ -130,7 +129,7 @@ impl Server {
         Some(Answer::Locked { holder: queue.and_then(|environment| self.lock(environment)) })
     }
 
-    /// The client of this request has gone without an answer.
+    /// The client of this request has disconnected without an answer.
     pub fn notice(&mut self, ticket: usize, now: Moment) {
         if let Some((queue, place)) = self.place_of(|waiting| waiting.ticket == ticket && waiting.waits) {
             self.leave(queue, place, Status::Expired);
@@ -141,7 +140,7 @@ impl Server {
         }
     }
 
-    /// When the next lease runs out.
+    /// When the next lease expires.
     pub fn expiry(&self) -> Option<Moment> {
         (0..self.environments.len()).filter_map(|environment| self.expiry_of(environment)).min()
     }
@@ -154,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Of the same server, or on another node that takes over. Returns the requests that have lost their place.
+    /// Restarts the server, or moves to another node in a take-over. Returns the requests that lost their place.
     pub fn restart(&mut self) -> Vec<usize> {
         self.unconfirmed.clear();
         let mut gone = Vec::new();
@@ -164,7 +163,7 @@ impl Server {
         gone
     }
 
-    /// The faults of a take-over.
+    /// Applies the faults of a take-over.
     pub fn lose(&mut self) {
         if !self.environments[0].queue.is_empty() && self.plants(Fault::LostPlace) {
             let lost = self.environments[0].queue.remove(0);
@@ -285,7 +284,7 @@ impl Server {
         Some(Lock { session, fencing: self.lives[&session].fencing? })
     }
 
-    /// The newest that have ended, the holder, and those who wait.
+    /// Ended sessions within the retention, the holder, and the waiters are known.
     fn known(&self, session: Session) -> Option<&Life> {
         let life = self.lives.get(&session)?;
         let environment = &self.environments[life.environment];
@@ -330,7 +329,7 @@ impl Server {
         waiting
     }
 
-    /// To the first in the queue, or to one who waits for any environment and came earlier.
+    /// Grants the lock to the first in the queue, or to an earlier claim for any environment.
     fn pass_on(&mut self, environment: usize, status: Status, now: Moment) {
         self.end(environment, status);
         let of_queue = self.environments[environment].queue.first().map(|waiting| waiting.entered);
@@ -348,7 +347,8 @@ impl Server {
         self.remember(now);
     }
 
-    /// The first; with a fault the second, which is provable only if the first was certainly there before it was sent.
+    /// The first; with the fault, the second, if the first was certainly queued before the second was sent: otherwise
+    /// the fault could not be proved.
     fn first_served(&mut self, environment: usize) -> usize {
         let provable = match &self.environments[environment].queue[..] {
             [first, second, ..] => {
@@ -370,7 +370,7 @@ impl Server {
         self.environments.iter().position(|environment| environment.holder == Some(session))
     }
 
-    /// None: of those who wait for any environment.
+    /// None selects the claims for any environment.
     fn queue(&mut self, environment: Option<usize>) -> &mut Vec<Waiting> {
         match environment {
             Some(environment) => &mut self.environments[environment].queue,

@@ -1,6 +1,6 @@
-//! Owns the time between clients and server: when a request is sent, when it takes effect, and when its answer is there, if
-//! it ever is. The server may be killed, or be the owner in a cluster, whose nodes pass requests on to it and take over
-//! from it.
+//! Simulates the time between clients and server: when a request is sent, when it takes effect, and when its answer
+//! arrives, if ever. The server may be killed, or be the owner in a cluster, whose nodes forward requests to it and
+//! take over from it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,10 +13,10 @@ use crate::linearizability::requests::next_request;
 use crate::random::Random;
 
 const MILLISECOND: Moment = 1_000_000;
-/// Of leases and waits.
+/// Unit of leases and waits.
 const UNIT: Moment = 100 * MILLISECOND;
 const CLIENTS: u32 = 6;
-/// Of a cluster.
+/// Nodes of a cluster.
 const NODES: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,11 +24,11 @@ enum Event {
     Send(u32),
     Arrive(usize),
     Answer(usize),
-    /// It has waited long enough.
+    /// Its wait ends.
     Tire(usize),
-    /// The client does not wait for its answer any longer.
+    /// The client gives up waiting for its answer.
     GiveUp(usize),
-    /// The server notices that.
+    /// The server notices that the client has given up.
     Notice(usize),
     Elapse,
     Kill,
@@ -38,13 +38,12 @@ enum Event {
     TakeOver(u32),
 }
 
-/// How long everything takes: in steps, each of so many nanoseconds.
+/// All durations, in units of `steps` steps of `step` nanoseconds each.
 struct Pace {
     step: Moment,
-    /// Steps in one of the units below.
     steps: u64,
     there: Range<u64>,
-    /// Of a request that may outlive its client.
+    /// The delay of a request that may outlive its client.
     late: Range<u64>,
     back: Range<u64>,
     patience: Range<u64>,
@@ -52,31 +51,31 @@ struct Pace {
     rest: Range<u64>,
 }
 
-/// What the clients do.
+/// The work of the clients.
 pub enum Clients {
-    /// A bit of everything in one environment, so many requests.
+    /// This many random requests in one environment.
     Any(usize),
     /// Jobs, in several environments.
     Jobs(Vec<JobClient>),
 }
 
-/// A request, and what came of it.
+/// A request and its outcome.
 pub struct Flight {
     pub client: u32,
     pub wish: Wish,
     pub sent: Moment,
     pub ended: Moment,
-    /// What the client was told. None while it waits.
+    /// The client's view of the answer. None while it waits.
     pub told: Option<Answer>,
     /// The environment of a grant, and the deployments of a session.
     pub about: Option<(usize, u64)>,
-    /// When somebody saw it in the queue.
+    /// When some client saw it in the queue.
     pub in_line_at: Option<Moment>,
-    /// From when on no node passes it on.
+    /// From this moment on no node forwards it.
     pub let_go: Option<Moment>,
     answer: Option<Answer>,
     has_arrived: bool,
-    /// It is not known to the server, or not any more.
+    /// The server does not know it, or no longer does.
     dead: bool,
 }
 
@@ -86,9 +85,9 @@ pub struct World {
     clients: Clients,
     pace: Pace,
     pub flights: Vec<Flight>,
-    /// In the order in which their clients were done with them.
+    /// In the order in which they ended for their clients.
     pub ended: Vec<usize>,
-    /// Sessions that some client was told of.
+    /// Sessions named in some answer.
     pub learned: Vec<Session>,
     pub kills: Vec<Moment>,
     pub takeovers: Vec<Interval>,
@@ -96,9 +95,9 @@ pub struct World {
     environments: usize,
     events: BinaryHeap<Reverse<(Moment, usize, Event)>>,
     scheduled: usize,
-    /// The node that owns the environment; none: a server alone.
+    /// The node that owns the environment; none for a single server.
     owner: Option<u32>,
-    /// Nobody has taken over yet.
+    /// True until a node takes over.
     is_away: bool,
 }
 
@@ -145,7 +144,7 @@ impl World {
         match (&self.clients, self.owner) {
             (Clients::Jobs(_), _) => {}
             (Clients::Any(_), None) => (0..self.random.below(4)).for_each(|_| self.soon(Event::Kill, 0..4_000)),
-            // One after the other.
+            // Sequentially.
             (Clients::Any(_), Some(_)) => {
                 (0..4).for_each(|number| self.soon(Event::KillNode, number * 700..number * 700 + 500));
             }
@@ -216,7 +215,7 @@ impl World {
             self.soon(Event::Arrive(index), self.pace.there.clone());
             self.random.percent(5)
         } else {
-            // It is on its way for a long time, or for ever.
+            // It arrives very late or never.
             if self.random.percent(50) {
                 self.soon(Event::Arrive(index), self.pace.late.clone());
             }
@@ -272,7 +271,7 @@ impl World {
         }
     }
 
-    /// The client has its answer, or knows that it gets none.
+    /// The client has its answer, or has given up.
     fn end(&mut self, index: usize, gives_up: bool) {
         let flight = &mut self.flights[index];
         if flight.told.is_some() {
@@ -311,7 +310,7 @@ impl World {
         }
     }
 
-    /// Its clients get no answer any more. If it was the owner, nobody does until another takes over.
+    /// Its clients get no more answers. If it was the owner, no client does until another node takes over.
     fn kill_node(&mut self) {
         let node = self.owner.filter(|_| self.random.percent(60)).unwrap_or(self.random.below(NODES.into()) as u32);
         for index in 0..self.flights.len() {
@@ -336,7 +335,7 @@ impl World {
         self.takeovers.push(Interval { since: self.now - before, by: self.now + after });
         self.now += after + 1;
         for index in self.server.restart() {
-            // The node that it waits on says that its outcome is not known.
+            // The node that it waits on answers that its outcome is unknown.
             self.flights[index].dead = true;
             if self.flights[index].told.is_none() {
                 self.flights[index].let_go = Some(self.now);

@@ -1,5 +1,5 @@
-//! Owns the reading of JSON bodies, of which only a few fields matter here. Typed and borrowed, so that the rest of a
-//! body costs neither an allocation nor much time.
+//! Parses JSON bodies, of which only a few fields matter here. Typed and borrowed, so that the rest of a body costs no
+//! allocation and little time.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -11,12 +11,12 @@ struct Wrapped<T> {
     data: T,
 }
 
-/// What a good answer holds.
+/// The `data` member of a successful answer.
 pub fn data<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
     serde_json::from_slice::<Wrapped<T>>(body).ok().map(|wrapped| wrapped.data)
 }
 
-/// A session, as every request that is about one shows it.
+/// A session, in the form common to all answers about one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionBody<'a> {
@@ -30,7 +30,7 @@ pub struct SessionBody<'a> {
     pub overrode: Option<Lock<'a>>,
     #[serde(default)]
     deployments: Vec<IgnoredAny>,
-    /// All of them, where the list is cut short.
+    /// The total, if the list is cut short.
     #[serde(default)]
     deployment_count: u64,
 }
@@ -71,7 +71,6 @@ impl<'a> EnvironmentView<'a> {
     }
 }
 
-/// A session as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionView {
     pub status: SessionStatus,
@@ -95,13 +94,13 @@ impl SessionView {
     }
 }
 
-/// The id of something that was made.
+/// The id of a created object.
 pub fn made_id(body: &[u8], member: &str) -> Option<String> {
     let id = data::<serde_json::Value>(body)?.get(member)?.as_str()?.to_owned();
     usable_in_a_path(&id).then_some(id)
 }
 
-/// How many pages the history has.
+/// Number of pages of the history.
 pub fn total_pages(body: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Page {
@@ -121,12 +120,12 @@ pub fn problem_code(body: &[u8]) -> Option<&str> {
         code: &'a str,
     }
     let code = serde_json::from_slice::<Problem>(body).ok()?.code;
-    // Codes are snake_case words; anything else, of any length, does not belong in our report.
+    // Codes are snake_case words; anything else could be of any length and is kept out of the report.
     let is_code = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     is_code.then_some(code)
 }
 
-/// It goes into a request line next.
+/// It will be part of a request line.
 fn usable_in_a_path(id: &str) -> bool {
     let usable = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     !id.is_empty() && id.bytes().all(usable)

@@ -1,4 +1,4 @@
-//! Owns one keep-alive connection: a request out, its whole answer in, in a reused buffer.
+//! One keep-alive connection: sends a request and receives its whole answer in a reused buffer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Takes the usual answer in one read; small, because there may be 20,000 of them.
+/// Fits a typical answer in one read; small, because there may be 20,000 connections.
 const BUFFER_BYTES: usize = 2 * 1024;
 
-/// With the end of the chunk before.
+/// Including the end of the previous chunk.
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 pub struct Connection<S = TcpStream> {
@@ -61,7 +61,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self { stream, received: Vec::with_capacity(BUFFER_BYTES), body: 0..0, closes: false }
     }
 
-    /// Returns the status; the body is kept until the next exchange. After an error the connection is of no use.
+    /// Returns the status; the body is kept until the next exchange. After an error the connection is unusable.
     pub async fn exchange(&mut self, request: &[u8]) -> Result<u16, ExchangeError> {
         self.received.clear();
         self.body = 0..0;
@@ -84,12 +84,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(head.status)
     }
 
-    /// Only sends; the connection is of no use afterwards, but to be dropped.
+    /// Sends without reading an answer; the connection can only be dropped afterwards.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         self.stream.write_all(bytes).await.map_err(ExchangeError::Send)
     }
 
-    /// After an exchange whose answer comes in chunks: receives the rest and drops it.
+    /// After an exchange with a chunked answer: receives the rest and discards it.
     pub async fn skip_chunks(&mut self) -> Result<(), ExchangeError> {
         while !self.received.ends_with(LAST_CHUNK) {
             let seen = self.received.len().saturating_sub(LAST_CHUNK.len());
@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &self.received[self.body.clone()]
     }
 
-    /// The server has said that it closes the connection after this answer.
+    /// The server announced that it closes the connection after this answer.
     pub fn closes(&self) -> bool {
         self.closes
     }
@@ -119,11 +119,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// More than any sane head, little enough that a server gone wild cannot fill our memory.
+/// Far more than a normal head, and low enough that a faulty server cannot fill our memory.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The server sends about ten.
 const MAX_HEADERS: usize = 64;
-/// No answer that we ask for comes near it.
+/// Far more than any expected answer.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ pub enum ResponseError {
     Interim(u16),
 }
 
-/// None while the head is still incomplete. A head that came in pieces is read from its start again: that is rare.
+/// None while the head is incomplete. A head that arrives in pieces is parsed from its start again, which is rare.
 pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
@@ -185,7 +185,7 @@ pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
     }
     let status = response.code.ok_or(ResponseError::StatusLine)?;
     let body_length = match (status, length) {
-        // These two have no body, even where they say how long it would have been.
+        // These two have no body, even with a Content-Length.
         (204 | 304, _) => 0,
         (100..200, _) => return Err(ResponseError::Interim(status)),
         (_, Some(length)) => length,
@@ -194,7 +194,7 @@ pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
     Ok(Some(Head { status, body_start, body_length, closes }))
 }
 
-/// `str::parse` would let a sign through.
+/// `str::parse` would accept a sign.
 fn parse_length(value: &[u8]) -> Result<usize, ResponseError> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(ResponseError::BadLength);
@@ -209,7 +209,7 @@ mod connection_tests {
 
     use super::*;
 
-    /// A server's end that takes a request of two bytes and then sends the pieces, each as a read of its own.
+    /// A server that reads a request of two bytes and then sends the pieces, each to be read separately.
     async fn serve(mut server: DuplexStream, pieces: Vec<Vec<u8>>) {
         let mut request = [0; 2];
         server.read_exact(&mut request).await.expect("a request");

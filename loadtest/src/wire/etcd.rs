@@ -1,9 +1,9 @@
-//! Owns what is asked of a member of etcd: locks, who leads, how much room there is, to forget, to tidy up, to go on; and the
-//! records that the nodes of a cluster keep there of their shards.
+//! A client for the requests that the load test makes to an etcd member: locks, status, compaction, defragmentation,
+//! alarms; and for the shard records that the nodes of a cluster keep there.
 //!
-//! The messages are written by hand: a few fields of a few messages, which have not changed since version 3.0, do not need a
-//! compiler in the build. Names and numbers are those of etcd's `rpc.proto` and `v3lock.proto`; what is not named is not
-//! sent, and skipped when received.
+//! The messages are written by hand: a few fields of a few messages that have not changed since version 3.0 do not
+//! justify a protobuf compiler in the build. Names and numbers are those of etcd's `rpc.proto` and `v3lock.proto`;
+//! fields not declared here are not sent, and skipped when received.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,7 +17,7 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-/// Its disk may be busy with other things; without a leader it says so itself, much sooner.
+/// Its disk may be busy; without a leader, etcd answers with an error much sooner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ impl EtcdError {
         matches!(self, Self::Status(status) if status.message().contains("database space exceeded"))
     }
 
-    /// Whether etcd itself said so, and the connection is as good as before.
+    /// Whether etcd itself refused, and the connection is still usable.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(status) if status.source().is_none())
     }
@@ -57,7 +57,7 @@ impl EtcdClient {
         Ok(Self { grpc: Grpc::new(opened.map_err(|_| EtcdError::Silent(address))??), address })
     }
 
-    /// However long it takes.
+    /// Without a timeout.
     pub async fn call<Q, A>(&mut self, path: &'static str, question: Q) -> Result<A, EtcdError>
     where
         Q: Message + 'static,
@@ -85,17 +85,17 @@ impl EtcdClient {
         self.done("/etcdserverpb.KV/DeleteRange", Keys::all(prefix)).await
     }
 
-    /// Forgets everything that only revisions before this one need.
+    /// Discards all history before this revision.
     pub async fn compact(&mut self, revision: i64) -> Result<(), EtcdError> {
         self.done("/etcdserverpb.KV/Compact", CompactionRequest { revision }).await
     }
 
-    /// Of this member alone.
+    /// Only this member.
     pub async fn defragment(&mut self) -> Result<(), EtcdError> {
         self.done("/etcdserverpb.Maintenance/Defragment", Nothing {}).await
     }
 
-    /// Lets all members take writes again.
+    /// Lets all members accept writes again.
     pub async fn disarm(&mut self) -> Result<(), EtcdError> {
         const ALARM: &str = "/etcdserverpb.Maintenance/Alarm";
         let raised = AlarmRequest { action: ALARM_GET, member_id: 0, alarm: ALARM_NOSPACE };
@@ -106,7 +106,7 @@ impl EtcdClient {
         Ok(())
     }
 
-    /// The records of all shards, by their numbers, as a majority has them.
+    /// The records of all shards, by number, read through a majority.
     pub async fn shard_records(&mut self) -> Result<BTreeMap<u16, ShardRecord>, EtcdError> {
         let pairs = self.range(SHARDS).await?.pairs;
         let number = |key: &[u8]| std::str::from_utf8(key.strip_prefix(SHARDS)?).ok()?.parse().ok();
@@ -130,18 +130,18 @@ impl EtcdClient {
     }
 }
 
-/// The number of a shard follows, in five digits.
+/// Followed by the number of a shard in five digits.
 const SHARDS: &[u8] = b"lk/shard/";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardRecord {
     pub epoch: u64,
-    /// The name of the node; none if its last owner has left it.
+    /// The node's name; none if its last owner has left.
     pub owner: Option<String>,
 }
 
 impl ShardRecord {
-    /// A record begins with its version, the epoch, and the owner with its name first.
+    /// A record begins with its version and the epoch; the owner's name follows.
     fn decode(record: &[u8]) -> Option<Self> {
         let ((version, epoch, owner), _) = postcard::take_from_bytes::<(u8, u64, Option<String>)>(record).ok()?;
         (version == 1).then_some(Self { epoch, owner })
@@ -172,7 +172,7 @@ pub struct TxnResponse {
     pub succeeded: bool,
 }
 
-/// `result` is left at its zero, which is EQUAL.
+/// `result` stays zero, which is EQUAL.
 #[derive(Clone, PartialEq, Message)]
 pub struct Compare {
     #[prost(int32, tag = "2")]
@@ -213,8 +213,8 @@ pub struct PutRequest {
     pub value: Vec<u8>,
 }
 
-/// A `RangeRequest` or `DeleteRangeRequest`: one key, or all up to `range_end`; an `UnlockRequest` has one key. What is left
-/// out means the newest revision, agreed on by a majority.
+/// A `RangeRequest` or `DeleteRangeRequest` for one key or all up to `range_end`, or an `UnlockRequest` for one key.
+/// The omitted fields default to the newest revision, agreed on by a majority.
 #[derive(Clone, PartialEq, Message)]
 pub struct Keys {
     #[prost(bytes = "vec", tag = "1")]
@@ -228,7 +228,7 @@ impl Keys {
         Self { key, range_end: Vec::new() }
     }
 
-    /// All that begin with this; a prefix here never ends with the highest byte.
+    /// All keys with this prefix; no prefix here ends with the highest byte.
     fn all(prefix: &[u8]) -> Self {
         let mut range_end = prefix.to_vec();
         if let Some(last) = range_end.last_mut() {
@@ -294,7 +294,7 @@ pub struct StatusResponse {
     pub header: Option<ResponseHeader>,
     #[prost(int64, tag = "3")]
     pub db_size: i64,
-    /// The id of the member that leads, as this one knows it.
+    /// The id of the leader, as known to this member.
     #[prost(uint64, tag = "4")]
     pub leader: u64,
 }
@@ -327,7 +327,7 @@ pub const ALARM_GET: i32 = 0;
 pub const ALARM_DEACTIVATE: i32 = 2;
 pub const ALARM_NOSPACE: i32 = 1;
 
-/// A question or an answer without anything in it that matters here.
+/// A request or answer of which no field matters here.
 #[derive(Clone, PartialEq, Message)]
 pub struct Nothing {}
 
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn fields_that_are_not_named_here_are_skipped() {
-        // Header with cluster_id 9 and revision 300, succeeded, and an empty response behind it.
+        // A header with cluster_id 9 and revision 300, succeeded, and an empty response at the end.
         let bytes = [0x0a, 5, 0x08, 9, 0x18, 0xac, 0x02, 0x10, 1, 0x1a, 0];
         let response = TxnResponse::decode(&bytes[..]).expect("well-formed");
         assert_eq!(
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(ShardRecord::decode(b""), None);
     }
 
-    /// Knows its status, has no room, and then hangs up.
+    /// Answers a status request, reports that it is out of space, and then disconnects.
     async fn member(listener: tokio::net::TcpListener) {
         let (stream, _) = listener.accept().await.expect("a client");
         let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");

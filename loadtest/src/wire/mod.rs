@@ -1,5 +1,5 @@
-//! Owns the wire: one keep-alive connection, the bytes of every request, the reading of every answer; gRPC, for etcd. Knows
-//! nothing of load or of rules.
+//! Owns the protocols: one keep-alive connection, the bytes of every request, the parsing of every answer; gRPC for
+//! etcd. Knows nothing of load or of rules.
 //!
 //! From top to bottom: `request`, `token`; `answer`, `connection` and `etcd` stand alone.
 

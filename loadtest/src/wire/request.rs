@@ -1,18 +1,18 @@
-//! Owns the bytes of every request. What is the same for all environments is built once; an environment's request is
-//! put together from those parts in a reused buffer, since a million prebuilt ones would not fit in memory.
+//! Builds the bytes of every request. Parts common to all environments are built once; an environment's request is
+//! assembled from them in a reused buffer, because a million prebuilt ones would not fit in memory.
 
 use std::fmt;
 use std::io::Write;
 
 use crate::wire::token::Token;
 
-/// Where in the API the environments of a run are.
+/// Where in the API a run's environments are.
 #[derive(Clone, Debug)]
 pub struct Scope {
     pub authority: String,
     pub organization: String,
     pub pipeline: String,
-    /// Environments are named by it and their number.
+    /// An environment's name is this and its number.
     pub prefix: String,
     pub token: Token,
 }
@@ -27,7 +27,7 @@ impl Scope {
     }
 }
 
-/// Host and token of every request to one server, for those who put each request together anew.
+/// The headers of every request to one server, for callers that build each request separately.
 #[derive(Clone, Debug)]
 pub struct Api {
     headers: String,
@@ -38,7 +38,8 @@ impl Api {
         Self { headers: format!("Host: {authority}\r\nAuthorization: Bearer {}\r\n", token.reveal()) }
     }
 
-    /// `path` is within the API, `extra` are further headers, each with its line end; reads and deletions have no body.
+    /// `path` is relative to the API, `extra` are further headers, each with its line end; reads and deletions have no
+    /// body.
     pub fn request(&self, method: &str, path: &str, extra: &str, body: &str) -> Vec<u8> {
         let (headers, length) = (&self.headers, body.len());
         let content = match method {
@@ -49,14 +50,14 @@ impl Api {
     }
 }
 
-/// As long as the server lets anybody wait.
+/// The server's limit for waiting.
 pub const LONGEST_WAIT_SECONDS: u32 = 300;
 
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
     pub wait_seconds: u32,
     pub ttl_seconds: Option<u32>,
-    /// Any environment with this value of the label `pool`, instead of one by its name.
+    /// Claims any environment with this value of the label `pool`, instead of one by name.
     pub pool: Option<String>,
 }
 
@@ -72,18 +73,18 @@ pub struct ClaimTemplate {
     pub terms: Terms,
 }
 
-/// A request but for the environment's number and the session's id.
+/// A request without the environment's number and the session's id.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// Up to and with the environment's prefix.
+    /// Up to and including the environment's prefix.
     head: Vec<u8>,
     numbered: bool,
-    /// Between the environment's number and the session id, or to the end.
+    /// Between the environment's number and the session id, or up to the end.
     middle: Vec<u8>,
     tail: Vec<u8>,
 }
 
-/// In the path of a template: the environment's number, and the session's id.
+/// Placeholders in a template's path: the environment's number, and the session's id.
 const NUMBER: &str = "{number}";
 const SESSION: &str = "{session}";
 
@@ -98,7 +99,7 @@ impl Template {
         Self { head: head.into(), numbered, middle: middle.into(), tail: tail.into() }
     }
 
-    /// The whole request, in place of what was in the buffer.
+    /// Replaces the buffer with the whole request.
     pub fn write(&self, environment: u32, session_id: &str, into: &mut Vec<u8>) {
         into.clear();
         into.extend_from_slice(&self.head);
@@ -111,7 +112,7 @@ impl Template {
     }
 }
 
-/// Those that every workload uses, prebuilt, and the means to build the others.
+/// The requests common to all workloads, prebuilt, and constructors for the others.
 #[derive(Clone, Debug)]
 pub struct Requests {
     pub health: Template,
@@ -123,9 +124,9 @@ pub struct Requests {
     pub force_claim: Template,
     pub list: Template,
     api: Api,
-    /// The path of all environments of the pipeline.
+    /// The path of the pipeline's environments.
     environments: String,
-    /// And of one of them.
+    /// The path of one of them.
     environment: String,
 }
 
@@ -173,7 +174,7 @@ impl Requests {
         ClaimTemplate { template, terms }
     }
 
-    /// A claim that only takes a place at the end of the queue, behind all who wait.
+    /// A claim that only joins the end of the queue, behind all waiters.
     pub fn queue_last(&self) -> Template {
         let path = format!("{}/sessions", self.environment);
         Template::of(self.api.request("POST", &path, "", r#"{"queue":true,"priority":-1}"#))

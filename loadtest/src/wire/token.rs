@@ -1,4 +1,4 @@
-//! Owns the API token: where it is read from, and that it is never shown.
+//! Owns the API token: reads it, and ensures that it is never shown.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// There is no flag for the token itself, because arguments are visible to every user of the machine.
+    /// There is no option for the token itself, because arguments are visible to every user of the machine.
     pub fn read(file: Option<&Path>) -> Result<Self, TokenError> {
         let text = match file {
             Some(file) => std::fs::read_to_string(file)?,
@@ -39,14 +39,14 @@ impl Token {
         Ok(Self(text.to_owned()))
     }
 
-    /// For a server that we start ourselves: `lk_`, 30 random characters, and 6 that are the CRC-32 of those.
+    /// For a server that we start: `lk_`, 30 random characters, and 6 for their CRC-32.
     pub fn random() -> Self {
         let mut random = rand::rng();
         let characters: String = (0..30).map(|_| char::from(BASE62[random.random_range(0..BASE62.len())])).collect();
         Self(with_checksum(&characters))
     }
 
-    /// Only for the bytes of a request.
+    /// Only for building requests.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Owns the workloads in which many clients want few environments: `hot`, `stampede` and `force-claim-race`.
+//! Owns the workloads in which many clients compete for few environments: `hot`, `stampede` and `force-claim-race`.
 
 use serde::Deserialize;
 
@@ -9,12 +9,12 @@ use crate::settings::{Common, within};
 use crate::wire::{LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, largest, only_closed, sizes};
 
-/// One environment, and all clients want it all the time. It never rests, so what is measured is how fast a lock goes from
-/// hand to hand.
+/// One environment that all clients want all the time. It is never free for long, so this measures how fast a lock is
+/// handed over.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hot {
-    /// How many want it, one number for each phase.
+    /// Numbers of waiters, one per phase.
     waiters: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Kind for Hot {
     }
 }
 
-/// Claims, waits and releases the one environment as often as it can.
+/// Claims, waits for and releases the one environment as often as it can.
 pub async fn contend(mut client: Client, environment: u32) {
     let claim = client.thread.requests.claim(Terms::waiting(LONGEST_WAIT_SECONDS));
     while client.turn().await {
@@ -54,8 +54,8 @@ pub async fn contend(mut client: Client, environment: u32) {
     }
 }
 
-/// Many jobs want few environments, all at once, and wait until each has had one: by name, and by label, where any
-/// environment of a pool will do.
+/// Many jobs want few environments at the same time, and each waits until it has had one: by name, and by label, where
+/// any environment of a pool will do.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stampede {
@@ -101,11 +101,11 @@ impl Kind for Stampede {
     }
 }
 
-/// Many take the same few environments from each other. Who was displaced learns it with its next deployment.
+/// Many clients take the same few environments from each other. A displaced holder finds out at its next deployment.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForceClaimRace {
-    /// Fewer than connections, or nobody is displaced.
+    /// Fewer than the connections; otherwise nobody is displaced.
     environments: u32,
 }
 
@@ -142,7 +142,7 @@ async fn race_one(mut client: Client, environments: u32) {
             && *code == *"session_overridden"
         {
             client.count(DISPLACED);
-            // Who was displaced is told so by its session, too.
+            // A displaced holder's session must show it too.
             match client.read_session(environment, session.clone()).await {
                 Ok(view) if view.status != SessionStatus::Overridden => {
                     client.error(format!("a session that was overridden reads as {:?}", view.status));

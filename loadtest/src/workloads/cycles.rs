@@ -1,4 +1,4 @@
-//! Owns the workloads in which each client claims and releases environments of its own, so that no claim is ever refused:
+//! Owns the workloads in which each client claims and releases separate environments, so that no claim is ever refused:
 //! `cycle`, `disk`, `many-environments`, `deploy-storm` and `soak`.
 
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use crate::workloads::contention::contend;
 use crate::workloads::kind::{Kind, MAX_ENVIRONMENTS, one_environment_each, sizes};
 use crate::workloads::reads::read;
 
-/// What a client does with a lock before it releases it.
+/// An action between claim and release.
 #[derive(Clone, Copy)]
 pub enum Act {
     Deploy,
@@ -19,7 +19,7 @@ pub enum Act {
     List,
 }
 
-/// Claim, these acts, release: round and round over environments that are each client's own.
+/// Claim, these acts, release: cycles through each client's own environments.
 pub fn sessions(connections: u32, environments: u32, acts: &'static [Act]) -> Work {
     clients(connections, move |client| {
         let share = Share::of(client.number, connections, environments);
@@ -52,7 +52,7 @@ async fn session(client: &mut Client, environment: u32, claim: &ClaimTemplate, a
 
 const CPU: &str = "server CPU per cycle";
 
-/// The figures of a segment of cycles; gives the rate of requests, two for each cycle.
+/// Adds the figures of a segment of cycles; returns the rate of requests, two per cycle.
 pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Observation) -> Option<f64> {
     // A cycle is complete when its release is answered.
     let cycles = seen.count(Operation::Release);
@@ -63,7 +63,7 @@ pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Observation) -> Op
     requests
 }
 
-/// `/healthz`, durable claim and release, and reads take turns, so that what is compared was measured side by side.
+/// `/healthz`, durable claim and release, and reads alternate, so that the compared phases are measured close together.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cycle {
@@ -76,7 +76,7 @@ impl Kind for Cycle {
     }
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
-        /// `/healthz` is the least that this server can be asked for.
+        /// `/healthz` is the cheapest request to this server.
         const READS: &str = "reads against healthz";
         let (connections, environments) = (test.common.connections, self.environments);
         let healthz = clients(connections, |mut client| async move {
@@ -111,8 +111,7 @@ impl Kind for Cycle {
     }
 }
 
-/// As many cycles as fit in the time, then what the server's data takes on the disk, of which most must be what it still
-/// keeps.
+/// As many cycles as fit in the time, then the disk usage of the server's data, most of which must be live data.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
@@ -145,12 +144,12 @@ impl Kind for Disk {
     }
 }
 
-/// The same load on few, many and very many environments of one server; what they take of its memory, and how long it takes
-/// to start with them.
+/// The same load on few, many and very many environments of one server; measures their memory and the server's start
+/// time.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManyEnvironments {
-    /// One number for each phase, ascending; each has those of the one before.
+    /// One number per phase, ascending; each phase includes the environments of the one before.
     environments: Vec<u32>,
 }
 
@@ -171,7 +170,7 @@ impl Kind for ManyEnvironments {
             test.environments(made + 1..=environments, "{}").await?;
             made = environments;
             let phase = phase(environments);
-            // Restarted, if it is ours: then nothing is left in memory of how the environments were made.
+            // Restarts the server, if it is ours, so that its memory shows no traces of creating the environments.
             if test.server.is_ours() {
                 let took = test.restart().await?;
                 test.figure(&phase, READY, "ms", Some(took.as_secs_f64() * 1e3));
@@ -199,12 +198,12 @@ impl Kind for ManyEnvironments {
     }
 }
 
-/// Claim, many deployments, release; what is read afterwards shows all of them.
+/// Claim, many deployments, release; the reads afterwards must show all of them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeployStorm {
     environments: u32,
-    /// In each session.
+    /// Per session.
     deploys: u32,
 }
 
@@ -245,7 +244,7 @@ async fn storm_session(
     let held = async {
         for _ in 0..deploys {
             client.deploy(environment, session.clone()).await?;
-            // A session with all its deployments could outlast the load.
+            // A session with all its deployments could take longer than the load.
             if !client.goes_on() {
                 break;
             }
@@ -258,12 +257,12 @@ async fn storm_session(
 }
 
 /// Everything at once for a long time: sessions with deployments and heartbeats, a contended environment, readers. The
-/// server's memory is looked at after every round, and must stay within a bound.
+/// server's memory is checked after every round, and must stay within a bound.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Soak {
     environments: u32,
-    /// More than this of the server's resident memory is an error.
+    /// More resident memory of the server than this is an error.
     memory_mb: u32,
 }
 
@@ -284,7 +283,7 @@ impl Kind for Soak {
                 _ => use_share(client, share, &[Act::Deploy, Act::Heartbeat]).await,
             }
         });
-        // One more, to be contended.
+        // One more, for the contention.
         test.environments(1..=environments + 1, "{}").await?;
         let mut first = None;
         for round in 1..=test.common.rounds {

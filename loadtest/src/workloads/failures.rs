@@ -12,19 +12,19 @@ use crate::workloads::kind::{Kind, one_environment_each, only_closed};
 
 const WAIT_SECONDS: u32 = 60;
 
-/// Clients that vanish. Their connection is cut while they wait, while they hold the lock, or in the middle of a request;
-/// others go on using the same environments all the while.
+/// Clients that vanish: their connection is cut while they wait, while they hold the lock, or in the middle of a
+/// request. Others keep using the same environments.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Churn {
     environments: u32,
-    /// Of every lock, so that one whose holder has vanished ends.
+    /// The TTL of every lock, so that those of vanished holders expire.
     ttl_seconds: u32,
 }
 
-/// From one vanishing to the next of the same client.
+/// Between two disconnects of the same client.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Each takes a lock out of use for as long as it lives, so these are few.
+/// Each blocks a lock until its TTL ends, so these are few.
 const WHOLE_ONE_IN: u32 = 16;
 const WHILE_WAITING: &str = "vanished while waiting";
 const WHILE_HOLDING: &str = "vanished while holding";
@@ -60,7 +60,7 @@ impl Kind for Churn {
 }
 
 async fn come_and_go(mut client: Client, environments: u32, claim: ClaimTemplate) {
-    // A client whose turn comes too late for its patience is told so, and that is no error.
+    // A client that waits too long gets this refusal, as expected.
     client.tolerates = &["environment_locked"];
     let mut turns = client.number;
     while client.turn().await {
@@ -68,7 +68,7 @@ async fn come_and_go(mut client: Client, environments: u32, claim: ClaimTemplate
         let environment = turns % environments + 1;
         match client.number % 4 {
             0 => match tokio::time::timeout(PAUSE, client.claim(environment, &claim)).await {
-                // It was free.
+                // The lock was free.
                 Ok(Ok(granted)) => _ = client.release(environment, granted.session).await,
                 Ok(Err(_)) => {}
                 Err(_) => {
@@ -83,7 +83,7 @@ async fn come_and_go(mut client: Client, environments: u32, claim: ClaimTemplate
                 }
             }
             2 => {
-                // Now and then all of it has been sent, but nobody is there any more for the answer.
+                // Sometimes the whole request has been sent, but the client is gone before the answer.
                 let bytes = if turns.is_multiple_of(WHOLE_ONE_IN) { usize::MAX } else { turns as usize % 200 };
                 client.claim_cut_short(environment, &claim, bytes).await;
                 client.count(WITHIN_REQUEST);
@@ -97,21 +97,21 @@ async fn come_and_go(mut client: Client, environments: u32, claim: ClaimTemplate
     }
 }
 
-/// The server is killed with `kill -9` under load and started again, several times. What it acknowledged must be there; what
-/// it was asked and never answered may be there or not.
+/// The server is killed with `kill -9` under load and restarted, several times. Acknowledged changes must survive;
+/// unanswered requests may or may not have taken effect.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restart {
     environments: u32,
     /// Clients that wait for one more environment, which they share.
     waiters: u32,
-    /// In each round.
+    /// Per round.
     kills: u32,
 }
 
-/// Of those who wait for the shared environment: nobody can release what was granted in an answer that got lost.
+/// The TTL of locks on the shared environment: nobody can release a lock whose grant was lost.
 const TTL_SECONDS: u32 = 2;
-/// With the pause after each failure, longer than any restart takes.
+/// Together with the pause after each failure, longer than any restart takes.
 const RECOVERY_TRIES: u32 = 600;
 
 impl Kind for Restart {
@@ -181,7 +181,7 @@ async fn cycle(mut client: Client, mut share: Share) {
     }
 }
 
-/// Looks whether the lock is held, which can only be ours, and gives it back.
+/// Releases the lock if it is held; only this client can be the holder.
 async fn recover(client: &mut Client, environment: u32) -> Result<(), Failure> {
     let mut last = Err(Failure::NotSent);
     for _ in 0..RECOVERY_TRIES {

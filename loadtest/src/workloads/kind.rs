@@ -7,17 +7,17 @@ use crate::server::ClusterShape;
 use crate::settings::{Common, within};
 
 pub trait Kind: DeserializeOwned {
-    /// It kills, restarts or measures the server itself.
+    /// Whether it kills, restarts or measures the server itself.
     const NEEDS_OWN_SERVER: bool = false;
 
-    /// What the settings' types cannot say.
+    /// Checks the settings beyond their types.
     fn check(&self, common: &Common) -> Result<(), String>;
 
     fn connections(&self, common: &Common) -> u32 {
         common.connections
     }
 
-    /// The cluster that it wants in place of a server, but for the program.
+    /// The cluster that it needs instead of a single server; the program is added by the caller.
     fn cluster(&self) -> Option<ClusterShape> {
         None
     }
@@ -25,10 +25,10 @@ pub trait Kind: DeserializeOwned {
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault>;
 }
 
-/// The limit of the server, and of our own memory.
+/// The limit of the server, and of our memory.
 pub const MAX_ENVIRONMENTS: u64 = 1_000_000;
 
-/// No two clients share an environment.
+/// Ensures that no two clients share an environment.
 pub fn one_environment_each(environments: u32, common: &Common) -> Result<(), String> {
     within("environments", environments.into(), common.connections.into(), MAX_ENVIRONMENTS)
 }
@@ -42,7 +42,7 @@ pub fn only_closed(common: &Common) -> Result<(), String> {
     }
 }
 
-/// A list of sizes to set side by side.
+/// Checks a list of sizes to compare.
 pub fn sizes(key: &str, sizes: &[u32], most: u64) -> Result<(), String> {
     if sizes.is_empty() {
         return Err(format!("`{key}` must not be empty"));

@@ -1,6 +1,6 @@
-//! Owns `long-queue`: many clients wait for one lock, which then goes through all of them. What a waiter costs the server
-//! in memory, and how long a release takes to reach the next, side by side for queues of several lengths. Each waiter joins
-//! when the one before it is seen in the queue, so that their order is known and can be checked.
+//! Owns `long-queue`: many clients wait for one lock, which then passes through all of them. Compares queues of several
+//! lengths: the server's memory per waiter, and the time from a release to the next grant. Each waiter joins once the
+//! previous one is seen in the queue, so that their order is known and can be checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +17,15 @@ use crate::wire::{ClaimTemplate, LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, only_closed, sizes};
 
 const ENVIRONMENT: u32 = 1;
-/// A short queue is run through several times in a row, so that its p99 is more than its slowest.
+/// A short queue is run several times in a row, so that its p99 is more than just its slowest handoff.
 const FEWEST_HANDOFFS: u32 = 1_000;
-/// With fewer waiters, what they take is lost in what the allocator keeps and gives back.
+/// With fewer waiters, their memory disappears in the allocator's noise.
 const FEWEST_FOR_MEMORY: u32 = 1_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Lengths of the queue, one for each phase.
+    /// Queue lengths, one per phase.
     waiters: Vec<u32>,
     /// Queued sessions behind the waiters: they lengthen the queue without a connection, and leave at the end.
     #[serde(default)]
@@ -46,7 +46,7 @@ impl Kind for Settings {
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         let longest = self.waiters.iter().copied().max().unwrap_or(0) + self.queued;
-        // All wait as one member, who may have half of a queue.
+        // All waiters are one member, who may have half of a queue.
         let room = 2 * longest;
         let configuration = format!(r#"{{"maxQueueLength":{room}}}"#);
         test.environments(ENVIRONMENT..=ENVIRONMENT, &configuration).await?;
@@ -68,7 +68,7 @@ impl Kind for Settings {
 }
 
 impl Settings {
-    /// Gives the p99.
+    /// Returns the p99.
     async fn measure(&self, test: &mut LoadTest, waiters: u32) -> Result<Option<f64>, Fault> {
         let phase = format!("{waiters} waiters");
         test.disconnect().await;
@@ -113,7 +113,7 @@ impl Settings {
     }
 }
 
-/// Those who wait, and the one that holds the lock until all do.
+/// The waiters, and the client that holds the lock until all wait.
 struct QueueRun {
     own: Client,
     waiters: Vec<Client>,
@@ -144,7 +144,7 @@ impl QueueRun {
         for _ in 0..queued {
             behind.push(self.own.queue_last(ENVIRONMENT, &queue_last).await?);
         }
-        // Only the first time is nothing used again of what was there before.
+        // Only the first run counts: later ones reuse memory of earlier ones.
         _ = all_waiting.compare_exchange(0, meter.memory().unwrap_or(0), Ordering::Relaxed, Ordering::Relaxed);
         self.own.release(ENVIRONMENT, held.session).await?;
         while let Some(client) = waiting.join_next().await {
@@ -169,7 +169,7 @@ impl QueueRun {
                 seen_in_line.store(seen, Ordering::Relaxed);
                 return Ok(());
             }
-            // Somebody has been answered while we hold the lock, or it is over.
+            // A waiter was answered while we hold the lock, or the load is ending.
             if waiting.try_join_next().is_some() || !self.own.goes_on() {
                 return Err(Failure::Unknown);
             }

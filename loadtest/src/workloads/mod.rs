@@ -1,4 +1,4 @@
-//! Owns the kinds of workload: their settings, what their clients do, and which figures come of it.
+//! Owns the kinds of workload: their settings, the work of their clients, and the resulting figures.
 
 use toml::Table;
 

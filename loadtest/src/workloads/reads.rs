@@ -13,7 +13,7 @@ use crate::settings::{Common, within};
 use crate::wire::Terms;
 use crate::workloads::kind::{Kind, MAX_ENVIRONMENTS, largest, sizes};
 
-/// Many read, alone and beside a few who claim and release what is read.
+/// Many readers, alone and beside a few writers that claim and release the same environments.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Readers {
@@ -60,7 +60,7 @@ impl Kind for Readers {
     }
 }
 
-/// Reads one environment after the other.
+/// Reads the environments in turn.
 pub async fn read(mut client: Client, environments: u32) {
     let mut environment = client.number % environments + 1;
     while client.turn().await {
@@ -69,7 +69,7 @@ pub async fn read(mut client: Client, environments: u32) {
     }
 }
 
-/// Whatever the readers' loop is, those who write do it as fast as they can.
+/// Writers always run in a closed loop, even if the readers' loop is open.
 async fn write(mut client: Client, share: Range<u32>) {
     let claim = client.thread.requests.claim(Terms::default());
     for environment in share.cycle() {
@@ -83,11 +83,11 @@ async fn write(mut client: Client, share: Range<u32>) {
 const LIMIT: u32 = 50;
 const FILLING_CONNECTIONS: u32 = 64;
 
-/// The first and the last page of an environment's history, of one with few sessions and one with very many.
+/// The first and the last page of an environment's history, with few and with very many sessions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct History {
-    /// How many the environment has, one number for each phase; the server must keep as many.
+    /// Number of sessions, one per phase; the server must keep as many.
     sessions: Vec<u32>,
 }
 
@@ -131,7 +131,7 @@ impl Kind for History {
     }
 }
 
-/// Each takes the lock from the one before: one request for a session, and many can be under way.
+/// Each force-claims from the one before: one request per session, and many can be in flight.
 fn filling(environment: u32, sessions: u64) -> Work {
     let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     clients(FILLING_CONNECTIONS, move |mut client| {
@@ -153,7 +153,7 @@ fn filling(environment: u32, sessions: u64) -> Work {
     })
 }
 
-/// The last page is where it must be: a shorter history would be read faster, and prove nothing.
+/// The last page must exist: a shorter history would be faster to read, and prove nothing.
 fn paging(connections: u32, environment: u32, sessions: u32) -> Work {
     let expected = u64::from(sessions.div_ceil(LIMIT));
     clients(connections, move |mut client| async move {

@@ -86,12 +86,6 @@ impl Change {
         self.record(&after.organization, &EventData::MemberUpdated(difference(before, after)), cause);
     }
 
-    /// Adds the issuer to a link that an earlier version stored without one. Records no event: nothing changes for
-    /// anybody.
-    pub fn bind_link(&mut self, member: &Arc<Member>) {
-        self.set_member(member);
-    }
-
     /// The member's tokens have to be revoked in the same change or before.
     pub fn remove_member(&mut self, member: &Member, cause: Cause<'_>) {
         self.batch.delete(stored::member_key(&member.organization, &member.name));

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use super::accounts::Accounts;
 use super::change::{Change, RevocationReason};
 use super::member::{Declaration, Member, MemberUpdate, NewMember};
-use super::token::Token;
-use super::trust::is_too_much;
 use super::{load, stored};
 use domain::{Identifier, Role, Timestamp};
 use events::Cause;
@@ -128,9 +126,7 @@ impl Applying<'_> {
                     // A declared member is a person, even if jobs used the name before: the person does not get the
                     // credentials of those jobs.
                     if before.for_jobs {
-                        accounts.take_from_jobs(&mut change, &before);
-                        let is_of_jobs = |token: &Token| token.user == before.id && token.is_exchanged();
-                        ended = accounts.tokens_where(|token| is_of_jobs(token) || is_too_much(token, before.id));
+                        ended = accounts.tokens_where(|token| token.user == before.id && token.is_exchanged());
                     }
                     let after = MemberUpdate { role: Some(new.role), ..update }.of(&before);
                     let after = Arc::new(Member { for_jobs: false, ..after });

@@ -8,27 +8,16 @@ use sha2::{Digest, Sha256};
 use super::token::{Root, SourceId, Token, TokenKind, Usage};
 use super::token_text::TokenHash;
 use domain::{IdSeed, Identifier, Timestamp, TokenId, UserId};
-use store::record::{self, Record, RecordError, encode, records};
+use store::keys::{IDENTITY_USES, in_organization};
+use store::record::{self, RecordError, encode, records};
 
 records! {
-    IdentityUseV1 = "identity token use",
+    ExchangedV2<'a> = "exchanged token" version 2,
+    IdentityUseV2 = "identity token use" version 2,
 }
-
-impl<'a> Record<'a> for IdentityUseV2 {
-    const KIND: &'static str = "identity token use";
-    const VERSION: u8 = 2;
-
-    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
-        let IdentityUseV1 { count, until } = record::decode_form::<Self, _>(form)?;
-        Ok(Self { count, until, subject: None })
-    }
-}
-
-pub const EXCHANGED: &[u8] = b"TX/";
-pub const IDENTITIES: &[u8] = b"TI/";
 
 #[derive(Serialize, Deserialize)]
-struct ExchangedV1<'a> {
+struct ExchangedV2<'a> {
     organization: &'a str,
     id: [u8; 12],
     hash: [u8; 32],
@@ -38,41 +27,25 @@ struct ExchangedV1<'a> {
     created_at: i64,
     expires_at: Option<i64>,
     last_used_at: Option<i64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ExchangedV2<'a> {
-    #[serde(borrow)]
-    before: ExchangedV1<'a>,
-    /// The rule that it came from.
+    /// The rule that it came from; none if that was a token that has ended.
     source: Option<[u8; 32]>,
 }
 
-impl<'a> Record<'a> for ExchangedV2<'a> {
-    const KIND: &'static str = "exchanged token";
-    const VERSION: u8 = 2;
-
-    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
-        Ok(Self { before: record::decode_form::<Self, _>(form)?, source: None })
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct IdentityUseV1 {
-    count: u32,
-    until: i64,
-}
-
-/// With the subject, so that the identity tokens of each subject can be counted.
+/// Counts the identity tokens of each subject.
 #[derive(Serialize, Deserialize)]
 struct IdentityUseV2 {
     count: u32,
     until: i64,
+    /// There always is one.
     subject: Option<SubjectHash>,
 }
 
 pub fn encode_exchanged(token: &Token) -> Vec<u8> {
-    let before = ExchangedV1 {
+    let source = match token.root {
+        Root::Source(SourceId(hash)) => Some(hash),
+        Root::None | Root::Operator | Root::Password | Root::Token(_) => None,
+    };
+    encode(&ExchangedV2 {
         organization: token.organization.as_str(),
         id: token.id.0.0,
         hash: token.hash.0,
@@ -82,16 +55,12 @@ pub fn encode_exchanged(token: &Token) -> Vec<u8> {
         created_at: token.created_at.as_millis(),
         expires_at: token.expires_at.map(Timestamp::as_millis),
         last_used_at: token.last_used_at().map(Timestamp::as_millis),
-    };
-    let source = match token.root {
-        Root::Source(SourceId(hash)) => Some(hash),
-        Root::None | Root::Operator | Root::Password | Root::Token(_) => None,
-    };
-    encode(&ExchangedV2 { before, source })
+        source,
+    })
 }
 
 pub fn decode_exchanged(bytes: &[u8]) -> Result<Token, RecordError> {
-    let ExchangedV2 { before: form, source } = record::decode(bytes)?;
+    let form: ExchangedV2<'_> = record::decode(bytes)?;
     let user = UserId(IdSeed(form.user));
     Ok(Token {
         kind: TokenKind::Exchanged,
@@ -106,29 +75,30 @@ pub fn decode_exchanged(bytes: &[u8]) -> Result<Token, RecordError> {
         expires_at: form.expires_at.map(Timestamp::from_millis),
         usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
         bootstrap: false,
-        root: source.map_or(Root::None, |hash| Root::Source(SourceId(hash))),
+        root: form.source.map_or(Root::None, |hash| Root::Source(SourceId(hash))),
         made_in_browser: false,
     })
 }
 
 /// `TI/{organization}/{hash}`
 pub fn identity_key(key: &IdentityKey) -> Vec<u8> {
-    [IDENTITIES, key.organization.as_str().as_bytes(), b"/", &key.hash].concat()
+    [&in_organization(IDENTITY_USES, key.organization.as_str())[..], &key.hash].concat()
 }
 
 pub fn encode_identity(used: IdentityUse) -> Vec<u8> {
-    encode(&IdentityUseV2 { count: used.count, until: used.until.as_millis(), subject: used.subject })
+    encode(&IdentityUseV2 { count: used.count, until: used.until.as_millis(), subject: Some(used.subject) })
 }
 
 pub fn decode_identity(key: &[u8], bytes: &[u8]) -> Result<(IdentityKey, IdentityUse), RecordError> {
     let IdentityUseV2 { count, until, subject } = record::decode(bytes)?;
     let key = parse_identity_key(key).ok_or_else(record::misplaced::<IdentityUseV2>)?;
+    let subject = subject.ok_or_else(|| record::invalid::<IdentityUseV2>("is a use without a subject"))?;
     Ok((key, IdentityUse { count, subject, until: Timestamp::from_millis(until) }))
 }
 
 /// The hash may contain a slash.
 fn parse_identity_key(key: &[u8]) -> Option<IdentityKey> {
-    let rest = key.strip_prefix(IDENTITIES)?;
+    let rest = key.strip_prefix(IDENTITY_USES)?;
     let (organization, hash) = rest.split_last_chunk::<32>()?;
     let organization = std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?;
     Some(IdentityKey { organization: Identifier::parse(organization).ok()?, hash: *hash })
@@ -155,9 +125,9 @@ pub type SubjectHash = [u8; 32];
 pub struct IdentityUse {
     /// How often the token was exchanged.
     pub count: u32,
-    /// The subject of the token; `None` if it was first exchanged before subjects were counted.
-    pub subject: Option<SubjectHash>,
-    /// When the token ends; its uses need not be counted any longer.
+    /// Of the subject that it names.
+    pub subject: SubjectHash,
+    /// When it ends: then nothing has to be counted any more.
     pub until: Timestamp,
 }
 
@@ -170,6 +140,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use testkit::format_4::{assert_written_as_format_4, format_4};
     use testkit::fuzz::fuzz_record;
 
     fn token() -> Token {
@@ -192,8 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_a_job_is_read_as_it_was_written() {
-        let (written, read) = (token(), decode_exchanged(&encode_exchanged(&token())).unwrap());
+    fn tokens_of_jobs_of_format_4_are_read() {
+        assert_written_as_format_4("exchanged token", &encode_exchanged(&token()));
+        let (written, read) = (token(), decode_exchanged(&format_4("exchanged token")).unwrap());
         assert_eq!((read.kind, read.organization, read.id), (written.kind, written.organization, written.id));
         assert_eq!((read.hash, read.user, read.created_by), (written.hash, written.user, written.created_by));
         assert_eq!((read.name, read.last_four), (written.name, written.last_four));
@@ -205,20 +177,13 @@ mod tests {
     fn fuzzed_tokens_and_uses_are_read_or_refused() {
         fuzz_record([encode_exchanged(&token())], decode_exchanged, encode_exchanged);
         let of = IdentityKey { organization: Identifier::parse("acme").unwrap(), hash: [b'/'; 32] };
-        let used = IdentityUse { count: 7, subject: Some([9; 32]), until: Timestamp::from_millis(8) };
+        let used = IdentityUse { count: 7, subject: [9; 32], until: Timestamp::from_millis(8) };
         let key = identity_key(&of);
-        assert_eq!(decode_identity(&key, &encode_identity(used)).unwrap(), (of, used));
+        assert_written_as_format_4("identity token use", &encode_identity(used));
+        assert_eq!(decode_identity(&key, &format_4("identity token use")).unwrap(), (of, used));
         fuzz_record([encode_identity(used)], |bytes| decode_identity(&key, bytes), |(_, used)| encode_identity(*used));
         for wrong in [&b"TI/acme"[..], b"TI/", b"TX/acme/x", &key[..key.len() - 1]] {
             assert!(decode_identity(wrong, &encode_identity(used)).is_err());
         }
-    }
-
-    #[test]
-    fn a_use_of_an_older_version_is_read_and_has_no_subject() {
-        let of = IdentityKey { organization: Identifier::parse("acme").unwrap(), hash: [1; 32] };
-        let older = encode(&IdentityUseV1 { count: 3, until: 5 });
-        let used = IdentityUse { count: 3, subject: None, until: Timestamp::from_millis(5) };
-        assert_eq!(decode_identity(&identity_key(&of), &older).unwrap(), (of, used));
     }
 }

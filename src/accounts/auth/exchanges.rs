@@ -82,14 +82,14 @@ impl Accounts {
         let identities = self.identities.read();
         let Some(used) = identities.get(key) else {
             let counted = || identities.iter().filter(|(other, _)| other.organization == key.organization);
-            let own = || counted().filter(|(_, used)| used.subject == Some(subject)).count();
+            let own = || counted().filter(|(_, used)| used.subject == subject).count();
             share(counted().count()).check(own).map_err(AccountsError::TooManyExchanged)?;
-            return Ok(IdentityUse { count: 1, subject: Some(subject), until: job.until });
+            return Ok(IdentityUse { count: 1, subject, until: job.until });
         };
         if used.count >= EXCHANGES_MAX {
             return Err(AccountsError::ExchangedTooOften);
         }
-        Ok(IdentityUse { count: used.count + 1, subject: Some(subject), until: job.until })
+        Ok(IdentityUse { count: used.count + 1, subject, until: job.until })
     }
 
     fn member_for(&self, change: &mut Change, job: &TrustedJob, now: Timestamp) -> Result<Arc<Member>, AccountsError> {

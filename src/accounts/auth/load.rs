@@ -9,6 +9,7 @@ use super::password::Credentials;
 use super::token::Token;
 use super::{exchange_records, stored};
 use domain::{IdSeed, Identifier, UserId};
+use store::keys;
 use store::record::RecordError;
 use store::{Store, StoreError, end_of_prefix};
 
@@ -20,8 +21,8 @@ pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<MembersById,
     let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
     let mut links = links(store)?;
     let mut members = MembersById::default();
-    for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
-        // Recreating an unreadable member would separate them from their tokens and sessions.
+    for (key, record) in store.scan(keys::MEMBERS, &end_of_prefix(keys::MEMBERS), usize::MAX)? {
+        // A new member in the place of an unreadable one would be parted from their tokens and sessions.
         let member = stored::decode_member(&key, &record).map_err(|error| error.under(&key))?;
         if organizations.contains(&member.organization) {
             let link = links.remove(&(member.organization.clone(), member.name.clone()));
@@ -32,13 +33,13 @@ pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<MembersById,
 }
 
 fn links(store: &dyn Store) -> Result<HashMap<(Identifier, Identifier), ProviderLink>, StoreError> {
-    let records = store.scan(stored::LINKS, &end_of_prefix(stored::LINKS), usize::MAX)?;
+    let records = store.scan(keys::PROVIDER_LINKS, &end_of_prefix(keys::PROVIDER_LINKS), usize::MAX)?;
     records.iter().map(|(key, record)| stored::decode_link(key, record).map_err(|error| error.under(key))).collect()
 }
 
 pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> Result<Declarations, StoreError> {
     let mut declarations = Declarations::new();
-    for (key, record) in store.scan(stored::DECLARATIONS, &end_of_prefix(stored::DECLARATIONS), usize::MAX)? {
+    for (key, record) in store.scan(keys::DECLARED_MEMBERS, &end_of_prefix(keys::DECLARED_MEMBERS), usize::MAX)? {
         let (member, declaration) = stored::decode_declaration(&key, &record).map_err(|error| error.under(&key))?;
         if organizations.contains(&member.0) {
             declarations.insert(member, declaration);
@@ -55,16 +56,16 @@ pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
         let tokens = records.iter().map(|(key, record)| decode(record).map_err(|error| error.under(key)));
         tokens.collect::<Result<Vec<_>, StoreError>>()
     };
-    let mut tokens = read(stored::TOKENS, stored::decode_token)?;
-    tokens.append(&mut read(stored::SIGN_INS, stored::decode_sign_in)?);
-    tokens.append(&mut read(exchange_records::EXCHANGED, exchange_records::decode_exchanged)?);
+    let mut tokens = read(keys::TOKENS, stored::decode_token)?;
+    tokens.append(&mut read(keys::SIGN_INS, stored::decode_sign_in)?);
+    tokens.append(&mut read(keys::EXCHANGED_TOKENS, exchange_records::decode_exchanged)?);
     Ok(tokens)
 }
 
 /// Visits every scope of retries (`Caller::retry_scope`) of all organizations: tokens, and members as whom jobs act.
 pub fn retry_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
     tokens(store)?.into_iter().for_each(|token| visit(token.id.0, token.organization));
-    for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
+    for (key, record) in store.scan(keys::MEMBERS, &end_of_prefix(keys::MEMBERS), usize::MAX)? {
         let member = stored::decode_member(&key, &record).map_err(|error| error.under(&key))?;
         visit(member.id.0, member.organization);
     }
@@ -72,7 +73,7 @@ pub fn retry_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)
 }
 
 pub fn identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>, StoreError> {
-    let records = store.scan(exchange_records::IDENTITIES, &end_of_prefix(exchange_records::IDENTITIES), usize::MAX)?;
+    let records = store.scan(keys::IDENTITY_USES, &end_of_prefix(keys::IDENTITY_USES), usize::MAX)?;
     let decode = |(key, record): &(_, _)| {
         let (key, record): (&Vec<u8>, &Vec<u8>) = (key, record);
         exchange_records::decode_identity(key, record).map_err(|error| error.under(key))
@@ -84,7 +85,7 @@ pub fn identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>
 pub fn credentials(store: &dyn Store, members: &MembersById) -> Result<HashMap<UserId, Arc<Credentials>>, StoreError> {
     let by_name: HashMap<_, _> = members.values().map(|m| ((&m.organization, &m.name), m.id)).collect();
     let mut found = HashMap::new();
-    for (key, record) in store.scan(stored::CREDENTIALS, &end_of_prefix(stored::CREDENTIALS), usize::MAX)? {
+    for (key, record) in store.scan(keys::CREDENTIALS, &end_of_prefix(keys::CREDENTIALS), usize::MAX)? {
         let (member, credentials) = stored::decode_credentials(&key, &record).map_err(|error| error.under(&key))?;
         if let Some(id) = by_name.get(&(&member.0, &member.1)) {
             found.insert(*id, Arc::new(credentials));

@@ -37,9 +37,8 @@ pub type MembersById = HashMap<UserId, Arc<Member>, RandomState>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderLink {
     pub provider: Identifier,
-    /// The issuer: a subject is unique only within one. `None` in records of an earlier version, until the first start
-    /// of this one.
-    pub issuer: Option<String>,
+    /// Who the provider is: a subject says nothing at another issuer.
+    pub issuer: String,
     /// The provider's id of the person, which is never reused.
     pub subject: String,
 }

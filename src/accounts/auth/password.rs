@@ -183,8 +183,7 @@ pub struct Invitation {
     pub expires_at: Timestamp,
     /// The credential that created it, and whose end ends it.
     pub made: Made,
-    /// The member who made it; `None` for the operator, and for invitations of an earlier version, which did not record
-    /// the maker.
+    /// Who made it; `None`: the operator.
     pub maker: Option<UserId>,
 }
 

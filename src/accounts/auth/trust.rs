@@ -1,15 +1,14 @@
-//! The entries of organization files that identify people and jobs. They are applied at a start, and may be applied
-//! again while the server runs: whatever came from a removed entry ends, and older data is adapted to the current
-//! rules.
+//! The entries of organization files that say who somebody is. They are applied at a start, and may be applied again
+//! while the server runs: what came from an entry that is gone ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::{Change, RevocationReason};
-use super::member::{Member, ProviderLink};
-use super::password::{Credentials, Invitation};
-use super::token::{Grants, Root, SourceId, Token, Trust, Trusted};
+use super::member::Member;
+use super::password::Invitation;
+use super::token::{Grants, Root, SourceId, Token, Trusted};
 use domain::{Identifier, Timestamp, TokenId, UserId};
 use events::Cause;
 use store::{Committer, StoreError};
@@ -64,43 +63,19 @@ impl Accounts {
         let mut change = Change::default();
         let (after, ended) = if before.for_jobs {
             let role = trust.jobs.get(&before.name).copied();
-            self.take_from_jobs(&mut change, &before);
-            let ended = self.tokens_where(|token| (token.user == user && role.is_none()) || is_too_much(token, user));
-            (Member { role: role.unwrap_or(before.role), link: None, ..(*before).clone() }, ended)
+            let ended = self.tokens_where(|token| token.user == user && role.is_none());
+            (Member { role: role.unwrap_or(before.role), ..(*before).clone() }, ended)
         } else {
-            let link = before.link.as_ref().and_then(|link| still_linked(link, trust));
-            // Sign-ins of an earlier version may come from the provider.
-            let is_of_link = |token: &Token| {
-                let in_browser = token.made_in_browser && token.created_by == user;
-                token.root == Root::None && (in_browser || (token.user == user && token.is_sign_in()))
-            };
-            let is_gone = before.link.is_some() && link.is_none();
-            if is_gone {
-                self.drop_invitations(&mut change, |_, Invitation { made, maker, .. }| {
-                    made.root == Root::None && made.in_browser && *maker == Some(user)
-                });
-            }
-            let ended = if is_gone { self.tokens_where(is_of_link) } else { Vec::new() };
-            (Member { link, ..(*before).clone() }, ended)
+            let link = before.link.clone().filter(|link| trust.providers.get(&link.provider) == Some(&link.issuer));
+            (Member { link, ..(*before).clone() }, Vec::new())
         };
-        if after.role != before.role || after.link.is_none() != before.link.is_none() {
+        if after != *before {
             change.update_member(&before, &Arc::new(after), cause);
-        } else if after != *before {
-            change.bind_link(&Arc::new(after));
         }
         self.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), change, cause)
     }
 
-    /// A member for jobs has no password and no invitation.
-    pub(super) fn take_from_jobs(&self, change: &mut Change, member: &Member) {
-        let credentials = self.credentials_of(member.id);
-        if credentials.password.is_some() || credentials.invitation.is_some() {
-            let none = Credentials { password: None, invitation: None, ..(*credentials).clone() };
-            change.set_credentials(member, none);
-        }
-    }
-
-    /// Ends what came from a removed entry, or from one that no longer grants the role of the member.
+    /// What came from an entry that is gone, or that does not grant the role of the member any more.
     fn end_untrusted(&self, committer: &mut Committer<'_>, cause: Cause<'_>) -> Result<(), StoreError> {
         let trusted = self.trusted.read();
         let members = self.members.read().clone();
@@ -118,19 +93,4 @@ impl Accounts {
         });
         self.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), change, cause)
     }
-}
-
-/// Credentials that jobs could create with an earlier version, but no longer can: sign-ins of their member, and tokens
-/// without an end created in them, for any member.
-pub(super) fn is_too_much(token: &Token, jobs: UserId) -> bool {
-    let is_of_jobs = token.user == jobs && token.is_sign_in();
-    is_of_jobs || (token.is_api() && token.created_by == jobs && token.root == Root::None)
-}
-
-/// The link, if the provider is still the same. A link that an earlier version stored without an issuer gets the issuer
-/// that the file names at the first start of this version.
-fn still_linked(link: &ProviderLink, trust: &Trust) -> Option<ProviderLink> {
-    let issuer = trust.providers.get(&link.provider)?;
-    let is_same = link.issuer.as_ref().is_none_or(|known| known == issuer);
-    is_same.then(|| ProviderLink { issuer: Some(issuer.clone()), ..link.clone() })
 }

@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::master_key::{KeyFiles, MasterKey, OpenError};
 use super::sealing::AssociatedData;
 use events::AuditKey;
+use store::keys::AUDIT_KEY;
 use store::{Batch, Store, StoreError, commit_durably};
 
 /// The key of its record.
-const RECORD: &[u8] = b"oa";
 
 #[derive(Serialize)]
 struct AuditKeyIdentity;
@@ -35,7 +35,7 @@ pub enum FoundAuditKey {
 /// The audit key of a data directory, created if it has none. A key that does not open is never replaced: the seals of
 /// all earlier events would be permanently lost with it.
 pub async fn audit_key(store: &dyn Store, master: &MasterKey) -> Result<AuditKey, OpenError> {
-    if let Some(sealed) = store.get(RECORD)? {
+    if let Some(sealed) = store.get(AUDIT_KEY)? {
         return open(&sealed, master).ok_or_else(|| master.foreign_seals());
     }
     let key = AuditKey::generate();
@@ -48,7 +48,7 @@ pub fn find_audit_key(
     data_dir: &Path,
     from_environment: Option<MasterKey>,
 ) -> Result<FoundAuditKey, OpenError> {
-    let Some(record) = store.get(RECORD)? else { return Ok(FoundAuditKey::NotMade) };
+    let Some(record) = store.get(AUDIT_KEY)? else { return Ok(FoundAuditKey::NotMade) };
     let files = KeyFiles(data_dir);
     // During a rotation there are two.
     let masters = match from_environment {
@@ -64,21 +64,21 @@ pub fn find_audit_key(
 
 /// Whether there is an audit key, which only the master key opens.
 pub(super) fn exists(store: &dyn Store) -> Result<bool, StoreError> {
-    Ok(store.get(RECORD)?.is_some())
+    Ok(store.get(AUDIT_KEY)?.is_some())
 }
 
 /// Adds the deletion of the audit key to the batch.
 pub(super) fn forget(batch: &mut Batch) {
-    batch.delete(RECORD);
+    batch.delete(AUDIT_KEY);
 }
 
 pub(super) fn opens(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {
-    Ok(store.get(RECORD)?.is_some_and(|record| open(&record, master).is_some()))
+    Ok(store.get(AUDIT_KEY)?.is_some_and(|record| open(&record, master).is_some()))
 }
 
 /// Seals the key under a new master key, unless that has been done.
 pub(super) async fn rewrap(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<(), StoreError> {
-    let Some(record) = store.get(RECORD)? else { return Ok(()) };
+    let Some(record) = store.get(AUDIT_KEY)? else { return Ok(()) };
     match (open(&record, new), open(&record, old)) {
         (None, Some(key)) => put(store, &key, new).await,
         (Some(_), _) | (None, None) => Ok(()),
@@ -87,7 +87,7 @@ pub(super) async fn rewrap(store: &dyn Store, old: &MasterKey, new: &MasterKey) 
 
 async fn put(store: &dyn Store, key: &AuditKey, master: &MasterKey) -> Result<(), StoreError> {
     let mut batch = Batch::default();
-    batch.put(RECORD, master.key.seal(&AuditKeyIdentity, key.reveal()));
+    batch.put(AUDIT_KEY, master.key.seal(&AuditKeyIdentity, key.reveal()));
     commit_durably(store, batch).await
 }
 

@@ -7,12 +7,11 @@ use super::sealing::{AssociatedData, Ring, Sealed, SecretValue};
 use super::secret::SecretError;
 use super::vault::Vault;
 use domain::Identifier;
+use store::keys::{SEALED_VALUES, in_organization};
 use store::record::{self, RecordError, records};
 use store::{Batch, StoreError};
 
 records!(KeptV1<'a> = "sealed value");
-
-pub(super) const KEPT: &[u8] = b"se/";
 
 #[derive(Serialize, Deserialize)]
 struct KeptV1<'a> {
@@ -36,7 +35,7 @@ fn key(organization: &Identifier, name: &str) -> Vec<u8> {
 }
 
 pub(super) fn prefix(organization: &Identifier) -> Vec<u8> {
-    [KEPT, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(SEALED_VALUES, organization.as_str())
 }
 
 impl Vault {

@@ -124,7 +124,8 @@ fn opens_all(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> 
 
 /// Whether nothing is sealed under any master key.
 fn is_unused(store: &dyn Store) -> Result<bool, StoreError> {
-    Ok(store.scan(secret::RINGS, &end_of_prefix(secret::RINGS), 1)?.is_empty() && !audit_key::exists(store)?)
+    Ok(store.scan(store::keys::DATA_KEYS, &end_of_prefix(store::keys::DATA_KEYS), 1)?.is_empty()
+        && !audit_key::exists(store)?)
 }
 
 /// `settle` makes `new` the only master key. It is called when `old` no longer wraps any data key.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::sealing::{Key, Ring, Sealed, SecretIdentity, SecretValue, WrappedKey};
 use domain::{Description, Identifier, Timestamp, VariableName};
 use store::StoreError;
+use store::keys::{DATA_KEYS, SECRETS, in_organization};
 use store::record::{self, records};
 
 /// Per organization: more than its pipelines need, few enough to keep in memory and to pass to a step.
@@ -66,9 +67,6 @@ records! {
     RingV1<'a> = "data key",
 }
 
-pub const SECRETS: &[u8] = b"s/";
-pub const RINGS: &[u8] = b"o/";
-
 /// `s/{organization}/{pipeline, or nothing}/{name}`
 pub fn secret_key(organization: &Identifier, pipeline: Option<&Identifier>, name: &VariableName) -> Vec<u8> {
     [&scope_prefix(organization, pipeline), name.as_str().as_bytes()].concat()
@@ -76,7 +74,7 @@ pub fn secret_key(organization: &Identifier, pipeline: Option<&Identifier>, name
 
 /// The prefix of all secrets of an organization, including those of its pipelines.
 pub fn organization_prefix(organization: &Identifier) -> Vec<u8> {
-    [SECRETS, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(SECRETS, organization.as_str())
 }
 
 /// The prefix of the secrets of a pipeline, or of the organization's own.
@@ -87,7 +85,7 @@ pub fn scope_prefix(organization: &Identifier, pipeline: Option<&Identifier>) ->
 
 /// `o/{organization}`
 pub fn ring_key(organization: &Identifier) -> Vec<u8> {
-    [RINGS, organization.as_str().as_bytes()].concat()
+    [DATA_KEYS, organization.as_str().as_bytes()].concat()
 }
 
 #[derive(Serialize, Deserialize)]
@@ -177,7 +175,7 @@ pub struct WrappedRing {
 impl WrappedRing {
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, StoreError> {
         let form: RingV1<'_> = record::decode(bytes).map_err(|error| error.under(key))?;
-        let name = key.strip_prefix(RINGS).and_then(|name| std::str::from_utf8(name).ok());
+        let name = key.strip_prefix(DATA_KEYS).and_then(|name| std::str::from_utf8(name).ok());
         let organization = name.and_then(|name| Identifier::parse(name).ok());
         let keys = form.keys.into_iter().map(|(id, sealed)| WrappedKey { id, sealed: sealed.to_vec() }).collect();
         Ok(Self { organization: organization.ok_or_else(record::misplaced::<RingV1<'_>>)?, floor: form.floor, keys })

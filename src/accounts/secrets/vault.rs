@@ -50,7 +50,7 @@ impl Vault {
             organizations.insert(wrapped.organization, Organization::new(ring));
         }
         let mut orphan = None;
-        visit(&*store, secret::SECRETS, |record| {
+        visit(&*store, store::keys::SECRETS, |record| {
             let Some(organization) = organizations.get_mut(&record.organization) else {
                 orphan = Some(record.organization);
                 return;
@@ -410,7 +410,7 @@ fn open(ring: &Ring, record: &Record) -> Result<SecretValue, SecretError> {
 }
 
 pub(super) fn rings(store: &dyn Store) -> Result<Vec<WrappedRing>, StoreError> {
-    let pairs = store.scan(secret::RINGS, &end_of_prefix(secret::RINGS), usize::MAX)?;
+    let pairs = store.scan(store::keys::DATA_KEYS, &end_of_prefix(store::keys::DATA_KEYS), usize::MAX)?;
     pairs.iter().map(|(key, bytes)| WrappedRing::decode(key, bytes)).collect()
 }
 

@@ -160,7 +160,7 @@ impl Analyses {
     /// Loads the index. Nothing runs before [`Analyses::resume`].
     pub fn open(sources: Sources, engines: Engines) -> Result<Self, StoreError> {
         let mut index = Index::default();
-        for_each(&*sources.store, record::ANALYSES, |_, record| {
+        for_each(&*sources.store, store::keys::ANALYSES, |_, record| {
             index.put(&read(record)?);
             Ok(())
         })?;

@@ -12,6 +12,7 @@ use domain::nearest::{COMPARED_MAX, did_you_mean};
 use domain::{Found, Identifier, Malformed, RegistryId, RegistryStep, Timestamp, VariableName};
 use records::RegistryStepV1;
 use records::stored::{self, Stored, stored, stored_as};
+use store::keys::{REGISTRIES, in_organization};
 use store::record::{self, RecordError, records};
 
 /// Per organization: well above the numbers we know, few enough to keep in memory and to search.
@@ -167,11 +168,9 @@ pub fn steps_of(steps: impl IntoIterator<Item = RegistryStep>, mut seen: impl Fn
 
 records!(RegistryV1<'a> = "step registry");
 
-pub const REGISTRIES: &[u8] = b"R/";
-
 /// `R/{organization}/{registry}`
 pub fn key(organization: &Identifier, id: RegistryId) -> Vec<u8> {
-    [REGISTRIES, organization.as_str().as_bytes(), b"/", &id.0.0].concat()
+    [&in_organization(REGISTRIES, organization.as_str()), id.0.0.as_slice()].concat()
 }
 
 #[derive(Serialize, Deserialize)]

@@ -132,7 +132,7 @@ impl Using<'_> {
 }
 
 pub(super) fn load(store: Arc<dyn Store>) -> Result<Published<Identifier, RegistryId, Registry>, StoreError> {
-    Published::load(store, registry::REGISTRIES, |record| {
+    Published::load(store, store::keys::REGISTRIES, |record| {
         let registry = Arc::new(registry::decode(record)?);
         Ok((set(&registry), registry.revision))
     })

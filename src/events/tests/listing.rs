@@ -1,4 +1,4 @@
-//! Looking for events, compared with a look at each of them.
+//! Compares searches for events with a check of every single event.
 
 use super::*;
 use domain::DeploymentId;
@@ -9,7 +9,7 @@ fn acme() -> Identifier {
     identifier("acme")
 }
 
-/// Events that differ in everything that can be asked for.
+/// Events that differ in every field that filters use.
 fn varied() -> Events {
     let store = Arc::new(MemoryStore::new());
     let places: Vec<_> =

@@ -1,11 +1,11 @@
-//! An audit while events are recorded, sealed, dropped and archived.
+//! Audits while events are recorded, sealed, dropped and archived.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::*;
 
-/// Enough that the end moves during most of them.
+/// Enough that the end moves during most of the audits.
 const AUDITS: u64 = 300;
 /// Rounds of the writer between two sweeps, so that there is something to drop.
 const ROUNDS_PER_SWEEP: u64 = 50;
@@ -21,8 +21,8 @@ struct Progress {
     dropped: AtomicU64,
 }
 
-/// Records, seals and sweeps until it is told to stop. Returns the number of events. It sweeps once during an audit: a server
-/// does far less often, and an audit that is disturbed again and again gives up.
+/// Records, seals and sweeps until told to stop. Returns the number of events. Sweeps once during an audit: a server
+/// does so far less often, and an audit that is disturbed repeatedly gives up.
 async fn write(store: Arc<MemoryStore>, events: Events, progress: Arc<Progress>) -> u64 {
     let long = Duration::from_secs(1_000_000);
     let retention = Retention { max_events: 300, max_age: long, max_security_events: 64, security_max_age: long };

@@ -1,4 +1,4 @@
-//! Seals: whoever rewrites the chain cannot make them, and the place is found.
+//! An attacker who rewrites the chain cannot forge its seals, and the audit finds the place.
 
 use super::*;
 use crate::audit::SealFault;
@@ -14,7 +14,7 @@ fn keyed(store: &Arc<MemoryStore>) -> Events {
     Events::new(store.clone()).with_key(AuditKey::new([7; 32]))
 }
 
-/// Events that are sealed after every tenth.
+/// Events with a seal after every tenth.
 async fn sealed(count: u64) -> (Arc<MemoryStore>, Events) {
     let store = Arc::new(MemoryStore::new());
     let events = keyed(&store);
@@ -29,7 +29,7 @@ async fn sealed(count: u64) -> (Arc<MemoryStore>, Events) {
     (store, events)
 }
 
-/// Changes one event and computes every later hash anew, as somebody would who can write the disk.
+/// Changes one event and recomputes every later hash, like an attacker who can write to the disk.
 fn rewrite(store: &MemoryStore, from: u64) {
     let next = Head::decode(&store.get(&journal::head_key("acme")).unwrap().unwrap()).unwrap().next;
     let mut batch = Batch::default();
@@ -52,7 +52,7 @@ fn rewrite(store: &MemoryStore, from: u64) {
     store.commit(batch).unwrap();
 }
 
-/// An event after the rewritten ones, as a server would add it that has started on them.
+/// Adds an event after the rewritten ones, like a server started on them.
 fn append(store: &MemoryStore) {
     let Head { next, hash } = Head::decode(&store.get(&journal::head_key("acme")).unwrap().unwrap()).unwrap();
     let key = journal::page_key("acme", next / PAGE_ENTRIES);
@@ -112,7 +112,7 @@ async fn seals_that_are_forged_removed_or_ahead_of_the_journal_are_found() {
     };
     let fault = |events: &Events| events.audit(&acme(), &[]).unwrap().fault.map(|fault| fault.kind);
 
-    // The forger makes new seals for the new chain, with a key of their own.
+    // The forger makes new seals for the new chain with a different key.
     let (store, events) = sealed(200).await;
     rewrite(&store, 150);
     let own = AuditKey::new([8; 32]);

@@ -1,4 +1,4 @@
-//! What is dropped, and what never is.
+//! Tests which events are dropped, and which never are.
 
 use std::time::Duration;
 

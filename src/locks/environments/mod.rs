@@ -187,7 +187,7 @@ fn last_declared(
 ) -> Result<BTreeMap<EnvironmentKey, Vec<u8>>, StoreError> {
     let mut declared = BTreeMap::new();
     for_each(store, &keys::declarations_in(organization), |key, declaration| {
-        let environment = keys::parse_environment(key, keys::DECLARATIONS);
+        let environment = keys::parse_environment(key, store::keys::DECLARED_ENVIRONMENTS);
         declared.extend(environment.map(|environment| (environment, declaration.to_vec())));
         Ok(())
     })?;

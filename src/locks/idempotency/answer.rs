@@ -9,10 +9,11 @@ use sha2::{Digest, Sha256};
 
 use ambient::steady_clock::SteadyClock;
 use domain::{
-    AnalysisId, Boot, CharClass, DeploymentId, EnvironmentKey, IdSeed, Identifier, Malformed, Origin, SessionId,
-    SteadyTime, TextRule, Tick, Ticket, Timestamp,
+    AnalysisId, Boot, CharClass, DeploymentId, EnvironmentKey, IdSeed, Identifier, Malformed, SessionId, SteadyTime,
+    TextRule, Tick, Timestamp,
 };
-use records::stored::{EnvironmentKeyV1, OriginV1, PipelineKeyV1, SessionIdV1, Stored, stored_enum};
+use records::stored::{Stored, stored_enum};
+use store::keys::{ANSWERS, ANSWERS_IN_ORDER, in_organization};
 use store::record::{self, RecordError};
 
 /// The answer to a request, stored for a retry.
@@ -77,26 +78,21 @@ impl Fingerprint {
     }
 }
 
-const RECORDS: &[u8] = b"k/";
-/// The indexes of all organizations.
-pub const INDEXES: &[u8] = b"xo/";
-/// The index shared by all organizations before each had its own. Nothing is added to it any more.
-pub const SHARED_INDEX: &[u8] = b"x/";
 const NUMBER_BYTES: usize = 8;
 
 /// `k/{token}{key}`: all tokens have the same length, so this is unambiguous.
 pub fn record_key(token: IdSeed, key: &IdempotencyKey) -> Vec<u8> {
-    [RECORDS, &token.0, key.as_str().as_bytes()].concat()
+    [ANSWERS, &token.0, key.as_str().as_bytes()].concat()
 }
 
 /// The scope in the key of a record; `None` if it is not one.
 pub fn scope_of(record_key: &[u8]) -> Option<IdSeed> {
-    record_key.strip_prefix(RECORDS)?.first_chunk().copied().map(IdSeed)
+    record_key.strip_prefix(ANSWERS)?.first_chunk().copied().map(IdSeed)
 }
 
 /// `xo/{organization}/`: the prefix of the organization's index.
 pub fn index_of(organization: &Identifier) -> Vec<u8> {
-    [INDEXES, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(ANSWERS_IN_ORDER, organization.as_str())
 }
 
 /// `{index}{number, big-endian}`, with the key of the record as value. Big-endian numbers sort numerically.
@@ -111,7 +107,7 @@ pub fn number_of(index: &[u8], index_key: &[u8]) -> Option<u64> {
 
 /// `None` if it is not a key of an organization's index.
 pub fn organization_of(index_key: &[u8]) -> Option<Identifier> {
-    let (organization, _number) = index_key.strip_prefix(INDEXES)?.split_last_chunk::<NUMBER_BYTES>()?;
+    let (organization, _number) = index_key.strip_prefix(ANSWERS_IN_ORDER)?.split_last_chunk::<NUMBER_BYTES>()?;
     Identifier::parse(std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?).ok()
 }
 
@@ -120,14 +116,6 @@ pub struct Record<'a>(RecordV3<'a>);
 
 #[derive(Serialize, Deserialize)]
 struct RecordV3<'a> {
-    #[serde(borrow)]
-    record: RecordV2<'a>,
-    /// On the steady clock: a tick and its boot. None in older records.
-    made: Option<(i64, u64)>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct RecordV2<'a> {
     made_at: i64,
     number: u64,
     fingerprint: [u8; 16],
@@ -137,6 +125,8 @@ struct RecordV2<'a> {
     subject: Option<SubjectV2<'a>>,
     #[serde(serialize_with = "as_bytes")]
     body: &'a [u8],
+    /// On the steady clock: a tick and its boot. There always is one.
+    made: Option<(i64, u64)>,
 }
 
 stored_enum!(SubjectV2<'a> of Subject {
@@ -145,34 +135,15 @@ stored_enum!(SubjectV2<'a> of Subject {
     Analysis(id: AnalysisId),
 });
 
-/// Had no subject.
-#[derive(Deserialize)]
-struct RecordV1<'a> {
-    made_at: i64,
-    number: u64,
-    fingerprint: [u8; 16],
-    status: u16,
-    location: Option<&'a str>,
-    body: &'a [u8],
-}
-
 impl<'a> record::Record<'a> for RecordV3<'a> {
     const KIND: &'static str = "idempotency key";
     const VERSION: u8 = 3;
-
-    fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
-        if version == 2 {
-            return Ok(Self { record: record::decode_form::<Self, _>(form)?, made: None });
-        }
-        let RecordV1 { made_at, number, fingerprint, status, location, body } = record::decode_form::<Self, _>(form)?;
-        let subject = location.and_then(SubjectV2::of_location);
-        Ok(Self { record: RecordV2 { made_at, number, fingerprint, status, location, subject, body }, made: None })
-    }
+    const OLDEST: u8 = 3;
 
     fn usual_bytes(&self) -> usize {
         /// The size without the body, with room for a usual location.
         const USUAL_BYTES: usize = 256;
-        USUAL_BYTES + self.record.body.len()
+        USUAL_BYTES + self.body.len()
     }
 }
 
@@ -183,7 +154,7 @@ pub fn encode(
     fingerprint: Fingerprint,
     answer: &StoredAnswer,
 ) -> Vec<u8> {
-    let record = RecordV2 {
+    record::encode(&RecordV3 {
         made_at: made_at.as_millis(),
         number,
         fingerprint: fingerprint.0,
@@ -191,8 +162,8 @@ pub fn encode(
         location: answer.location.as_deref(),
         subject: answer.subject.to_form(),
         body: &answer.body,
-    };
-    record::encode(&RecordV3 { record, made: Some((made.tick.0, made.boot.0)) })
+        made: Some((made.tick.0, made.boot.0)),
+    })
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
@@ -200,51 +171,27 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
 }
 
 impl Record<'_> {
-    /// Its minimum age by the steady clock, since the wall clock may have been set. Older records only have the wall
-    /// clock's time.
-    pub fn age(&self, now: Timestamp, steady: &SteadyClock) -> Duration {
-        match self.0.made {
-            Some((tick, boot)) => steady.at_least_since(SteadyTime { boot: Boot(boot), tick: Tick(tick) }),
-            None => now.since(Timestamp::from_millis(self.0.record.made_at)),
-        }
+    /// How old it is at least, by the steady clock: the wall clock may have been set.
+    pub fn age(&self, steady: &SteadyClock) -> Duration {
+        let (tick, boot) = self.0.made.unwrap_or_default();
+        steady.at_least_since(SteadyTime { boot: Boot(boot), tick: Tick(tick) })
     }
 
     /// Its number in the index. An entry there with another number belongs to an answer that this one has replaced.
     pub fn number(&self) -> u64 {
-        self.0.record.number
+        self.0.number
     }
 
     pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint(self.0.record.fingerprint)
+        Fingerprint(self.0.fingerprint)
     }
 
     pub fn into_answer(self) -> StoredAnswer {
         StoredAnswer {
-            status: self.0.record.status,
-            location: self.0.record.location.map(str::to_owned),
-            body: self.0.record.body.to_vec(),
-            subject: Stored::from_form(self.0.record.subject).unwrap_or(None),
-        }
-    }
-}
-
-impl<'a> SubjectV2<'a> {
-    /// The subject of a record of version 1.
-    fn of_location(location: &'a str) -> Option<Self> {
-        let path: Vec<_> = location.strip_prefix("/api/v1/organizations/")?.split('/').collect();
-        match *path {
-            [organization, "pipelines", pipeline, "ephemeral-environments", name, "sessions", session] => {
-                let environment = EnvironmentKeyV1 { pipeline: PipelineKeyV1 { organization, pipeline }, name };
-                let SessionId { seed, origin } = session.parse().ok()?;
-                let origin = match origin {
-                    Origin::Granted(token) => OriginV1::Granted(token),
-                    Origin::Queued(Ticket(ticket)) => OriginV1::Queued(ticket),
-                };
-                Some(Self::Session { environment, session: SessionIdV1 { seed: seed.0, origin } })
-            }
-            [_, "deployments", id] => id.parse().ok().map(|DeploymentId(seed)| Self::Deployment(seed.0)),
-            [_, "analyses", id] => id.parse().ok().map(|AnalysisId(seed)| Self::Analysis(seed.0)),
-            _ => None,
+            status: self.0.status,
+            location: self.0.location.map(str::to_owned),
+            body: self.0.body.to_vec(),
+            subject: Stored::from_form(self.0.subject).unwrap_or(None),
         }
     }
 }
@@ -259,8 +206,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use domain::PipelineKey;
-    use testkit::format_4::format_4;
+    use domain::{Origin, PipelineKey, Ticket};
+    use testkit::format_4::{assert_written_as_format_4, format_4};
     use testkit::fuzz::fuzz;
 
     #[test]
@@ -287,23 +234,6 @@ mod tests {
         assert_ne!(Fingerprint::salted(b"x", "POST", "/a?b", b"c"), Fingerprint::salted(b"y", "POST", "/a?b", b"c"));
     }
 
-    /// The age of a record from before the steady clock was stored.
-    fn age_by_wall(record: &Record<'_>, now_millis: i64) -> Duration {
-        record.age(Timestamp::from_millis(now_millis), &SteadyClock::new(Boot(5), || Tick(7)))
-    }
-
-    #[test]
-    fn answers_of_format_4_are_read() {
-        let bytes = format_4("answer under a key");
-        let record = decode(&bytes).unwrap();
-        assert_eq!((age_by_wall(&record, 1_794_735_000_124), record.number()), (Duration::from_millis(1), 7));
-        assert_eq!(record.fingerprint(), Fingerprint([9; 16]));
-        let answer = record.into_answer();
-        let location = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/review-1/sessions/ses_01";
-        assert_eq!((answer.status, answer.location.as_deref()), (201, Some(location)));
-        assert_eq!(answer.body, br#"{"data":{}}"#);
-    }
-
     fn subjects() -> [Option<Subject>; 4] {
         let id = |text| Identifier::parse(text).unwrap();
         let pipeline = PipelineKey { organization: id("acme"), pipeline: id("web") };
@@ -318,6 +248,17 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_of_format_4_is_read() {
+        let [_, subject, ..] = subjects();
+        let location = Some("/api/v1/there".to_owned());
+        let answer = StoredAnswer { status: 201, location, body: (0..=255).collect(), subject };
+        let made = SteadyTime { boot: Boot(5), tick: Tick(1_000) };
+        let written = encode(Timestamp::from_millis(1_794_735_000_123), made, 7, Fingerprint([9; 16]), &answer);
+        assert_written_as_format_4("answer under a key", &written);
+        assert_eq!(decode(&format_4("answer under a key")).unwrap().into_answer(), answer);
+    }
+
+    #[test]
     fn a_record_reads_back_and_an_unknown_version_does_not() {
         let now = Timestamp::from_millis(1_794_735_000_123);
         for (subject, location) in subjects().into_iter().zip([None, Some("/api/v1/there".to_owned())].iter().cycle()) {
@@ -326,57 +267,11 @@ mod tests {
             let mut bytes = encode(now, made, 7, Fingerprint([9; 16]), &answer);
             let record = decode(&bytes).unwrap();
             assert_eq!((record.number(), record.fingerprint()), (7, Fingerprint([9; 16])));
-            let age = record.age(Timestamp::from_millis(0), &SteadyClock::new(made.boot, || Tick(1_250)));
+            let age = record.age(&SteadyClock::new(made.boot, || Tick(1_250)));
             assert_eq!(age, Duration::from_millis(250), "by the steady clock alone");
             assert_eq!(record.into_answer(), answer);
             bytes[0] += 1;
             assert!(decode(&bytes).is_err() && decode(&[]).is_err());
-        }
-    }
-
-    /// Version 1, as it was written: number 7, time 1 ms, status 202, body `{}`.
-    fn version_1(location: Option<&str>) -> Vec<u8> {
-        let mut bytes = vec![1, 2, 7];
-        bytes.extend([9; 16]);
-        bytes.extend([0xca, 0x01]);
-        match location {
-            Some(location) => {
-                bytes.extend([1, u8::try_from(location.len()).unwrap()]);
-                bytes.extend(location.bytes());
-            }
-            None => bytes.push(0),
-        }
-        bytes.extend(b"\x02{}");
-        bytes
-    }
-
-    #[test]
-    fn a_record_of_version_1_is_read_with_the_subject_of_its_location() {
-        let [none, session, deployment, analysis] = subjects();
-        for (location, subject) in [
-            (None, none.clone()),
-            (Some("/api/v1/organizations/acme/webhooks/whk_010101010101010101010101"), none.clone()),
-            (
-                Some(
-                    "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/sessions/ses_010101010101010101010101q7",
-                ),
-                none,
-            ),
-            (
-                Some(
-                    "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/review-1/sessions/ses_010101010101010101010101q7",
-                ),
-                session,
-            ),
-            (Some("/api/v1/organizations/acme/deployments/dep_020202020202020202020202"), deployment),
-            (Some("/api/v1/organizations/acme/analyses/anl_030303030303030303030303"), analysis),
-        ] {
-            let bytes = version_1(location);
-            let record = decode(&bytes).unwrap();
-            assert_eq!((age_by_wall(&record, 4), record.number()), (Duration::from_millis(3), 7));
-            assert_eq!(record.fingerprint(), Fingerprint([9; 16]));
-            let location = location.map(str::to_owned);
-            assert_eq!(record.into_answer(), StoredAnswer { status: 202, location, body: b"{}".to_vec(), subject });
         }
     }
 
@@ -392,19 +287,17 @@ mod tests {
     #[test]
     fn an_index_sorts_by_number_and_is_its_organizations_own() {
         let numbers = [0, 1, 255, 256, u64::MAX - 1, u64::MAX];
-        let acme = Identifier::parse("acme").unwrap();
-        for index in [SHARED_INDEX.to_vec(), index_of(&acme)] {
-            let keys = numbers.map(|number| index_key(&index, number));
-            assert!(keys.is_sorted());
-            assert_eq!(keys.each_ref().map(|key| number_of(&index, key)), numbers.map(Some));
-        }
+        let [acme, beta] = ["acme", "beta"].map(|name| Identifier::parse(name).unwrap());
+        let index = index_of(&acme);
+        let keys = numbers.map(|number| index_key(&index, number));
+        assert!(keys.is_sorted());
+        assert_eq!(keys.each_ref().map(|key| number_of(&index, key)), numbers.map(Some));
         for number in [0, u64::from_be_bytes(*b"//acme//"), u64::MAX] {
             assert_eq!(organization_of(&index_key(&index_of(&acme), number)), Some(acme.clone()));
         }
         assert_eq!(number_of(&index_of(&acme), b"xo/acme/short"), None);
-        assert_eq!(number_of(&index_of(&acme), &index_key(SHARED_INDEX, 1)), None);
+        assert_eq!(number_of(&index_of(&acme), &index_key(&index_of(&beta), 1)), None);
         assert_eq!(organization_of(b"xo/short"), None);
-        assert_eq!(organization_of(&index_key(SHARED_INDEX, 1)), None);
     }
 
     #[test]
@@ -419,7 +312,7 @@ mod tests {
         let newest = encode(Timestamp::from_millis(1), steady.now(), 3, Fingerprint([4; 16]), &answer);
         fuzz([format_4("answer under a key"), newest], &[], |bytes| match decode(bytes) {
             Ok(record) => {
-                let age = record.age(Timestamp::from_millis(1 << 40), &steady);
+                let age = record.age(&steady);
                 let (number, fingerprint, answer) = (record.number(), record.fingerprint(), record.into_answer());
                 let written = encode(Timestamp::from_millis(1), steady.now(), number, fingerprint, &answer);
                 assert!(decode(&written).is_ok_and(|again| again.into_answer() == answer));

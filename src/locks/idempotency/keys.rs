@@ -78,7 +78,6 @@ impl Keys {
         token: IdSeed,
         key: &IdempotencyKey,
         fingerprint: Fingerprint,
-        now: Timestamp,
     ) -> Result<KeyState, StoreError> {
         let record_key = answer::record_key(token, key);
         // First the guard, then the store, which has only durable answers: a guard is dropped when its answer is
@@ -88,7 +87,7 @@ impl Keys {
             return Ok(self.unused(guard, organization, fingerprint));
         };
         let record = answer::decode(&bytes)?;
-        if has_expired(record.age(now, &self.inner.steady)) {
+        if has_expired(record.age(&self.inner.steady)) {
             return Ok(self.unused(guard, organization, fingerprint));
         }
         Ok(if record.fingerprint() == fingerprint {
@@ -197,18 +196,16 @@ enum EntryFate {
 }
 
 impl Keys {
-    /// Drops answers older than 24 hours. If there are too many, also the oldest of the organizations with the most,
-    /// but none from the last minutes. Works in ranges, each after the previous one is durable, so that other writes
-    /// are not delayed.
-    pub async fn sweep(&self, now: Timestamp) -> Result<(), StoreError> {
+    /// Drops answers older than 24 hours. If there are too many, also the oldest of the organizations that have most, but
+    /// none of the last minutes. Works in ranges, each after the one before is durable, so that other writes are not delayed.
+    pub async fn sweep(&self) -> Result<(), StoreError> {
         let ledgers = self.inner.ledgers.all();
         let level = self.level(&ledgers).await?;
         for ledger in ledgers {
-            let early = self.sweep_index(&ledger, ledger.kept().saturating_sub(level), now).await?;
+            let early = self.sweep_index(&ledger, ledger.kept().saturating_sub(level)).await?;
             if early > 0 {
-                let organization = ledger.organization.as_ref().map_or("", |organization| organization.as_str());
                 tracing::warn!(
-                    organization,
+                    organization = ledger.organization.as_str(),
                     early,
                     "dropped idempotency keys before their 24 hours, since there were too many; raise idempotency.max_keys"
                 );
@@ -254,14 +251,14 @@ impl Keys {
         Ok(())
     }
 
-    /// Drops expired answers, and as many others as are in excess. Returns how many were dropped early.
-    async fn sweep_index(&self, ledger: &Ledger, mut excess: u64, now: Timestamp) -> Result<u64, StoreError> {
+    /// Drops expired answers, and as many others as are in excess. Returns how many were dropped before their time.
+    async fn sweep_index(&self, ledger: &Ledger, mut excess: u64) -> Result<u64, StoreError> {
         let mut early = 0;
         // From the beginning each time: the last sweep may have skipped a key in flight, or a number whose batch was
         // not durable yet.
         let mut next = Some(0);
         while let Some(from) = next {
-            let range = self.sweep_range(ledger, from, excess, now)?;
+            let range = self.sweep_range(ledger, from, excess)?;
             self.inner.ledgers.subtract(ledger, range.dropped);
             excess = excess.saturating_sub(range.dropped);
             early += range.early;
@@ -273,7 +270,7 @@ impl Keys {
         Ok(early)
     }
 
-    fn sweep_range(&self, ledger: &Ledger, from: u64, excess: u64, now: Timestamp) -> Result<SweptRange, StoreError> {
+    fn sweep_range(&self, ledger: &Ledger, from: u64, excess: u64) -> Result<SweptRange, StoreError> {
         let (store, index) = (&self.inner.store, &ledger.index);
         let found = store.scan(&answer::index_key(index, from), &end_of_prefix(index), SWEPT_AT_ONCE)?;
         let last = found.last().filter(|_| found.len() == SWEPT_AT_ONCE);
@@ -288,7 +285,7 @@ impl Keys {
                 continue;
             };
             let number = answer::number_of(index, &index_key);
-            match self.fate(number, &record_key, range.dropped < excess, now)? {
+            match self.fate(number, &record_key, range.dropped < excess)? {
                 EntryFate::Kept => {
                     range.next = None;
                     break;
@@ -309,13 +306,7 @@ impl Keys {
         Ok(range)
     }
 
-    fn fate(
-        &self,
-        number: Option<u64>,
-        record_key: &[u8],
-        is_in_excess: bool,
-        now: Timestamp,
-    ) -> Result<EntryFate, StoreError> {
+    fn fate(&self, number: Option<u64>, record_key: &[u8], is_in_excess: bool) -> Result<EntryFate, StoreError> {
         let Some(bytes) = self.inner.store.get(record_key)? else {
             return Ok(EntryFate::Stale);
         };
@@ -327,7 +318,7 @@ impl Keys {
         if number != Some(record.number()) {
             return Ok(EntryFate::Stale);
         }
-        let age = record.age(now, &self.inner.steady);
+        let age = record.age(&self.inner.steady);
         if has_expired(age) {
             return Ok(EntryFate::Dropped { early: false });
         }

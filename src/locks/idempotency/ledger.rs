@@ -8,11 +8,12 @@ use dashmap::DashMap;
 use super::answer;
 use domain::{IdSeed, Identifier};
 use shares::{Capacity, ShareMeter, may_grow};
+use store::keys::ANSWERS_IN_ORDER;
 use store::{Store, StoreError, end_of_prefix, for_each};
 
-/// The answers of one organization, or those from before organizations had their own.
+/// The answers of one organization.
 pub(super) struct Ledger {
-    pub organization: Option<Identifier>,
+    pub organization: Identifier,
     pub index: Vec<u8>,
     /// The number of the next answer. An answer that the store refused leaves a gap.
     pub next_number: AtomicU64,
@@ -23,7 +24,6 @@ pub(super) struct Ledger {
 pub(super) struct Ledgers {
     pub keys_max: u64,
     of_organizations: DashMap<Identifier, Arc<Ledger>>,
-    shared: Arc<Ledger>,
     /// The entries of all ledgers.
     total: AtomicU64,
     meter: ShareMeter,
@@ -31,22 +31,17 @@ pub(super) struct Ledgers {
 
 impl Ledgers {
     pub fn open(store: &dyn Store, keys_max: u64) -> Result<Self, StoreError> {
-        let shared = Ledger::open(store, None, answer::SHARED_INDEX.to_vec())?;
-        let (of_organizations, mut total) = (DashMap::new(), shared.kept());
-        let mut from = answer::INDEXES.to_vec();
-        while let Some((key, _)) = store.scan(&from, &end_of_prefix(answer::INDEXES), 1)?.first() {
+        let (of_organizations, mut total) = (DashMap::new(), 0);
+        let mut from = ANSWERS_IN_ORDER.to_vec();
+        while let Some((key, _)) = store.scan(&from, &end_of_prefix(ANSWERS_IN_ORDER), 1)?.first() {
             let organization = answer::organization_of(key).ok_or_else(unreadable)?;
-            let index = answer::index_of(&organization);
-            from = end_of_prefix(&index);
-            let ledger = Ledger::open(store, Some(organization.clone()), index)?;
-            // If no number is used in both indexes, a record of the shared one is not mistaken for one of the
-            // organization's.
-            ledger.next_number.fetch_max(shared.next_number.load(Ordering::Relaxed), Ordering::Relaxed);
+            let ledger = Ledger::open(store, organization.clone())?;
+            from = end_of_prefix(&ledger.index);
             total += ledger.kept();
             of_organizations.insert(organization, Arc::new(ledger));
         }
         let meter = ShareMeter::new("idempotency_keys", Capacity::turns(keys_max as usize).among(1));
-        Ok(Self { keys_max, of_organizations, shared: Arc::new(shared), total: AtomicU64::new(total), meter })
+        Ok(Self { keys_max, of_organizations, total: AtomicU64::new(total), meter })
     }
 
     pub fn of(&self, organization: &Identifier) -> Arc<Ledger> {
@@ -54,14 +49,12 @@ impl Ledgers {
             return known.clone();
         }
         let entry = self.of_organizations.entry(organization.clone());
-        let first = || Ledger::first(organization.clone(), self.shared.next_number.load(Ordering::Relaxed));
-        entry.or_insert_with(|| Arc::new(first())).clone()
+        entry.or_insert_with(|| Arc::new(Ledger::new(organization.clone()))).clone()
     }
 
     /// In no particular order.
     pub fn all(&self) -> Vec<Arc<Ledger>> {
-        let of_organizations = self.of_organizations.iter().map(|entry| entry.value().clone());
-        of_organizations.chain([self.shared.clone()]).collect()
+        self.of_organizations.iter().map(|entry| entry.value().clone()).collect()
     }
 
     pub fn total(&self) -> u64 {
@@ -80,8 +73,8 @@ impl Ledgers {
         let total = self.total();
         let has_room =
             total < self.keys_max || may_grow(self.keys_max, total, ledger.kept(), self.of_organizations.len());
-        if let Some(refused) = ledger.organization.as_ref().filter(|_| !has_room) {
-            self.meter.refused(refused);
+        if !has_room {
+            self.meter.refused(&ledger.organization);
         }
         has_room
     }
@@ -112,9 +105,9 @@ impl Ledgers {
     }
 }
 
-/// Visits the scope of every recorded answer, with its organization, except for answers that older versions recorded.
+/// Visits the scope of every recorded answer, with its organization.
 pub fn indexed_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
-    for_each(store, answer::INDEXES, |key, record_key| {
+    for_each(store, ANSWERS_IN_ORDER, |key, record_key| {
         let (organization, scope) = (answer::organization_of(key), answer::scope_of(record_key));
         visit(scope.ok_or_else(unreadable)?, organization.ok_or_else(unreadable)?);
         Ok(())
@@ -122,24 +115,19 @@ pub fn indexed_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifie
 }
 
 impl Ledger {
-    fn first(organization: Identifier, next_number: u64) -> Self {
+    fn new(organization: Identifier) -> Self {
         let index = answer::index_of(&organization);
-        Self {
-            organization: Some(organization),
-            index,
-            next_number: AtomicU64::new(next_number),
-            kept: AtomicU64::new(0),
-        }
+        Self { organization, index, next_number: AtomicU64::new(0), kept: AtomicU64::new(0) }
     }
 
-    fn open(store: &dyn Store, organization: Option<Identifier>, index: Vec<u8>) -> Result<Self, StoreError> {
-        let next = next_number(store, &index)?;
-        let oldest = match store.scan(&index, &end_of_prefix(&index), 1)?.first() {
-            Some((key, _)) => answer::number_of(&index, key).ok_or_else(unreadable)?,
+    fn open(store: &dyn Store, organization: Identifier) -> Result<Self, StoreError> {
+        let ledger = Self::new(organization);
+        let next = next_number(store, &ledger.index)?;
+        let oldest = match store.scan(&ledger.index, &end_of_prefix(&ledger.index), 1)?.first() {
+            Some((key, _)) => answer::number_of(&ledger.index, key).ok_or_else(unreadable)?,
             None => next,
         };
-        let (next_number, kept) = (AtomicU64::new(next), AtomicU64::new(next - oldest));
-        Ok(Self { organization, index, next_number, kept })
+        Ok(Self { next_number: AtomicU64::new(next), kept: AtomicU64::new(next - oldest), ..ledger })
     }
 
     pub fn kept(&self) -> u64 {

@@ -35,14 +35,14 @@ fn a_retry_gets_the_first_answer_again() {
 fn a_key_is_its_tokens_own() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("of ana"), NOW);
-    assert!(matches!(keys.begin(&acme(), BEN, &key("a"), ANOTHER, clocks_at(NOW)).unwrap(), KeyState::Unused(_)));
+    assert!(matches!(at(&keys, NOW).begin(&acme(), BEN, &key("a"), ANOTHER).unwrap(), KeyState::Unused(_)));
 }
 
 #[test]
 fn another_request_under_the_same_key_is_told_so() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
-    assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, clocks_at(NOW)).unwrap(), KeyState::Reused));
+    assert!(matches!(at(&keys, NOW).begin(&acme(), ANA, &key("a"), ANOTHER).unwrap(), KeyState::Reused));
     assert_eq!(replayed(&keys, "a", NOW), Some(answer("first")), "and changes nothing");
 }
 
@@ -51,10 +51,7 @@ fn while_a_request_is_executed_its_key_is_in_flight() {
     let (_, keys) = opened(10);
     let pending = fresh(&keys, "a", NOW);
     for fingerprint in [REQUEST, ANOTHER] {
-        assert!(matches!(
-            keys.begin(&acme(), ANA, &key("a"), fingerprint, clocks_at(NOW)).unwrap(),
-            KeyState::InFlight
-        ));
+        assert!(matches!(at(&keys, NOW).begin(&acme(), ANA, &key("a"), fingerprint).unwrap(), KeyState::InFlight));
     }
     fresh(&keys, "b", NOW);
     drop(pending);
@@ -65,7 +62,7 @@ fn while_a_request_is_executed_its_key_is_in_flight() {
 fn a_refused_request_frees_its_key_for_any_other() {
     let (store, keys) = opened(10);
     drop(fresh(&keys, "a", NOW));
-    let KeyState::Unused(pending) = keys.begin(&acme(), ANA, &key("a"), ANOTHER, clocks_at(NOW)).unwrap() else {
+    let KeyState::Unused(pending) = at(&keys, NOW).begin(&acme(), ANA, &key("a"), ANOTHER).unwrap() else {
         panic!("the key is free");
     };
     let mut batch = Batch::default();
@@ -84,7 +81,7 @@ fn a_request_is_never_executed_twice_around_the_moment_it_becomes_durable() {
     store.hold();
     let mut batch = Batch::default();
     let in_flight = fresh(&keys, "a", NOW).keep(&mut batch, &answer("first"), NOW);
-    let retry = || keys.begin(&acme(), ANA, &key("a"), REQUEST, clocks_at(NOW)).unwrap();
+    let retry = || at(&keys, NOW).begin(&acme(), ANA, &key("a"), REQUEST).unwrap();
     assert!(matches!(retry(), KeyState::InFlight), "not yet handed in");
     store.commit(batch).unwrap();
     assert!(matches!(retry(), KeyState::InFlight), "not yet durable: nobody is shown what may be lost");
@@ -120,13 +117,12 @@ fn the_answer_is_in_the_batch_of_its_effect() {
 }
 
 #[tokio::test]
-async fn a_wall_clock_that_is_set_ahead_by_a_day_lets_no_request_through_again() {
+async fn an_answer_ages_by_the_steady_clock_alone() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
-    let set_ahead = later(NOW, 2 * DAY_MILLIS);
-    let retried = |keys: &Keys| keys.begin(&acme(), ANA, &key("a"), REQUEST, set_ahead).unwrap();
+    let retried = |keys: &Keys| keys.begin(&acme(), ANA, &key("a"), REQUEST).unwrap();
     assert!(matches!(retried(&keys), KeyState::Executed(_)), "in the same run");
-    keys.sweep(set_ahead).await.unwrap();
+    keys.sweep().await.unwrap();
     let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     assert!(matches!(retried(&keys), KeyState::Executed(_)), "after a restart");
 
@@ -144,12 +140,12 @@ async fn an_answer_is_kept_for_24_hours_and_no_longer() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     let last_moment = later(NOW, DAY_MILLIS - 1);
-    keys.sweep(clocks_at(last_moment)).await.unwrap();
+    at(&keys, last_moment).sweep().await.unwrap();
     assert_eq!(replayed(&keys, "a", last_moment), Some(answer("first")));
     // Expired, it counts as absent before any sweep.
     let expired = later(NOW, DAY_MILLIS);
-    assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, clocks_at(expired)).unwrap(), KeyState::Unused(_)));
-    keys.sweep(clocks_at(expired)).await.unwrap();
+    assert!(matches!(at(&keys, expired).begin(&acme(), ANA, &key("a"), ANOTHER).unwrap(), KeyState::Unused(_)));
+    at(&keys, expired).sweep().await.unwrap();
     assert_eq!(left(&store), 0);
     // A clock that is set back does not age anything.
     execute(&store, &keys, "b", &answer("second"), NOW);
@@ -163,7 +159,7 @@ async fn beyond_the_bound_the_oldest_go_first() {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
     let keys = Keys::open(store.clone(), 3, steady()).unwrap();
-    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
+    at(&keys, MINUTES_LATER).sweep().await.unwrap();
     let is_known = |number| replayed(&keys, &format!("k{number}"), NOW).is_some();
     assert_eq!([0, 1, 2, 3, 4].map(is_known), [false, false, true, true, true]);
     assert_eq!(left(&store), 6, "each with its entry in the index");
@@ -176,7 +172,7 @@ async fn an_organization_that_records_many_answers_drops_none_of_another() {
     (0..1_100).for_each(|number| execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW));
     for reopened in [false, true] {
         let keys = if reopened { Keys::open(store.clone(), 1_000, steady()).unwrap() } else { keys.clone() };
-        keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
+        at(&keys, MINUTES_LATER).sweep().await.unwrap();
         assert_eq!(replayed_in(&keys, &beta(), "mine", MINUTES_LATER), Some(answer("of beta")));
         assert!(replayed(&keys, "k0", NOW).is_none() && replayed(&keys, "k1099", NOW).is_some(), "its own oldest go");
     }
@@ -188,10 +184,10 @@ async fn rather_than_to_drop_an_answer_of_the_last_minutes_a_request_is_refused(
     let recorded = (0..2_000).take_while(|n| execute_in(&store, &keys, &acme(), &n.to_string(), &answer("x"), NOW));
     assert_eq!(recorded.count(), 1_125);
     let last_moment = later(MINUTES_LATER, -1);
-    keys.sweep(clocks_at(last_moment)).await.unwrap();
+    at(&keys, last_moment).sweep().await.unwrap();
     assert!(replayed(&keys, "0", last_moment).is_some());
     assert!(begun(&keys, &acme(), "new", last_moment).is_none());
-    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
+    at(&keys, MINUTES_LATER).sweep().await.unwrap();
     fresh(&keys, "new", MINUTES_LATER);
     assert!(replayed(&keys, "0", MINUTES_LATER).is_none());
 }
@@ -202,28 +198,9 @@ async fn an_organization_always_has_room_for_its_equal_part() {
     while execute_in(&store, &keys, &acme(), &left(&store).to_string(), &answer("x"), NOW) {}
     let recorded = (0..2_000).take_while(|n| execute_in(&store, &keys, &beta(), &n.to_string(), &answer("x"), NOW));
     assert_eq!(recorded.count(), 500);
-    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
+    at(&keys, MINUTES_LATER).sweep().await.unwrap();
     assert!(replayed_in(&keys, &beta(), "100", MINUTES_LATER).is_some(), "the one that had more gives way first");
     assert!(left(&store) <= 2 * 1_000);
-}
-
-#[tokio::test]
-async fn answers_from_before_each_organization_had_its_own_index_are_replayed_until_they_expire() {
-    let store = Arc::new(MemoryStore::new());
-    let mut batch = Batch::default();
-    for number in 0..5 {
-        let record_key = answer::record_key(ANA, &key(&format!("k{number}")));
-        batch.put(record_key.clone(), answer::encode(NOW, steady().now(), number, REQUEST, &answer("x")));
-        batch.put(answer::index_key(answer::SHARED_INDEX, number), record_key);
-    }
-    store.commit(batch).unwrap();
-    let keys = Keys::open(store.clone(), 10, steady()).unwrap();
-    execute(&store, &keys, "new", &answer("x"), later(NOW, 1));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS - 1))).await.unwrap();
-    assert_eq!(replayed(&keys, "k0", later(NOW, DAY_MILLIS - 1)), Some(answer("x")));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();
-    assert_eq!(left(&store), 2);
-    assert!(replayed(&keys, "new", later(NOW, DAY_MILLIS)).is_some());
 }
 
 #[tokio::test]
@@ -233,7 +210,7 @@ async fn what_the_store_refused_does_not_count_towards_the_bound() {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
         drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
     }
-    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
+    at(&keys, MINUTES_LATER).sweep().await.unwrap();
     for number in 2..4 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
@@ -249,7 +226,7 @@ async fn a_bound_exceeded_by_far_is_kept_after_one_sweep() {
     }
     // A smaller limit, as after a change of the settings.
     let keys = Keys::open(store.clone(), 1_600, steady()).unwrap();
-    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
+    at(&keys, MINUTES_LATER).sweep().await.unwrap();
     assert_eq!(left(&store), 2 * 1_500, "with some room for the next");
     assert!(replayed(&keys, "k1499", NOW).is_none() && replayed(&keys, "k1500", NOW).is_some());
 }
@@ -263,7 +240,7 @@ async fn a_sweep_goes_on_over_many_pieces_and_gaps() {
         drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
     }
     execute(&store, &keys, "young", &answer("x"), later(NOW, 1));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();
+    at(&keys, later(NOW, DAY_MILLIS)).sweep().await.unwrap();
     assert_eq!(left(&store), 2);
     assert!(replayed(&keys, "young", later(NOW, DAY_MILLIS)).is_some());
 }
@@ -275,10 +252,10 @@ async fn a_key_recorded_anew_outlives_its_first_answer() {
     let anew = later(NOW, DAY_MILLIS);
     execute(&store, &keys, "a", &answer("second"), anew);
     assert_eq!(left(&store), 3, "one record, and two entries in the index");
-    keys.sweep(clocks_at(anew)).await.unwrap();
+    at(&keys, anew).sweep().await.unwrap();
     assert_eq!(left(&store), 2);
     assert_eq!(replayed(&keys, "a", later(anew, DAY_MILLIS - 1)), Some(answer("second")));
-    keys.sweep(clocks_at(later(anew, DAY_MILLIS))).await.unwrap();
+    at(&keys, later(anew, DAY_MILLIS)).sweep().await.unwrap();
     assert_eq!(left(&store), 0);
 }
 
@@ -287,7 +264,7 @@ async fn both_entries_of_a_key_recorded_anew_go_in_one_sweep() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     execute(&store, &keys, "a", &answer("second"), later(NOW, DAY_MILLIS));
-    keys.sweep(clocks_at(later(NOW, 2 * DAY_MILLIS))).await.unwrap();
+    at(&keys, later(NOW, 2 * DAY_MILLIS)).sweep().await.unwrap();
     assert_eq!(left(&store), 0);
 }
 
@@ -301,8 +278,8 @@ async fn a_sweep_leaves_alone_what_is_being_recorded_anew() {
     let mut batch = Batch::default();
     let in_flight = fresh(&keys, "a", anew).keep(&mut batch, &answer("second"), anew);
     store.commit(batch).unwrap();
-    // The first answer is still the one in the store, and old enough; only that of the other key is dropped.
-    let sweep = keys.sweep(clocks_at(anew));
+    // The first answer is still what the store shows, and old enough; only that of the other key goes.
+    let sweep = at(&keys, anew).sweep();
     let release = async {
         store.release();
         drop(in_flight);
@@ -310,7 +287,7 @@ async fn a_sweep_leaves_alone_what_is_being_recorded_anew() {
     futures_util::future::join(sweep, release).await.0.unwrap();
     assert_eq!(replayed(&keys, "a", anew), Some(answer("second")));
     assert_eq!(left(&store), 3);
-    keys.sweep(clocks_at(anew)).await.unwrap();
+    at(&keys, anew).sweep().await.unwrap();
     assert_eq!(left(&store), 2, "the next sweep takes the entry that was outlived");
 }
 
@@ -319,10 +296,10 @@ async fn a_sweep_that_the_store_refuses_changes_nothing() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     store.refuse_with(Some(StoreError::Overloaded));
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap_err();
+    at(&keys, later(NOW, DAY_MILLIS)).sweep().await.unwrap_err();
     assert_eq!(left(&store), 2);
     store.refuse_with(None);
-    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await.unwrap();
+    at(&keys, later(NOW, DAY_MILLIS)).sweep().await.unwrap();
     assert_eq!(left(&store), 0);
 }
 
@@ -339,10 +316,10 @@ async fn numbers_go_on_after_a_restart() {
             let (newest, _) = store.scan(&index, &end_of_prefix(&index), 100).unwrap().pop().unwrap();
             assert_eq!(answer::number_of(&index, &newest), Some(expected - 1));
         }
-        keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
+        at(&keys, MINUTES_LATER).sweep().await.unwrap();
     }
     let keys = Keys::open(store.clone(), 3, steady()).unwrap();
-    keys.sweep(clocks_at(MINUTES_LATER)).await.unwrap();
+    at(&keys, MINUTES_LATER).sweep().await.unwrap();
     assert!(replayed(&keys, "3-1", NOW).is_none() && replayed(&keys, "3-2", NOW).is_some());
 }
 
@@ -373,9 +350,9 @@ async fn an_answer_that_cannot_be_read_never_lets_a_request_through_and_is_swept
     store.commit(batch).unwrap();
     let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     for _ in 0..2 {
-        assert!(matches!(keys.begin(&acme(), ANA, &key("a"), REQUEST, clocks_at(NOW)), Err(StoreError::Read(_))));
+        assert!(matches!(at(&keys, NOW).begin(&acme(), ANA, &key("a"), REQUEST), Err(StoreError::Read(_))));
     }
-    keys.sweep(clocks_at(NOW)).await.unwrap();
+    at(&keys, NOW).sweep().await.unwrap();
     fresh(&keys, "a", NOW);
 }
 
@@ -391,10 +368,10 @@ fn steady() -> SteadyClock {
     SteadyClock::new(Boot(1), || Tick(STEADY.get()))
 }
 
-/// Moves the steady clock to this time of the wall clock.
-fn clocks_at(now: Timestamp) -> Timestamp {
+/// The same keys, after the steady clock was moved to this time of the wall clock.
+fn at(keys: &Keys, now: Timestamp) -> &Keys {
     STEADY.set(UPTIME_MILLIS + now.as_millis() - NOW.as_millis());
-    now
+    keys
 }
 
 fn opened(keys_max: usize) -> (Arc<MemoryStore>, Keys) {
@@ -429,7 +406,7 @@ fn fresh(keys: &Keys, text: &str, now: Timestamp) -> Pending {
 
 /// The same in any organization; `None` if that has no room.
 fn begun(keys: &Keys, organization: &Identifier, text: &str, now: Timestamp) -> Option<Pending> {
-    match keys.begin(organization, token_of(organization), &key(text), REQUEST, clocks_at(now)).unwrap() {
+    match at(keys, now).begin(organization, token_of(organization), &key(text), REQUEST).unwrap() {
         KeyState::Unused(pending) => Some(pending),
         KeyState::NoRoom => None,
         KeyState::Executed(_) | KeyState::Reused | KeyState::InFlight => panic!("{text} is known"),
@@ -467,7 +444,7 @@ fn replayed(keys: &Keys, text: &str, now: Timestamp) -> Option<StoredAnswer> {
 }
 
 fn replayed_in(keys: &Keys, organization: &Identifier, text: &str, now: Timestamp) -> Option<StoredAnswer> {
-    match keys.begin(organization, token_of(organization), &key(text), REQUEST, clocks_at(now)).unwrap() {
+    match at(keys, now).begin(organization, token_of(organization), &key(text), REQUEST).unwrap() {
         KeyState::Executed(answer) => Some(answer),
         KeyState::Reused | KeyState::InFlight | KeyState::NoRoom | KeyState::Unused(_) => None,
     }

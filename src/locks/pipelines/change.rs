@@ -7,6 +7,7 @@ use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
 use domain::{Blueprint, Context, EventData, Identifier, Person, PipelineData, PipelineKey, Timestamp, VariableName};
 use events::{Cause, NewEvent};
 use records::stored::{self, Stored, stored, stored_enum};
+use store::keys::{DECLARED_PIPELINES, PIPELINES, in_organization};
 use store::record::{self, RecordError, records};
 use store::{Batch, Newest, Published, RecordChange};
 
@@ -62,9 +63,6 @@ records! {
     DefinitionV1<'a> = "pipeline declaration",
 }
 
-pub const PIPELINES: &[u8] = b"P/";
-const DECLARATIONS: &[u8] = b"PD/";
-
 /// `P/{organization}/{pipeline}`
 pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
     path(PIPELINES, pipeline)
@@ -72,22 +70,22 @@ pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
 
 /// `PD/{organization}/{pipeline}`: its last declaration in a file.
 pub fn declaration_key(pipeline: &PipelineKey) -> Vec<u8> {
-    path(DECLARATIONS, pipeline)
+    path(DECLARED_PIPELINES, pipeline)
 }
 
 /// The prefix of the declarations of an organization's pipelines.
 pub fn declarations_of(organization: &Identifier) -> Vec<u8> {
-    [DECLARATIONS, organization.as_str().as_bytes(), b"/"].concat()
+    in_organization(DECLARED_PIPELINES, organization.as_str())
 }
 
 pub fn parse_declaration_key(key: &[u8]) -> Option<PipelineKey> {
-    let (organization, pipeline) = std::str::from_utf8(key.strip_prefix(DECLARATIONS)?).ok()?.split_once('/')?;
+    let (organization, pipeline) = std::str::from_utf8(key.strip_prefix(DECLARED_PIPELINES)?).ok()?.split_once('/')?;
     let parse = |text| Identifier::parse(text).ok();
     Some(PipelineKey { organization: parse(organization)?, pipeline: parse(pipeline)? })
 }
 
 fn path(kind: &[u8], pipeline: &PipelineKey) -> Vec<u8> {
-    [kind, pipeline.organization.as_str().as_bytes(), b"/", pipeline.pipeline.as_str().as_bytes()].concat()
+    [&in_organization(kind, pipeline.organization.as_str()), pipeline.pipeline.as_str().as_bytes()].concat()
 }
 
 stored! {

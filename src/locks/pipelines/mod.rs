@@ -77,7 +77,7 @@ pub enum PipelinesError {
 impl Pipelines {
     /// Loads the stored pipelines, and applies the declarations that are new or have changed.
     pub async fn open(store: Arc<dyn Store>, declared: Vec<Declared>, now: Timestamp) -> Result<Self, StoreError> {
-        let pipelines = Published::load(store, change::PIPELINES, |record| {
+        let pipelines = Published::load(store, store::keys::PIPELINES, |record| {
             let pipeline = Arc::new(change::decode(record)?);
             Ok((change::set(&pipeline.key, Some(pipeline.clone())), pipeline.revision))
         })?;

@@ -28,7 +28,7 @@ impl Bench {
 fn begin(keys: &Keys, key: &str) -> KeyState {
     let key = IdempotencyKey::parse(key).unwrap();
     let organization = Identifier::parse("acme").unwrap();
-    keys.begin(&organization, IdSeed([7; 12]), &key, Fingerprint([1; 16]), Timestamp::from_millis(1_000_000)).unwrap()
+    keys.begin(&organization, IdSeed([7; 12]), &key, Fingerprint([1; 16])).unwrap()
 }
 
 pub(super) fn keyed(keys: &Keys, key: &str) -> Keyed<ClaimOutcome> {

@@ -292,7 +292,7 @@ struct EntryChanges {
 
 /// `OD/{organization}`
 fn entries_key(organization: &Identifier) -> Vec<u8> {
-    [b"OD/", organization.as_str().as_bytes()].concat()
+    [store::keys::DECLARED_ORGANIZATIONS, organization.as_str().as_bytes()].concat()
 }
 
 fn entries_of(organization: &Organization) -> EntriesV1 {

@@ -89,7 +89,7 @@ async fn sweep_keys(realm: Arc<Realm>) {
             _ = every.tick() => {}
             () = realm.idempotency.too_many() => {}
         }
-        let swept = realm.idempotency.sweep((realm.clock)()).await;
+        let swept = realm.idempotency.sweep().await;
         if let Err(error) = &swept {
             tracing::warn!(%error, "cannot sweep old idempotency keys; the next sweep tries again");
         }

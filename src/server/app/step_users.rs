@@ -11,13 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::error::ServeError;
 use crate::config::{Organization, UserRange};
 use domain::Identifier;
+use store::keys::STEP_USERS;
 use store::record::{self, Record};
-use store::{Batch, Store, StoreError, commit_durably, sync_dir};
+use store::{Batch, Store, StoreError, commit_durably, end_of_prefix, sync_dir};
 
 /// The keys of the records: `ru/{organization}`.
-const PREFIX: &[u8] = b"ru/";
-const AFTER_PREFIX: &[u8] = b"ru0";
-/// In the data directory of a cluster's node.
+/// In the data directory of a node of a cluster.
 const FILE: &str = "step-users";
 const FILE_BEING_WRITTEN: &str = "step-users.new";
 /// More than there have ever been organizations.
@@ -65,7 +64,7 @@ async fn keep(
     let users = assign(&known, organizations, range).map_err(ServeError::Isolation)?;
     let mut batch = Batch::default();
     for (organization, id) in users.iter().filter(|(organization, id)| known.get(organization.as_str()) != Some(id)) {
-        batch.put([PREFIX, organization.as_str().as_bytes()].concat(), record::encode(&StepUser { id: *id }));
+        batch.put([STEP_USERS, organization.as_str().as_bytes()].concat(), record::encode(&StepUser { id: *id }));
     }
     commit_durably(store, batch).await?;
     Ok(users)
@@ -100,8 +99,8 @@ pub fn open_in(
 
 fn known(store: &dyn Store) -> Result<BTreeMap<String, u32>, StoreError> {
     let mut known = BTreeMap::new();
-    for (key, value) in store.scan(PREFIX, AFTER_PREFIX, RECORDS_MAX)? {
-        let organization = String::from_utf8_lossy(&key[PREFIX.len()..]).into_owned();
+    for (key, value) in store.scan(STEP_USERS, &end_of_prefix(STEP_USERS), RECORDS_MAX)? {
+        let organization = String::from_utf8_lossy(&key[STEP_USERS.len()..]).into_owned();
         known.insert(organization, record::decode::<StepUser>(&value)?.id);
     }
     Ok(known)

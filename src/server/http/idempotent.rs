@@ -71,8 +71,7 @@ fn check_key_as(
     };
     let path = request.path_and_query();
     let fingerprint = fingerprint(request.method().as_str(), path);
-    let now = (access.realm.clock)();
-    match access.realm.idempotency.begin(&access.caller.organization, access.caller.retry_scope(), &key, fingerprint, now)? {
+    match access.realm.idempotency.begin(&access.caller.organization, access.caller.retry_scope(), &key, fingerprint)? {
         KeyState::Unused(pending) => Ok(Some(pending)),
         KeyState::Executed(answer) => Err(EarlyReturn::Replay(Box::new(answer))),
         KeyState::Reused => Err(Problem::new(

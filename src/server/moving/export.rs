@@ -14,16 +14,10 @@ use domain::Identifier;
 use events::{AuditKey, Events};
 use store::engine::{Engine, EngineError, Version};
 use store::record::RecordError;
-use store::{Changes, Filling, NewDataDir, OpenError, Options, Sequence, Snapshot, StoreError};
+use store::{Changes, Filling, NewDataDir, OpenError, Options, Sequence, Snapshot, StoreError, keys};
 
-/// Keys of records that each shard has its own copy of: the audit key, and how many tokens new environments skip.
-const AUDIT_KEY: &[u8] = b"oa";
-const NEW_ENVIRONMENTS: &[u8] = b"en";
-/// Revoked bootstrap tokens; several shards may have the same.
-const REVOKED: &[u8] = b"TR/";
-/// Keys with tickets and numbers that are unique across shards. A cluster that was started by an early version may have
-/// duplicates.
-const NUMBERED: [&[u8]; 3] = [b"g/", b"i/", b"x/"];
+/// Found by tickets, which no two shards give.
+const TICKETED: [&[u8]; 2] = [keys::LEFT, keys::POINTERS];
 
 /// Why there is no data directory: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -129,8 +123,8 @@ impl Merging {
         for (key, value) in shard.pairs() {
             let value = resealed.get(key).and_then(Option::as_ref).unwrap_or(value);
             match key.as_slice() {
-                AUDIT_KEY => {}
-                NEW_ENVIRONMENTS => {
+                keys::AUDIT_KEY => {}
+                keys::NEW_ENVIRONMENTS => {
                     let more = self
                         .new_environments
                         .take()
@@ -152,13 +146,13 @@ impl Merging {
     }
 
     fn put(&mut self, number: u16, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
-        let is_numbered = NUMBERED.iter().any(|kind| key.starts_with(kind));
-        if is_numbered && self.filling.has(key)? {
+        let is_ticketed = TICKETED.iter().any(|kind| key.starts_with(kind));
+        if is_ticketed && self.filling.has(key)? {
             tracing::warn!(shard = number, key = %key.escape_ascii(), "another shard has the same; this one is left out");
             self.exported.totals.left_out += 1;
             return Ok(());
         }
-        if key.starts_with(REVOKED) && self.filling.has(key)? {
+        if key.starts_with(keys::REVOKED_BOOTSTRAP) && self.filling.has(key)? {
             return Ok(());
         }
         self.exported.totals.count(key, value);
@@ -174,9 +168,9 @@ impl Merging {
             FoundAuditKey::DoesNotOpen | FoundAuditKey::NoMasterKey => return Err(ExportError::AuditKey(number)),
         };
         let Some(common) = &self.audit_key else {
-            if let Some(record) = shard.pairs().get(AUDIT_KEY) {
-                self.exported.totals.count(AUDIT_KEY, record);
-                self.filling.put(AUDIT_KEY.to_vec(), record.clone())?;
+            if let Some(record) = shard.pairs().get(keys::AUDIT_KEY) {
+                self.exported.totals.count(keys::AUDIT_KEY, record);
+                self.filling.put(keys::AUDIT_KEY.to_vec(), record.clone())?;
             }
             self.audit_key = Some(own);
             return Ok(Changes::new());
@@ -191,8 +185,8 @@ impl Merging {
 
     fn finish(mut self) -> Result<(Filling, Exported), ExportError> {
         if let Some(record) = self.new_environments.take() {
-            self.exported.totals.count(NEW_ENVIRONMENTS, &record);
-            self.filling.put(NEW_ENVIRONMENTS.to_vec(), record)?;
+            self.exported.totals.count(keys::NEW_ENVIRONMENTS, &record);
+            self.filling.put(keys::NEW_ENVIRONMENTS.to_vec(), record)?;
         }
         Ok((self.filling, self.exported))
     }

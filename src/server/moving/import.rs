@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 
 use super::engine::{NotReady, TakenShard, answered, relieve};
-use super::homes::{Home, Scopes, Stray, home};
+use super::record_owner::{RecordOwner, Scopes, UnownedRecord, owner_of};
 use cluster::shard_of;
 use domain::Identifier;
 use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner, Shard};
-use store::{FORMAT_NUMBER, Sequence, Store, StoreError, end_of_prefix};
+use store::{FORMAT_NUMBER, Sequence, Store, StoreError, end_of_prefix, keys};
 
 /// Pairs per read: some hundred kilobytes, rarely more than a megabyte.
 const PAIRS_AT_ONCE: usize = 256;
@@ -63,7 +63,7 @@ pub enum ImportError {
     )]
     Store(#[from] StoreError),
     #[error("cannot move the data directory: {0}; then run the import again, or give it up with --give-up")]
-    Stray(#[from] Stray),
+    Unowned(#[from] UnownedRecord),
     #[error(
         "shard {0} does not have everything that was written to it: the engine has lost something; check its disks and its log, \
          and run the import again"
@@ -106,10 +106,9 @@ pub struct Totals {
 
 impl Totals {
     pub fn count(&mut self, key: &[u8], value: &[u8]) {
-        const ENVIRONMENTS: &[u8] = b"e/";
         self.records += 1;
         self.bytes += (key.len() + value.len()) as u64;
-        self.environments += u64::from(key.starts_with(ENVIRONMENTS));
+        self.environments += u64::from(key.starts_with(keys::ENVIRONMENTS));
     }
 }
 
@@ -132,20 +131,20 @@ pub async fn import<E: Engine>(
             from = [last.as_slice(), &[0]].concat();
         }
         for (key, value) in pairs {
-            match home(&key, &value, &scopes)? {
-                Home::Organization(organization) => {
+            match owner_of(&key, &value, &scopes)? {
+                RecordOwner::Organization(organization) => {
                     totals.count(&key, &value);
                     let shard = usize::from(shard_of(&organization, target.shards));
                     totals.organizations.insert(organization);
                     shards[shard].put(key, value).await?;
                 }
-                Home::Everywhere => {
+                RecordOwner::Everywhere => {
                     totals.count(&key, &value);
                     for shard in &mut shards {
                         shard.put(key.clone(), value.clone()).await?;
                     }
                 }
-                Home::Nowhere => totals.left_out += 1,
+                RecordOwner::Nobody => totals.left_out += 1,
             }
         }
         relieve(&mut shards).await?;

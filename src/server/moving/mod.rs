@@ -2,15 +2,15 @@
 //!
 //! Each file may use those above it in this list:
 //!
-//! - `homes`: which organization a record belongs to, pure
-//! - `engine`: whether a cluster is complete; all its shards, while it is being filled
+//! - `record_owner`: which organization a record belongs to, pure
+//! - `engine`: whether a cluster is whole; all its shards, while it is being filled
 //! - `import`: from a data directory into an empty cluster
 //! - `export`: from a cluster into a new data directory, while nodes serve the cluster
 
 mod engine;
 mod export;
-mod homes;
 mod import;
+mod record_owner;
 #[cfg(test)]
 mod tests;
 

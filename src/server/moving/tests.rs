@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::homes::Stray;
+use super::record_owner::UnownedRecord;
 use super::{ExportError, ImportError, NotReady, Target, Totals, export, give_up, import, ready};
 use accounts::secrets::{self, FoundAuditKey, MasterKey};
 use domain::Identifier;
@@ -349,9 +349,12 @@ fn every_sentence_says_what_to_do() {
         (ImportError::Replaced.to_string(), "lockkeeper cluster status"),
         (ImportError::NothingToGiveUp.to_string(), "start its nodes"),
         (ImportError::Store(store()).to_string(), "run the import again"),
-        (ImportError::Stray(Stray::Kind { key: key() }).to_string(), "use that one; then run the import again"),
-        (ImportError::Stray(Stray::Name { key: key() }).to_string(), "restore a backup"),
-        (ImportError::Stray(Stray::Value { key: key(), error: record() }).to_string(), "restore a backup"),
+        (
+            ImportError::Unowned(UnownedRecord::Kind { key: key() }).to_string(),
+            "use that one; then run the import again",
+        ),
+        (ImportError::Unowned(UnownedRecord::Name { key: key() }).to_string(), "restore a backup"),
+        (ImportError::Unowned(UnownedRecord::Value { key: key(), error: record() }).to_string(), "restore a backup"),
         (ImportError::Incomplete(3).to_string(), "run the import again"),
         (ExportError::Engine(engine()).to_string(), "run the command again"),
         (ExportError::Store(store()).to_string(), "run the command again"),

@@ -1,4 +1,4 @@
-//! What connections to an engine have in common: the thread that serves them, and their certificates.
+//! Shared by all connections to engines: the thread that serves them, and their certificates.
 
 use std::convert::Infallible;
 use std::io;
@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
-/// A thread that serves the connections to an engine; it ends when this is dropped. Those who ask run on threads of their
-/// own, some of which sleep outside of any runtime; a connection must answer pings meanwhile.
+/// A thread that serves the connections to an engine; it ends when this is dropped. Callers run on other threads, some
+/// of which block outside of any runtime, but a connection must always answer pings.
 pub struct Driver {
     runtime: Handle,
     _running: oneshot::Sender<Infallible>,
@@ -21,7 +21,7 @@ impl Driver {
         let handle = runtime.handle().clone();
         let (running, ended) = oneshot::channel();
         let serve = move || {
-            // An error: the sender is gone.
+            // Returns when the sender is dropped.
             let Err(_) = runtime.block_on(ended);
         };
         std::thread::Builder::new().name(name.to_owned()).spawn(serve)?;
@@ -33,7 +33,7 @@ impl Driver {
         self.runtime.spawn(task)
     }
 
-    /// Tasks that are spawned while the guard lives run on this thread.
+    /// Tasks spawned while the guard lives run on this thread.
     pub fn enter(&self) -> EnterGuard<'_> {
         self.runtime.enter()
     }
@@ -43,6 +43,6 @@ impl Driver {
 pub struct EngineTls {
     /// Must have signed the certificates of the engine's servers.
     pub authority: Vec<u8>,
-    /// Our certificate and its key, if the servers ask for one.
+    /// Our certificate and its key, if the servers require one.
     pub identity: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
 }

@@ -7,53 +7,54 @@ use super::shard::{Owner, Shard, Tenure, Version};
 use crate::batch::{Changes, Sequence};
 use crate::contract::StoreError;
 
-/// Everything that lies in a shard.
+/// The contents of a shard.
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub trait Engine: Send + Sync + 'static {
-    /// Refuses an engine that is not set up for us, and says what to change.
+    /// Fails if the engine is not set up for us; the error says what to change.
     fn probe(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
 
     fn limits(&self) -> Limits;
 
-    /// The cluster's record; writes this one if there is none yet.
+    /// The cluster's record; writes this one if none exists.
     fn found(&self, cluster: &ClusterRecord) -> impl Future<Output = Result<ClusterRecord, EngineError>> + Send;
 
     /// The cluster's record, not older than this call.
     fn cluster(&self) -> impl Future<Output = Result<Option<ClusterRecord>, EngineError>> + Send;
 
-    /// Writes the cluster's record, or removes it, if it is still the one that was seen. Whether it is the new one now: after
-    /// [`EngineError::Away`] it may have happened, and the same call says so.
+    /// Replaces or removes the cluster's record if it is still `seen`. Returns whether the record now is `next`. After
+    /// [`EngineError::Away`] it may have happened, and the same call finds out.
     fn replace(
         &self,
         seen: &ClusterRecord,
         next: Option<&ClusterRecord>,
     ) -> impl Future<Output = Result<bool, EngineError>> + Send;
 
-    /// Removes the cluster's record with all shards and everything in them, if the record is still the one that was seen;
-    /// otherwise it removes nothing. Whether there is no record now: after [`EngineError::Away`] it may have happened, and the
-    /// same call says so. It also works in an engine without room.
+    /// Removes the cluster's record with all shards and their contents, if the record is still `seen`; otherwise
+    /// removes nothing. Returns whether there is no record now. After [`EngineError::Away`] it may have happened, and
+    /// the same call finds out. It also works when the engine is full.
     fn clear(&self, seen: &ClusterRecord) -> impl Future<Output = Result<bool, EngineError>> + Send;
 
     /// Writes the record of a node.
     fn announce(&self, node: &NodeRecord) -> impl Future<Output = Result<(), EngineError>> + Send;
 
-    /// All nodes that have ever announced themselves, not older than this call.
+    /// All nodes that have ever written a record, not older than this call.
     fn nodes(&self) -> impl Future<Output = Result<Vec<NodeRecord>, EngineError>> + Send;
 
     /// The shards that have a record, not older than this call.
     fn shards(&self) -> impl Future<Output = Result<Vec<Shard>, EngineError>> + Send;
 
-    /// The contents of a shard at this version of its record. Fails if that version has been forgotten; the newest one of a
-    /// shard never is.
+    /// The contents of a shard at this version of its record. Fails if that version has been forgotten; a shard's
+    /// newest version never is.
     fn load(&self, number: u16, at: Version) -> impl Future<Output = Result<Pairs, EngineError>> + Send;
 
-    /// The record of a shard and its contents, both of one moment, while its owner writes on; `None` if it has no record.
+    /// The record and the contents of a shard at the same moment, while its owner continues to write; `None` if it has
+    /// no record.
     fn copy(&self, number: u16) -> impl Future<Output = Result<Option<(Shard, Pairs)>, EngineError>> + Send;
 
-    /// Writes the shard's record and all changes if its record still has the compared version, or nothing. The version that
-    /// it has afterwards, or `None` if somebody else has written it. After [`EngineError::Away`] it may have happened; the same
-    /// call says whether, as `resolve` decides.
+    /// Writes the shard's record and all changes if its record still has the compared version; otherwise writes
+    /// nothing. Returns the new version, or `None` if another node has written the record. After [`EngineError::Away`]
+    /// it may have happened; the same call finds out, as `resolve` decides.
     fn write(
         &self,
         compared: Version,
@@ -61,8 +62,8 @@ pub trait Engine: Send + Sync + 'static {
         changes: &Changes,
     ) -> impl Future<Output = Result<Option<Version>, EngineError>> + Send;
 
-    /// Makes `by` the owner of a shard if its record is still the one that was seen; `None` if it is another one. After
-    /// [`EngineError::Away`] it may have happened; the same call says whether.
+    /// Makes `by` the owner of a shard if its record is still `seen`; `None` if it has changed. After
+    /// [`EngineError::Away`] it may have happened; the same call finds out.
     fn take(&self, seen: &Shard, by: &Owner) -> impl Future<Output = Result<Option<Tenure>, EngineError>> + Send {
         async {
             let record = seen.taken_by(by);
@@ -71,8 +72,8 @@ pub trait Engine: Send + Sync + 'static {
         }
     }
 
-    /// Writes the shard's record and all changes, or nothing. After [`EngineError::Away`] it may have happened; the same
-    /// call says whether, and no other transaction of this tenure may be sent before that.
+    /// Writes the shard's record and all changes, or nothing. After [`EngineError::Away`] it may have happened; the
+    /// same call finds out, and no other transaction of this tenure may be sent before that.
     fn commit(
         &self,
         tenure: &mut Tenure,
@@ -86,8 +87,8 @@ pub trait Engine: Send + Sync + 'static {
         }
     }
 
-    /// Leaves a shard, to this node if one is named. After [`EngineError::Away`] it may have happened; the same call says
-    /// whether.
+    /// Gives up a shard, to this node if one is named. After [`EngineError::Away`] it may have happened; the same call
+    /// finds out.
     fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> impl Future<Output = Result<(), EngineError>> + Send {
         async move {
             let written = self.write(tenure.shard().version, &tenure.left_to(successor), &Changes::new()).await?;
@@ -97,25 +98,25 @@ pub trait Engine: Send + Sync + 'static {
 
     fn room(&self) -> impl Future<Output = Result<Room, EngineError>> + Send;
 
-    /// Frees what only versions before this one need. They cannot be loaded any more.
+    /// Frees data needed only by versions before this one. They cannot be loaded any more.
     fn forget(&self, before: Version) -> impl Future<Output = Result<(), EngineError>> + Send;
 }
 
 /// One atomic write.
 #[derive(Debug, Clone, Copy)]
 pub struct Transaction<'a> {
-    /// The last of its batches.
+    /// Its last batch.
     pub last: Sequence,
-    /// The wall clock when it was made.
+    /// The wall clock at its creation.
     pub millis: u64,
     pub changes: &'a Changes,
 }
 
-/// How much a transaction may have.
+/// The limits of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub changes: usize,
-    /// Keys, values, and [`CHANGE_BYTES`] per change.
+    /// The sum of keys, values, and [`CHANGE_BYTES`] per change.
     pub bytes: usize,
 }
 
@@ -127,13 +128,13 @@ pub const CHANGE_BYTES: usize = 64;
 pub struct Room {
     pub used_bytes: u64,
     pub quota_bytes: u64,
-    /// The engine itself refuses writes.
+    /// Whether the engine itself refuses writes.
     pub is_exhausted: bool,
 }
 
 impl Room {
-    /// Writes are refused before the engine refuses them: then what was handed in before still fits, and an operator can
-    /// still delete something.
+    /// Writes are refused before the engine would refuse them: then queued batches still fit, and an operator can still
+    /// delete something.
     pub fn is_full(&self) -> bool {
         const FULL_PERCENT: u64 = 80;
         self.is_exhausted || self.used_bytes >= self.quota_bytes / 100 * FULL_PERCENT
@@ -142,13 +143,13 @@ impl Room {
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
-    /// A transaction under way has happened before that, or never will.
+    /// A transaction in flight happened before that, or never will.
     #[error("another node has taken the shard")]
     Deposed,
     /// Nothing was changed.
     #[error(transparent)]
     Refused(StoreError),
-    /// There was no answer: it is not known whether anything was changed.
+    /// No answer: it is unknown whether anything was changed.
     #[error("the engine does not answer: {0}")]
     Away(String),
 }

@@ -1,4 +1,4 @@
-//! Records that belong to no shard: that of the cluster, and one per node.
+//! Records that belong to no shard: one for the cluster, and one per node.
 
 use std::num::NonZeroU16;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::shard::Version;
 use crate::record::{self, Record, RecordError};
 
-/// Written by the node that comes first, or by an import.
+/// Written by the first node, or by an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterRecord {
-    /// The format of everything that lies in the shards.
+    /// The format of the contents of the shards.
     pub format: u32,
-    /// Into how many shards the organizations are divided.
+    /// Number of shards into which the organizations are divided.
     pub shards: NonZeroU16,
-    /// Tells the key that all nodes must have from others.
+    /// Identifies the key that all nodes must have.
     pub key: u64,
     pub state: ClusterState,
 }
@@ -23,19 +23,19 @@ pub struct ClusterRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClusterState {
     Ready,
-    /// An import fills its shards, and has not finished: whatever lies in them is not the whole.
+    /// An import is filling the shards and has not finished: their contents are incomplete.
     Filling {
         /// Drawn at random by each attempt, so that only one can finish.
         run: u128,
     },
-    /// Its secrets are being sealed under `key`; some are still under the one of this hash.
+    /// The secrets are being resealed under `key`; some are still sealed under the one with this hash.
     Rotating {
         from: u64,
-        /// Drawn at random by each rotation, so that only the last one goes on. Early versions had none.
+        /// Drawn at random by each rotation, so that only the last one continues. There always is one.
         run: Option<u128>,
     },
-    /// Ready, and filled by the import of this run. The run stays, so that an import whose last answer was lost can tell its
-    /// own success from that of another import.
+    /// Ready, and filled by the import of this run. The run is kept, so that an import whose last answer was lost can
+    /// distinguish its own success from that of another import.
     Filled {
         run: u128,
     },
@@ -51,33 +51,28 @@ impl ClusterState {
     }
 }
 
-/// A node, which writes its record every few seconds: that it changes says that the node lives.
+/// A node. It rewrites its record every few seconds, and each change shows that it is alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeRecord {
     pub node: String,
-    /// Where other nodes reach it.
+    /// The address for other nodes.
     pub url: String,
     /// The version of its program.
     pub program: String,
-    /// When its record was last written.
+    /// Changes with each write of the record.
     pub version: Version,
 }
 
 impl ClusterRecord {
-    /// The oldest form that can say it, also of a record that an early version wrote: records are compared by their bytes.
+    /// Uses the oldest form that can represent the state: records are compared by their bytes.
     pub fn encode(&self) -> Vec<u8> {
         let Self { format, shards, key, state } = *self;
         let before = ClusterV1 { format, shards, key };
         match state {
-            // Programs that know no other state read this one, and refuse the others.
+            // Programs that know no other state can read this one, and refuse the others.
             ClusterState::Ready => record::encode(&before),
             ClusterState::Filling { run } => record::encode(&ClusterV2 { before, state: StateV2::Filling { run } }),
-            ClusterState::Rotating { from, run: None } => {
-                record::encode(&ClusterV2 { before, state: StateV2::Rotating { from } })
-            }
-            ClusterState::Rotating { run: Some(_), .. } | ClusterState::Filled { .. } => {
-                record::encode(&ClusterV3 { before, state })
-            }
+            ClusterState::Rotating { .. } | ClusterState::Filled { .. } => record::encode(&ClusterV3 { before, state }),
         }
     }
 
@@ -119,7 +114,6 @@ struct ClusterV2 {
 enum StateV2 {
     Ready,
     Filling { run: u128 },
-    Rotating { from: u64 },
 }
 
 impl Record<'_> for ClusterV2 {
@@ -145,7 +139,6 @@ impl Record<'_> for ClusterV3 {
         let state = match state {
             StateV2::Ready => ClusterState::Ready,
             StateV2::Filling { run } => ClusterState::Filling { run },
-            StateV2::Rotating { from } => ClusterState::Rotating { from, run: None },
         };
         Ok(Self { before, state })
     }
@@ -173,7 +166,6 @@ mod tests {
         let states = [
             (ClusterState::Ready, 1),
             (ClusterState::Filling { run: u128::MAX }, 2),
-            (ClusterState::Rotating { from: 7, run: None }, 2),
             (ClusterState::Rotating { from: 7, run: Some(u128::MAX) }, 3),
             (ClusterState::Filled { run: u128::MAX }, 3),
         ];
@@ -188,25 +180,19 @@ mod tests {
         assert!(ClusterRecord::decode(b"").is_err() && NodeRecord::decode("n1", Version(7), b"\xff").is_err());
     }
 
-    /// A record of an early version is read, and written as the same bytes: it is replaced only if they are the same.
+    /// Records are compared by their bytes: one is replaced only if they are the same.
     #[test]
-    fn records_of_early_versions_are_read_and_compared() {
+    fn records_of_format_4_are_read_and_written_as_the_same_bytes() {
         let shards = NonZeroU16::new(16).unwrap();
         for (name, state) in [
             ("cluster", ClusterState::Ready),
             ("cluster, being filled", ClusterState::Filling { run: 302 }),
-            ("cluster, being rotated", ClusterState::Rotating { from: 301, run: None }),
+            ("cluster, being rotated", ClusterState::Rotating { from: 301, run: Some(302) }),
+            ("cluster, filled", ClusterState::Filled { run: 302 }),
         ] {
             let cluster = ClusterRecord { format: 4, shards, key: 300, state };
             assert_eq!(ClusterRecord::decode(&format_4(name)), Ok(cluster), "{name}");
             assert_written_as_format_4(name, &cluster.encode());
-        }
-        let rotating = ClusterState::Rotating { from: 301, run: Some(302) };
-        for (bytes, state) in [
-            (&b"\x03\x04\x10\xac\x02\x02\xad\x02\x01\xae\x02"[..], rotating),
-            (b"\x03\x04\x10\xac\x02\x03\xae\x02", ClusterState::Filled { run: 302 }),
-        ] {
-            assert_eq!(ClusterRecord { format: 4, shards, key: 300, state }.encode(), bytes);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! An engine in memory for tests. Several nodes share one [`Cluster`]; each reaches it through an engine of its own, which
-//! loses answers, delivers late and refuses as it is told to, drawn from a seed.
+//! An in-memory engine for tests. Several nodes share one [`Cluster`]; each uses a separate engine, which loses
+//! answers, delivers late and refuses as configured, drawn from a seed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::batch::Changes;
 use crate::contract::StoreError;
 use crate::log::Random;
 
-/// What all nodes share.
+/// The state shared by all nodes.
 #[derive(Default)]
 pub struct Cluster {
     state: Mutex<State>,
@@ -25,15 +25,15 @@ struct State {
     nodes: BTreeMap<String, NodeRecord>,
     shards: BTreeMap<u16, (Shard, Pairs)>,
     version: u64,
-    /// Requests that were given up and are still on their way.
+    /// Requests that were given up but may still arrive.
     late: VecDeque<Write>,
     is_full: bool,
     writes: u64,
-    /// Nothing before this version can be loaded.
+    /// No version before this one can be loaded.
     forgotten: Version,
 }
 
-/// A transaction on its way.
+/// A transaction in flight.
 #[derive(Clone)]
 struct Write {
     compared: Version,
@@ -41,14 +41,14 @@ struct Write {
     changes: Changes,
 }
 
-/// What goes wrong between a node and the engine. Of a hundred writes, so many are lost on the way there or on the way
-/// back, or arrive after they were given up.
+/// The faults between a node and the engine: the percentage of writes that are lost before or after they take effect,
+/// or that arrive after they were given up.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     pub lost_before_percent: u64,
     pub lost_after_percent: u64,
     pub late_percent: u64,
-    /// Each request and each answer lets other tasks run up to so many times.
+    /// Each request and each answer lets other tasks run up to this many times.
     pub delays: u64,
     pub is_away: bool,
     pub refuses_compares: bool,
@@ -65,7 +65,7 @@ struct Network {
     faults: Faults,
 }
 
-/// What happens to one request.
+/// The fate of one request.
 struct Fate {
     delay_before: u64,
     delay_after: u64,
@@ -81,12 +81,12 @@ enum Delivery {
 }
 
 impl Cluster {
-    /// Whether the engine has no room from now on.
+    /// Sets whether the engine is full.
     pub fn set_full(&self, is_full: bool) {
         self.state.lock().is_full = is_full;
     }
 
-    /// How many transactions were written so far.
+    /// Number of transactions written so far.
     pub fn writes(&self) -> u64 {
         self.state.lock().writes
     }
@@ -133,7 +133,7 @@ impl MemoryEngine {
             state.room()?;
             let compared = if refuses_compares { Version(u64::MAX) } else { write.compared };
             let written = state.write(&Write { compared, ..write });
-            // Requests that were given up may arrive after one that was sent later.
+            // Requests that were given up may arrive after later ones.
             if self.network.lock().random.below(2) == 0
                 && let Some(late) = state.late.pop_front()
             {
@@ -182,12 +182,12 @@ impl Network {
 }
 
 impl State {
-    /// As etcd without room, which takes nothing but deletions.
+    /// Like a full etcd, which accepts only deletions.
     fn room(&self) -> Result<(), EngineError> {
         if self.is_full { Err(EngineError::Refused(StoreError::EngineFull)) } else { Ok(()) }
     }
 
-    /// The new version, or the record whose version is another.
+    /// The new version, or the record if its version differs from the compared one.
     fn write(&mut self, write: &Write) -> Result<Version, Option<Box<Shard>>> {
         let number = write.record.number;
         let found = self.shards.get(&number).map(|(shard, _)| shard);
@@ -269,7 +269,7 @@ impl Engine for MemoryEngine {
         self.read(|state| state.shards.values().map(|(shard, _)| shard.clone()).collect()).await
     }
 
-    /// Keeps the newest version alone.
+    /// Keeps only the newest version.
     async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
         let found = self.read(|state| state.shards.get(&number).cloned()).await?;
         match found {
@@ -303,7 +303,7 @@ impl Engine for MemoryEngine {
         self.read(|state| Room { used_bytes: 0, quota_bytes: 1 << 30, is_exhausted: state.is_full }).await
     }
 
-    /// Nothing older is kept anyway.
+    /// Older versions are not kept anyway.
     async fn forget(&self, before: Version) -> Result<(), EngineError> {
         self.read(|state| state.forgotten = state.forgotten.max(before)).await
     }

@@ -1,14 +1,14 @@
-//! The engine: a database of several machines, which agrees and remembers. What lies in it is divided into shards; a shard
-//! is what a data directory is on one machine, and has one owner at a time.
+//! The engine: a database on several machines with consensus. Its data is divided into shards; a shard corresponds to
+//! the data directory of a single server, and has one owner at a time.
 //!
-//! It knows keys and bytes, versions and owners, and nothing of nodes that talk to each other. Each line may use those
-//! above it, and none below:
+//! It knows keys and bytes, versions and owners, but not how nodes talk to each other. Each line may use those above
+//! it, and none below:
 //!
-//! - `shard`: a shard's record, who owns it and how long an owner may act, pure; `membership`: the records of the
+//! - `shard`: a shard's record, its owner, and how long an owner may act, pure; `membership`: the records of the
 //!   cluster and of its nodes, pure
 //! - `contract`: the trait, its errors and its limits
 //! - `connection`: the thread and the certificates of connections
-//! - `etcd`, `postgres`: the engines over those; `memory`: one for tests, which fails as it is told to
+//! - `etcd`, `postgres`: the engines over those; `memory`: one for tests, with configurable faults
 
 mod connection;
 mod contract;

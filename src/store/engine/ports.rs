@@ -1,16 +1,16 @@
-//! Ports for servers that tests start.
+//! Ports for servers started by tests.
 
 #![allow(clippy::unwrap_used)]
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below those that the kernel gives to outgoing connections and to whoever asks for any port: a server that is killed and
-/// started again finds its own still free.
+/// Below the ports that the kernel assigns to outgoing connections and to port-0 listeners: a server that is killed and
+/// restarted finds its port still free.
 const FIRST: u16 = 12_000;
 const COUNT: u16 = 20_000;
 
-/// A port that nobody listens on, and that is not given twice by this process. Several processes begin at different ones.
+/// A port without a listener, returned only once by this process. Processes start at different ports.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let start = u16::try_from(std::process::id() % u32::from(COUNT)).unwrap();

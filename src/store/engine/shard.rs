@@ -1,10 +1,11 @@
-//! A shard's record: which version, whose, and up to which batch it has all batches. Every transaction of its owner
-//! compares its version and writes it again, which both fences other owners off and keeps transactions in order.
+//! A shard's record: its version, its owner, and the sequence up to which the engine has all batches. Every transaction
+//! of the owner compares the version and writes the record again, which both fences off other owners and keeps
+//! transactions in order.
 //!
-//! How long an owner may act on its last confirmed transaction: nobody takes a shard whose record has changed within
-//! the last five seconds, counted by the clock of whoever wants to take it, from when it *learnt* of the change
+//! How long an owner may act after its last confirmed transaction: nobody takes a shard whose record has changed within
+//! the last five seconds, measured by the clock of the node that wants to take it, from when it *learnt* of the change
 //! (`src/cluster/sightings.rs`). An owner counts four seconds from when it *sent* the transaction ([`Lease`]). So it
-//! has stopped before anybody else begins, as long as the two clocks do not differ by a fifth of their speed.
+//! stops before another node starts, as long as the speeds of the two clocks differ by less than a fifth.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::batch::Sequence;
 use crate::record::{self, Record, RecordError};
 
-/// When the record of a shard was last written, in the one order of all transactions of an engine. A later write has a
-/// later version; 0 means that there is no record.
+/// Identifies a write of a shard's record in the order of all transactions of an engine. A later write has a higher
+/// version; 0 means that there is no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Version(pub u64);
 
@@ -23,42 +24,42 @@ pub struct Version(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub node: String,
-    /// Where other nodes reach it.
+    /// The address for other nodes.
     pub url: String,
-    /// Drawn at random by each process: a node that was started again is another owner, and so is a second node that was
-    /// given the same name by mistake.
+    /// Drawn at random by each process: a restarted node is a different owner, and so is a second node that was given
+    /// the same name by mistake.
     pub run: u128,
 }
 
-/// A shard as its record says.
+/// A shard according to its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
     pub number: u16,
     pub version: Version,
-    /// Rises by one whenever somebody takes the shard.
+    /// Incremented whenever a node takes the shard.
     pub epoch: u64,
     pub owner: Option<Owner>,
     /// The engine has all batches up to this one.
     pub sequence: Sequence,
-    /// The wall clock of the owner at its last transaction, in milliseconds. Never goes back.
+    /// The owner's wall clock at its last transaction, in milliseconds. Never goes back.
     pub millis: u64,
-    /// The node that its last owner left it to.
+    /// The node to which the last owner gave it up.
     pub successor: Option<String>,
 }
 
-/// The right to write a shard, until somebody else takes it. There is one of it per owner and shard: it cannot be copied.
+/// The right to write a shard until another node takes it. Not copyable: there is one per owner and shard.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tenure {
     shard: Shard,
 }
 
 impl Shard {
-    /// A shard that nobody has owned yet, and that the engine has no record of.
+    /// A shard without a record, which nobody has owned yet.
     pub fn vacant(number: u16) -> Shard {
         Shard { number, version: Version(0), epoch: 0, owner: None, sequence: Sequence(0), millis: 0, successor: None }
     }
 
-    /// The record that taking the shard writes. Its version is known once it is written.
+    /// The record written by taking the shard. Its version is known once it is written.
     pub fn taken_by(&self, owner: &Owner) -> Shard {
         Shard { epoch: self.epoch + 1, owner: Some(owner.clone()), successor: None, ..self.clone() }
     }
@@ -75,7 +76,7 @@ impl Shard {
 }
 
 impl Tenure {
-    /// Of a shard whose record was written by its new owner.
+    /// For a shard whose record its new owner has written.
     pub fn of(taken: Shard, version: Version) -> Tenure {
         Tenure { shard: Shard { version, ..taken } }
     }
@@ -84,17 +85,17 @@ impl Tenure {
         &self.shard
     }
 
-    /// The record that a transaction writes which ends with the batch `last`. Its version is known once it is written.
+    /// The record written by a transaction that ends with the batch `last`. Its version is known once it is written.
     pub fn advanced_to(&self, last: Sequence, millis: u64) -> Shard {
         Shard { sequence: last, millis: millis.max(self.shard.millis), ..self.shard.clone() }
     }
 
-    /// The record that its owner leaves behind, to this node if it names one.
+    /// The record written when the owner gives the shard up, to this node if one is named.
     pub fn left_to(&self, successor: Option<&str>) -> Shard {
         Shard { owner: None, successor: successor.map(str::to_owned), ..self.shard.clone() }
     }
 
-    /// The record was written, and has this version now.
+    /// Called after the record was written, with its new version.
     pub fn wrote(&mut self, record: Shard, version: Version) {
         self.shard = Shard { version, ..record };
     }
@@ -113,23 +114,23 @@ impl Record<'_> for ShardV1 {
     const KIND: &'static str = "shard";
 }
 
-/// What became of a transaction whose compare failed. The answer to an earlier attempt may have been lost after the
-/// attempt took effect. The same transaction is then sent again, and its own earlier effect makes its compare fail. The
-/// shard's record tells the two cases apart.
+/// Decides the outcome of a transaction whose comparison failed. The answer to an earlier attempt may have been lost
+/// after the attempt took effect. The same transaction is then sent again, and its own earlier effect makes the
+/// comparison fail. The shard's record distinguishes the two cases.
 ///
-/// The version with which `intended` was written, if the record that was found instead of the compared one is ours. Else
-/// somebody has taken the shard: the transaction happened before that, and the next owner has it, or it never will.
-/// Nobody is told of it in either case.
+/// Returns the version with which `intended` was written, if the found record is ours. Otherwise another node has taken
+/// the shard: the transaction happened before that, and the next owner has it, or it never will. In neither case is it
+/// acknowledged.
 ///
-/// This is exact because an epoch belongs to one owner, who has one transaction under way at a time and sends nothing else
-/// before that one is resolved: a record of this epoch and owner with this sequence can only come from this transaction.
+/// This is exact because an epoch belongs to one owner, which has one transaction in flight at a time and sends nothing
+/// else before that one is resolved: a record with this epoch, owner and sequence can only come from this transaction.
 pub fn resolve(intended: &Shard, found: Option<&Shard>) -> Option<Version> {
     let found = found?;
     let is_ours = found.epoch == intended.epoch && found.owner == intended.owner;
     (is_ours && found.sequence == intended.sequence).then_some(found.version)
 }
 
-/// Milliseconds of a clock that cannot be set, and goes on while the machine sleeps.
+/// Milliseconds of a clock that cannot be set, and that continues while the machine sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
@@ -143,7 +144,7 @@ impl Moment {
     }
 }
 
-/// Written by the thread that sends the transactions, and read by everybody who answers.
+/// Written by the thread that sends the transactions, and read by all threads that answer requests.
 #[derive(Debug)]
 pub struct Lease {
     lasts: Duration,
@@ -154,21 +155,21 @@ pub struct Lease {
 struct State {
     /// When the last confirmed transaction was sent.
     sent: Moment,
-    /// The end of the lease as its owner has known it.
+    /// The end of the lease as far as its owner knows.
     known_until: Moment,
-    /// How long the owner has not held it, all in all, until then.
+    /// The total time until then during which the owner did not hold it.
     stood_still: Duration,
 }
 
 impl Lease {
-    /// Of a shard that was taken with a transaction sent at this time.
+    /// The lease of a shard that was taken with a transaction sent at this time.
     pub fn since(sent: Moment, lasts: Duration) -> Self {
         let state = State { sent, known_until: sent.plus(lasts), stood_still: Duration::ZERO };
         Self { lasts, state: Mutex::new(state) }
     }
 
-    /// A transaction is confirmed whose first attempt was sent at this time. Later attempts do not count: the first may be
-    /// the one that took effect.
+    /// A transaction was confirmed whose first attempt was sent at this time. Later attempts do not count: the first
+    /// may be the one that took effect.
     pub fn confirmed(&self, sent: Moment, now: Moment) {
         let mut state = self.state.lock();
         state.sent = state.sent.max(sent);
@@ -190,8 +191,8 @@ impl Lease {
         self.left(now).is_some()
     }
 
-    /// The time that has passed for the shard: it stands still while nobody could do anything in it, so that no lock ages
-    /// which its holder cannot keep alive.
+    /// The time that has passed for the shard. It stops while nobody can act on the shard, so that no lock ages while
+    /// its holder cannot renew it.
     pub fn time(&self, now: Moment) -> Moment {
         let state = self.state.lock();
         let still = state.stood_still + now.since(state.known_until);
@@ -199,24 +200,25 @@ impl Lease {
     }
 }
 
-/// The same on all nodes.
+/// Must be the same on all nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// How often an owner writes the record of its shard while there is nothing else to write.
     pub beat_every: Duration,
-    /// How long an owner acts on its last confirmed transaction, counted from when it was sent.
+    /// How long an owner may act after its last confirmed transaction, counted from when it was sent.
     pub lease: Duration,
-    /// A shard whose record has not changed for so long may be taken.
+    /// A shard may be taken if its record has not changed for this long.
     pub taken_after: Duration,
-    /// A shard is loaded ahead of time when its record has stood still for so long.
+    /// A shard is loaded ahead of time if its record has not changed for this long.
     pub loaded_after: Duration,
-    /// How much later than the node that should own a shard the next one takes it, so that they do not all try at once.
+    /// Extra delay per rank before a node takes a shard, after the node that should own it, so that not all try at the
+    /// same time.
     pub per_rank: Duration,
-    /// How often a node asks the engine about all others.
+    /// How often a node reads the records of all other nodes from the engine.
     pub poll_every: Duration,
     /// How often a node writes its own record.
     pub announce_every: Duration,
-    /// A node that has not written its record for so long gets no shards.
+    /// A node that has not written its record for this long gets no shards.
     pub gone_after: Duration,
 }
 
@@ -236,7 +238,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// For tests: everything happens so many times as often.
+    /// For tests: all times divided by this factor.
     pub fn times_faster(factor: u32) -> Timing {
         let usual = Timing::default();
         Timing {
@@ -281,7 +283,7 @@ mod tests {
         Owner { node: "n1".to_owned(), url: "http://n1:8080".to_owned(), run }
     }
 
-    /// What a transaction of the first owner writes up to batch 8, on top of version 5 with batch 7.
+    /// The record that a transaction of the first owner writes up to batch 8, over version 5 with batch 7.
     fn intended() -> Shard {
         let taken = Shard { sequence: Sequence(7), ..Shard::vacant(3) }.taken_by(&owner(1));
         Tenure::of(taken, Version(5)).advanced_to(Sequence(8), 0)
@@ -298,9 +300,9 @@ mod tests {
         let later = Shard { version: Version(6), ..intended() };
         for found in [
             Shard { epoch: later.epoch + 1, owner: Some(owner(2)), ..later.clone() },
-            // The same node, started again.
+            // The same node after a restart.
             Shard { epoch: later.epoch + 1, owner: Some(owner(2)), sequence: Sequence(7), ..later.clone() },
-            // The engine was restored from an old copy, and somebody else got the same epoch.
+            // The engine was restored from an old copy, and another node got the same epoch.
             Shard { owner: Some(owner(2)), ..later.clone() },
             Shard { sequence: Sequence(7), ..later.clone() },
             Shard { sequence: Sequence(9), ..later.clone() },

@@ -1,6 +1,6 @@
-//! The thread that sends transactions to the engine: one at a time, each again until it is confirmed. [`Gathered`] are
-//! the batches that become durable with one transaction; [`Confirmed`] is what the engine has confirmed, whole in
-//! memory, and why the store refuses.
+//! The thread that sends transactions to the engine: one at a time, each retried until it is confirmed. [`Gathered`]
+//! collects the batches of one transaction; [`Confirmed`] is the confirmed state, all in memory, and the reason why the
+//! store refuses, if it does.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -21,10 +21,10 @@ use crate::journal::{Appended, Journals, PAGE_ENTRIES};
 use crate::log::queue::{Group, Queue, Taken};
 use ambient::backoff::{Backoff, Retries};
 
-/// A transaction without an answer is sent again at once, to the next member. After that there are pauses, the longest of
-/// them short beside an election in the engine, which takes a second or more.
+/// A transaction without an answer is resent immediately, to the next member. Later retries pause; the longest pause is
+/// short compared to an election in the engine, which takes a second or more.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
-/// An engine that is full stays so until its operator makes room.
+/// A full engine stays full until its operator makes room.
 const FULL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
 pub struct Committer<E> {
@@ -42,18 +42,18 @@ pub struct Committer<E> {
     pub fatal: Fatal,
 }
 
-/// What the store wants of its committer.
+/// What the store asks its committer to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stopping {
     No,
-    /// No more batches come. Those that are there are sent, if the engine answers by then.
+    /// No more batches are accepted. Queued ones are sent, if the engine answers by then.
     GivingUpAt(Instant),
-    /// The same, and then the shard is left, to this node if one is named.
+    /// The same, and then the shard is given up, to this node if one is named.
     Leaving {
         to: Option<String>,
         by: Instant,
     },
-    /// Nothing more is sent, and no answer is waited for.
+    /// Nothing more is sent, and answers are ignored.
     Abandoned,
 }
 
@@ -89,13 +89,14 @@ impl<E: Engine> Committer<E> {
         }
     }
 
-    /// A transaction that changes nothing but the shard's record, as a sign of life.
+    /// Sends a transaction that changes only the shard's record, as a sign of life.
     async fn beat(&mut self) -> Result<(), End> {
         let last = self.tenure.shard().sequence;
         self.confirm(&Transaction { last, millis: millis_now(), changes: &Changes::new() }).await
     }
 
-    /// Gives the shard to whoever it shall go to. If that fails, somebody takes it when this owner has been silent for a while.
+    /// Gives up the shard, to its successor if there is one. If that fails, another node takes it when this owner has
+    /// been silent for a while.
     async fn leave(&self) {
         let Stopping::Leaving { to, by } = self.stopping.borrow().clone() else { return };
         let shard = self.tenure.shard().number;
@@ -136,7 +137,7 @@ impl<E: Engine> Committer<E> {
         Ok(())
     }
 
-    /// Returns when the engine has the transaction, and nothing else can be in its place.
+    /// Returns when the engine has the transaction, and no other transaction can take its place.
     async fn confirm(&mut self, transaction: &Transaction<'_>) -> Result<(), End> {
         let (mut away, mut full) = (Retries::new(BACKOFF), Retries::new(FULL_BACKOFF));
         let mut attempts = 0u32;
@@ -171,7 +172,7 @@ impl<E: Engine> Committer<E> {
         }
     }
 
-    /// The outer error is that the store was abandoned meanwhile.
+    /// The outer error means that the store was abandoned meanwhile.
     async fn attempt(&mut self, transaction: &Transaction<'_>) -> Result<Result<(), EngineError>, End> {
         tokio::select! {
             biased;
@@ -203,7 +204,7 @@ impl<E: Engine> Committer<E> {
             }
             End::Abandoned => return self.queue.abandon(),
         };
-        // First, so that whoever finds the queue closed finds the reason too.
+        // Before the queue is closed, so that anyone who finds it closed also finds the reason.
         self.confirmed.end(why);
         self.queue.abandon();
         (self.fatal)(&sentence);
@@ -215,10 +216,10 @@ fn millis_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads the clock by which an owner counts its lease. It must go on while the machine sleeps.
+/// Reads the clock by which an owner measures its lease. It must continue while the machine sleeps.
 pub type LeaseClock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
-/// Milliseconds since the machine started, with those in which it slept.
+/// Milliseconds since boot, including sleep.
 pub fn lease_clock() -> LeaseClock {
     Arc::new(|| {
         let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Boottime);
@@ -227,13 +228,13 @@ pub fn lease_clock() -> LeaseClock {
     })
 }
 
-/// The most that an entry of a journal may have: the page that it belongs to is written again with it, and may be full of
-/// such entries. Events have some hundred bytes.
+/// The maximum size of a journal entry: its page is rewritten with it, and may be full of such entries. Events have a
+/// few hundred bytes.
 const MAX_ENTRY_BYTES: usize = 32 * 1024;
-/// What a page stores of an entry besides its body.
+/// Stored bytes of an entry in addition to its body.
 const ENTRY_HEADER_BYTES: usize = 64;
 
-/// Batches in order, each key with its last change.
+/// Consecutive batches, with the last change of each key.
 #[derive(Default)]
 struct Gathered {
     pub changes: Changes,
@@ -250,8 +251,8 @@ struct Entry {
 }
 
 impl Gathered {
-    /// Adds a batch with the pages of journals that it changes, or gives both back if they do not fit. A first batch always
-    /// does: it was checked by [`check`].
+    /// Adds a batch with the pages of journals that it changes, or returns both if they do not fit. A first batch
+    /// always fits: [`check`] has verified it.
     pub fn add(
         &mut self,
         sequence: u64,
@@ -296,8 +297,8 @@ fn cost(key: &[u8], value: Option<&[u8]>) -> usize {
     CHANGE_BYTES + key.len() + value.map_or(0, <[u8]>::len)
 }
 
-/// Refuses a batch that might not fit into a transaction of its own. Afterwards it is too late: it has its place in the
-/// order of all batches.
+/// Refuses a batch that might not fit into a separate transaction. Once it is queued it is too late: it has its place
+/// in the order of all batches.
 pub fn check(batch: &Batch, limits: &Limits) -> Result<(), StoreError> {
     // An entry changes at most a page and the head of its journal.
     let appends = batch.as_ref().append_count();
@@ -309,7 +310,7 @@ pub fn check(batch: &Batch, limits: &Limits) -> Result<(), StoreError> {
         return Err(StoreError::BatchTooLarge { bytes: append.body.len(), limit: MAX_ENTRY_BYTES });
     }
     let journals = batch.appends().map(|append| append.journal).collect::<BTreeSet<_>>();
-    // Of each journal, the entries that its current page has already.
+    // For each journal, the entries that its current page may already have.
     let pages = journals.len() * PAGE_ENTRIES as usize * (MAX_ENTRY_BYTES + ENTRY_HEADER_BYTES);
     let bytes = batch.encoded_len() + changes * CHANGE_BYTES + appends * ENTRY_HEADER_BYTES + pages;
     if bytes > limits.bytes {
@@ -321,13 +322,13 @@ pub fn check(batch: &Batch, limits: &Limits) -> Result<(), StoreError> {
 #[derive(Default)]
 pub struct Confirmed {
     pairs: RwLock<Pairs>,
-    /// Why nothing is read or written any more.
+    /// Why the store neither reads nor writes any more.
     end: OnceLock<StoreError>,
-    /// The engine has refused a transaction for want of room, and has taken none since.
+    /// The engine refused a transaction for lack of room, and has accepted none since.
     is_exhausted: AtomicBool,
-    /// The engine is so full that nothing more should be handed in.
+    /// The engine is so full that no more batches should be accepted.
     is_full: AtomicBool,
-    /// The engine says that it takes no more writes at all.
+    /// The engine reports that it accepts no more writes at all.
     says_exhausted: AtomicBool,
 }
 
@@ -336,7 +337,7 @@ impl Confirmed {
         Confirmed { pairs: RwLock::new(pairs), ..Confirmed::default() }
     }
 
-    /// Takes the changes of a transaction, and calls `publish` before anybody can read them.
+    /// Applies the changes of a transaction, and calls `publish` before any reader can see them.
     pub fn apply(&self, changes: Changes, publish: impl FnOnce()) {
         let mut pairs = self.pairs.write();
         for (key, value) in changes {
@@ -363,9 +364,9 @@ impl Confirmed {
         Ok(range.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
-    /// Refuses everything from now on.
+    /// Refuses all reads and writes from now on.
     pub fn end(&self, why: StoreError) {
-        // The first reason stays.
+        // The first reason is kept.
         self.end.set(why).ok();
     }
 
@@ -378,7 +379,8 @@ impl Confirmed {
         self.says_exhausted.store(room.is_exhausted, Ordering::Relaxed);
     }
 
-    /// Whether ends and removals are still taken when writes are refused: the engine keeps a fifth of its quota for them.
+    /// Whether ends and deletions are still accepted when other writes are refused: a fifth of the engine's quota is
+    /// reserved for them.
     pub fn takes_ends(&self) -> bool {
         let is_exhausted = self.is_exhausted.load(Ordering::Relaxed) || self.says_exhausted.load(Ordering::Relaxed);
         self.end.get().is_none() && !is_exhausted

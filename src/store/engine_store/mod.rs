@@ -1,7 +1,7 @@
-//! The store over an engine: a shard whole in memory, and every group of batches one transaction of the engine. What is
-//! read is what the engine has confirmed. A [`Snapshot`] has the records of a shard at one moment, to read.
+//! The store over an engine: it keeps a whole shard in memory, and each group of batches is one transaction of the
+//! engine. Reads show what the engine has confirmed. A [`Snapshot`] has the read-only records of a shard at one moment.
 //!
-//! `committer` sends the transactions, and knows nothing of this file.
+//! `committer` sends the transactions, and does not use this file.
 
 mod committer;
 #[cfg(test)]
@@ -27,10 +27,10 @@ use crate::log::queue::Queue;
 #[derive(Clone)]
 pub struct EngineOptions {
     pub appended: Option<Appended>,
-    /// Called when another node has taken the shard, or the engine will never take a batch that was handed in. The store
-    /// refuses everything from then on.
+    /// Called when another node has taken the shard, or the engine will never accept a queued batch. The store refuses
+    /// everything from then on.
     pub fatal: Fatal,
-    /// How long a store that is being closed waits for an engine that does not answer.
+    /// How long closing the store waits for an engine that does not answer.
     pub close_within: Duration,
     pub clock: LeaseClock,
     pub timing: Timing,
@@ -48,7 +48,7 @@ impl Default for EngineOptions {
     }
 }
 
-/// A shard of an engine that this process owns. Which engine it is matters only to the committer.
+/// A shard of an engine that this process owns. Only the committer knows which engine it is.
 pub struct EngineStore {
     queue: Arc<Queue>,
     limits: Limits,
@@ -63,7 +63,7 @@ pub struct EngineStore {
 }
 
 impl EngineStore {
-    /// Loads the shard as it was when it was taken, with a transaction that was sent at this time.
+    /// Loads the shard as it was when it was taken, with a transaction sent at the time `taken`.
     pub async fn open<E: Engine>(
         engine: Arc<E>,
         tenure: Tenure,
@@ -74,8 +74,8 @@ impl EngineStore {
         EngineStore::start(engine, tenure, taken, pairs, options).map_err(EngineError::Refused)
     }
 
-    /// The same with what lay in the shard before it was taken. Nothing has changed since: the transaction that took it
-    /// compared the version.
+    /// Like `open`, with the contents of the shard from before it was taken. They have not changed since: the
+    /// transaction that took it compared the version.
     pub fn start<E: Engine>(
         engine: Arc<E>,
         tenure: Tenure,
@@ -129,13 +129,14 @@ impl EngineStore {
         })
     }
 
-    /// Takes no more batches, and returns when the engine has all that were handed in, or has not answered for a while.
-    /// Reads still work. Closing again does nothing.
+    /// Accepts no more batches, and returns when the engine has all queued ones, or has not answered for a while. Reads
+    /// still work. Idempotent.
     pub fn close(&self) {
         self.stop(Stopping::GivingUpAt(Instant::now() + self.close_within));
     }
 
-    /// Closes the store and gives up its shard, to `successor` if there is one. No other node has to wait for the lease to end.
+    /// Closes the store and gives up its shard, to `successor` if there is one. Then no other node has to wait for the
+    /// lease to end.
     pub fn leave(&self, successor: Option<&str>) {
         self.stop(Stopping::Leaving { to: successor.map(str::to_owned), by: Instant::now() + self.close_within });
     }
@@ -152,30 +153,30 @@ impl EngineStore {
         self.join();
     }
 
-    /// How long this process may still act as the owner of the shard without another word from the engine; `None` if it
-    /// must not.
+    /// How long this process may still act as the owner of the shard without another answer from the engine; `None` if
+    /// it must not act any more.
     pub fn lease_left(&self) -> Option<Duration> {
         self.lease.left((self.clock)())
     }
 
-    /// The latest wall clock of the owners before, in milliseconds.
+    /// The latest wall clock of the previous owners, in milliseconds.
     pub fn millis_at_start(&self) -> u64 {
         self.millis_at_start
     }
 
-    /// Milliseconds that have passed for the shard. They stand still while this process may not act as its owner.
+    /// Milliseconds that have passed for the shard. They stop while this process may not act as its owner.
     pub fn time(&self) -> Moment {
         self.lease.time((self.clock)())
     }
 
-    /// Gives the shard up at once: the transaction under way may or may not take effect, and nothing else is sent.
+    /// Gives the shard up immediately: the transaction in flight may or may not take effect, and nothing else is sent.
     pub fn abandon(self) {
         self.queue.abandon();
         self.stopping.send_replace(Stopping::Abandoned);
         self.join();
     }
 
-    /// How full the engine is now: writes are refused while it is too full.
+    /// Reports the current usage of the engine: writes are refused while it is too full.
     pub fn heed(&self, room: Room) {
         self.confirmed.set_full(room);
     }
@@ -184,7 +185,7 @@ impl EngineStore {
         // Held until the end, so that a second caller also returns only when everything is done.
         let mut committer = self.committer.lock();
         if let Some(thread) = committer.take() {
-            // A panic has been reported as fatal by then.
+            // A panic was reported as fatal by then.
             thread.join().ok();
         }
     }
@@ -215,7 +216,7 @@ impl Store for EngineStore {
         self.queue.last()
     }
 
-    /// There is no log of ours: what the engine has is all there is.
+    /// There is no log on this machine: the engine has everything.
     fn applied(&self) -> Sequence {
         *self.durable.borrow()
     }
@@ -244,7 +245,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// As [`super::engine::Engine::copy`] has given them.
+    /// From the result of [`super::engine::Engine::copy`].
     pub fn new(shard: Shard, pairs: Pairs) -> Snapshot {
         let (_, durable) = watch::channel(shard.sequence);
         Snapshot { shard, pairs, durable }

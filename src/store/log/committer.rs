@@ -1,4 +1,5 @@
-//! The only thread that writes the log: a group, an `fdatasync`, then the new durable sequence is published.
+//! The only thread that writes the log: it writes a group, syncs it with `fdatasync`, and publishes the new durable
+//! sequence.
 
 use std::fs::File;
 use std::io;
@@ -36,7 +37,7 @@ pub struct Current {
     pub room: usize,
 }
 
-/// Handles are looked up once: a lookup costs more than the count.
+/// Handles are looked up once: a lookup costs more than an increment.
 pub struct Metrics {
     groups: metrics::Counter,
     batches: metrics::Counter,
@@ -130,7 +131,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         std::fs::write(&path, vec![0; 2 * format::PAGE]).unwrap();
-        // Open for reading only, so that writing to it fails.
+        // Opened read-only, so that writing to it fails.
         let file = File::open(&path).unwrap();
         let sentences = Arc::new(Mutex::new(Vec::new()));
         let said = sentences.clone();

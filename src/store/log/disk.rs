@@ -1,6 +1,6 @@
-//! The log's files. Recovery works on them through a trait, so that tests can run it on a disk that loses power. Writes
-//! go past the page cache (`O_DIRECT`) where the file system supports it: nobody reads the log while the server runs,
-//! and copying a group into the cache and out again at the next sync costs more than the write itself.
+//! The log's files. Recovery uses them through a trait, so that tests can run it on a disk that loses power. Writes
+//! bypass the page cache (`O_DIRECT`) where the file system supports it: the log is not read while the server runs, and
+//! copying a group into the cache and flushing it costs more than the write itself.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,7 +15,7 @@ use crate::space::sync_dir;
 
 const SUFFIX: &str = ".log";
 
-/// A segment is named after the first sequence in it.
+/// A segment is named after its first sequence.
 pub fn segment_name(first: u64) -> String {
     format!("{first:020}{SUFFIX}")
 }
@@ -35,7 +35,7 @@ pub trait Disk {
     fn end_at(&self, segment: u64, offset: usize) -> io::Result<()>;
     /// Keeps a copy of bytes that are about to be discarded.
     fn set_aside(&self, segment: u64, offset: usize, bytes: &[u8]) -> io::Result<()>;
-    /// Takes a whole segment out of the log and keeps it.
+    /// Removes a whole segment from the log and keeps it under another name.
     fn set_aside_whole(&self, segment: u64) -> io::Result<()>;
 }
 
@@ -50,7 +50,7 @@ impl LogDir {
     }
 
     fn damaged(&self, segment: u64, offset: usize) -> PathBuf {
-        // Without the suffix of a segment, so that no start takes it for one. An earlier file of the same name is kept.
+        // Without the suffix of a segment, so that it is never read as one. An earlier file of the same name is kept.
         let base = format!("damaged-{segment:020}-{offset}");
         let free = (0..).map(|n| if n == 0 { base.clone() } else { format!("{base}.{n}") });
         free.map(|name| self.dir.join(name)).find(|path| !path.exists()).unwrap_or_else(|| self.dir.join(base))
@@ -100,7 +100,7 @@ impl Disk for LogDir {
     }
 }
 
-/// Opens the file with `O_DIRECT`, or without it where that is not supported.
+/// Opens the file with `O_DIRECT`, if that is supported.
 pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let flag = i32::try_from(OFlags::DIRECT.bits()).unwrap_or_default();
     match options.clone().custom_flags(flag).open(path) {
@@ -109,7 +109,7 @@ pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes whole pages. If the file system requires another alignment, this file is written through the cache from then on.
+/// Writes whole pages. If the file system requires another alignment, this file uses the page cache from then on.
 pub fn write_all_at(file: &File, pages: &[u8], offset: u64) -> io::Result<()> {
     match file.write_all_at(pages, offset) {
         Err(error) if is_unsupported(&error) => {
@@ -133,7 +133,7 @@ fn is_unsupported(error: &io::Error) -> bool {
 pub struct Aligned(Vec<u8>);
 
 impl Aligned {
-    /// A slice of this length, with its old content.
+    /// A slice of this length that still has its old content.
     pub fn room(&mut self, length: usize) -> &mut [u8] {
         if self.0.len() < length + PAGE {
             self.0.resize(length + PAGE, 0);
@@ -171,7 +171,7 @@ mod tests {
         let mut buffer = Aligned::default();
         buffer.room(2 * PAGE).fill(7);
         write_all_at(&file, buffer.room(PAGE), 0).unwrap();
-        // One byte further on: a device refuses this, and the cache takes it.
+        // At a misaligned address: a device refuses this, and the page cache accepts it.
         write_all_at(&file, &buffer.room(2 * PAGE)[1..=PAGE], PAGE as u64).unwrap();
         write_all_at(&file, buffer.room(PAGE), 2 * PAGE as u64).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), [7; 3 * PAGE]);

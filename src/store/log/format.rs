@@ -1,15 +1,15 @@
-//! The layout of a group of batches on the disk, which tells an unfinished group from a damaged one.
+//! The on-disk layout of a group of batches, which distinguishes an unfinished group from a damaged one.
 //!
-//! A group starts on a page boundary and fills whole pages, so a synced page is never written again. Every 512-byte sector
-//! ends in [`MARK`], which is never zero, over a segment that was all zeros before. So a sector that did not reach the disk,
-//! wholly or in part, has a zero there; a flipped bit cannot produce one. The group's bytes are:
-//! `magic, payload length, first sequence, count of batches, payload CRC, header CRC`, then the payload, then zeros.
+//! A group starts on a page boundary and fills whole pages, so a synced page is never rewritten. Segments are all zeros
+//! before, and every 512-byte sector of a group ends in [`MARK`], which is never zero. So a sector that was not
+//! written, or only in part, has a zero there; a flipped bit cannot produce one. The group's bytes are: `magic, payload
+//! length, first sequence, count of batches, payload CRC, header CRC`, then the payload, then zeros.
 
 use crate::batch::BatchRef;
 
 pub const PAGE: usize = 4096;
 pub const SECTOR: usize = 512;
-/// Four bits set, so no single flip turns it into the zero of a sector that was not written.
+/// Four bits set, so that no single bit flip turns it into the zero of an unwritten sector.
 const MARK: u8 = 0xA5;
 const SECTOR_DATA: usize = SECTOR - 1;
 
@@ -17,23 +17,24 @@ const MAGIC: [u8; 4] = *b"LKG1";
 const HEADER: usize = 28;
 const HEADER_CRC_AT: usize = 24;
 
-/// A group is one write; in a bigger one the first batch only waits longer. A group of this size takes no more batches.
+/// A group is one write; in a larger one the first batch only waits longer. A group of this size accepts no more
+/// batches.
 pub const FULL_GROUP_BYTES: usize = 1024 * 1024;
-/// More than the largest command changes: a session with a hundred deployments ends, in a history page with seven others
-/// like it, and five of its deployments have a thousand steps.
+/// More than the changes of the largest command: a session with a hundred deployments ends, in a history page with
+/// seven others like it, and five of its deployments have a thousand steps.
 pub const MAX_BATCH_BYTES: usize = 1920 * 1024;
 /// A group has room for at least one batch.
 pub const MAX_GROUP_BYTES: usize = MAX_BATCH_BYTES;
 const _: () = assert!(FULL_GROUP_BYTES <= MAX_GROUP_BYTES);
 
-/// The bytes that a group with this payload takes on the disk.
+/// The size on disk of a group with this payload.
 pub fn extent(payload: usize) -> usize {
     ((HEADER + payload).div_ceil(SECTOR_DATA) * SECTOR).next_multiple_of(PAGE)
 }
 
-/// The batches of a payload, or `None` where it does not hold exactly `count` of them.
+/// The batches of a payload, or `None` unless it contains exactly `count` of them.
 pub fn decode(mut payload: &[u8], count: u32) -> Option<Vec<BatchRef<'_>>> {
-    // Without room for what the count says: it may be anything.
+    // Not preallocated, because `count` is not trusted.
     let mut batches = Vec::new();
     for _ in 0..count {
         batches.push(BatchRef::take(&mut payload)?);
@@ -41,7 +42,7 @@ pub fn decode(mut payload: &[u8], count: u32) -> Option<Vec<BatchRef<'_>>> {
     payload.is_empty().then_some(batches)
 }
 
-/// Lays the group out in `out`, which is as long as its [`extent`], as it is written to the disk.
+/// Writes the on-disk form of the group to `out`, which is as long as its [`extent`].
 pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut [u8]) {
     let mut header = [0; HEADER];
     header[0..4].copy_from_slice(&MAGIC);
@@ -62,7 +63,7 @@ pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The data, zeros behind it, and the mark at the end.
+/// Writes the data, zeros after it, and the mark at the end.
 fn fill_sector(sector: &mut [u8], data: &[u8]) {
     let (written, padding) = sector.split_at_mut(data.len());
     written.copy_from_slice(data);
@@ -72,7 +73,7 @@ fn fill_sector(sector: &mut [u8], data: &[u8]) {
     }
 }
 
-/// The last page of every segment: tells a segment that lost its end from one with room left.
+/// The last page of every segment: distinguishes a truncated segment from one with room left.
 pub const END_PAGE: [u8; PAGE] = [0xE5; PAGE];
 
 /// The content of a page where a group may start.
@@ -81,7 +82,7 @@ pub enum Found {
     Group(Group),
     /// The page was never written.
     Blank,
-    /// Sectors are missing; the length of the group is known if its header was written.
+    /// Sectors are missing; the group's length is known if its header was written.
     Unfinished {
         reach: Option<usize>,
     },
@@ -97,7 +98,7 @@ pub struct Group {
     pub payload: Vec<u8>,
 }
 
-/// Looks at the group that starts with the first byte of `bytes`, which reach to the end of the segment.
+/// Examines the group at the start of `bytes`, which extend to the end of the segment.
 pub fn examine(bytes: &[u8]) -> Found {
     if is_zero(&bytes[..PAGE.min(bytes.len())]) {
         return Found::Blank;
@@ -161,7 +162,7 @@ pub fn marks(bytes: &[u8]) -> Marks {
 }
 
 pub fn is_zero(bytes: &[u8]) -> bool {
-    // By page: a segment is mostly zeros, and comparing slices is far faster than a loop over bytes.
+    // Per page: a segment is mostly zeros, and comparing slices is far faster than a loop over bytes.
     static ZEROS: [u8; PAGE] = [0; PAGE];
     bytes.chunks(PAGE).all(|page| *page == ZEROS[..page.len()])
 }

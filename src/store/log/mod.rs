@@ -1,6 +1,6 @@
 //! The redo log: makes a group of batches durable with one `fdatasync`, and replays them after a crash.
 //!
-//! Of the database behind it, it knows only the applied sequence.
+//! It knows nothing of the database except the applied sequence.
 
 pub mod committer;
 pub mod disk;
@@ -13,7 +13,7 @@ pub mod segments;
 #[cfg(test)]
 mod power_loss;
 
-/// A small seeded generator for tests, so that a failure can be run again.
+/// A small seeded generator for tests, so that a failure can be reproduced.
 pub struct Random(u64);
 
 impl Random {

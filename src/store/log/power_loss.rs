@@ -1,4 +1,4 @@
-//! Recovery on a simulated disk that loses power at every point of the last write, and that flips bits.
+//! Tests recovery on a simulated disk that loses power at every point of the last write, and that flips bits.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -14,16 +14,16 @@ use super::format::{self, END_PAGE, PAGE, SECTOR};
 use super::recovery::{Damage, Fault, OnDamage, Recovered, Tail, recover};
 use crate::batch::{Batch, BatchRef};
 
-/// Small, so that a crash point costs little, and groups of all sizes still meet its end.
+/// Small, so that a crash point is cheap, and groups of all sizes still reach its end.
 const SEGMENT: usize = 16 * PAGE;
 const MIN_CRASH_POINTS: usize = 2000;
 
-/// What is on the platter. The log syncs after every write, so the one unsynced group is kept by the test itself.
+/// The durable content. The log syncs after every write, so the test itself keeps the one unsynced group.
 #[derive(Clone, Default)]
 struct SimDisk {
     files: RefCell<BTreeMap<u64, Vec<u8>>>,
     aside: RefCell<Vec<(u64, usize)>>,
-    /// What recovery wrote.
+    /// The ranges written by recovery.
     written: RefCell<Vec<(u64, std::ops::Range<usize>)>>,
 }
 
@@ -63,16 +63,16 @@ impl Disk for SimDisk {
     }
 }
 
-/// A log as the committer writes it: each group in one write, then a sync.
+/// A log written as the committer does: each group in one write, then a sync.
 #[derive(Clone, Default)]
 struct SimLog {
     disk: SimDisk,
     tail: Option<Tail>,
-    /// Every batch in the log; its place is its sequence.
+    /// Every batch in the log; its position is its sequence.
     batches: Vec<Batch>,
 }
 
-/// A group that was handed to the disk and not synced.
+/// A group that was written but not synced.
 struct Unsynced {
     at: Tail,
     pages: Vec<u8>,
@@ -132,7 +132,8 @@ impl SimLog {
         }
     }
 
-    /// Everything synced is there, the unsynced group wholly or not at all, and the log goes on.
+    /// Everything synced must be there, the unsynced group completely or not at all, and the log must accept more
+    /// groups.
     fn check_crash(mut self, unsynced: &[Batch]) {
         let (recovered, found) = self.recover().unwrap();
         let synced = self.batches.len();
@@ -169,7 +170,7 @@ fn random_group(random: &mut Random, max_value: u64) -> Vec<Batch> {
             let len = random.below(max_value) as usize;
             match random.below(4) {
                 0 => batch.delete(key),
-                // Long runs of zeros look like sectors that were never written.
+                // Long runs of zeros look like unwritten sectors.
                 1 => batch.put(key, vec![0; len]),
                 _ => batch.put(key, (0..len).map(|_| random.next() as u8).collect::<Vec<_>>()),
             }
@@ -188,7 +189,7 @@ fn random_log(random: &mut Random) -> SimLog {
     log
 }
 
-/// Runs a case and names its seed if it fails.
+/// Runs the case for each seed, and prints the seed of a failure.
 fn with_seeds(seeds: std::ops::Range<u64>, mut case: impl FnMut(&mut Random)) {
     for seed in seeds {
         let run = std::panic::AssertUnwindSafe(|| case(&mut Random::new(seed)));
@@ -213,7 +214,7 @@ fn no_power_cut_loses_a_synced_batch_or_shows_part_of_a_group() {
             points += 1;
         }
     });
-    // Any set of sectors of larger writes, since a disk writes them in any order.
+    // Random sets of sectors of larger writes, because a disk may write them in any order.
     with_seeds(100..400, |random| {
         let mut log = random_log(random);
         let group = log.begin(random_group(random, 8000));

@@ -1,4 +1,4 @@
-//! Batches that wait for the disk: handed in under a short lock, collected in groups, bounded.
+//! The bounded queue of batches waiting for the disk: added under a short lock, collected into groups.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use super::format::{FULL_GROUP_BYTES, MAX_BATCH_BYTES};
 use crate::batch::{Batch, BatchRef, Place, Sequence};
 use crate::contract::StoreError;
 
-/// About a tenth of a second of a slow disk; beyond it, callers are refused.
+/// About a tenth of a second of writes to a slow disk; beyond it, callers are refused.
 pub const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
-/// One group collects while another is written; more buffers would never be used.
+/// One group is collected while another is written; more buffers would never be used.
 const KEPT_BUFFERS: usize = 2;
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ enum End {
 /// The outcome of waiting for a group.
 pub enum Taken {
     Group(Group),
-    /// Nothing was handed in for a while.
+    /// No batch was added in that time.
     Nothing,
     /// The queue is closed and empty.
     Closed,
@@ -108,7 +108,7 @@ impl Queue {
         Sequence(self.state.lock().last)
     }
 
-    /// The next group, waiting for one; `None` when the queue is closed and empty.
+    /// Waits for the next group; `None` when the queue is closed and empty.
     pub fn take(&self) -> Option<Group> {
         loop {
             match self.take_by(None) {
@@ -119,7 +119,7 @@ impl Queue {
         }
     }
 
-    /// The next group, waiting for one for as long as this.
+    /// Waits at most this long for the next group.
     pub fn take_within(&self, limit: Duration) -> Taken {
         self.take_by(Some(Instant::now() + limit))
     }
@@ -147,7 +147,7 @@ impl Queue {
         }
     }
 
-    /// The group is durable: its bytes no longer count, and its buffers are reused.
+    /// Called when the group is durable: its bytes no longer count, and its buffers are reused.
     pub fn finish(&self, mut group: Group) {
         let mut state = self.state.lock();
         state.bytes -= group.payload.len();
@@ -158,12 +158,12 @@ impl Queue {
         }
     }
 
-    /// Takes no more batches; those handed in are still written.
+    /// Accepts no more batches; those already queued are still written.
     pub fn close(&self) {
         self.end(End::Drain);
     }
 
-    /// Takes no more batches and writes none: those not yet durable are lost, as after a crash.
+    /// Accepts no more batches and writes none: non-durable batches are lost, as after a crash.
     pub fn abandon(&self) {
         self.end(End::Abandon);
     }

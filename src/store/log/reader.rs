@@ -1,6 +1,6 @@
-//! Reads the log while it is written: only groups that are known to be durable. A [`Pin`] keeps segments that the
-//! database no longer needs, for who reads them as part of a copy. Pins are bounded: a reader that is too slow loses
-//! its pin, and the log is not kept for ever.
+//! Reads the log while it is being written: only groups known to be durable. A [`Pin`] keeps segments that the database
+//! no longer needs, for a reader that copies them. Pins are bounded: a reader that is too slow loses its pin, so that
+//! the log cannot grow without limit.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 
 use super::format::{self, Found, Group, MAX_GROUP_BYTES, PAGE};
 
-/// Read at once: several of the largest groups.
+/// Bytes per read: several of the largest groups.
 const WINDOW: usize = 4 * 1024 * 1024;
 
-/// Why a group could not be read that must be there.
+/// Why a group that must exist could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error(transparent)]
@@ -25,7 +25,7 @@ pub enum ReadError {
     Damaged(String),
 }
 
-/// A segment, read from its beginning.
+/// A segment, read from the beginning.
 pub struct SegmentReader {
     file: File,
     /// Where its end page begins.
@@ -33,7 +33,7 @@ pub struct SegmentReader {
     /// The offset of the first byte in `window`.
     offset: u64,
     window: Vec<u8>,
-    /// How much of `window` has been read.
+    /// Number of bytes of `window` already consumed.
     read: usize,
 }
 
@@ -56,13 +56,13 @@ impl SegmentReader {
                 self.read += group.extent;
                 Ok(Some(group))
             }
-            // One that is being written may be there in part.
+            // A group that is being written may be there in part.
             Found::Blank | Found::Unfinished { .. } => Ok(None),
             Found::Damaged(what) => Err(ReadError::Damaged(what.to_owned())),
         }
     }
 
-    /// Has the largest group in the window, or everything that is left.
+    /// Fills the window with at least the largest group, or everything that is left.
     fn refill(&mut self) -> io::Result<()> {
         let at = self.offset + self.read as u64;
         let left = usize::try_from(self.room.saturating_sub(at)).unwrap_or(usize::MAX);
@@ -76,7 +76,7 @@ impl SegmentReader {
     }
 }
 
-/// Why segments that were pinned are gone.
+/// Why pinned segments were deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unpinned {
     TooMuch,
@@ -98,14 +98,14 @@ const HELD: u8 = 0;
 const TOO_MUCH: u8 = 1;
 const DISK_FULL: u8 = 2;
 
-/// Batches after a sequence stay in the log until this is dropped, or the log would grow too long.
+/// Keeps batches after a sequence in the log until it is dropped, unless the log grows too long.
 pub struct Pin {
     held: Arc<Held>,
     pins: Arc<Pins>,
 }
 
 impl Pins {
-    /// Keeps at most so much of the log.
+    /// Keeps at most this much of the log.
     pub fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self { bytes_max, pins: Mutex::default() })
     }
@@ -116,8 +116,8 @@ impl Pins {
         Pin { held, pins: self.clone() }
     }
 
-    /// Up to which sequence segments may be deleted, of those up to `applied`. Breaks the pins if the log that they keep is
-    /// too long: `bytes_after` says how long it is from a sequence on.
+    /// The sequence, at most `applied`, up to which segments may be deleted. Breaks pins that keep too much of the log:
+    /// `bytes_after` returns the log's length after a sequence.
     pub fn bound(&self, applied: u64, disk_is_low: bool, bytes_after: impl Fn(u64) -> u64) -> u64 {
         let mut pins = self.pins.lock();
         pins.retain(|pin| {
@@ -138,7 +138,7 @@ impl Pin {
         self.pins.bytes_max
     }
 
-    /// Whether, and why, the log is no longer kept. What was read before that is complete.
+    /// Whether, and why, the log is no longer kept. Data read before that is complete.
     pub fn broken(&self) -> Option<Unpinned> {
         match self.held.state.load(Ordering::Acquire) {
             TOO_MUCH => Some(Unpinned::TooMuch),
@@ -173,7 +173,7 @@ mod tests {
         let sizes = [1, 5_000, MAX_GROUP_BYTES, 3, MAX_GROUP_BYTES, MAX_GROUP_BYTES, 70_000];
         let groups: Vec<Vec<u8>> = sizes.iter().map(|size| vec![7; *size]).collect();
         let mut bytes: Vec<u8> = groups.iter().zip(1..).flat_map(|(payload, first)| sealed(first, payload)).collect();
-        // With room left, and without.
+        // With and without room left.
         for blank in [0, 3 * PAGE] {
             bytes.resize(bytes.len() + blank, 0);
             std::fs::write(&path, [bytes.as_slice(), &format::END_PAGE].concat()).unwrap();

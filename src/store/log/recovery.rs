@@ -1,7 +1,8 @@
-//! Reads the log at a start: replays the batches that the database lacks, cuts a torn tail, and refuses any other damage.
+//! Reads the log at startup: replays the batches that the database lacks, truncates a torn tail, and refuses any other
+//! damage.
 //!
-//! Only one group is ever unsynced, and it is the last. So a group may be unfinished only at the very end of the log.
-//! Anything else that differs from what was written is damage, and skipping it could lose an acknowledged batch.
+//! At most one group is unsynced, and it is the last. So a group may be unfinished only at the very end of the log. Any
+//! other difference from what was written is damage, and skipping it could lose an acknowledged batch.
 
 use std::io;
 
@@ -12,9 +13,9 @@ use crate::batch::BatchRef;
 /// The state of the log after recovery.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// The last batch that is durable; 0 for none.
+    /// The last durable batch; 0 for none.
     pub last: u64,
-    /// Where the next group goes, or `None` if it needs a new segment.
+    /// The position of the next group, or `None` if it needs a new segment.
     pub tail: Option<Tail>,
     pub segments: Vec<u64>,
     /// Bytes of an unfinished group that were cut.
@@ -45,7 +46,7 @@ pub enum Fault {
         source: io::Error,
     },
     Damage(Damage),
-    /// The log is sound, but the database lacks batches before it: discarding the log would lose even more.
+    /// The log is intact, but batches before it are missing in the database: discarding the log would lose even more.
     Gap {
         applied: u64,
         first: u64,
@@ -66,7 +67,7 @@ pub fn recover(
     mut replay: impl FnMut(u64, BatchRef<'_>),
 ) -> Result<Recovered, Fault> {
     let segments = disk.segments().map_err(|source| Fault::Io { segment: None, source })?;
-    // Segments that the database covers entirely are only waiting to be deleted.
+    // Segments fully covered by the database are only waiting to be deleted.
     let covered = segments.windows(2).take_while(|pair| pair[1] <= applied + 1).count();
     let mut walk = Walk { disk, applied, next: 0, tail: None, cut: 0, read: 0, replay: &mut replay };
     let damage = match walk.run(&segments[covered..]) {
@@ -90,7 +91,7 @@ struct Walk<'a, D> {
     next: u64,
     tail: Option<Tail>,
     cut: usize,
-    /// Segments that were read to their end.
+    /// Segments that were read completely.
     read: usize,
     replay: &'a mut dyn FnMut(u64, BatchRef<'_>),
 }
@@ -162,8 +163,9 @@ impl<D: Disk> Walk<'_, D> {
             write(offset, &vec![0; reach])?;
             self.cut = reach;
         }
-        // A server that was killed, or that ended because a sync failed, may have left its last group in the page cache
-        // alone, where a sync no longer sees it as dirty. Writing it again puts it on the disk before it counts.
+        // A server that was killed, or that ended because a sync failed, may have left its last group only in the page
+        // cache, where a later sync no longer considers it dirty. Rewriting it ensures that it is on disk before it
+        // counts.
         if is_last && !last_group.is_empty() {
             write(last_group.start, &room[last_group])?;
         }
@@ -171,7 +173,8 @@ impl<D: Disk> Walk<'_, D> {
     }
 }
 
-/// How many bytes of `rest` an unfinished group may have written; an error says why this is not an unfinished group.
+/// The number of bytes of `rest` that an unfinished group may have written; an error says why this is not an unfinished
+/// group.
 fn torn_reach(rest: &[u8], is_last: bool) -> Result<usize, &'static str> {
     let reach = match format::examine(rest) {
         Found::Group(_) => return Err("a record is out of place"),
@@ -195,8 +198,8 @@ fn torn_reach(rest: &[u8], is_last: bool) -> Result<usize, &'static str> {
     Ok(reach)
 }
 
-/// Takes what is damaged, and everything after it, out of the log. `read` segments before it are sound.
-/// The log goes on in a new segment.
+/// Removes the damage, and everything after it, from the log. The `read` segments before it are intact. The log
+/// continues in a new segment.
 fn discard(disk: &impl Disk, segments: &[u64], read: usize, damage: &Damage) -> Result<Vec<u64>, Fault> {
     let io = |source| Fault::Io { segment: Some(damage.segment), source };
     let (sound, rest) = segments.split_at(read);

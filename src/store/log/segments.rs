@@ -1,10 +1,10 @@
-//! The log's files: a spare is prepared ahead of need, and segments that the database covers are deleted.
+//! The log's files: a spare is prepared in advance, and segments that the database covers are deleted.
 //!
-//! A segment is filled with zeros before it is used, so that a later `fdatasync` has no metadata to flush. The thread that
-//! does this also watches the free space, since it would be the first to run out of it.
+//! A segment is filled with zeros before it is used, so that a later `fdatasync` has no metadata to flush. The thread
+//! that does this also monitors the free space, because it would be the first to run out of it.
 //!
-//! A few more segments are held as a reserve: their blocks are allocated, so that the log goes on when the disk has no byte
-//! left. Then it takes ends and deletions alone. A segment that the database covers meanwhile goes back into the reserve.
+//! A few more segments are held as a reserve: their blocks are allocated, so that the log continues when the disk is
+//! full. Then it accepts only ends and deletions. A segment that the database covers meanwhile returns to the reserve.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,32 +23,32 @@ use crate::contract::StoreError;
 use crate::space::{self, Free, allocate, free_bytes, is_lack_of_space, is_shortage};
 use ambient::backoff::{Backoff, Retries};
 
-/// Several times the largest group, or the log would do little else than change segments.
+/// Several times the largest group; otherwise the log would constantly change segments.
 pub const MIN_SEGMENT_BYTES: usize = 4 * 1024 * 1024;
-/// Zeros are synced in steps of this size, so that a group's own sync never waits behind a whole segment of them.
+/// Zeros are synced in steps of this size, so that a group's sync never waits behind a whole segment of them.
 const ZERO_STEP: usize = 1024 * 1024;
 /// How often the free space is checked; a disk does not fill 128 MiB much faster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The pauses after a spare could not be made. Short, since writes are refused until one was.
+/// The pauses after a spare could not be created. Short, because writes are refused until there is one.
 const BACKOFF: Backoff = Backoff::new(LOOK_EVERY, Duration::from_secs(10));
 const SPARE: &str = "spare.new";
-/// A held segment that is being made, or made of one that the database covers.
+/// A reserve segment under construction, new or from a covered segment.
 const HELD_BEING_MADE: &str = "reserve.new";
 /// Followed by a number.
 const HELD: &str = "reserve-";
-/// The reserve: several times what the queue may have handed in when the disk becomes full, and never less than two segments.
-/// Lone releases take a page each, so this is enough for thousands, besides what the database makes free again.
+/// Size of the reserve: several times the queue's maximum when the disk becomes full, and at least two segments. Single
+/// releases take a page each, so this is enough for thousands, in addition to segments that the database frees.
 const HELD_MIN_BYTES: usize = 2 * MAX_QUEUED_BYTES;
 const HELD_MIN_SEGMENTS: usize = 2;
-/// Room for batches that were handed in before: the log must never stop in front of them.
+/// Room for batches that are already queued: the log must never stop before them.
 const KEPT_FOR_QUEUED: usize = MAX_QUEUED_BYTES + MAX_GROUP_BYTES;
-/// Fewer free files (inodes) are a full disk, too: the database needs some for its own.
+/// Fewer free files (inodes) count as a full disk too: the database needs some itself.
 const MIN_FREE_ENTRIES: u64 = 64;
 const MIB: u64 = 1024 * 1024;
 
 pub struct Segments {
     dir: PathBuf,
-    /// Kept open, so that syncing a name never needs a descriptor at a time when clients hold all of them.
+    /// Kept open, so that syncing a name needs no descriptor, even when clients use up all of them.
     opened_dir: File,
     segment_bytes: usize,
     min_free: u64,
@@ -56,14 +56,14 @@ pub struct Segments {
     /// The committer waits here for a spare, the preparer for work.
     changed: Condvar,
     full: AtomicBool,
-    /// What is left of the segment that is being written.
+    /// Room left in the segment that is being written.
     left: AtomicUsize,
-    /// Whoever makes a held segment: the preparer, or the applier of one that is no longer needed.
+    /// Held while a reserve segment is made: by the preparer, or by the applier from a segment no longer needed.
     making: Mutex<()>,
-    /// The committer has no segment to continue with, for another reason than a full disk.
+    /// The committer has no segment to continue with, for a reason other than a full disk.
     starved: AtomicBool,
     refusing: metrics::Gauge,
-    /// The first sequences of all segments that exist, ascending; the last is the one being written.
+    /// The first sequences of all existing segments, ascending; the last is the one being written.
     existing: Mutex<Vec<u64>>,
     pins: Arc<Pins>,
 }
@@ -73,12 +73,12 @@ struct Spare {
     ready: Option<File>,
     /// The reserve.
     held: Vec<HeldSegment>,
-    /// The committer waits for one.
+    /// The committer waits for a spare.
     wanted: bool,
-    /// Why the last attempt to make one failed, if it did.
+    /// Why the last attempt to create a spare failed, if it did.
     failed: Option<Cause>,
     stopping: bool,
-    /// The store is closing: the committer no longer waits for a spare that cannot be made.
+    /// The store is closing: the committer no longer waits for a spare that cannot be created.
     giving_up: bool,
 }
 
@@ -168,7 +168,7 @@ impl Segments {
         self.starved.load(Ordering::Relaxed).then_some(StoreError::Overloaded)
     }
 
-    /// Whether a full disk still takes a batch that may use the reserve.
+    /// Whether a batch that may use the reserve is accepted on a full disk.
     pub fn takes_ends(&self) -> bool {
         let spare = self.spare.lock();
         let segments = spare.held.len() + usize::from(spare.ready.is_some());
@@ -179,12 +179,12 @@ impl Segments {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// What the committer has left of the segment that it writes.
+    /// Records the room left in the committer's segment.
     pub fn note_left(&self, bytes: usize) {
         self.left.store(bytes, Ordering::Relaxed);
     }
 
-    /// Makes a segment on the caller's thread: the first one of a log.
+    /// Creates a segment on the caller's thread: the first one of a log.
     pub fn create(&self, first: u64) -> io::Result<File> {
         match self.make_spare() {
             Ok(file) => {
@@ -200,14 +200,15 @@ impl Segments {
         self.promote(&path, first).map(|()| Some(file))
     }
 
-    /// The next segment under its final name; waits for a spare. `None` if the store closes and there will be none.
+    /// The next segment under its final name; waits for a spare. `None` if the store closes and no spare can be
+    /// created.
     pub fn next(&self, first: u64) -> io::Result<Option<File>> {
         let mut spare = self.spare.lock();
         loop {
             spare.wanted = spare.ready.is_none();
             self.note_starved(&spare);
             if let Some(file) = spare.ready.take() {
-                // Under the lock, so that the preparer does not begin another file of the same name.
+                // Under the lock, so that the preparer does not create another file with the same name.
                 let promoted = self.promote(&self.dir.join(SPARE), first);
                 self.changed.notify_all();
                 return promoted.map(|()| Some(file));
@@ -225,7 +226,7 @@ impl Segments {
         }
     }
 
-    /// The committer stops waiting for a spare that cannot be made.
+    /// Makes the committer stop waiting for a spare that cannot be created.
     pub fn give_up_waiting(&self) {
         self.spare.lock().giving_up = true;
         self.changed.notify_all();
@@ -236,16 +237,16 @@ impl Segments {
         self.changed.notify_all();
     }
 
-    /// The preparer's thread: keeps one spare and the reserve ready and checks the free space, until stopped. `hold` does
-    /// the same for what else is held.
+    /// The preparer's thread: keeps one spare and the reserve ready and checks the free space, until stopped. `hold`
+    /// keeps other reserves ready.
     pub fn prepare(&self, hold: impl Fn() -> io::Result<()>) {
         let mut retries = Retries::new(BACKOFF);
         loop {
-            // After a full disk the reserve is filled first.
+            // After a full disk, the reserve is filled first.
             let held = hold().and_then(|()| self.hold_segments());
             let lacks_reserve = held.is_err_and(|error| is_lack_of_space(&error));
             let missing = self.spare.lock().ready.is_none();
-            // Also on a disk that is nearly full: batches handed in before must still find a segment.
+            // Even on a nearly full disk: queued batches must still find a segment.
             let made = missing.then(|| self.make_spare()).transpose();
             let low = self.is_low();
             let has_failed = made.is_err();
@@ -297,21 +298,21 @@ impl Segments {
         self.pins.add(after)
     }
 
-    /// The segments with batches after this sequence, ascending: the first sequence of each.
+    /// The segments with batches after this sequence, ascending, by their first sequences.
     pub fn after(&self, sequence: u64) -> Vec<u64> {
         let existing = self.existing.lock();
         let covered = existing.windows(2).take_while(|pair| pair[1] <= sequence + 1).count();
         existing[covered..].to_vec()
     }
 
-    /// Deletes the segments that hold nothing beyond `applied`; never the one being written, nor one that is pinned.
+    /// Deletes the segments without batches after `applied`; never the one being written, nor a pinned one.
     pub fn delete_covered(&self, applied: u64) -> io::Result<()> {
         let bytes_after = |sequence| self.after(sequence).len() as u64 * self.segment_bytes as u64;
         let applied = self.pins.bound(applied, self.full.load(Ordering::Relaxed), bytes_after);
-        // Oldest first and not synced: segments that a power cut brings back are deleted by the next checkpoint.
+        // Oldest first and not synced: segments restored by a power cut are deleted at the next checkpoint.
         while let Some(segment) = self.oldest_covered(applied) {
             match self.remove(segment) {
-                // If somebody else has removed it, there is no reason to try for ever.
+                // A segment that is already gone must not be retried forever.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => self.existing.lock().retain(|existing| *existing != segment),
             }
@@ -319,7 +320,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Its blocks are kept if the reserve needs them.
+    /// Moves its blocks to the reserve if that needs them.
     fn remove(&self, segment: u64) -> io::Result<()> {
         let path = self.path(segment);
         let wanted = self.is_full() && self.spare.lock().held.len() < self.held_wanted();
@@ -328,7 +329,7 @@ impl Segments {
         }
         let making = self.making.lock();
         std::fs::rename(path, self.dir.join(HELD_BEING_MADE))?;
-        // Otherwise a power cut might bring it back with zeros in it.
+        // Otherwise a power cut might restore it with zeros in it.
         self.opened_dir.sync_all()?;
         let held = self.make_held()?;
         drop(making);
@@ -357,7 +358,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Of a new file, or of one that a killed server or [`Self::remove`] has left. Nothing of it is to be read again.
+    /// From a new file, or from one left by a killed server or by [`Self::remove`]. Its old content must not be
+    /// readable.
     fn make_held(&self) -> io::Result<HeldSegment> {
         let path = self.dir.join(HELD_BEING_MADE);
         let used = path.exists();
@@ -397,8 +399,8 @@ impl Segments {
         Ok(path)
     }
 
-    /// The reserve of an earlier run. What is too small is made again; a larger one serves as well, and is kept when a command
-    /// with smaller segments opens the directory in between.
+    /// Finds the reserve of an earlier run. Segments that are too small are recreated; larger ones are usable, and kept
+    /// when a command with smaller segments opens the directory in between.
     fn find_held(&self) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
@@ -417,12 +419,12 @@ impl Segments {
         Ok(())
     }
 
-    /// The first look at the disk says whether it is still so.
+    /// Assumes a full disk until the first check of the free space.
     pub fn lacks_reserve(&self) {
         self.set_full(true);
     }
 
-    /// For blocks that a start needs more urgently.
+    /// Frees blocks that a start needs more urgently.
     pub fn remove_one_held(dir: &Path) -> io::Result<()> {
         for entry in std::fs::read_dir(dir)? {
             let entry = entry?;
@@ -433,7 +435,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Before blocks are taken that would only be given back.
+    /// Avoids taking blocks that would only be given back.
     fn check_space(&self) -> io::Result<()> {
         let missing = free_bytes(&self.dir).is_ok_and(|free| free < self.segment_bytes as u64);
         if missing { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
@@ -502,7 +504,7 @@ impl Segments {
 
     /// Called whenever one of the conditions has changed.
     fn note_starved(&self, spare: &Spare) {
-        // A full disk refuses writes by itself.
+        // A full disk refuses writes separately.
         let failed = spare.failed.is_some_and(|cause| cause != Cause::DiskFull);
         let starved = failed && spare.wanted && spare.ready.is_none();
         if self.starved.swap(starved, Ordering::Relaxed) == starved {
@@ -588,7 +590,7 @@ mod tests {
         let first = segments(dir.path(), Vec::new());
         first.create(1).unwrap();
         first.hold_segments().unwrap();
-        // A start finds the reserve, and leaves nothing of another size.
+        // A start finds the reserve, and removes files of another size.
         std::fs::write(dir.path().join("reserve-9"), "short").unwrap();
         drop(first);
         let segments = segments(dir.path(), vec![1]);

@@ -1,12 +1,12 @@
-//! Owns what the page's script draws from: the runs' numbers in columns, thinned out, embedded so that nothing in them
-//! can end the element that holds them.
+//! Prepares the data for the page's script: the runs' numbers in columns, thinned out, and embedded so that nothing in
+//! them can end the script element.
 
 use serde::Serialize;
 
 use crate::report::html::tables::in_order;
 use crate::report::model::{Latency, Operation, Phase, Run, Slice};
 
-/// More labels than this cannot be told apart in a plot.
+/// More labels cannot be told apart in a plot.
 const MOST_MARKS: usize = 100;
 const MOST_POINTS: usize = 200;
 
@@ -47,7 +47,7 @@ struct Series<'a> {
     latency: Vec<Option<[u64; 3]>>,
 }
 
-/// JSON that may stand inside of a script element: what could end it, or begin a comment, is written as an escape.
+/// JSON that is safe inside a script element: characters that could end the element or begin a comment are escaped.
 pub fn embedded(runs: &[Run]) -> String {
     let data: Vec<RunData> = runs.iter().map(run_data).collect();
     let json = serde_json::to_string(&data).expect("numbers and strings in structs are always JSON");
@@ -120,7 +120,7 @@ fn points(operation: &Operation) -> Vec<(f64, u64)> {
     let known: Vec<(f64, u64)> =
         operation.distribution.iter().copied().filter(|(quantile, _)| (0.0..=1.0).contains(quantile)).collect();
     let step = known.len().div_ceil(MOST_POINTS).max(1);
-    // From the end, so that the slowest is always among them.
+    // From the end, so that the slowest is always kept.
     let mut kept: Vec<(f64, u64)> = known.into_iter().rev().step_by(step).collect();
     kept.reverse();
     kept
@@ -130,15 +130,15 @@ fn thousandths(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
-/// More points than this are less than a pixel apart in any plot.
+/// More points would be less than a pixel apart in any plot.
 const MOST_SLICES: usize = 1_000;
-/// However many phases there are, each keeps a shape.
+/// Kept for each phase however many there are, so that its shape stays visible.
 const FEWEST_SLICES: usize = 20;
 
-/// Slices in a row, as one.
+/// Consecutive slices, merged into one point.
 struct Merged<'a>(&'a [&'a Slice]);
 
-/// A phase's slices in order of time, without those whose time is not a number, and how many in a row are one point.
+/// A phase's slices in time order, without those with invalid times, and the number of slices per point.
 fn timeline(run: &Run, phase: usize) -> (Vec<&Slice>, usize) {
     let mut slices: Vec<&Slice> = run.phases[phase].timeline.iter().filter(|slice| is_placed(slice)).collect();
     slices.sort_by(|a, b| a.at.total_cmp(&b.at));
@@ -152,7 +152,7 @@ fn merged<'a>(slices: &'a [&'a Slice], at_once: usize) -> impl Iterator<Item = M
     slices.chunks(at_once).map(Merged)
 }
 
-/// The most slices that became one point.
+/// The highest number of slices merged into one point.
 pub fn most_merged(run: &Run) -> usize {
     (0..run.phases.len()).map(|phase| timeline(run, phase).1).max().unwrap_or(1)
 }
@@ -182,7 +182,7 @@ impl Merged<'_> {
         self.0.iter().filter_map(|slice| value(slice)).max()
     }
 
-    /// The mean over the time in which it was known.
+    /// The mean over the time for which it is known.
     fn cpu_percent(&self) -> Option<f64> {
         let known = self.0.iter().filter_map(|slice| Some((slice.server_cpu_percent?, slice.seconds)));
         let (sum, seconds) = known
@@ -196,7 +196,8 @@ impl Merged<'_> {
         count / self.seconds()
     }
 
-    /// Percentiles of the parts cannot be added up to those of the whole; these are its nearest honest bounds.
+    /// The percentiles of the whole cannot be computed from those of its parts, so this returns estimates: the middle
+    /// of the medians, and the highest p99 and maximum.
     fn latency(&self, operation: &str) -> Option<[u64; 3]> {
         let all: Vec<Latency> =
             self.operations(operation).filter(|(count, _)| *count > 0).map(|(_, latency)| latency).collect();

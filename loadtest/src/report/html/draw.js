@@ -1,4 +1,4 @@
-// Owns one plot: axes, grid, lines, phases as bands, marks. Drawn to the width that it has, again when that changes.
+// Draws one plot: axes, grid, lines, phases as bands, marks. Fits its width, and is redrawn when that changes.
 
 const svgNamespace = document.getElementById("seed").namespaceURI;
 const USUAL_HEIGHT = 190;
@@ -74,7 +74,7 @@ function draw(plot, width) {
   plot.toY = (value) => frame.top + (1 - y.place(value)) * frame.height;
   drawBands(plot, root);
   drawAxes(plot, root, x, y);
-  // Under the series: what happens at a mark is what one wants to see.
+  // Below the series, because the values at a mark matter most.
   drawMarks(plot, root, markRows);
   for (const series of spec.series) drawSeries(plot, root, series);
   plot.root = root;
@@ -129,7 +129,7 @@ function drawSeries(plot, root, series) {
   if (dots) svg(root, "path", { class: "series dot " + series.className, d: dots });
 }
 
-// Bands are named where all names have room, in full or without the words that all of them end with; the hover names all.
+// Bands are named if all names fit, in full or without their common last words; the hover shows all names.
 function drawBands(plot, root) {
   const { spec, frame } = plot;
   if (!spec.bands || spec.bands.length < 2) return;
@@ -156,8 +156,8 @@ function withoutCommonEnd(names) {
   return words.map((one) => one.join(" "));
 }
 
-// Rows of labels above the plot, so that none covers another. Where there are too many for that, the first of each kind is
-// named and the others are lines of the same make.
+// Rows of labels above the plot, so that none covers another. If there are too many, the first of each kind is named
+// and the others are lines of the same style.
 function layMarks(spec, left, width) {
   const marks = spec.marks || [];
   const kinds = inOrder(marks.map(([, text]) => text));

@@ -1,4 +1,4 @@
-// Owns what is shown under the pointer: a line through all plots that share the axis, and the values beside it.
+// Shows the values under the pointer: a line through all plots that share the axis, with the values beside it.
 
 const tip = document.getElementById("tip");
 const sharing = {};
@@ -47,7 +47,7 @@ function nearest(plot, place) {
   return best;
 }
 
-// The point of a series at that place; none if it has nothing within a few pixels of it.
+// The point of a series at that position; none if no point is within a few pixels.
 function valueAt(plot, series, value) {
   let best = null, away = 6;
   for (const point of series.points) {

@@ -1,5 +1,5 @@
-//! Owns the page: one file with everything in it that asks for nothing from anywhere. Tables, ratios and checks are
-//! plain HTML; the plots are drawn by the page's own script from the data that it carries, to fit the window.
+//! The HTML report: one self-contained file that loads nothing. Tables, ratios and checks are plain HTML; the page's
+//! script draws the plots from embedded data, to fit the window.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
@@ -11,13 +11,13 @@ mod data;
 mod tables;
 
 const STYLE: &str = include_str!("page.css");
-/// In this order: each uses the ones before it.
+/// In dependency order: each uses the ones before it.
 const SCRIPTS: [&str; 4] =
     [include_str!("scale.js"), include_str!("draw.js"), include_str!("hover.js"), include_str!("plots.js")];
-/// Says to the browser what the page promises to its reader.
+/// Makes the browser enforce that the page loads nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
-/// One run alone, or several side by side; all changes are against the first.
+/// One run, or several side by side; all changes are relative to the first.
 pub fn html(runs: &[Run]) -> String {
     let title = title(runs);
     let page = markup! {
@@ -29,7 +29,7 @@ pub fn html(runs: &[Run]) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                // Else a browser asks the server for one.
+                // Otherwise browsers request one from the server.
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
             }
@@ -52,7 +52,7 @@ fn sections(runs: &[Run]) -> Markup {
     markup! {
         div.pair { (checks(runs)) (tables::ratios(runs)) }
         (broken(runs))
-        // Beside each other only while each has but a few columns.
+        // Side by side only if each table has few columns.
         div.pair[runs.len() == 1] { (tables::figures(runs)) (tables::latencies(runs)) }
         section {
             h2 { "Latency by percentile" }
@@ -148,7 +148,7 @@ fn errors(runs: &[Run]) -> Markup {
 #[cfg(test)]
 mod tests;
 
-/// As many violations as anybody reads; the JSON has the rest.
+/// Enough for a reader; the JSON has the rest.
 const MOST_VIOLATIONS: usize = 20;
 const MOST_REQUESTS: usize = 50;
 
@@ -172,7 +172,7 @@ fn checks(runs: &[Run]) -> Markup {
     }
 }
 
-/// Whatever broke a rule, over the whole width: requests are compared line by line.
+/// Violations at full width, so that requests can be compared line by line.
 fn broken(runs: &[Run]) -> Markup {
     markup! {
         @for (index, run) in runs.iter().enumerate() {

@@ -1,4 +1,4 @@
-// Owns which plots there are: what is set side by side, on which axes. A plot without anything to draw is left out.
+// Decides which plots to draw: the compared series and the axes. A plot without data is left out.
 
 const runs = JSON.parse(document.getElementById("data").textContent);
 const colour = (index) => "s" + (index % 8 + 1) + (index >= 8 ? " dashed" : "");
@@ -17,13 +17,14 @@ function drawPercentiles(parent) {
   const line = (distribution, name, index) => ({ name, className: colour(index), points: quantilePoints(distribution) });
   const plots = [];
   if (runs.length > 1) {
-    // A plot for each operation of each phase, a line for each run.
+    // One plot per operation of each phase, one line per run.
     for (const phase of phases) for (const operation of operations) {
       const series = runs.flatMap((_, run) => of(run, phase).filter((one) => one.name === operation).map((one) => line(one, runName(run), run)));
       plots.push({ title: phases.length > 1 && phase !== operation ? `${operation} (${phase})` : operation, series });
     }
   } else {
-    // A plot for each operation that several phases have, a line for each of them; the others of a phase share one.
+    // One plot per operation that several phases have, with one line per phase; the other operations of a phase share a
+    // plot.
     const having = (operation) => phases.filter((phase) => of(0, phase).some((one) => one.name === operation));
     const shared = operations.filter((operation) => having(operation).length > 1);
     for (const operation of shared) {
@@ -42,13 +43,13 @@ function drawPercentiles(parent) {
   }
 }
 
-// The slowest of n stands for the last of n: 100% itself has no place on this axis.
+// The slowest of n represents the last of n: 100% itself is not on this axis.
 function quantilePoints(distribution) {
   const last = 1 - 1 / Math.max(2, distribution.count);
   return distribution.points.map(([quantile, us]) => [Math.min(quantile, last), us]);
 }
 
-// Stretches of time in which one phase was at work; two at once cannot share a plot.
+// Stretches of time in which one phase was running; two that overlap cannot share a plot.
 function stretches(run) {
   const found = [];
   run.phases.forEach((phase, index) => phase.from.forEach((from, at) => {
@@ -68,7 +69,7 @@ function gapBefore(phase, at) {
   return phase.from[at] - phase.to[at - 1] > 0.75 * length;
 }
 
-// A value missing now and then is bridged; a gap in time, or a longer silence, is shown as one.
+// Single missing values are bridged; a gap in time or a longer silence is shown as a gap.
 function overTime(phases, valuesOf) {
   const points = [];
   for (const phase of phases) {
@@ -89,7 +90,7 @@ function overTime(phases, valuesOf) {
   return points;
 }
 
-// Each kind of plot over time, for one run (or one of its phases, if several were at work at once).
+// Each kind of plot over time, for one run (or for one of its phases, if several ran at the same time).
 function kindsOver(phases, operations) {
   const find = (phase, name) => phase.operations.find((one) => one.name === name);
   const kinds = operations.map((name) => ({
@@ -119,7 +120,7 @@ function drawTimeline(parent) {
     if (apart) return [{ run, index, name, bands: found, kinds: kindsOver(run.phases, operations) }];
     return run.phases.map((phase) => ({ run, index, name: name ? `${name}: ${phase.name}` : phase.name, bands: [], kinds: kindsOver([phase], operations) }));
   });
-  // Only runs are lined up in columns; phases at work at once often have nothing in common to compare.
+  // Only runs are arranged in columns; phases that run at the same time often have nothing to compare.
   const side = runs.length > 1;
   const to = Math.max(...columns.flatMap(({ run }) => run.phases.flatMap((phase) => phase.to)));
   const from = Math.min(0, ...columns.flatMap(({ run }) => run.phases.flatMap((phase) => phase.from)));

@@ -1,4 +1,4 @@
-// Owns scales: from a value to a place, which ticks there are, and how values are written.
+// Owns scales: the position of a value, the ticks, and the formatting of values.
 
 const numberFormat = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
 const wholeFormat = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
@@ -26,7 +26,7 @@ function formatShort(value) {
   return formatNumber(value);
 }
 
-// 7, 1:05, 2:00:05; a fraction only where the axis is that short.
+// 7, 1:05, 2:00:05; with a fraction only on very short axes.
 function formatTime(seconds) {
   if (seconds < 60) return numberFormat.format(Math.round(seconds * 100) / 100) + " s";
   const whole = Math.round(seconds);
@@ -48,7 +48,7 @@ function niceStep(range, most, steps) {
   return 10 * decade;
 }
 
-// With room at the top, where the names of the phases stand.
+// Leaves room at the top for the names of the phases.
 function linearScale(max, most) {
   const high = max > 0 ? max * 1.12 : 1;
   const step = niceStep(high, most, [1, 2, 2.5, 5, 10]);
@@ -58,7 +58,7 @@ function linearScale(max, most) {
   return { place: (value) => Math.max(0, value) / end, ticks, minor: [] };
 }
 
-// From the decade's part below the lowest to that above the highest; never less than one decade.
+// From a fraction of the decade below the lowest value to one above the highest; at least one decade.
 function logScale(min, max) {
   const parts = [1, 2, 5, 10];
   let low = Math.max(1, min), high = Math.max(low, max);
@@ -90,7 +90,7 @@ function timeScale(from, to, width) {
   return { place: (value) => (value - from) / range, ticks, minor: [] };
 }
 
-// Each nine takes as much room as the one before it.
+// Each further nine takes the same width.
 function quantileScale(most) {
   const nines = (quantile) => -Math.log10(Math.max(1 - quantile, 1e-12));
   const end = Math.max(1, nines(most));

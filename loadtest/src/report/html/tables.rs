@@ -1,5 +1,5 @@
-//! Owns the page's tables and bars: settings, figures with their spread and their change from run to run, latencies,
-//! ratios, statuses.
+//! The page's tables and bars: settings, figures with their spread and their change between runs, latencies, ratios,
+//! statuses.
 
 use maud::{Markup, html as markup};
 
@@ -13,7 +13,7 @@ pub fn run_name(index: usize) -> Markup {
     markup! { span.run { i.{ "s" (index % 8 + 1) } {} (name) } }
 }
 
-/// What was run: a line for one, a table with a column each for several.
+/// The settings: a list for one run, a table with a column per run for several.
 pub fn settings(runs: &[Run]) -> Markup {
     let rows = setting_rows(runs);
     if runs.len() == 1 {
@@ -49,7 +49,7 @@ fn setting_rows(runs: &[Run]) -> Vec<(&str, Vec<String>)> {
     rows
 }
 
-/// Each phase's figures: its row for each name, its column for each run.
+/// Each phase's figures: one row per name, one column per run.
 pub fn figures(runs: &[Run]) -> Markup {
     let phases = by_phase(runs, |phase| phase.figures.iter().map(|figure| figure.name.as_str()).collect());
     let several = runs.len() > 1;
@@ -107,7 +107,7 @@ fn find_figure<'a>(run: &'a Run, phase: &str, name: &str) -> Option<&'a Figure> 
     run.phases.iter().find(|found| found.name == phase)?.figures.iter().find(|figure| figure.name == name)
 }
 
-/// Words beside the colour: not everybody sees it.
+/// Words in addition to the colour, for readers who cannot see it.
 pub fn met(figure: &Figure) -> Markup {
     markup! {
         @match figure.meets_goal() {
@@ -145,12 +145,12 @@ pub fn statuses(runs: &[Run]) -> Markup {
     section("Statuses", any, &table)
 }
 
-/// With its heading, if there is anything in it.
+/// A heading and its content, if `is_shown`.
 pub fn section(heading: &str, is_shown: bool, content: &Markup) -> Markup {
     markup! { @if is_shown { section { h2 { (heading) } (content) } } }
 }
 
-/// What is to be found in the runs, each with its run's number.
+/// The runs in which `find` finds something, with their indices.
 fn in_runs<'a, T>(runs: &'a [Run], find: impl Fn(&'a Run) -> Option<&'a T>) -> Vec<(usize, &'a T)> {
     runs.iter().enumerate().filter_map(|(index, run)| Some((index, find(run)?))).collect()
 }
@@ -163,7 +163,7 @@ fn by_phase<'a>(runs: &'a [Run], names: impl Fn(&'a Phase) -> Vec<&'a str>) -> V
     all.map(|name| (name, of(name))).filter(|(_, names)| !names.is_empty()).collect()
 }
 
-/// Each once, where it first came up.
+/// Without duplicates, in order of first appearance.
 pub fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for name in names {
@@ -286,7 +286,7 @@ fn bound(goal: Goal) -> f64 {
     }
 }
 
-/// Percent of the bar's whole length.
+/// In percent of the bar's full length.
 fn share(value: f64, end: f64) -> f64 {
     if !value.is_finite() {
         return 0.0;
@@ -294,7 +294,7 @@ fn share(value: f64, end: f64) -> f64 {
     ((value / end).clamp(0.0, 1.0) * 10_000.0).round() / 100.0
 }
 
-/// An end of the scale that reads well, and never zero.
+/// A round number for the end of the scale; never zero.
 fn rounded_up(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;

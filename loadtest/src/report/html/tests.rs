@@ -1,10 +1,10 @@
-//! What must hold of every page, whatever the run.
+//! Properties of every page, whatever the run.
 
 use super::*;
 use crate::report::model::Slice;
 use crate::report::samples;
 
-/// Where to write sample pages, for a look at them.
+/// Directory to write sample pages to, for viewing.
 const SAMPLES: &str = "LOADTEST_REPORT_SAMPLES";
 
 fn pages() -> Vec<(&'static str, String)> {
@@ -24,7 +24,7 @@ fn pages() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// So long that it must be thinned out.
+/// Long enough that it must be thinned out.
 fn days() -> Run {
     let mut run = samples::killed();
     let sample = run.phases[0].timeline.clone();
@@ -51,7 +51,7 @@ fn pages_are_whole_and_ask_for_nothing() {
 #[test]
 fn text_stays_text() {
     let page = html(&[samples::hostile(), samples::hostile()]);
-    // Our own two, and nothing that a name brought along.
+    // Only our own two elements; names inject none.
     assert_eq!(page.matches("<script").count(), 2);
     assert_eq!(page.matches("</script").count(), 2);
     assert_eq!(page.matches("<!--").count(), 0);

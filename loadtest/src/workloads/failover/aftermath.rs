@@ -1,5 +1,5 @@
-//! Owns the look at what is left after a fault: every environment, the sessions that were granted around it, the audit logs,
-//! and how long nobody was granted anything.
+//! Checks the state after a fault: every environment, the sessions granted around it, the audit logs, and the longest
+//! time without a grant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::workloads::failover::clients::{refused, shown};
 use crate::workloads::failover::fault_run::{Asker, FaultRun, ORGANIZATIONS};
 
 pub const AUDIT: &str = "the audit logs are intact";
-/// Those that are nearest to the fault: what was acknowledged just before it is most in danger.
+/// The sessions nearest to the fault: changes acknowledged just before it are most at risk.
 const MAX_SESSIONS: usize = 2_000;
 
-/// Reads for the checks, when all clients have stopped.
+/// Reads for the checks, once all clients have stopped.
 pub async fn read_again(field: &Arc<FaultRun>, records: &[Record], began: Moment) -> Vec<Record> {
     let mut asker = Asker::new(field.clone(), 0, 0);
     let mut seen = Vec::new();
@@ -36,7 +36,7 @@ pub async fn read_again(field: &Arc<FaultRun>, records: &[Record], began: Moment
     seen
 }
 
-/// Sessions that were granted, nearest to the fault first.
+/// Granted sessions, nearest to the fault first.
 fn nearest(records: &[Record], began: Moment) -> Vec<(u32, SessionName)> {
     let mut granted: Vec<_> = records
         .iter()
@@ -50,7 +50,7 @@ fn nearest(records: &[Record], began: Moment) -> Vec<(u32, SessionName)> {
     granted.into_iter().map(|(_, environment, session)| (environment, session.clone())).collect()
 }
 
-/// False if nobody answers any more, which is an error of its own.
+/// False if nobody answers any more, which is reported as a separate error.
 async fn read(
     asker: &mut Asker,
     (environment, request): (u32, Request),
@@ -74,7 +74,7 @@ fn session_shown(status: u16, body: &[u8]) -> Result<Answer, String> {
         Some(SessionView { status, fencing_token, deployments }) => {
             Ok(Answer::Session { status, fencing: fencing_token, deployments })
         }
-        // The check says what is wrong with that.
+        // The check reports what is wrong.
         None => refused(status, body, &["session_not_found"]),
     }
 }
@@ -98,8 +98,8 @@ pub async fn audits(field: &Arc<FaultRun>) -> Check {
     check
 }
 
-/// For each shard, the longest time between two grants of which the second was told after the fault began. What no grant
-/// follows is not seen: whoever never gets one is an error of its own.
+/// For each shard, the longest time between two grants of which the second was answered after the fault began. The time
+/// after the last grant does not count: a client that never gets a grant is a separate error.
 pub fn longest_pauses(
     records: &[Record],
     began: Moment,

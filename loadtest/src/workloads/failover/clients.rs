@@ -1,5 +1,5 @@
-//! Owns the load: clients that claim an environment of their organization under a key, release it, and read it; and steps that
-//! run while nodes fail, long ones, each of which says if another one of its environment runs at the same time.
+//! Owns the load: clients that claim an environment of their organization with an idempotency key, release it, and read
+//! it; and long steps that run while nodes fail and report any other step running in their environment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::server::HOME;
 use crate::wire::{EnvironmentView, Grant, made_id, problem_code};
 use crate::workloads::failover::fault_run::{Asked, Asker, FaultRun, ORGANIZATIONS};
 
-/// Longer than any fault, so that no lock ends by itself.
+/// Longer than any fault, so that no lock expires.
 const TTL_SECONDS: u32 = 300;
 const WAIT_SECONDS: u32 = 1;
-/// Steady, and not all that the machine can do: what a fault costs is measured, not the machine.
+/// A steady load below the machine's limit, so that the cost of the fault is measured, not the machine.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Until the field is closed; then what was begun is finished.
+/// Runs until the field is closed, and then finishes its cycle.
 pub async fn cycle(field: Arc<FaultRun>, number: u32) {
     let (organizations, nodes) = (ORGANIZATIONS.len() as u32, field.nodes.len());
     let organization = number % organizations;
@@ -27,7 +27,7 @@ pub async fn cycle(field: Arc<FaultRun>, number: u32) {
         if field.is_closing() {
             return;
         }
-        // Several clients want the same one, and all get round to all.
+        // Several clients share each environment, and all of them visit all.
         let place = (number / organizations + turn) % field.environments;
         let environment = organization * field.environments + place;
         if let Answer::Granted { session, .. } = claim(&mut asker, environment, &format!("{number}-{turn}")).await {
@@ -67,7 +67,7 @@ async fn release(asker: &mut Asker, environment: u32, session: SessionName) {
     asker
         .ask(asked, &bytes, |status, body, before| match status {
             200 => Ok(Answer::Done),
-            // An attempt before may have released it; otherwise the lock was lost.
+            // An earlier attempt may have released it; otherwise the lock was lost.
             status => refused(status, body, if before > 0 { &["session_released"] } else { &[] }),
         })
         .await;
@@ -81,7 +81,7 @@ pub fn shown(status: u16, body: &[u8]) -> Result<Answer, String> {
     Ok(Answer::Environment { holder, fencing, queue_length: view.queue_length })
 }
 
-/// An error unless its code is one of those that are expected.
+/// An error unless its code is an expected one.
 pub fn refused(status: u16, body: &[u8], expected: &[&str]) -> Result<Answer, String> {
     let code = problem_code(body).unwrap_or("without a problem code");
     if expected.contains(&code) {
@@ -92,12 +92,12 @@ pub fn refused(status: u16, body: &[u8], expected: &[&str]) -> Result<Answer, St
 }
 
 pub const STEPS: &str = "steps do not overlap";
-/// What steps write to, in the directory of the cluster.
+/// File that the steps write to, in the directory of the cluster.
 const TRACE: &str = "steps.trace";
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// The file of each organization: a pipeline for locks alone, and one whose step holds a lock of the kernel for as long as
-/// any of its processes lives.
+/// The file of each organization: a pipeline for locks only, and one whose step holds a kernel lock for as long as any
+/// of its processes lives.
 pub fn organizations() -> Vec<(String, String)> {
     let of = |id: &str| {
         let step = format!(
@@ -134,7 +134,7 @@ impl Steps {
     }
 }
 
-/// Runs, and those that were not alone.
+/// The number of runs, and of runs that overlapped with another.
 fn counted(trace: &Path) -> (u64, u64) {
     let text = std::fs::read_to_string(trace).unwrap_or_default();
     let of = |word| text.lines().filter(|line| *line == word).count() as u64;

@@ -1,5 +1,5 @@
-//! Owns what all clients of one fault share: the nodes, the environments, and what was seen; and how each of them asks: a
-//! request is sent again, to one node after the other, until one of them says what came of it.
+//! State shared by all clients of one fault: the nodes, the environments, and the observations; and how a client sends
+//! a request: it retries, going from node to node, until one returns its outcome.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use crate::history::{Answer, Moment, Record, Request};
 use crate::sync::locked;
 use crate::wire::{Api, Connection, ExchangeError, problem_code};
 
-/// One in each shard, by its number: the CRC-32C of its name modulo the number of shards.
+/// One per shard, in the order of the shards: the CRC-32C of its name modulo the number of shards.
 pub const ORGANIZATIONS: [&str; 4] = ["a", "initech", "acme", "team-1"];
 
 pub struct FaultRun {
     pub nodes: Vec<SocketAddr>,
     api: Api,
-    /// In each organization.
+    /// Per organization.
     pub environments: u32,
-    /// Begins every key, so that no two faults share one.
+    /// The prefix of every idempotency key, so that no two faults share one.
     pub name: String,
     origin: Instant,
     closing: AtomicBool,
@@ -31,9 +31,9 @@ pub struct FaultRun {
 #[derive(Clone, Default)]
 pub struct Outcomes {
     pub statuses: BTreeMap<(Operation, u16), u64>,
-    /// Attempts that were sent again, as a client with a key may.
+    /// Number of retries with the same key.
     pub sent_again: u64,
-    /// Errors that clients got after all their retries.
+    /// Errors that remained after all retries.
     pub errors: BTreeMap<String, u64>,
 }
 
@@ -53,7 +53,7 @@ impl FaultRun {
         })
     }
 
-    /// Of all organizations.
+    /// In all organizations.
     pub fn count(&self) -> u32 {
         self.environments * ORGANIZATIONS.len() as u32
     }
@@ -102,14 +102,14 @@ impl FaultRun {
     }
 }
 
-/// A node that says nothing for so long may stand still; the next one is asked.
+/// A node that does not answer for this long may be paused; the next one is asked.
 const ATTEMPT: Duration = Duration::from_secs(5);
-/// A client that was told nothing for so long gives up. No fault here lasts as long.
+/// A client without an answer for this long gives up. No fault here lasts as long.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(60);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 /// After this time, a client that switched to another node returns to its own.
 const COMES_BACK_AFTER: Duration = Duration::from_secs(5);
-/// Refusals that say that the same request may be sent again.
+/// Codes of refusals after which the same request may be retried.
 const AGAIN: [&str; 6] = [
     "engine_unavailable",
     "outcome_unknown",
@@ -128,7 +128,7 @@ pub struct Asker {
     connection: Option<Connection>,
 }
 
-/// What is asked of which environment, for the history.
+/// A request and its environment, for the history.
 pub struct Asked {
     pub operation: Operation,
     pub environment: u32,
@@ -140,12 +140,12 @@ impl Asker {
         Self { field, number, home, node: home, left_home: Instant::now(), connection: None }
     }
 
-    /// Status and body; none, and an error, if it gave up.
+    /// Returns status and body; if it gave up, records an error and returns none.
     pub async fn until_answered(&mut self, operation: Operation, request: &[u8]) -> Option<(u16, Vec<u8>)> {
         self.attempt(operation, request, |_, _| {}).await
     }
 
-    /// Records every attempt; `read` is given the answer, and how many attempts had none before it.
+    /// Records every attempt; `read` gets the answer, and the number of earlier attempts that had none.
     pub async fn ask(
         &mut self,
         asked: Asked,
@@ -169,7 +169,7 @@ impl Asker {
         last
     }
 
-    /// Each attempt is told with the moment at which it was sent, and its answer unless it may be sent again.
+    /// Calls `attempted` for each attempt with the moment of sending, and with its answer unless that allows a retry.
     async fn attempt(
         &mut self,
         operation: Operation,
@@ -228,16 +228,16 @@ impl Asker {
     }
 }
 
-/// Whether an answer says that the same request may be sent again, and which one.
+/// The reason why the same request may be retried, if the answer allows it.
 fn why_again(status: u16, body: &[u8]) -> Option<String> {
-    // A node that stood still may take a request for too slow.
+    // A node that was paused may consider a request too slow.
     if status == 408 {
         return Some("too slow".to_owned());
     }
     problem_code(body).filter(|code| status >= 400 && AGAIN.contains(code)).map(str::to_owned)
 }
 
-/// Makes all of them, in the first pipeline of each organization for locks, in the second for steps.
+/// Creates all environments: for locks in the first pipeline of each organization, for steps in the second.
 pub async fn prepare(field: FaultRun) -> Result<(), Fault> {
     let field = Arc::new(field);
     let mut asker = Asker::new(field.clone(), 0, 0);

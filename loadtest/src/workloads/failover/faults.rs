@@ -1,5 +1,5 @@
-//! Owns the faults: what each is called, what it needs, how soon somebody should be granted something again, and what is done
-//! to the cluster for it, until the cluster is whole again.
+//! Owns the faults: the name and the needs of each, its goal for the time until the next grant, and its actions on the
+//! cluster, until the cluster is whole again.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::server::{Cluster, member_name, name_of};
 use crate::wire::etcd::{EtcdClient, EtcdError, ShardRecord};
 use crate::workloads::failover::fault_run::FaultRun;
 
-/// Where Debian puts it, below a directory that is named after the machine.
+/// Debian's location, below a directory named after the architecture.
 const LIBRARIES: &str = "/usr/lib";
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 
@@ -24,23 +24,23 @@ pub enum ClusterFault {
     PauseOwner,
     KillLeader,
     PauseLeader,
-    /// The owner and etcd's leader.
+    /// Kills the owner and etcd's leader.
     KillBoth,
     PauseBoth,
     CutOwnerFromEtcd,
     CutOwnerFromNodes,
-    /// Nothing that the owner sends arrives, neither at etcd nor at nodes; it hears them.
+    /// Nothing that the owner sends arrives, at etcd or at other nodes; it still receives.
     OwnerCannotSend,
-    /// Nothing arrives at the owner: its transactions take effect, and their answers are lost.
+    /// Nothing arrives at the owner: its transactions take effect, but their answers are lost.
     OwnerCannotReceive,
     TwoMembersDead,
-    /// etcd takes no more writes, and is tidied up.
+    /// etcd accepts no more writes until it is cleaned up.
     EtcdFull,
     /// One node an hour ahead, one an hour behind; then owners are killed.
     ClocksOff,
-    /// Everything old is forgotten all the time, also while a shard is loaded.
+    /// etcd is compacted continuously, even while a shard is loaded.
     Compaction,
-    /// Each node is stopped with SIGTERM and started again.
+    /// Each node is stopped with SIGTERM and restarted.
     RollingRestart,
 }
 
@@ -73,13 +73,13 @@ impl ClusterFault {
         matches!(self, Self::KillLeader | Self::PauseLeader | Self::KillBoth | Self::PauseBoth)
     }
 
-    /// The goal: from the last grant before it to the next, in the shards that it hits.
+    /// The goal for the time from the last grant before the fault to the next, in the affected shards.
     pub fn granted_within_seconds(self) -> Option<f64> {
         let is_killed = matches!(self, Self::KillOwner | Self::KillLeader);
         if is_killed { Some(10.0) } else { (self == Self::RollingRestart).then_some(2.0) }
     }
 
-    /// Whether it hits only the shards of one owner.
+    /// Whether it affects only the shards of one owner.
     fn hits_owner(self) -> bool {
         matches!(self, Self::KillOwner | Self::PauseOwner | Self::KillBoth | Self::PauseBoth) || self.cuts()
     }
@@ -91,19 +91,19 @@ impl ClusterFault {
         )
     }
 
-    /// Whether steps run meanwhile, which must not overlap with those of the next owner. A node that is stopped waits for
-    /// its steps, so there are none where that is measured.
+    /// Whether steps run meanwhile, which must not overlap with those of the next owner. A stopping node waits for its
+    /// steps, so faults that measure a stop run none.
     pub fn has_steps(self) -> bool {
         self.hits_owner() && self != Self::CutOwnerFromNodes
     }
 
-    /// Why it cannot be played here.
+    /// Why it is not possible on this machine.
     pub fn missing(self) -> Option<&'static str> {
         (self == Self::ClocksOff && faketime().is_none()).then_some("libfaketime is not installed")
     }
 }
 
-/// The library that shows a program another time.
+/// The library that changes a program's clock.
 pub fn faketime() -> Option<PathBuf> {
     let entries = std::fs::read_dir(LIBRARIES).ok()?;
     entries.filter_map(Result::ok).map(|entry| entry.path().join(FAKETIME)).find(|path| path.exists())
@@ -111,13 +111,13 @@ pub fn faketime() -> Option<PathBuf> {
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const ETCD_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// A member may be frozen: the next one is asked.
+/// A member may be paused: the next one is asked.
 const MEMBER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// Left for the cluster before etcd is filled.
+/// Space left for the cluster before etcd is filled.
 const ROOM_BYTES: i64 = 24 * 1024 * 1024;
 const JUNK: &[u8] = b"junk/";
 const JUNK_BYTES: usize = 1024 * 1024;
-/// Twice what the room takes.
+/// Twice as much as fits.
 const MAX_JUNK: u32 = 64;
 const COMPACTED_EVERY: Duration = Duration::from_millis(100);
 
@@ -130,7 +130,7 @@ pub struct Lengths {
 pub struct Impact {
     pub began: Moment,
     pub shards: Vec<u16>,
-    /// Shards that have another owner than before, each as often as it was taken.
+    /// Number of changes of a shard's owner.
     pub takeovers: u64,
 }
 
@@ -178,7 +178,7 @@ pub async fn inject(
     Ok(Impact { began, shards, takeovers: after.iter().filter_map(taken).sum() })
 }
 
-/// As etcd has them; waits while it has no leader.
+/// The shards' owners according to etcd; waits while it has no leader.
 async fn owners(cluster: &Cluster) -> Result<BTreeMap<u16, ShardRecord>, Fault> {
     let deadline = Instant::now() + ETCD_ANSWERS_WITHIN;
     loop {
@@ -198,7 +198,7 @@ async fn owners(cluster: &Cluster) -> Result<BTreeMap<u16, ShardRecord>, Fault> 
     }
 }
 
-/// The node that owns most shards, and these.
+/// The node that owns the most shards, and those shards.
 fn busiest(cluster: &Cluster, owners: &BTreeMap<u16, ShardRecord>) -> Result<(usize, Vec<u16>), Fault> {
     let mut by_node: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
     for (shard, record) in owners {
@@ -209,7 +209,7 @@ fn busiest(cluster: &Cluster, owners: &BTreeMap<u16, ShardRecord>) -> Result<(us
     found.ok_or_else(|| Fault::Cluster("no node owns a shard".to_owned()))
 }
 
-/// They are away for a while, then started again, members first.
+/// They stay down for a while, then are restarted, members first.
 async fn kill(cluster: &mut Cluster, nodes: &[usize], members: &[usize], lengths: &Lengths) -> Result<(), Fault> {
     nodes.iter().try_for_each(|node| cluster.node(*node).kill())?;
     members.iter().try_for_each(|member| cluster.members.member(*member).kill())?;
@@ -244,8 +244,8 @@ fn cut(cluster: &Cluster, victim: usize, fault: ClusterFault) {
     }
 }
 
-/// With a quota a little above what is there, something else fills etcd until it takes no more. The way back is that of
-/// an operator: delete, forget, tidy up, and tell it to go on.
+/// Sets a quota a little above the current size, and fills etcd with junk until it accepts no more writes. Then
+/// recovers as an operator would: delete, compact, defragment, disarm the alarm.
 async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
     let addresses = cluster.members.addresses();
     let mut used = 0;
@@ -285,12 +285,12 @@ async fn restart_members(cluster: &mut Cluster) -> Result<(), Fault> {
     Ok(())
 }
 
-/// One node is an hour ahead and one an hour behind; the shards go from one to the other.
+/// One node is an hour ahead and one an hour behind; the shards move from one to the other.
 async fn clocks_off(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
     let library = faketime().map(|path| path.display().to_string()).unwrap_or_default();
     let shifted = |node: usize| {
         let offset = ["+3600", "-3600"].get(node).copied().unwrap_or("+0");
-        // Only the time of day: the steady clocks of a machine cannot be set.
+        // Only the time of day: monotonic clocks cannot be set.
         let variables = [
             ("LD_PRELOAD", library.as_str()),
             ("FAKETIME", offset),
@@ -334,7 +334,7 @@ async fn compact(cluster: &mut Cluster, victim: usize, lengths: &Lengths) -> Res
     Ok(())
 }
 
-/// One node after the other, each with these settings more.
+/// Restarts one node at a time, each with these additional settings.
 async fn restart_all(
     cluster: &mut Cluster,
     lengths: &Lengths,

@@ -1,8 +1,10 @@
-//! Owns `failover`: a cluster under a steady load of keyed claims and releases, and one fault after the other in it. For each
-//! fault: how long nobody was granted anything, what clients noticed, and that nothing was broken.
+//! Owns `failover`: a cluster under a steady load of claims and releases with idempotency keys, and a series of faults.
+//! Reports for each fault the longest time without a grant and the errors of clients, and checks that no rule was
+//! broken.
 //!
-//! From top to bottom: `mod` (a fault from its beginning to its row in the report), `faults` (what is done to the cluster),
-//! `aftermath` (what is left afterwards), `clients` (the load), `field` (what they share, and how they ask).
+//! From top to bottom: `mod` (a fault from its beginning to its row in the report), `faults` (the actions on the
+//! cluster), `aftermath` (the checks after a fault), `clients` (the load), `fault_run` (the clients' shared state and
+//! retries).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +28,7 @@ mod clients;
 mod fault_run;
 mod faults;
 
-/// Clients that are still sent from one node to the next when a fault is over have so long.
+/// Time for clients that are still retrying on other nodes when a fault is over.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(90);
 const NO_GRANT: &str = "no grant for";
 const CLIENT_ERRORS: &str = "client errors";
@@ -36,13 +38,13 @@ const CLIENT_ERRORS: &str = "client errors";
 pub struct Settings {
     members: u32,
     nodes: u32,
-    /// In each organization; there is one organization per shard.
+    /// Per organization; there is one organization per shard.
     environments: u32,
-    /// Load before each fault, and after the cluster is whole again.
+    /// Duration of the load before each fault, and after the cluster is whole again.
     calm_seconds: u64,
-    /// How long a process stands still.
+    /// How long a process is paused.
     paused_seconds: u64,
-    /// How long one is gone, or cut off, or the engine full.
+    /// How long a process is down or cut off, or the engine is full.
     away_seconds: u64,
     faults: Vec<ClusterFault>,
 }
@@ -115,7 +117,7 @@ impl Settings {
         report(test, fault, &field, &FaultResult { suffered, history, checks })
     }
 
-    /// The load, with the fault in its middle.
+    /// Runs the load, with the fault in its middle.
     async fn under_load(
         &self,
         test: &mut LoadTest,
@@ -189,7 +191,7 @@ fn keep_logs(test: &mut LoadTest, name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Of a check, as the head of a column.
+/// A check's name as a column header.
 fn short_name(check: &Check) -> &'static str {
     match check.name.as_str() {
         "one holder at a time" => "two holders",

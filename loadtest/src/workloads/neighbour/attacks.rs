@@ -1,4 +1,4 @@
-//! Owns what the neighbour does: each attack is for something of which the server has only so much.
+//! Owns the neighbour's attacks: each targets a limited resource of the server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -16,15 +16,15 @@ use crate::sync::locked;
 use crate::wire::problem_code;
 use crate::workloads::neighbour::tenant::{Caller, Tenant};
 
-/// After an answer. The load generator shares the machine's processors with the server: without a pause, what the neighbour
-/// takes of those would hide what it takes of everything else.
+/// Pause after an answer. The load generator shares the machine's processors with the server: without a pause, the
+/// neighbour's use of CPU would hide its use of all other resources.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Of the neighbour's clients, for the same reason. They would be on other machines; here each answer wakes one of them, which
-/// then would take the processor from the server's thread that still has others to answer.
+/// The niceness of the neighbour's clients, for the same reason. They would be on other machines; here each answer
+/// wakes one of them, which could take the processor from a server thread that still has others to answer.
 const LOWEST_PRIORITY: i32 = 19;
-/// A stream or a log that is followed is left after this long, and taken again.
+/// A followed stream or log is closed after this long, and reopened.
 const HELD: Duration = Duration::from_secs(5);
-/// Environments for each connection: enough that each has expired by the time it is claimed again.
+/// Environments per connection: enough that each lease has expired by the time its environment is claimed again.
 const LEASES: u32 = 64;
 const UNDER_WAY_LIMIT: Duration = Duration::from_secs(60);
 
@@ -35,27 +35,27 @@ pub enum Attack {
     /// All environments of a large pipeline.
     Lists,
     Waits,
-    /// Event streams that nobody reads.
+    /// Event streams that are never read.
     Streams,
-    /// Logs that are followed and not read.
+    /// Logs that are followed but not read.
     Followers,
     Deployments,
     /// Git remotes that never answer.
     Syncs,
-    /// Receivers of webhooks that never answer.
+    /// Webhook receivers that never answer.
     Webhooks,
-    /// Steps that write until something stops them.
+    /// Steps that write until they are stopped.
     Disk,
-    /// Locks that expire a second after they were claimed.
+    /// Locks that expire a second after the claim.
     Leases,
-    /// Analyses of a failure in a small repository with ten million large files.
+    /// Failure analyses in a small repository with ten million large files.
     Bombs,
     Tokens,
     Queues,
 }
 
 impl Attack {
-    /// In the order of their declaration.
+    /// In declaration order.
     const NAMES: [(Self, &'static str); 13] = [
         (Self::Keys, "keyed heartbeats"),
         (Self::Lists, "lists"),
@@ -81,11 +81,11 @@ impl Attack {
     }
 }
 
-/// Attacks under way; dropped, they end.
+/// Running attacks; dropping it ends them.
 pub struct Attacking {
     attacks: Vec<Attack>,
     thread: JoinHandle<()>,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     stop: oneshot::Sender<()>,
     faults: mpsc::UnboundedReceiver<Fault>,
     seen: Arc<Mutex<BTreeMap<String, u64>>>,
@@ -126,7 +126,7 @@ async fn until(
 }
 
 impl Attacking {
-    /// Until each attack has been answered at least once.
+    /// Waits until each attack has been answered at least once.
     pub async fn is_under_way(&mut self) -> Result<(), Fault> {
         let under_way = async {
             while self.missing().is_some() {
@@ -149,7 +149,8 @@ impl Attacking {
         names.find(|name| !seen.keys().any(|what| what.starts_with(name)))
     }
 
-    /// Ends them, and waits until nothing of them runs any more. What each attack was told, by its kind and code.
+    /// Ends them, and waits until no request or step of theirs is running. Returns the answers by attack and code,
+    /// counted.
     pub async fn end(mut self) -> Result<BTreeMap<String, u64>, Fault> {
         if let Ok(fault) = self.faults.try_recv() {
             return Err(fault);
@@ -189,7 +190,7 @@ impl Attacker {
         let tenant = &self.tenant;
         let mut caller = tenant.caller().await?;
         let post = |path: &str, body: &str| tenant.request("POST", path, "", body);
-        // Asked one after the other, again and again.
+        // Sent one after another, in a loop.
         let requests = match self.attack {
             Attack::Keys => {
                 let environment = caller.environment("crowd", &format!("keys-{number}")).await?;
@@ -216,7 +217,7 @@ impl Attacker {
             Attack::Deployments => return self.keep_deploying(&mut caller, "loud", number).await,
             Attack::Disk => return self.keep_deploying(&mut caller, "filling", number).await,
             Attack::Syncs => {
-                // A new registry is synced before it is answered.
+                // A new registry is synced before the answer.
                 let name = format!("silent-{number}-{}", silent.replace([':', '.'], "-"));
                 let body = format!(r#"{{"name":"{name}","git":{{"url":"https://{silent}/steps.git","ref":"main"}}}}"#);
                 vec![post("/step-registries", &body)]
@@ -284,7 +285,7 @@ impl Attacker {
         }
     }
 
-    /// Asks and reads nothing, for a while, again and again.
+    /// In a loop: sends the request, and keeps the connection open for a while without reading.
     async fn hold(&self, request: &[u8]) -> Result<(), Fault> {
         loop {
             let mut connection = self.connected().await.connection;
@@ -313,7 +314,7 @@ impl Attacker {
     }
 }
 
-/// Holds what connects, up to what one server may open to it.
+/// Holds incoming connections, up to the number that one server may open.
 async fn take_and_never_answer(hole: TcpListener) -> Result<(), Fault> {
     let mut held = VecDeque::new();
     loop {

@@ -1,5 +1,5 @@
 //! Owns `neighbour`: one organization claims, deploys, lists and follows its events, alone and beside another one that
-//! does its worst: it takes everything of which there is only so much.
+//! tries to exhaust every limited resource.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ mod tenant;
 
 const ALONE: &str = "alone";
 const BESIDE: &str = "beside a neighbour";
-/// How much slower than alone anything may be.
+/// Maximum slowdown compared to running alone.
 const AT_MOST: f64 = 3.0;
 const MEASURED: [Operation; 4] = [Operation::Claim, Operation::Deploy, Operation::List, Operation::Release];
 
@@ -30,9 +30,9 @@ const MEASURED: [Operation; 4] = [Operation::Claim, Operation::Deploy, Operation
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     environments: u32,
-    /// Environments of the neighbour, all in each of its lists.
+    /// Environments of the neighbour, all included in each of its lists.
     crowd: u32,
-    /// The neighbour's connections for each kind of attack.
+    /// The neighbour's connections per kind of attack.
     each: u32,
     /// The kinds of attack; all of them by default.
     #[serde(default = "Attack::all")]
@@ -55,7 +55,7 @@ impl Kind for Settings {
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         let tenant = Tenant::move_in(test).await?;
         tenant.prepare(self.crowd).await?;
-        // The last one is the stream's.
+        // The last one is for the stream.
         test.environments(1..=self.environments + 1, "{}").await?;
         test.connect(test.common.connections).await?;
         for _ in 0..test.common.rounds {
@@ -72,7 +72,7 @@ impl Kind for Settings {
 }
 
 impl Settings {
-    /// The p99 of everything, in microseconds.
+    /// The p99 of every operation, in microseconds.
     async fn round(
         &self,
         test: &mut LoadTest,
@@ -115,12 +115,12 @@ fn p99s(seen: &Observation, shown: &mut [Duration]) -> Vec<(&'static str, f64)> 
 }
 
 const PAUSE: Duration = Duration::from_millis(20);
-/// An event that takes longer is lost.
+/// An event that takes longer counts as lost.
 const LOST: Duration = Duration::from_secs(10);
-/// Events before the one that is waited for are dropped when there are so many bytes of them.
+/// Bytes of earlier events to keep while waiting for one.
 const KEPT_BYTES: usize = 64 * 1024;
 
-/// The event stream of the organization that is measured: how long it takes from sending a claim until the stream shows it.
+/// The event stream of the measured organization: measures the time from sending a claim until the stream shows it.
 struct Stream {
     events: TcpStream,
     claiming: Connection,
@@ -142,7 +142,7 @@ impl Stream {
         );
         events.write_all(request.as_bytes()).await.map_err(lost)?;
         let mut received = Vec::new();
-        // From its head on, the stream shows what happens.
+        // The stream shows all events after its head.
         tokio::time::timeout(LOST, until_shown(&mut events, b"\r\n\r\n", &mut received))
             .await
             .map_err(|_| Fault::Neighbour("an event stream did not begin".to_owned()))??;
@@ -150,7 +150,7 @@ impl Stream {
         Ok(Self { events, claiming, requests: Requests::new(scope), environment })
     }
 
-    /// Claims and releases until the time is up; says how long each event took.
+    /// Claims and releases until the time is up; returns the delay of each event.
     async fn follow(mut self, limit: Duration) -> Result<Vec<Duration>, Fault> {
         let (began, mut took) = (Instant::now(), Vec::new());
         let claim = self.requests.claim(Terms::default());

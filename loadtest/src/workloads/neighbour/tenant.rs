@@ -13,8 +13,8 @@ use crate::server::{ProcessError, organizations_variable};
 use crate::wire::{Api, Connection, Token, made_id};
 
 const NAME: &str = "neighbour";
-/// `loud` prints 4 MB, `filling` writes to the disk without end, and `bomb` fails in a way that a change of a file in its repository
-/// could fix.
+/// `loud` prints 4 MB, `filling` writes to the disk endlessly, and `bomb` fails in a way that a change to a file in its
+/// repository could fix.
 const ORGANIZATION: &str = r#"
 organization = { id = "neighbour" }
 members = [{ name = "nell", role = "admin" }]
@@ -37,7 +37,7 @@ repository = { provider = "git", url = "file://{home}/bomb.git", default_branch 
 name = "fail"
 steps = [{ run = ["sh", "-c", "echo 'ERROR: Could not find a version that satisfies the requirement requests==99.0 (from versions: 2.31.0, 2.32.0)'; echo 'ERROR: No matching distribution found for requests==99.0'; exit 1"] }]
 "#;
-/// Trees of trees, and at the end 9 MiB of zeros: a few objects for ten million files.
+/// Nested trees with 9 MiB of zeros at the bottom: a few objects for ten million files.
 const BOMB: &str = r#"
 set -e
 git init -q --bare bomb.git
@@ -52,7 +52,7 @@ git update-ref refs/heads/main "$commit"
 "#;
 const RESTS_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// The sample organization, as the server has it built in.
+/// The sample organization built into the server.
 const SAMPLE: &str = include_str!("../../../../config/acme.toml");
 
 pub struct Tenant {
@@ -61,8 +61,8 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// Restarts the server with a second organization. The token that a server is started with is that of the first
-    /// organization's admin: so the neighbour is the first until it has a token of its own.
+    /// Restarts the server with a second organization. A server's bootstrap token belongs to the first organization's
+    /// admin, so the neighbour is listed first until it has a separate token.
     pub async fn move_in(test: &mut LoadTest) -> Result<Arc<Self>, Fault> {
         let home = test.server.home()?;
         make_bomb(home)?;
@@ -92,7 +92,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Until no deployment of it runs.
+    /// Waits until none of its deployments runs.
     pub async fn rest(self: &Arc<Self>) -> Result<(), Fault> {
         let mut caller = self.caller().await?;
         let resting = async {
@@ -135,20 +135,20 @@ impl Caller {
         }
     }
 
-    /// The id of what was made.
+    /// Returns the id of the created object.
     pub async fn make(&mut self, path: &str, body: &str, id: &'static str) -> Result<String, Fault> {
         let made = made_id(self.ask("POST", path, body).await?, id);
         made.ok_or_else(|| Fault::Neighbour(format!("the answer to POST {path} has no {id}")))
     }
 
-    /// Its path.
+    /// Returns its path.
     pub async fn environment(&mut self, pipeline: &str, name: &str) -> Result<String, Fault> {
         let path = format!("/pipelines/{pipeline}/ephemeral-environments/{name}");
         self.ask("PUT", &path, "{}").await?;
         Ok(path)
     }
 
-    /// The session; a round before this one may hold the lock.
+    /// Returns the session. A previous round may still hold the lock, hence the force-claim.
     pub async fn claim(&mut self, environment: &str) -> Result<String, Fault> {
         self.make(&format!("{environment}/force-claim"), "{}", "sessionId").await
     }

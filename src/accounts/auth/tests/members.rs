@@ -163,7 +163,7 @@ async fn a_member_with_the_maximum_of_tokens_is_removed_with_them() {
     add(&accounts, "eve", Role::Admin).await.unwrap();
     remove(&accounts, "admin").await.unwrap();
     assert!(ids(&accounts).await.is_empty());
-    let left = store.scan(stored::TOKENS, &store::end_of_prefix(stored::TOKENS), 1).unwrap();
+    let left = store.scan(store::keys::TOKENS, &store::end_of_prefix(store::keys::TOKENS), 1).unwrap();
     assert!(left.is_empty() && !accounts.has_been_used());
 }
 
@@ -285,11 +285,7 @@ fn only_a_lower_role_or_a_removal_takes_something_away() {
 fn person(subject: &str, name: &str, role: Role) -> ProvidedPerson {
     ProvidedPerson {
         organization: acme(),
-        link: ProviderLink {
-            provider: identifier("keycloak"),
-            issuer: Some(ISSUER.to_owned()),
-            subject: subject.to_owned(),
-        },
+        link: ProviderLink { provider: identifier("keycloak"), issuer: ISSUER.to_owned(), subject: subject.to_owned() },
         name: identifier(name),
         email: None,
         email_verified: false,

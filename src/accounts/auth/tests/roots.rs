@@ -241,7 +241,7 @@ async fn an_address_of_a_member_for_jobs_lets_no_person_in() {
     accounts.change_member(&acme(), user(&accounts, "ci"), update, START).await.unwrap();
     let person = ProvidedPerson {
         organization: acme(),
-        link: link(Some(ISSUER)),
+        link: link(),
         name: identifier("ana"),
         email,
         email_verified: true,
@@ -253,56 +253,17 @@ async fn an_address_of_a_member_for_jobs_lets_no_person_in() {
     assert_eq!((found.name.as_str(), found.for_jobs), ("ana", false));
 }
 
-fn link(issuer: Option<&str>) -> ProviderLink {
-    ProviderLink { provider: identifier("keycloak"), issuer: issuer.map(str::to_owned), subject: "1".to_owned() }
-}
-
-/// Stores records that an earlier version could have written: jobs with a password, an invitation, a link, a sign-in,
-/// and a token without an end that was created in it.
-async fn older_jobs(store: &Arc<MemoryStore>) -> (OpenToken, OpenToken, OpenToken) {
-    let accounts = open(store, &["admin"]).await;
-    let token = exchange(&accounts).await;
-    let ci = accounts.member_named(&acme(), "ci").unwrap();
-    let by_admin = create_by(&accounts, "admin", "ci").await.unwrap();
-    let older = |kind: TokenKind, text: &TokenText| {
-        let new = NewToken { expires_at: None, ..new(&accounts, "ci") };
-        Token { kind, ..Token::new(text, ci.id, new, NOW) }
-    };
-    let texts = [TokenText::generate(), TokenText::generate()];
-    let made = older(TokenKind::Api, &texts[0]);
-    let page = older(TokenKind::SignIn(token::SignInOrigin { client: "x".to_owned() }), &texts[1]);
-    let mut batch = Batch::default();
-    for token in [&made, &page] {
-        batch.put(stored::token_key(token), stored::encode_token(token));
-    }
-    let password = Some(password::PasswordHash::NOBODY);
-    let (hash, freely) = (TokenText::generate().hash(), token::Made::FREELY);
-    let invitation = Some(password::Invitation { hash, expires_at: NOW.plus(HOUR), made: freely, maker: None });
-    let credentials = password::Credentials { password, invitation, last_sign_in_at: Some(NOW) };
-    batch.put(stored::credentials_key(&acme(), &ci.name), stored::encode_credentials(&credentials));
-    batch.put(stored::link_key(&acme(), &ci.name), stored::encode_link(&link(None)));
-    store.commit(batch).unwrap();
-    let [text, _] = texts;
-    (token, OpenToken { token: Arc::new(made), text }, by_admin)
-}
-
-#[tokio::test]
-async fn a_start_takes_from_jobs_what_an_earlier_version_gave_them() {
-    let store = Arc::new(MemoryStore::new());
-    let (token, made, by_admin) = older_jobs(&store).await;
-    for _ in 0..2 {
-        let accounts = open(&store, &["admin"]).await;
-        let ci = accounts.member_named(&acme(), "ci").unwrap();
-        assert!(works(&accounts, &token) && works(&accounts, &by_admin) && !works(&accounts, &made));
-        assert!(!accounts.has_password(ci.id) && accounts.credentials_of(ci.id).invitation.is_none());
-        assert!(ci.link.is_none() && accounts.sign_ins(ci.id, NOW).await.is_empty());
-    }
+fn link() -> ProviderLink {
+    ProviderLink { provider: identifier("keycloak"), issuer: ISSUER.to_owned(), subject: "1".to_owned() }
 }
 
 #[tokio::test]
 async fn a_person_who_takes_the_name_of_jobs_gets_nothing_of_theirs() {
     let store = Arc::new(MemoryStore::new());
-    let (token, made, by_admin) = older_jobs(&store).await;
+    let before = open(&store, &["admin"]).await;
+    let token = exchange(&before).await;
+    let made = made_with(&before, "ci", &token, "ci").await;
+    let by_admin = create_by(&before, "admin", "ci").await.unwrap();
     let accounts = open(&store, &["admin", "ci"]).await;
     assert!(!works(&accounts, &token) && !works(&accounts, &made) && works(&accounts, &by_admin));
     assert!(!accounts.has_password(user(&accounts, "ci")));
@@ -335,7 +296,7 @@ async fn what_came_from_a_provider_ends_with_it_or_with_its_issuer() {
         let accounts = open(&store, &["admin"]).await;
         let person = ProvidedPerson {
             organization: acme(),
-            link: link(Some(ISSUER)),
+            link: link(),
             name: identifier("ana"),
             email: None,
             email_verified: false,
@@ -372,22 +333,6 @@ async fn what_came_from_a_provider_ends_with_it_or_with_its_issuer() {
 }
 
 #[tokio::test]
-async fn a_link_of_an_earlier_version_is_of_the_issuer_at_the_first_start() {
-    let store = Arc::new(MemoryStore::new());
-    open(&store, &["admin", "ana", "ben"]).await;
-    let mut batch = Batch::default();
-    batch.put(stored::link_key(&acme(), &identifier("ana")), stored::encode_link(&link(None)));
-    let gone = ProviderLink { provider: identifier("okta"), ..link(None) };
-    batch.put(stored::link_key(&acme(), &identifier("ben")), stored::encode_link(&gone));
-    store.commit(batch).unwrap();
-    for _ in 0..2 {
-        let accounts = open(&store, &["admin", "ana", "ben"]).await;
-        assert_eq!(accounts.member_named(&acme(), "ana").unwrap().link, Some(link(Some(ISSUER))));
-        assert_eq!(accounts.member_named(&acme(), "ben").unwrap().link, None);
-    }
-}
-
-#[tokio::test]
 async fn a_provider_reaches_no_higher_than_the_role_that_it_may_give() {
     let accounts = open(&Arc::new(MemoryStore::new()), &["admin"]).await;
     let email = Email::parse("root@acme.example").ok();
@@ -395,7 +340,7 @@ async fn a_provider_reaches_no_higher_than_the_role_that_it_may_give() {
     accounts.change_member(&acme(), user(&accounts, "admin"), update, START).await.unwrap();
     let person = |role: Role| ProvidedPerson {
         organization: acme(),
-        link: link(Some(ISSUER)),
+        link: link(),
         name: identifier("root"),
         email: email.clone(),
         email_verified: true,
@@ -628,7 +573,7 @@ async fn the_role_is_that_of_the_file_of_now_also_for_what_was_checked_before_it
     assert_eq!(accounts.member_named(&acme(), "ci").unwrap().role, Role::Viewer);
     let person = ProvidedPerson {
         organization: acme(),
-        link: link(Some(ISSUER)),
+        link: link(),
         name: identifier("ana"),
         email: None,
         email_verified: false,
@@ -638,30 +583,6 @@ async fn the_role_is_that_of_the_file_of_now_also_for_what_was_checked_before_it
     };
     let refused = accounts.member_of_provider(person, START).await;
     assert!(matches!(refused, Err(AccountsError::NoLongerTrusted)));
-}
-
-#[tokio::test]
-async fn tokens_made_in_a_sign_in_of_an_earlier_version_end_with_the_provider() {
-    let store = Arc::new(MemoryStore::new());
-    let accounts = open(&store, &["admin", "ana"]).await;
-    let page = Token {
-        kind: TokenKind::SignIn(token::SignInOrigin { client: "x".to_owned() }),
-        ..Token::new(&TokenText::generate(), user(&accounts, "ana"), new(&accounts, "ana"), NOW)
-    };
-    let mut batch = Batch::default();
-    batch.put(stored::token_key(&page), stored::encode_token(&page));
-    batch.put(stored::link_key(&acme(), &identifier("ana")), stored::encode_link(&link(None)));
-    store.commit(batch).unwrap();
-    let accounts = open(&store, &["admin", "ana"]).await;
-    let by = via(&accounts, "ana", page.id);
-    let made = accounts.create_token(new(&accounts, "ana"), Cause::by(&by, NOW), |_, _| ()).await.unwrap();
-    assert!(works(&accounts, &made) && made.token.root == Root::None);
-    let mut files = trusted();
-    let trust = files.get_mut(&acme()).unwrap();
-    trust.providers.clear();
-    trust.sources.remove(&keycloak());
-    accounts.apply_trust(files, NOW).await.unwrap();
-    assert!(!works(&accounts, &made) && accounts.token_of(page.id).is_none());
 }
 
 #[tokio::test]

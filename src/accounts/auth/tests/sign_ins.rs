@@ -148,7 +148,7 @@ async fn a_removed_member_takes_credentials_and_sign_ins_along() {
     accounts.remove_member(&acme(), ana.id, START).await.unwrap();
     assert!(!is_in(&accounts, &open, NOW));
     let crashed = Arc::new(store.crash());
-    for kind in [stored::CREDENTIALS, stored::SIGN_INS] {
+    for kind in [store::keys::CREDENTIALS, store::keys::SIGN_INS] {
         assert!(crashed.scan(kind, &store::end_of_prefix(kind), usize::MAX).unwrap().is_empty());
     }
 }

@@ -8,7 +8,6 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
-use crate::secrets::kept;
 use store::{Batch, LoggedStore, Options, Pair, Sequence, StoreError};
 
 /// More than fit into one batch, so that a rotation can be cut off in the middle of an organization.
@@ -93,7 +92,7 @@ fn check(store: Arc<dyn Store>, master: MasterKey) {
 
 /// Checks that every record has changed, and that no organization has an old key left.
 fn check_all_is_new(before: &MemoryStore, after: &MemoryStore) {
-    for prefix in [secret::SECRETS, secret::RINGS, kept::KEPT] {
+    for prefix in [store::keys::SECRETS, store::keys::DATA_KEYS, store::keys::SEALED_VALUES] {
         let records = |store: &MemoryStore| store.scan(prefix, &end_of_prefix(prefix), usize::MAX).unwrap();
         let (before, after) = (records(before), records(after));
         assert_eq!(before.len(), after.len());
@@ -226,7 +225,7 @@ async fn a_rotation_of_variables_touches_no_file_and_cut_off_after_any_write_is_
 async fn a_rotation_on_top_of_one_that_was_cut_off_finishes_that_first_and_keys_do_not_pile_up() {
     let dir = tempfile::tempdir().unwrap();
     let longest_ring = |store: &MemoryStore| {
-        let rings = store.scan(secret::RINGS, &end_of_prefix(secret::RINGS), usize::MAX).unwrap();
+        let rings = store.scan(store::keys::DATA_KEYS, &end_of_prefix(store::keys::DATA_KEYS), usize::MAX).unwrap();
         rings.iter().map(|(_, ring)| ring.len()).max()
     };
     let cut_off = filled(master('1')).await;

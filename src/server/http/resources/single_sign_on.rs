@@ -104,7 +104,7 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
     let source = SourceId::of_provider(&provider, &person.issuer);
     let person = ProvidedPerson {
         organization: organization.clone(),
-        link: ProviderLink { provider: person.provider, issuer: Some(person.issuer), subject: person.subject },
+        link: ProviderLink { provider: person.provider, issuer: person.issuer, subject: person.subject },
         name: person.name,
         // An email address that cannot be stored is dropped.
         email: person.email.as_deref().and_then(|email| Email::parse(email).ok()),

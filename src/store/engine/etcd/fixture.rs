@@ -1,4 +1,4 @@
-//! Real members of etcd for tests: on loopback, with free ports and a directory of their own.
+//! Real etcd members for tests: on loopback, with free ports and a separate directory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use crate::engine::ports::free_port;
 const PROGRAM: &str = "etcd";
 /// The limits that `probe` requires.
 pub const SIZED: &[&str] = &["--max-txn-ops=4096", "--max-request-bytes=4194304"];
-/// Three members elect a leader sooner with these.
+/// Make three members elect a leader sooner.
 const LIVELY: &[&str] = &["--heartbeat-interval=50", "--election-timeout=500"];
 
 /// Without members.
@@ -25,7 +25,7 @@ pub fn settings() -> EtcdSettings {
     EtcdSettings { members: Vec::new(), prefix: "lk/".to_owned(), tls: None, credentials: None, quota_bytes }
 }
 
-/// Killed when dropped.
+/// The members are killed on drop.
 pub struct EtcdServers {
     dir: TempDir,
     servers: Vec<Server>,
@@ -40,12 +40,12 @@ struct Server {
 }
 
 impl EtcdServers {
-    /// None where etcd is not installed; says so.
+    /// Prints a note and returns `None` if etcd is not installed.
     pub fn start(count: usize, flags: &[&str]) -> Option<EtcdServers> {
         EtcdServers::start_with(count, "http", |_| flags.iter().map(|flag| (*flag).to_owned()).collect())
     }
 
-    /// `flags` may put files into the directory that it gets.
+    /// `flags` gets the members' directory and may create files in it.
     pub fn start_with(
         count: usize,
         scheme: &'static str,
@@ -73,7 +73,7 @@ impl EtcdServers {
         EtcdSettings { members: self.urls(), ..settings() }
     }
 
-    /// An engine with connections of its own.
+    /// An engine with its own connections.
     pub fn engine(&self) -> Etcd {
         Etcd::new(self.settings()).unwrap()
     }
@@ -86,14 +86,14 @@ impl EtcdServers {
         }
     }
 
-    /// Stops a member without its sockets noticing, or lets it go on.
+    /// Suspends a member without closing its sockets, or resumes it.
     pub fn freeze(&self, place: usize, frozen: bool) {
         let process = self.servers[place].process.as_ref().unwrap();
         let signal = if frozen { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_child(process), signal).unwrap();
     }
 
-    /// Starts a killed member again, with the data it had.
+    /// Restarts a killed member with its data.
     pub fn restart(&mut self, place: usize) {
         wait_until_ready(self.spawn(place));
     }
@@ -118,14 +118,14 @@ impl EtcdServers {
             .unwrap();
         let (sender, lines) = mpsc::channel();
         let output = BufReader::new(process.stderr.take().unwrap());
-        // Reads to the end, since a full pipe would stop the member; nobody listens once it is ready.
+        // Reads to the end, because a full pipe would block the member; the receiver is gone once it is ready.
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
         self.servers[place].process = Some(process);
         lines
     }
 }
 
-/// It says so once it has a leader and listens.
+/// A member logs this line once it has a leader and listens.
 fn wait_until_ready(lines: mpsc::Receiver<String>) {
     let mut said = Vec::new();
     for line in lines {

@@ -1,4 +1,4 @@
-//! Where everything lies in etcd:
+//! The keys in etcd:
 //!
 //! ```text
 //! {prefix}cluster              the cluster's record
@@ -9,7 +9,7 @@
 //!
 //! Numbers have five digits, so that shards are listed in their order.
 
-/// The keys of one cluster of ours in an etcd that others may use too.
+/// The keys of one of our clusters, in an etcd that others may use too.
 pub struct Keys {
     prefix: Vec<u8>,
 }

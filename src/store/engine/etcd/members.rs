@@ -1,4 +1,4 @@
-//! The members of an etcd cluster: a connection to each, of which one is used until it does not answer.
+//! The members of an etcd cluster: a connection to each, of which one is used until it stops answering.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::contract::StoreError;
 use crate::engine::EngineError;
 use crate::engine::connection::{Driver, EngineTls};
 
-/// A member that cannot be connected to is given up sooner than one that is slow to answer.
+/// Shorter than the timeout for an answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
-/// A machine that vanished without a word is noticed after this and three attempts more.
+/// A machine that vanishes without closing its connections is noticed after this and three more attempts.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// As much as a page of large values may have; etcd itself sends up to 2 GiB.
+/// The limit for a page of large values; etcd itself sends up to 2 GiB.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024 * 1024;
 
 pub struct Credentials {
@@ -34,7 +34,7 @@ pub struct Credentials {
 
 pub struct Members {
     members: Vec<Member>,
-    /// The place of the one that is asked.
+    /// The index of the member in use.
     current: AtomicUsize,
     credentials: Option<Credentials>,
     token: Mutex<Token>,
@@ -54,7 +54,7 @@ enum Token {
 }
 
 impl Members {
-    /// Connects when something is asked.
+    /// Connects on the first request.
     pub fn new(
         urls: &[String],
         tls: Option<&EngineTls>,
@@ -76,7 +76,7 @@ impl Members {
         &self.members
     }
 
-    /// Asks the current member, once. If it does not answer, the next one is asked the next time.
+    /// Sends one request to the current member. If it does not answer, the next request goes to the next member.
     pub async fn ask_once<Q, A>(&self, path: &'static str, question: Q, within: Duration) -> Result<A, Status>
     where
         Q: Message + 'static,
@@ -86,19 +86,19 @@ impl Members {
         let answer = self.ask_at(&self.members[place], path, question, within).await;
         if answer.as_ref().is_err_and(|status| matches!(meaning(status), EngineError::Away(_))) {
             let next = (place + 1) % self.members.len();
-            // Another caller may have gone on already.
+            // Another caller may have switched already.
             self.current.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed).ok();
         }
         answer
     }
 
-    /// Asks one member after the other until one answers. For questions that change nothing.
+    /// Asks one member after another until one answers. For read-only requests.
     pub async fn ask<Q, A>(&self, path: &'static str, question: Q, within: Duration) -> Result<A, Status>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        // The first member once more at the end: it may only have wanted another token.
+        // The first member is asked again at the end: it may only have needed a new token.
         for _ in 0..self.members.len() {
             match self.ask_once(path, question.clone(), within).await {
                 Err(status) if matches!(meaning(&status), EngineError::Away(_)) => {}

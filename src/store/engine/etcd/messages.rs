@@ -1,5 +1,5 @@
-//! The messages of etcd that are used here, with the names and numbers of its `rpc.proto` and `kv.proto`, and what its
-//! errors mean for the one who asked. Fields that are not named are not sent, and skipped when received.
+//! The etcd messages used here, with the names and numbers of its `rpc.proto` and `kv.proto`, and the meaning of its
+//! errors. Undeclared fields are not sent, and skipped when received.
 
 use prost::{Message, Oneof};
 use tonic::{Code, Status};
@@ -30,7 +30,7 @@ pub struct KeyValue {
     pub value: Vec<u8>,
 }
 
-/// Linearizable, since `serializable` is not named.
+/// Linearizable, because `serializable` is not declared.
 #[derive(Clone, PartialEq, Message)]
 pub struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -65,12 +65,12 @@ pub struct PutRequest {
 pub struct DeleteRangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
-    /// One key alone if it is empty.
+    /// If empty, the range is one key.
     #[prost(bytes = "vec", tag = "2")]
     pub range_end: Vec<u8>,
 }
 
-/// `result` is left at its zero, which is EQUAL.
+/// `result` stays zero, which is EQUAL.
 #[derive(Clone, PartialEq, Message)]
 pub struct Compare {
     #[prost(int32, tag = "2")]
@@ -134,7 +134,7 @@ pub struct TxnResponse {
     pub responses: Vec<ResponseOp>,
 }
 
-/// Of the answers to operations, only those to reads are looked at.
+/// Only the answers to reads are used.
 #[derive(Clone, PartialEq, Message)]
 pub struct ResponseOp {
     #[prost(message, optional, tag = "1")]
@@ -147,7 +147,7 @@ pub struct CompactionRequest {
     pub revision: i64,
 }
 
-/// An answer of which nothing is looked at.
+/// An answer whose contents are not used.
 #[derive(Clone, PartialEq, Message)]
 pub struct Done {}
 
@@ -160,7 +160,7 @@ pub struct StatusResponse {
     pub db_size: i64,
 }
 
-/// Its action is left at its zero, which is GET, for all members and all alarms.
+/// Its action stays zero, which is GET, for all members and all alarms.
 #[derive(Clone, PartialEq, Message)]
 pub struct AlarmRequest {}
 
@@ -192,8 +192,8 @@ pub struct AuthenticateResponse {
     pub token: String,
 }
 
-/// Refused only if etcd certainly has changed nothing and would refuse it again: everything else may have happened, and is
-/// asked again.
+/// Refused only if etcd certainly changed nothing and would refuse the same request again: all other requests may have
+/// taken effect, and are retried.
 pub fn meaning(status: &Status) -> EngineError {
     let text = status.message();
     match status.code() {
@@ -227,7 +227,7 @@ pub fn wants_new_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
 }
 
-/// There was no token.
+/// The request had no token.
 pub fn wants_token(status: &Status) -> bool {
     status.message().contains("user name is empty")
 }
@@ -244,7 +244,7 @@ pub fn is_forgotten_text(message: &str) -> bool {
     message.contains("compacted")
 }
 
-/// The message with its causes: that of a failed connection says nothing by itself.
+/// The message with its causes: for a failed connection the message alone is meaningless.
 fn explained(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = std::error::Error::source(status);

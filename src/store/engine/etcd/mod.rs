@@ -2,7 +2,7 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - `messages`: what is sent and received, and what an error of etcd means; `keys`: where a shard lies; all pure
+//! - `messages`: requests and answers, and the meaning of etcd's errors; `keys`: the keys of a shard; all pure
 //! - `members`: the members of the cluster, one connection each, with TLS and a token
 //! - `probe`: whether the members are set up for us
 //! - this file: the engine itself
@@ -37,14 +37,14 @@ use crate::engine::shard::{Shard, Version, resolve};
 
 pub use self::members::Credentials;
 
-/// A member that has not answered by then may be frozen, and the next one is asked. The owner of a shard needs an answer
-/// within four seconds, so there is time for two.
+/// A member that has not answered by then may be paused, and the next one is asked. The owner of a shard needs an
+/// answer within four seconds, so there is time for two.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
 /// A page may have a hundred megabytes.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
-/// etcd 3.4 counts all keys after a page for each page, so pages are large.
+/// etcd 3.4 counts all remaining keys for each page, so pages are large.
 const PAGE_KEYS: i64 = 20_000;
-/// Versions are remembered for a minute, in which most shards are copied at once.
+/// Versions are kept for a minute, enough for most shards to be copied in one attempt.
 const COPY_ATTEMPTS: u32 = 5;
 /// Room for the rest of a transaction: the compare, the record, and the read of the record.
 const ENVELOPE_BYTES: usize = 64 * 1024;
@@ -57,7 +57,7 @@ pub struct EtcdSettings {
     /// Required for `https`.
     pub tls: Option<EngineTls>,
     pub credentials: Option<Credentials>,
-    /// etcd's `--quota-backend-bytes`, which it does not tell.
+    /// etcd's `--quota-backend-bytes`, which etcd does not report.
     pub quota_bytes: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Connects when something is asked. Fails if the settings do not fit together.
+    /// Connects on the first request. Fails if the settings contradict each other.
     pub fn new(settings: EtcdSettings) -> Result<Etcd, EngineError> {
         let EtcdSettings { members, prefix, tls, credentials, quota_bytes } = settings;
         let members = Members::new(&members, tls.as_ref(), credentials)?;
@@ -100,7 +100,7 @@ impl Etcd {
         self.members.ask(RANGE, question, within).await.map_err(|status| meaning(&status))
     }
 
-    /// Writes if this is the record of the cluster, and reads that otherwise.
+    /// Writes if this is the cluster's record; otherwise reads the record.
     async fn if_cluster_is(
         &self,
         seen: &ClusterRecord,
@@ -130,7 +130,7 @@ impl Etcd {
         }
     }
 
-    /// The newest revision, if the record of the shard still has this version there: then the shard has the same contents.
+    /// The newest revision, if the shard's record still has this version: then the shard's contents are the same.
     async fn unchanged_since(&self, number: u16, at: Version) -> Result<Option<i64>, EngineError> {
         let question = RangeRequest { key: self.keys.record(number), ..RangeRequest::default() };
         let found = self.range(question, ANSWER_WITHIN).await?;
@@ -158,13 +158,13 @@ fn transaction(keys: &Keys, compared: Version, record: &Shard, changes: &Changes
     if_unchanged(key, compared, writes)
 }
 
-/// Writes if the key still has this version, and reads it otherwise.
+/// Writes if the key still has this version; otherwise reads it.
 fn if_unchanged(key: Vec<u8>, compared: Version, writes: impl Iterator<Item = Op>) -> TxnRequest {
     let with = Some(CompareWith::ModRevision(revision(compared)));
     write_if(Compare { target: COMPARE_MOD_REVISION, key, with }, writes)
 }
 
-/// Writes if the compare holds, and reads its key otherwise.
+/// Writes if the comparison holds; otherwise reads its key.
 fn write_if(compare: Compare, writes: impl Iterator<Item = Op>) -> TxnRequest {
     let key = compare.key.clone();
     let read = Op::Range(RangeRequest { key, ..RangeRequest::default() });
@@ -180,7 +180,7 @@ fn delete_all(prefix: Vec<u8>) -> Op {
     Op::DeleteRange(DeleteRangeRequest { key: prefix, range_end })
 }
 
-/// The pair that a failed compare has found.
+/// The pair read after a failed comparison.
 fn found(answer: TxnResponse) -> Option<KeyValue> {
     answer.responses.into_iter().find_map(|response| response.range?.kvs.into_iter().next())
 }
@@ -200,7 +200,7 @@ impl Engine for Etcd {
     }
 
     fn limits(&self) -> Limits {
-        // One operation is the record's.
+        // One operation is for the record.
         Limits { changes: MAX_TXN_OPS - 1, bytes: MAX_REQUEST_BYTES - ENVELOPE_BYTES }
     }
 
@@ -234,7 +234,7 @@ impl Engine for Etcd {
         Ok(answer.succeeded || found(answer).map(|found| found.value) == next)
     }
 
-    /// Transactions that only delete are taken without room. The last one is what counts; the others keep it short.
+    /// A full etcd accepts transactions that only delete. Only the last one matters; the others keep it short.
     async fn clear(&self, seen: &ClusterRecord) -> Result<bool, EngineError> {
         for Shard { number, .. } in self.shards().await? {
             let shard = vec![delete_all(self.keys.pairs(number)), delete(self.keys.record(number))];
@@ -290,7 +290,8 @@ impl Engine for Etcd {
 
     async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
         match self.load_at(number, revision(at)).await {
-            // An operator may forget everything but the newest version, which a shard without an owner does not move.
+            // An operator may compact everything but the newest version; the record of a shard without an owner keeps
+            // its old one.
             Err(status) if is_forgotten(&status) => match self.unchanged_since(number, at).await? {
                 Some(newest) => self.load_at(number, newest).await.map_err(|status| meaning(&status)),
                 None => Err(meaning(&status)),
@@ -299,7 +300,7 @@ impl Engine for Etcd {
         }
     }
 
-    /// A version may be forgotten while it is loaded; then a newer one is.
+    /// Retries with a newer version if the version is forgotten during the load.
     async fn copy(&self, number: u16) -> Result<Option<(Shard, Pairs)>, EngineError> {
         for _ in 1..COPY_ATTEMPTS {
             match self.copy_once(number).await {
@@ -316,7 +317,7 @@ impl Engine for Etcd {
             self.members.ask(STATUS, StatusRequest {}, ANSWER_WITHIN).await.map_err(refused)?;
         let alarms: AlarmResponse = self.members.ask(ALARM, AlarmRequest {}, ANSWER_WITHIN).await.map_err(refused)?;
         Ok(Room {
-            // With free pages: etcd compares this size with its quota.
+            // Includes free pages: etcd compares this size with its quota.
             used_bytes: u64::try_from(status.db_size).unwrap_or_default(),
             quota_bytes: self.quota_bytes,
             is_exhausted: alarms.alarms.iter().any(|member| member.alarm == ALARM_NOSPACE),

@@ -1,5 +1,5 @@
-//! Whether the members of etcd take as much in a request as a group of batches may have. etcd does not tell its limits, so
-//! each member is asked something that is as large. Nothing is written, and no other member is bothered with it.
+//! Checks whether the etcd members accept requests as large as a group of batches may be. etcd does not report its
+//! limits, so each member gets requests of that size. They write nothing, and involve no other member.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use super::messages::{
 use crate::contract::StoreError;
 use crate::engine::EngineError;
 
-/// etcd's `--max-txn-ops`; 128 unless told.
+/// etcd's `--max-txn-ops`, by default 128.
 pub const MAX_TXN_OPS: usize = 4096;
-/// etcd's `--max-request-bytes`; 1.5 MiB unless told. The largest batch has 1.9 MiB, and a page of its journal comes with it.
+/// etcd's `--max-request-bytes`, by default 1.5 MiB. The largest batch has 1.9 MiB, and comes with a page of its
+/// journal.
 pub const MAX_REQUEST_BYTES: usize = 4 * 1024 * 1024;
-/// A member receives messages that are larger than its limit by this much, and measures them later.
+/// A member receives messages that exceed its limit by this much, and checks them later.
 const RECEIVED_BEYOND_BYTES: usize = 512 * 1024;
-/// Well above what gRPC puts around a key.
+/// Well above gRPC's overhead for a key.
 const AROUND_KEY_BYTES: usize = 1024;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Fails if a member that answers has lower limits, or none answers.
+/// Fails if a member has lower limits, or if none answers.
 pub async fn probe(members: &Members, keys: &Keys) -> Result<(), EngineError> {
     let mut silence = None;
     let mut has_answered = false;
@@ -62,7 +63,7 @@ fn is_refused(answer: Result<Done, Status>, is_limit: impl Fn(&Status) -> bool) 
     }
 }
 
-/// Reads that are never done, since no key has a negative revision.
+/// Reads that are never executed, because no key has a negative revision.
 fn many_operations(keys: &Keys) -> TxnRequest {
     let key = keys.unused();
     let with = Some(CompareWith::ModRevision(-1));
@@ -71,7 +72,7 @@ fn many_operations(keys: &Keys) -> TxnRequest {
     TxnRequest { compare: vec![compare], success: vec![read.into(); MAX_TXN_OPS], failure: Vec::new() }
 }
 
-/// A read of a key that is not there, as long as the longest request.
+/// A read of a missing key that is as long as the largest request.
 fn long_key(keys: &Keys) -> RangeRequest {
     let mut key = keys.unused();
     key.resize(MAX_REQUEST_BYTES + RECEIVED_BEYOND_BYTES - AROUND_KEY_BYTES, b'.');

@@ -1,4 +1,4 @@
-//! A real PostgreSQL for tests: on loopback, with a free port, a directory and a password of its own.
+//! A real PostgreSQL for tests: on loopback, with a free port, a separate directory and a password.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,13 +15,13 @@ use tempfile::TempDir;
 use super::{Postgres, PostgresSettings};
 use crate::engine::ports::free_port;
 
-/// Where Debian puts its programs, which are not in the path.
+/// Debian's directory for its programs, which are not in the path.
 const DEBIAN: &str = "/usr/lib/postgresql";
 /// PostgreSQL does not run as root; this user exists everywhere.
 const NOBODY: u32 = 65_534;
 const PASSWORD: &str = "only-for-tests";
 
-/// Killed when dropped.
+/// Killed on drop.
 pub struct PostgresServer {
     dir: TempDir,
     programs: PathBuf,
@@ -31,13 +31,13 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// None where PostgreSQL is not installed; says so.
+    /// Prints a note and returns `None` if PostgreSQL is not installed.
     pub fn start(flags: &[&str]) -> Option<PostgresServer> {
         let flags: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         PostgresServer::start_with(&[], flags)
     }
 
-    /// With files in its folder, in which the data is a folder too.
+    /// Creates the files in its folder, next to the folder of the data.
     pub fn start_with(files: &[(&str, &str)], flags: Vec<String>) -> Option<PostgresServer> {
         let Some(programs) = programs() else {
             eprintln!("skipped: PostgreSQL is not installed");
@@ -71,12 +71,12 @@ impl PostgresServer {
         format!("postgresql://lockkeeper:{PASSWORD}@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// An engine with a connection of its own.
+    /// An engine with its own connection.
     pub fn engine(&self) -> Postgres {
         Postgres::new(&PostgresSettings { url: self.url(), tls: None, quota_bytes: 1 << 30 }).unwrap()
     }
 
-    /// `kill -9` of the server, which its children notice.
+    /// `kill -9` of the server; its child processes notice and end.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -84,20 +84,20 @@ impl PostgresServer {
         }
     }
 
-    /// Stops the server and those that serve its connections, without their sockets noticing, or lets them go on.
+    /// Suspends the server and its connection processes without closing their sockets, or resumes them.
     pub fn freeze(&self, frozen: bool) {
         let server = self.process.as_ref().unwrap().id();
         let children = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children")).unwrap();
         let children = children.split_whitespace().map(|child| child.parse::<u32>().unwrap());
         for process in children.chain([server]) {
             let process = Pid::from_raw(process.cast_signed()).unwrap();
-            // A child may have ended meanwhile.
+            // A child may have ended in the meantime.
             kill_process(process, if frozen { Signal::STOP } else { Signal::CONT }).ok();
         }
     }
 
-    /// Starts it, with the data it had, and waits until it answers. As long as a child of a killed server lives, a new one
-    /// does not start, and is tried again.
+    /// Starts it with its data, and waits until it answers. A new server does not start while a child of the killed one
+    /// lives, so the start is retried.
     pub fn restart(&mut self) {
         self.process = Some(self.spawn());
         for _ in 0..600 {
@@ -142,7 +142,7 @@ impl Drop for PostgresServer {
     }
 }
 
-/// The newest version.
+/// The newest installed version.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir(DEBIAN).ok()?;
     let programs = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));

@@ -1,9 +1,9 @@
-//! The engine over PostgreSQL: a table of shards, a table of pairs, and each transaction one statement.
+//! The engine over PostgreSQL: a table of shards and a table of pairs; each transaction is one statement.
 //!
-//! Replication and failover are the operator's. What is required of the server is checked by `probe`.
+//! Replication and failover are up to the operator. `probe` checks the server's required settings.
 //!
-//! `statements` has the tables and the statements, `tls` encrypted connections. This file uses both: the engine itself,
-//! and which errors are refusals and which leave the outcome unknown.
+//! `statements` has the tables and the statements, `tls` encrypted connections. This file has the engine itself, and
+//! decides which errors are refusals and which leave the outcome unknown.
 
 #[cfg(test)]
 pub mod fixture;
@@ -37,19 +37,19 @@ use crate::engine::shard::{Shard, Version, resolve};
 
 /// The owner of a shard needs an answer within four seconds, so there is time for two.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
-/// Other nodes may be making them too.
+/// Other nodes may be creating them too.
 const TABLES_WITHIN: Duration = Duration::from_secs(30);
-/// A shard may have some hundred megabytes.
+/// A shard may have a few hundred megabytes.
 const LOAD_WITHIN: Duration = Duration::from_secs(60);
-/// So that a group is not larger than with etcd; PostgreSQL itself takes a gigabyte.
+/// The same group size as with etcd; PostgreSQL itself accepts a gigabyte.
 const LIMITS: Limits = Limits { changes: 4095, bytes: 4 * 1024 * 1024 };
 
 pub struct PostgresSettings {
     /// `postgresql://user:password@host:5432/database`
     pub url: String,
-    /// With it, all connections are encrypted.
+    /// If set, all connections are encrypted.
     pub tls: Option<EngineTls>,
-    /// How much the database may take of its disk.
+    /// The maximum size of the database on disk.
     pub quota_bytes: u64,
 }
 
@@ -69,10 +69,10 @@ const AUTHORITY_MISSING: &str = "the URL of PostgreSQL asks for TLS, which needs
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Postgres {
-    /// Connects when something is asked. Fails if the URL is not one.
+    /// Connects on the first request. Fails if the URL is invalid.
     pub fn new(settings: &PostgresSettings) -> Result<Postgres, EngineError> {
         let refused = |reason: String| EngineError::Refused(StoreError::Engine(reason));
-        // The error of the crate does not repeat the URL, which may have a password.
+        // The crate's error does not repeat the URL, which may contain a password.
         let mut config: Config = modes_of_ours(&settings.url)
             .parse()
             .map_err(|error| refused(format!("the URL of PostgreSQL: {}", with_cause(&error))))?;
@@ -95,7 +95,7 @@ impl Postgres {
         }
         let (config, tls) = (self.config.clone(), self.tls.clone());
         let connecting = self.driver.spawn(async move {
-            // The connection ends with the client, or with an error that the client gets too.
+            // The task ends with the client, or with an error that the client gets too.
             Ok(match tls {
                 Some(tls) => {
                     let (client, connection) = config.connect(tls).await?;
@@ -117,7 +117,7 @@ impl Postgres {
         Ok(client)
     }
 
-    /// A connection that does not answer in time is given up: what was asked on it may still happen.
+    /// A connection that does not answer in time is given up: its request may still take effect.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -137,19 +137,19 @@ impl Postgres {
         self.within(ANSWER_WITHIN, client.query_typed(statement, parameters)).await
     }
 
-    /// A whole transaction.
+    /// Executes a whole transaction.
     async fn execute(&self, statements: &str, within: Duration) -> Result<(), EngineError> {
         let client = self.client().await?;
         let done = self.within(within, client.batch_execute(statements)).await;
         if done.is_err() {
-            // It would stay open.
+            // Otherwise the transaction would stay open.
             *self.client.lock().await = None;
         }
         done
     }
 }
 
-/// The modes of libpq that ask for a check of the certificate: here it is always checked.
+/// libpq's modes that ask for a check of the certificate: here it is always checked.
 fn modes_of_ours(url: &str) -> String {
     url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require")
 }
@@ -186,7 +186,7 @@ fn unreadable(error: &dyn Error) -> EngineError {
 }
 
 impl Engine for Postgres {
-    /// Also makes the tables.
+    /// Also creates the tables.
     async fn probe(&self) -> Result<(), EngineError> {
         let settings = self.ask(SETTINGS, &[]).await?;
         let settings = settings.first().ok_or_else(|| EngineError::Away("no settings were answered".to_owned()))?;
@@ -205,7 +205,7 @@ impl Engine for Postgres {
     async fn found(&self, cluster: &ClusterRecord) -> Result<ClusterRecord, EngineError> {
         let encoded = cluster.encode();
         let rows = self.ask(FOUND_CLUSTER, &[(&encoded, Type::BYTEA)]).await?;
-        // Somebody else has made it since this statement began.
+        // Another node has created it since this statement began.
         let row = rows.first().ok_or_else(|| EngineError::Away("another node makes the cluster".to_owned()))?;
         ClusterRecord::decode(column(row, 0)?).map_err(|error| unreadable(&error))
     }
@@ -276,7 +276,7 @@ impl Engine for Postgres {
         Ok(resolve(record, found.as_ref()))
     }
 
-    /// PostgreSQL keeps the newest version alone.
+    /// PostgreSQL keeps only the newest version.
     async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
         let client = self.client().await?;
         let number = i32::from(number);
@@ -323,13 +323,13 @@ impl Engine for Postgres {
         Ok(Room { used_bytes: used.unsigned_abs(), quota_bytes: self.quota_bytes, is_exhausted: false })
     }
 
-    /// PostgreSQL frees old versions by itself.
+    /// PostgreSQL frees old versions automatically.
     async fn forget(&self, _: Version) -> Result<(), EngineError> {
         Ok(())
     }
 }
 
-/// A server that may lose what it has confirmed, or takes no writes.
+/// A reason to reject the server: it may lose commits, or accepts no writes.
 fn wrong_setting(fsync: &str, full_pages: &str, synchronous: &str, in_recovery: bool) -> Option<String> {
     if in_recovery {
         return Some("PostgreSQL is a standby and takes no writes; name its primary".to_owned());
@@ -372,8 +372,8 @@ mod settings_tests {
     }
 }
 
-/// Refused only if PostgreSQL has answered with an error that it would answer again: everything else may have happened, or
-/// works the next time, and is asked again.
+/// Refused only if PostgreSQL answered with an error that it would repeat: all other requests may have taken effect or
+/// may succeed later, and are retried.
 pub fn meaning(error: &tokio_postgres::Error) -> EngineError {
     match error.code() {
         Some(state) => meaning_of(state, &explained(error)),
@@ -382,12 +382,12 @@ pub fn meaning(error: &tokio_postgres::Error) -> EngineError {
 }
 
 fn meaning_of(state: &SqlState, text: &str) -> EngineError {
-    /// Of connections, rolled back, without resources, stopped by an operator, of the system.
+    /// Error classes: connection, transaction rollback, resources, operator intervention, system error.
     const PASSING: [&str; 5] = ["08", "40", "53", "57", "58"];
     if *state == SqlState::DISK_FULL {
         return EngineError::Refused(StoreError::EngineFull);
     }
-    // A server that became a standby, or a lock that was not had in time.
+    // A server that became a standby, or a lock that was not acquired in time.
     let passing = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::LOCK_NOT_AVAILABLE].contains(state);
     if passing || PASSING.iter().any(|class| state.code().starts_with(class)) {
         EngineError::Away(text.to_owned())
@@ -396,7 +396,7 @@ fn meaning_of(state: &SqlState, text: &str) -> EngineError {
     }
 }
 
-/// The message with its causes: that of the crate says only where it happened.
+/// The message with its causes: the crate's message alone only names the operation.
 fn explained(error: &tokio_postgres::Error) -> String {
     match (error.as_db_error(), error.source()) {
         (Some(answer), _) => answer.to_string(),

@@ -1,7 +1,7 @@
-//! The tables, and the statements. Versions come from one sequence: that of a shard's record rises with each write, since a
-//! write locks its row first.
+//! The tables and the statements. All versions come from one sequence: the version of a shard's record rises with each
+//! write, because a write locks the record's row first.
 
-/// Nodes that start at once make the tables one after the other.
+/// Nodes that start at the same time create the tables one after another.
 pub const TABLES: &str = "
 BEGIN;
 SELECT pg_advisory_xact_lock(hashtext('lockkeeper'));
@@ -28,8 +28,8 @@ pub const REPLACE_CLUSTER: &str = "UPDATE lk_cluster SET record = $2 WHERE recor
 
 pub const REMOVE_CLUSTER: &str = "DELETE FROM lk_cluster WHERE record = $1";
 
-/// Everything but the nodes, if this is the record of the cluster (in hexadecimal digits). The lock waits for writes under way, and
-/// the statement after it sees their pairs.
+/// Deletes everything but the nodes if this is the cluster's record (in hexadecimal). The lock waits for writes in
+/// flight, and the following statement sees their pairs.
 pub fn clear(record: &str) -> String {
     format!(
         "
@@ -58,8 +58,8 @@ pub const FIRST_RECORD: &str = "
 INSERT INTO lk_shard (number, version, record) VALUES ($1, nextval('lk_version'), $2)
 ON CONFLICT DO NOTHING RETURNING version";
 
-/// The record, the pairs that are put and those that are deleted, if the record still has the compared version. Whoever
-/// comes second waits for the row's lock, and then finds another version.
+/// Writes the record, and puts and deletes pairs, if the record still has the compared version. A concurrent write
+/// waits for the row's lock, and then finds another version.
 pub const WRITE: &str = "
 WITH owned AS (
     UPDATE lk_shard SET version = nextval('lk_version'), record = $3 WHERE number = $1 AND version = $2
@@ -72,12 +72,12 @@ deleted AS (
     DELETE FROM lk_pair WHERE shard = $1 AND key = ANY ($6) AND EXISTS (SELECT FROM owned))
 SELECT version FROM owned";
 
-/// In one statement, so that all of it is of one moment. A shard without pairs has one row without a key.
+/// One statement, so that all of it is from the same moment. A shard without pairs returns one row without a key.
 pub const LOAD: &str = "
 SELECT lk_shard.version, lk_pair.key, lk_pair.value FROM lk_shard LEFT JOIN lk_pair ON lk_pair.shard = lk_shard.number
 WHERE lk_shard.number = $1";
 
-/// The record and all pairs of a shard, in one statement too. One row has the record, the others have a key each.
+/// The record and all pairs of a shard, also in one statement. One row has the record, the others have a key each.
 pub const COPY: &str = "
 SELECT number, version, record, NULL::bytea AS key, NULL::bytea AS value FROM lk_shard WHERE number = $1
 UNION ALL SELECT shard, 0, NULL, key, value FROM lk_pair WHERE shard = $1";

@@ -1,4 +1,4 @@
-//! Against a real PostgreSQL, beside the conformance of stores.
+//! Tests against a real PostgreSQL, in addition to the conformance suite.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
-/// Asks until there is an answer: the server may be slow beside other tests.
+/// Retries until there is an answer: the server may be slow while other tests run.
 fn answer<T>(mut ask: impl AsyncFnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
     block_on(async {
         loop {
@@ -69,7 +69,7 @@ fn with_tls_the_server_and_its_name_are_checked_and_we_show_our_certificate() {
         ("key.pem", &issued.key),
         ("hba", "hostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n"),
     ];
-    // Relative to the folder of the data, but for the last, which is relative to that of the server.
+    // Relative to the data folder, except the last, which is relative to the server's folder.
     let flags =
         ["ssl=on", "ssl_ca_file=../ca.pem", "ssl_cert_file=../cert.pem", "ssl_key_file=../key.pem", "hba_file=hba"];
     let Some(server) = PostgresServer::start_with(&files, flags.map(str::to_owned).into()) else { return };

@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL: the server's certificate is always checked, with its name.
+//! TLS to PostgreSQL: the server's certificate and name are always checked.
 
 use std::io;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use tokio_rustls::TlsConnector;
 
 use crate::engine::connection::EngineTls;
 
-/// Makes connections that check the server's certificate.
+/// Creates connections that check the server's certificate.
 #[derive(Clone)]
 pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Or why the certificates cannot be used.
+    /// Fails with the reason if the certificates cannot be used.
     pub fn new(given: &EngineTls) -> Result<Tls, String> {
         let mut roots = RootCertStore::empty();
         for authority in certificates(&given.authority)? {
@@ -60,7 +60,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     }
 }
 
-/// A connection that is about to be encrypted.
+/// The parameters of a TLS handshake.
 pub struct Handshake {
     config: Arc<ClientConfig>,
     host: ServerName<'static>,

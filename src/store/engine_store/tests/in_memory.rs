@@ -1,4 +1,4 @@
-//! On the engine in memory: with and without faults, lost answers, no room, crashes.
+//! Tests on the in-memory engine: with and without faults, lost answers, a full engine, crashes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::engine::{Engine, Limits, Room, Shard};
 use crate::log::Random;
 use crate::{Batch, EngineOptions, EngineStore, Sequence, Store, StoreError};
 
-/// Nodes whose network is as bad as `faults`, each in another way.
+/// Nodes whose networks have these faults, each with a different seed.
 fn in_memory(seed: u64, faults: Faults) -> impl Harness<Store = EngineStore> {
     let cluster = Arc::new(Cluster::default());
     Nodes::new(move |run| Arc::new(MemoryEngine::of(&cluster, seed * 1000 + run as u64, faults)))
@@ -47,7 +47,7 @@ macro_rules! faulty {
 
 faulty! { 1 faulty_1 2 faulty_2 3 faulty_3 4 faulty_4 }
 
-/// A node with a network of its own.
+/// A node with a separate network.
 fn node(cluster: &Arc<Cluster>, faults: Faults) -> Arc<MemoryEngine> {
     Arc::new(MemoryEngine::of(cluster, 1, faults))
 }
@@ -197,8 +197,8 @@ fn a_refused_compare_ends_the_store() {
     assert_eq!(*store.durable().borrow(), Sequence(1));
 }
 
-/// One owner after the other dies with batches under way. What was acknowledged is there for the next, with everything
-/// before it, and nothing else between.
+/// Successive owners crash with batches in flight. The next owner has everything acknowledged, with all batches before
+/// it, and no gaps.
 #[test]
 fn no_crash_and_no_lost_answer_loses_or_reorders_a_batch() {
     for seed in 0..40 {

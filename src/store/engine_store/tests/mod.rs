@@ -1,4 +1,4 @@
-//! The store over each engine: how tests open one, and what every engine must do besides the conformance of stores.
+//! Tests of the store over each engine: how to open one, and requirements beyond the conformance suite.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ use crate::engine::{
 use crate::{Changes, Sequence, Store, StoreError, end_of_prefix};
 
 const SHARD: u16 = 3;
-/// Nothing takes as long; a test that waits for something that never comes fails.
+/// No step takes this long; a test that waits for something that never happens fails.
 const LONGEST: Duration = Duration::from_secs(60);
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -32,7 +32,7 @@ fn owner(run: u128) -> Owner {
     Owner { node: format!("n{run}"), url: format!("http://n{run}:8080"), run }
 }
 
-/// Takes the shard from whoever has it. Asks again while there is no answer.
+/// Takes the shard from any owner. Retries until there is an answer.
 async fn take<E: Engine>(engine: &E, by: &Owner) -> Tenure {
     loop {
         let Some(shards) = answered(engine.shards().await) else { continue };
@@ -66,7 +66,7 @@ fn answered<T>(answer: Result<T, EngineError>) -> Option<T> {
     }
 }
 
-/// Asks until the engine answers: a real one may be slow beside other tests.
+/// Retries until the engine answers: a real one may be slow while other tests run.
 fn until_answered<T>(mut ask: impl AsyncFnMut() -> Result<T, EngineError>) -> T {
     block_on(async {
         loop {
@@ -82,19 +82,19 @@ fn steady() -> EngineOptions {
     EngineOptions { fatal: Arc::new(|sentence| panic!("{sentence}")), ..EngineOptions::default() }
 }
 
-/// Options of a store that says why it ended.
+/// Options of a store that reports why it ended.
 fn telling() -> (EngineOptions, mpsc::Receiver<String>) {
     let (sender, sentences) = mpsc::channel();
     let fatal = Arc::new(move |sentence: &str| sender.send(sentence.to_owned()).unwrap());
     (EngineOptions { fatal, ..EngineOptions::default() }, sentences)
 }
 
-/// What a store said when it ended. A store that never ends fails the test instead of holding it up.
+/// The sentence that a store reported when it ended. Fails if the store does not end.
 fn told(sentences: &mpsc::Receiver<String>) -> String {
     sentences.recv_timeout(LONGEST).expect("the store should have ended")
 }
 
-/// Nodes that take the same shard one after the other.
+/// Nodes that take the same shard in turn.
 struct Nodes<E, N> {
     node: N,
     run: u128,
@@ -136,7 +136,7 @@ fn all(store: &EngineStore) -> Vec<(Vec<u8>, Vec<u8>)> {
     store.scan(b"", &end_of_prefix(b""), usize::MAX).unwrap()
 }
 
-/// The second owner takes the shard while the first commits as fast as it can. `node` makes an engine for each.
+/// The second owner takes the shard while the first commits as fast as it can. `node` creates an engine for each.
 fn a_second_owner_fences_the_first<E: Engine>(mut node: impl FnMut() -> Arc<E>) {
     const AT_LEAST: u64 = 30;
     let (options, sentences) = telling();
@@ -163,7 +163,7 @@ fn a_second_owner_fences_the_first<E: Engine>(mut node: impl FnMut() -> Arc<E>) 
     let taken = *second.durable().borrow();
     assert!(taken >= last, "what was acknowledged is there");
     assert_eq!(all(&second).len() as u64, taken.0);
-    // It never commits again, whatever it is asked.
+    // It never commits again.
     assert!(matches!(first.commit(put("99999", "first")), Err(StoreError::Deposed)));
     assert!(matches!(first.refusing_writes(), Some(StoreError::Deposed)));
     assert!(matches!(first.get(b"00001"), Err(StoreError::Deposed)));
@@ -175,7 +175,7 @@ fn a_second_owner_fences_the_first<E: Engine>(mut node: impl FnMut() -> Arc<E>) 
     assert_eq!(third.get(b"99999").unwrap(), None);
 }
 
-/// The first record of a cluster stays, and that of a node changes whenever it is written.
+/// The first record of a cluster stays; a node's record gets a new version with each write.
 fn nodes_announce_themselves<E: Engine>(engine: &E) {
     let state = ClusterState::Ready;
     let cluster = |shards| ClusterRecord { format: 4, shards: NonZeroU16::new(shards).unwrap(), key: 1, state };
@@ -211,7 +211,7 @@ fn nodes_announce_themselves<E: Engine>(engine: &E) {
     assert_eq!(nodes().len(), 2);
 }
 
-/// Only the cluster that was seen is removed, and then everything of it: also its owners cannot write any more.
+/// Clears only the cluster that was seen, and then all of it: its owners cannot write any more either.
 fn a_cluster_is_cleared_if_it_is_still_the_same<E: Engine>(engine: &E) {
     let shards = NonZeroU16::new(2).unwrap();
     let filling = |run| ClusterRecord { format: 4, shards, key: 1, state: ClusterState::Filling { run } };
@@ -249,7 +249,7 @@ fn a_cluster_is_cleared_if_it_is_still_the_same<E: Engine>(engine: &E) {
     }
 }
 
-/// A shard that is left has no owner, and everything that was handed in.
+/// A shard that was given up has no owner, and contains every committed batch.
 fn a_shard_is_left_with_everything_in_it<E: Engine>(node: impl Fn() -> Arc<E>) {
     let engine = node();
     let first = open(&engine, &owner(1), &steady());
@@ -263,7 +263,7 @@ fn a_shard_is_left_with_everything_in_it<E: Engine>(node: impl Fn() -> Arc<E>) {
     assert_eq!((taken.owner, taken.successor, taken.epoch), (Some(owner(2)), None, left.epoch + 1));
 }
 
-/// A copy has the batches up to the sequence of its record, and nothing of later ones, while the owner writes.
+/// While the owner writes, a copy has exactly the batches up to the sequence of its record.
 fn a_copy_is_of_one_moment<E: Engine>(node: impl Fn() -> Arc<E>) {
     let engine = node();
     assert!(until_answered(async || engine.copy(SHARD).await).is_none(), "nobody has written it");
@@ -293,7 +293,7 @@ fn a_copy_is_of_one_moment<E: Engine>(node: impl Fn() -> Arc<E>) {
     });
 }
 
-/// While nothing is written, the record changes and the lease goes on.
+/// While nothing is written, the record changes and the lease is renewed.
 fn an_idle_owner_shows_that_it_lives<E: Engine>(engine: &Arc<E>) {
     let timing = Timing { beat_every: Duration::from_millis(20), ..Timing::default() };
     let store = open(engine, &owner(1), &EngineOptions { timing, ..steady() });
@@ -309,21 +309,22 @@ fn an_idle_owner_shows_that_it_lives<E: Engine>(engine: &Arc<E>) {
     assert!(store.lease_left().is_some());
 }
 
-/// Commits without a pause while something happens to the engine. `disturb` can wait until some more batches are
-/// acknowledged. The last batch, which is acknowledged.
+/// Commits continuously while `disturb` acts on the engine; it can wait until some more batches are acknowledged.
+/// Returns the last acknowledged batch.
 fn commit_during<E: Engine>(engine: &Arc<E>, disturb: impl FnOnce(&dyn Fn())) -> Sequence {
     const SOME: u64 = 40;
     let store = Arc::new(open(engine, &owner(1), &steady()));
     let (acknowledging, acknowledged) = mpsc::channel();
     let enough = Arc::new(AtomicBool::new(false));
-    // Not in a scope: a disturbance that panics must fail the test, and not wait for an engine that never answers again.
+    // Not in a scope: a panic in `disturb` must fail the test instead of waiting for an engine that never answers
+    // again.
     let (committing, has_enough) = (store.clone(), enough.clone());
     let committing = std::thread::spawn(move || {
         for n in 1u64.. {
             let mut batch = put(n.to_be_bytes(), n.to_be_bytes());
             batch.put(b"last", n.to_be_bytes());
             assert_eq!(committing.commit(batch).unwrap(), Sequence(n));
-            // Some share a transaction.
+            // So that some batches share a transaction.
             if n % 4 == 0 {
                 wait_for(&*committing, Sequence(n));
                 acknowledging.send(n).unwrap();

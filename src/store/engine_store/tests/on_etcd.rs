@@ -1,4 +1,4 @@
-//! On real members of etcd.
+//! Tests on real etcd members.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::engine::etcd::fixture::{EtcdServers, SIZED, settings};
 use crate::engine::etcd::{Etcd, EtcdSettings};
 use crate::{EngineStore, Sequence, Store};
 
-/// None where etcd is not installed.
+/// `None` if etcd is not installed.
 fn on_etcd() -> Option<impl Harness<Store = EngineStore>> {
     let servers = EtcdServers::start(1, SIZED)?;
     Some(Nodes::new(move |_| Arc::new(servers.engine())))
@@ -56,7 +56,7 @@ fn nothing_acknowledged_is_lost_when_members_are_killed_and_started_again() {
     let Some(mut servers) = EtcdServers::start(3, SIZED) else { return };
     let urls = servers.urls();
     let last = commit_during(&engine(&urls), |wait_for_some| {
-        // Each once: the one that is asked, and the leader.
+        // Includes the member in use and the leader.
         for place in [0, 1, 2, 0] {
             wait_for_some();
             servers.kill(place);
@@ -76,7 +76,8 @@ fn nothing_acknowledged_is_lost_when_members_freeze_and_go_on() {
             wait_for_some();
             servers.freeze(place, true);
             wait_for_some();
-            // What was sent to it meanwhile, and has happened through another one, it does now.
+            // Requests that it received while paused, and that have since succeeded through another member, are
+            // executed now.
             servers.freeze(place, false);
         }
     });
@@ -87,7 +88,7 @@ fn engine(members: &[String]) -> Arc<Etcd> {
     Arc::new(Etcd::new(EtcdSettings { members: members.to_vec(), ..settings() }).unwrap())
 }
 
-/// The next owner finds every batch up to the last one, and so does who asks any single member.
+/// The next owner finds every batch up to the last one, through each single member too.
 fn check_all(members: &[String], last: Sequence) {
     let numbers = (1..=last.0).map(|n| (n.to_be_bytes().to_vec(), n.to_be_bytes().to_vec()));
     let expected: Vec<_> = numbers.chain([(b"last".to_vec(), last.0.to_be_bytes().to_vec())]).collect();
@@ -95,7 +96,7 @@ fn check_all(members: &[String], last: Sequence) {
     assert_eq!((*next.durable().borrow(), all(&next)), (last, expected.clone()));
     for member in members {
         let engine = engine(std::slice::from_ref(member));
-        // One that was frozen may be slow to find out who leads.
+        // A member that was paused may take a while to find the leader.
         let pairs = block_on(async {
             loop {
                 let Some(shards) = answered(engine.shards().await) else { continue };

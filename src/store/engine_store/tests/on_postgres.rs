@@ -1,4 +1,4 @@
-//! On a real PostgreSQL.
+//! Tests on a real PostgreSQL.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::engine::postgres::fixture::PostgresServer;
 use crate::engine::postgres::{Postgres, PostgresSettings};
 use crate::{EngineStore, Sequence, Store};
 
-/// None where PostgreSQL is not installed.
+/// `None` if PostgreSQL is not installed.
 fn server() -> Option<PostgresServer> {
     let server = PostgresServer::start(&[])?;
     let engine = server.engine();
@@ -76,7 +76,7 @@ fn nothing_acknowledged_is_lost_when_postgres_is_killed_freezes_and_starts_again
         }
         wait_for_some();
         server.freeze(true);
-        // Longer than an answer is waited for: what was sent meanwhile happens when the server goes on.
+        // Longer than the timeout: requests sent meanwhile are executed when the server resumes.
         std::thread::sleep(std::time::Duration::from_secs(2));
         server.freeze(false);
     });

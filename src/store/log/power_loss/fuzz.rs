@@ -1,14 +1,14 @@
-//! Whatever lies where the log should be, recovery replays it or refuses it, and finds the same when it is asked again.
+//! With any content of the log, recovery replays it or refuses it, and gives the same result when repeated.
 
 use super::*;
 use testkit::fuzz::fuzz;
 
-/// Between the segments of an input.
+/// Separates the segments of an input.
 const BREAK: &[u8] = b"|segment|";
-/// At the end of a piece: the file ends there, without its end page.
+/// At the end of a segment: the file ends there, without its end page.
 const TORN: &[u8] = b"|torn|";
 
-/// Logs as inputs: how far the database is, then the segments without the room that was never used.
+/// Logs as inputs: the applied sequence, then the segments without their unused room.
 fn samples() -> Vec<Vec<u8>> {
     let mut samples = vec![Vec::new()];
     for seed in 0..24 {
@@ -30,7 +30,7 @@ fn samples() -> Vec<Vec<u8>> {
     samples
 }
 
-/// The opposite. A segment is named after its first batch.
+/// The inverse. A segment is named after its first batch.
 fn log_of(input: &[u8]) -> (SimLog, u64) {
     let (applied, mut rest) = input.split_first().map_or((0, input), |(applied, rest)| (u64::from(*applied), rest));
     let log = SimLog::default();
@@ -74,7 +74,7 @@ fn fuzzed_logs_are_replayed_or_refused_and_go_on() {
             }
             Err(damage) => (0, 0, damage.what.chars().filter(|c| !c.is_ascii_digit()).collect()),
         };
-        // What a discarding start keeps is what a strict one would have replayed before it met the damage.
+        // A start that discards damage keeps what a strict one would have replayed before the damage.
         if let Ok((recovered, found)) = discarding.recover_after(applied, OnDamage::Discard) {
             assert_eq!(recovered.last, applied + found.len() as u64);
             if let Ok((_, all)) = &strict {
@@ -82,7 +82,7 @@ fn fuzzed_logs_are_replayed_or_refused_and_go_on() {
             }
             log.disk = discarding.disk;
             log.tail = recovered.tail;
-            // Only the number of batches counts here: the next one gets the next sequence.
+            // Only the number of batches matters here: the next one gets the next sequence.
             log.batches = vec![Batch::default(); recovered.last as usize];
             log.append(vec![small_batch(9)]);
             let (_, again) = log.recover_after(applied, OnDamage::Refuse).unwrap();
