@@ -375,11 +375,11 @@ events! {
 
     /// An approval was requested or decided.
     ApprovalData {
-        approval_id("approvalId"): ApprovalId,
         /// The stage, by its name.
         stage: Identifier = "deploy",
         /// Which run of it, from 1.
         attempt: u32 = 1,
+        approval_id("approvalId"): ApprovalId,
         /// The comment of an approval or the reason of a rejection.
         comment: Option<Arc<str>> = "looks good",
     }
@@ -415,14 +415,14 @@ events! {
 
     /// A secret was changed.
     SecretUpdatedData {
-        /// Unique in its scope.
-        name: Arc<str> = "EXAMPLE_PASSWORD",
-        /// Counts its changes.
-        version: u64 = 2,
         /// Whether it has a new value.
         value_changed("valueChanged"): bool = true,
         /// Whether it has a new description.
         description_changed("descriptionChanged"): bool = false,
+        /// Unique in its scope.
+        name: Arc<str> = "EXAMPLE_PASSWORD",
+        /// Counts its changes.
+        version: u64 = 2,
     }
 
     /// A step registry was created, changed or deleted.
@@ -477,11 +477,11 @@ events! {
 
     /// A job of a CI exchanged its identity token for a token.
     TokenExchangedData {
-        token_id("tokenId"): TokenId,
         /// The member that the job acts as, which the rule names.
         user_id("userId"): UserId,
         /// Unique in the organization.
         name: Identifier = "ci",
+        token_id("tokenId"): TokenId,
         /// Who vouches for the job.
         issuer: Arc<str> = "https://token.actions.githubusercontent.com",
         /// The job, in the words of its CI.
@@ -546,22 +546,22 @@ events! {
 
     /// A webhook was changed.
     WebhookUpdatedData {
-        webhook_id("webhookId"): WebhookId,
-        /// The host of its URL.
-        host: Arc<str> = "ci.example.com",
         /// What was changed, with commas: `url`, `events`, `description`, `enabled`, `secret`.
         changed: Arc<str> = "url,events",
         /// Whether events are sent.
         enabled: bool = true,
+        webhook_id("webhookId"): WebhookId,
+        /// The host of its URL.
+        host: Arc<str> = "ci.example.com",
     }
 
     /// A webhook was disabled, since its receiver was gone or kept failing.
     WebhookDisabledData {
+        /// Why.
+        reason: &'static str = "its receiver answered 410 Gone",
         webhook_id("webhookId"): WebhookId,
         /// The host of its URL.
         host: Arc<str> = "ci.example.com",
-        /// Why.
-        reason: &'static str = "its receiver answered 410 Gone",
     }
 
     /// An analysis ended.
