@@ -42,7 +42,7 @@ macro_rules! stored {
         struct $form:ident of $value:ident { $($field:ident: $type:ty),* $(,)? }
         later { $($late:ident: $late_type:ty = $number:literal),* $(,)? }
     ) => {
-        $crate::stored_form!($(#[$doc])* struct $form { $($field: $type),* });
+        $crate::stored::stored_form!($(#[$doc])* struct $form { $($field: $type),* });
 
         impl $crate::stored::Stored for $value {
             type Form<'a> = $crate::later::Growing<$form<'a>>;
@@ -67,7 +67,7 @@ macro_rules! stored {
         struct $form:ident of $value:ident { $($field:ident: $type:ty),* $(,)? }
         $(not stored { $($absent:ident: $read_as:expr),* })?
     ) => {
-        $crate::stored_form!($(#[$doc])* struct $form { $($field: $type),* });
+        $crate::stored::stored_form!($(#[$doc])* struct $form { $($field: $type),* });
 
         impl $crate::stored::Stored for $value {
             type Form<'a> = $form<'a>;
