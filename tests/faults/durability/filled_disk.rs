@@ -217,16 +217,18 @@ async fn a_step_that_takes_all_files_of_the_disk_is_ended() {
 
 #[tokio::test]
 async fn output_leaves_three_quarters_of_the_disk_to_the_steps_of_others() {
-    let Some(disk) = SmallDisk::mount(DISK_MIB) else { return };
-    let neighbours = Neighbours::start(&disk, "min_free_mb = 64\nlog_kb_per_step = 1048576", None).await;
-    let quiet = "dd if=/dev/zero of=own bs=1M count=24 2>/dev/null; touch \"$TRACE\"; exec sleep 600";
+    // A small disk, and output that cannot be encoded text: a build for tests masks slowly, and one organization has a
+    // sixteenth of the processors for it.
+    let Some(disk) = SmallDisk::mount(DISK_MIB / 2) else { return };
+    let neighbours = Neighbours::start(&disk, "min_free_mb = 16\nlog_kb_per_step = 1048576", None).await;
+    let quiet = "dd if=/dev/zero of=own bs=1M count=8 2>/dev/null; touch \"$TRACE\"; exec sleep 600";
     let quiet = neighbours.run(&neighbours.quiet, quiet).await;
     until("a quiet step", || async { neighbours.trace.exists() }, |began| *began).await;
-    let loud = neighbours.run(&neighbours.filling, "yes $(printf %99s | tr ' ' x) | head -c 180000000").await;
+    let loud = neighbours.run(&neighbours.filling, "yes $(printf %99s | tr ' ' .) | head -c 48000000").await;
     let ended = finished(&neighbours.filling, &loud).await;
     assert_eq!(ended["status"], "succeeded", "{ended:#}");
     let length = std::fs::metadata(neighbours.server.data_dir().join(format!("logs/{loud}.log"))).unwrap().len();
-    assert!(length < 80 * 1024 * 1024, "{length} bytes of output");
+    assert!(length < 40 * 1024 * 1024, "{length} bytes of output");
     let read = neighbours.quiet.get(&format!("/deployments/{quiet}")).await.ok().data();
     assert_eq!(read["status"], "running", "{read:#}");
 }
