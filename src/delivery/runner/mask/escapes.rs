@@ -21,17 +21,23 @@ pub enum Notation {
     ShellQuote,
 }
 
+/// An escape, and what it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decoded {
+pub struct Escape {
+    pub length: usize,
+    pub text: Text,
+}
+
+/// Why there is no escape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoEscape {
     /// The first byte stands for itself.
     Literal,
     /// More bytes are needed to tell.
     Incomplete,
-    Escape {
-        length: usize,
-        text: Text,
-    },
 }
+
+pub type Decoded = Result<Escape, NoEscape>;
 
 /// The bytes that an escape stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +83,7 @@ impl Notation {
     pub fn decode(self, bytes: &[u8]) -> Decoded {
         match self {
             Self::Form if bytes[0] == b'+' => escape(1, b' '),
-            Self::Percent | Self::Form => percent(bytes),
+            Self::Percent | Self::Form => byte(bytes, 1, 2, 16),
             Self::Html => html(bytes),
             Self::Backslash => backslash(bytes),
             Self::ShellQuote => shell_quote(bytes),
@@ -86,31 +92,18 @@ impl Notation {
 }
 
 fn escape(length: usize, text: impl Into<Text>) -> Decoded {
-    Decoded::Escape { length, text: text.into() }
+    Ok(Escape { length, text: text.into() })
 }
 
 fn character(length: usize, code: u32) -> Decoded {
-    char::from_u32(code).map_or(Decoded::Literal, |character| escape(length, character))
-}
-
-fn percent(bytes: &[u8]) -> Decoded {
-    byte(bytes, 1, 2, 16)
+    escape(length, char::from_u32(code).ok_or(NoEscape::Literal)?)
 }
 
 fn backslash(bytes: &[u8]) -> Decoded {
-    let Some(next) = bytes.get(1) else { return Decoded::Incomplete };
-    match next {
+    match *bytes.get(1).ok_or(NoEscape::Incomplete)? {
         b'u' if bytes.get(2) == Some(&b'{') => closed(bytes, 3, 16, b'}'),
-        b'u' => match digits(bytes, 2, 4, 16) {
-            Digits::Number(unit) => utf16(bytes, unit),
-            Digits::Incomplete => Decoded::Incomplete,
-            Digits::Other => Decoded::Literal,
-        },
-        b'U' => match digits(bytes, 2, 8, 16) {
-            Digits::Number(code) => character(10, code),
-            Digits::Incomplete => Decoded::Incomplete,
-            Digits::Other => Decoded::Literal,
-        },
+        b'u' => utf16(bytes, digits(bytes, 2, 4, 16)?),
+        b'U' => character(10, digits(bytes, 2, 8, 16)?),
         b'x' => byte(bytes, 2, 2, 16),
         b'0'..=b'7' => byte(bytes, 1, 3, 8),
         b'n' => escape(2, b'\n'),
@@ -121,29 +114,25 @@ fn backslash(bytes: &[u8]) -> Decoded {
         b'v' => escape(2, 0x0b),
         b'f' => escape(2, 0x0c),
         b'e' | b'E' => escape(2, 0x1b),
-        other if other.is_ascii_alphanumeric() => Decoded::Literal,
-        other => escape(2, *other),
+        other if other.is_ascii_alphanumeric() => Err(NoEscape::Literal),
+        other => escape(2, other),
     }
 }
 
 fn html(bytes: &[u8]) -> Decoded {
     match (bytes.get(1), bytes.get(2)) {
-        (None, _) | (Some(b'#'), None) => Decoded::Incomplete,
-        (Some(b'#'), Some(b'x' | b'X')) => closed(bytes, 3, 16, b';'),
-        (Some(b'#'), Some(_)) => closed(bytes, 2, 10, b';'),
-        (Some(_), _) => {
-            let name = bytes[1..].iter().take(NAME_BYTES_MAX + 1);
-            let length = name.take_while(|byte| byte.is_ascii_alphanumeric()).count();
-            match bytes.get(1 + length) {
-                _ if length > NAME_BYTES_MAX => Decoded::Literal,
-                None => Decoded::Incomplete,
-                Some(b';') => {
-                    let found = named(&bytes[1..=length]);
-                    found.map_or(Decoded::Literal, |character| escape(length + 2, character))
-                }
-                Some(_) => Decoded::Literal,
-            }
-        }
+        (None, _) | (Some(b'#'), None) => return Err(NoEscape::Incomplete),
+        (Some(b'#'), Some(b'x' | b'X')) => return closed(bytes, 3, 16, b';'),
+        (Some(b'#'), Some(_)) => return closed(bytes, 2, 10, b';'),
+        (Some(_), _) => {}
+    }
+    let name = bytes[1..].iter().take(NAME_BYTES_MAX + 1);
+    let length = name.take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    match bytes.get(1 + length) {
+        _ if length > NAME_BYTES_MAX => Err(NoEscape::Literal),
+        None => Err(NoEscape::Incomplete),
+        Some(b';') => escape(length + 2, named(&bytes[1..=length]).ok_or(NoEscape::Literal)?),
+        Some(_) => Err(NoEscape::Literal),
     }
 }
 
@@ -153,7 +142,7 @@ fn shell_quote(bytes: &[u8]) -> Decoded {
         return escape(form.len(), b'\'');
     }
     let may_become = forms.iter().any(|form| form.starts_with(bytes));
-    if may_become { Decoded::Incomplete } else { Decoded::Literal }
+    Err(if may_become { NoEscape::Incomplete } else { NoEscape::Literal })
 }
 
 /// `\uXXXX`; if it is a surrogate, the second of the pair must follow immediately.
@@ -163,58 +152,44 @@ fn utf16(bytes: &[u8], unit: u32) -> Decoded {
         return character(LENGTH, unit);
     }
     let rest = &bytes[LENGTH..];
-    if rest.len() < 2 && b"\\u".starts_with(rest) {
-        return Decoded::Incomplete;
-    }
     if !rest.starts_with(b"\\u") {
-        return Decoded::Literal;
+        let may_follow = b"\\u".starts_with(rest);
+        return Err(if may_follow { NoEscape::Incomplete } else { NoEscape::Literal });
     }
-    match digits(rest, 2, 4, 16) {
-        Digits::Number(low @ 0xdc00..=0xdfff) => {
-            character(2 * LENGTH, 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00))
-        }
-        Digits::Incomplete => Decoded::Incomplete,
-        Digits::Number(_) | Digits::Other => Decoded::Literal,
+    match digits(rest, 2, 4, 16)? {
+        low @ 0xdc00..=0xdfff => character(2 * LENGTH, 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00)),
+        _ => Err(NoEscape::Literal),
     }
-}
-
-enum Digits {
-    Number(u32),
-    Incomplete,
-    Other,
 }
 
 /// Exactly `count` digits from `at` on.
-fn digits(bytes: &[u8], at: usize, count: usize, radix: u32) -> Digits {
+fn digits(bytes: &[u8], at: usize, count: usize, radix: u32) -> Result<u32, NoEscape> {
     let mut number = 0u32;
     for index in at..at + count {
-        let Some(byte) = bytes.get(index) else { return Digits::Incomplete };
-        let Some(digit) = char::from(*byte).to_digit(radix) else { return Digits::Other };
+        let byte = bytes.get(index).ok_or(NoEscape::Incomplete)?;
+        let digit = char::from(*byte).to_digit(radix).ok_or(NoEscape::Literal)?;
         number = number.wrapping_mul(radix).wrapping_add(digit);
     }
-    Digits::Number(number)
+    Ok(number)
 }
 
 fn byte(bytes: &[u8], at: usize, count: usize, radix: u32) -> Decoded {
-    match digits(bytes, at, count, radix) {
-        Digits::Number(number) => u8::try_from(number).map_or(Decoded::Literal, |byte| escape(at + count, byte)),
-        Digits::Incomplete => Decoded::Incomplete,
-        Digits::Other => Decoded::Literal,
-    }
+    let byte = u8::try_from(digits(bytes, at, count, radix)?);
+    escape(at + count, byte.map_err(|_| NoEscape::Literal)?)
 }
 
 /// A number up to `end`.
 fn closed(bytes: &[u8], at: usize, radix: u32, end: u8) -> Decoded {
     let mut number = 0u32;
     for index in at..ESCAPE_BYTES_MAX {
-        let Some(byte) = bytes.get(index) else { return Decoded::Incomplete };
-        if *byte == end && index > at {
+        let byte = *bytes.get(index).ok_or(NoEscape::Incomplete)?;
+        if byte == end && index > at {
             return character(index + 1, number);
         }
-        let Some(digit) = char::from(*byte).to_digit(radix) else { return Decoded::Literal };
+        let digit = char::from(byte).to_digit(radix).ok_or(NoEscape::Literal)?;
         number = number.saturating_mul(radix).saturating_add(digit);
     }
-    Decoded::Literal
+    Err(NoEscape::Literal)
 }
 
 const NAME_BYTES_MAX: usize = 12;
@@ -312,10 +287,8 @@ mod tests {
     use super::*;
 
     fn decoded(notation: Notation, text: &str) -> Option<(usize, Vec<u8>)> {
-        match notation.decode(text.as_bytes()) {
-            Decoded::Escape { length, text } => Some((length, text.as_bytes().to_vec())),
-            Decoded::Literal | Decoded::Incomplete => None,
-        }
+        let escape = notation.decode(text.as_bytes()).ok()?;
+        Some((escape.length, escape.text.as_bytes().to_vec()))
     }
 
     #[test]
@@ -348,7 +321,7 @@ mod tests {
             let more = format!("{text}41;");
             assert_eq!(decoded(notation, &more), Some((text.len(), meant.into())), "{more}");
             for end in 1..text.len() {
-                assert_eq!(notation.decode(&text.as_bytes()[..end]), Decoded::Incomplete, "{}", &text[..end]);
+                assert_eq!(notation.decode(&text.as_bytes()[..end]), Err(NoEscape::Incomplete), "{}", &text[..end]);
             }
         }
         assert_eq!(decoded(Notation::Backslash, r"\303x"), Some((4, vec![0xc3])));
@@ -370,7 +343,7 @@ mod tests {
             (Notation::Backslash, r"\777"),
             (Notation::ShellQuote, "'a"),
         ] {
-            assert_eq!(notation.decode(text.as_bytes()), Decoded::Literal, "{text}");
+            assert_eq!(notation.decode(text.as_bytes()), Err(NoEscape::Literal), "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use aho_corasick::automaton::StateID;
 
-use super::escapes::{Decoded, INTRODUCERS, Notation, Text};
+use super::escapes::{Escape, INTRODUCERS, NoEscape, Notation, Text};
 use super::patterns::{Hidden, PIECE_BYTES_MIN, SUSPICIOUS_CHARACTERS, SecretPatterns, Trace, Window};
 
 /// A place where an escape or UTF-16 may begin, and the state of the plain search before it.
@@ -93,20 +93,20 @@ impl EscapedSearch {
             }
             let rest = window.from(at);
             let mark = marks.peek().filter(|mark| mark.position == at).copied();
-            let decoded = if notation.introduces(rest[0]) { notation.decode(rest) } else { Decoded::Literal };
+            let decoded = if notation.introduces(rest[0]) { notation.decode(rest) } else { Err(NoEscape::Literal) };
             match decoded {
-                Decoded::Literal if self.active => {
+                Err(NoEscape::Literal) if self.active => {
                     self.add(patterns, &rest[..1], at, at + 1, hidden);
                     at += 1;
                 }
-                Decoded::Literal => at += 1,
-                Decoded::Incomplete => {
+                Err(NoEscape::Literal) => at += 1,
+                Err(NoEscape::Incomplete) => {
                     self.join(patterns, mark.copied());
                     self.incomplete = Some(at);
                     self.active = true;
                     return;
                 }
-                Decoded::Escape { length, text } => {
+                Ok(Escape { length, text }) => {
                     self.join(patterns, mark.copied());
                     self.escaped_until = at + length as u64;
                     self.add(patterns, text.as_bytes(), at, self.escaped_until, hidden);
