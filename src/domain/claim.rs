@@ -137,8 +137,8 @@ pub(super) fn hand_over(decision: &mut Decision<'_>, newcomer: Option<Turn>) {
     let Some(configuration) = decision.next.configuration.clone() else { return };
     let own = first_ready(decision).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
     let before = own.as_ref().map(|waiter| waiter.turn()).or(newcomer);
-    if let Some(outsider) = decision.surroundings.take_outsider(&configuration, before) {
-        grant_waiter(decision, outsider, true);
+    if let Some(waiter) = decision.ports.take_from_pool(&configuration, before) {
+        grant_waiter(decision, waiter, true);
     } else if let Some(waiter) = own {
         decision.dequeue(waiter.ticket);
         grant_waiter(decision, waiter, false);
@@ -150,7 +150,7 @@ pub(super) fn hand_over(decision: &mut Decision<'_>, newcomer: Option<Turn>) {
 fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
     let queue = decision.next.queue.clone();
     for waiter in queue.iter() {
-        let presence = decision.surroundings.presence(waiter);
+        let presence = decision.ports.presence(waiter);
         let overdue = waiter.due(presence).is_some_and(|due| due <= decision.now.tick);
         if waiter.is_ready(presence) && !overdue {
             return Some(waiter.clone());
@@ -163,8 +163,8 @@ fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
 }
 
 /// Gives the lock to a waiter. If its client is not connected, it has to poll in time.
-fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool) {
-    let away = waiter.kept_by == KeptBy::Polling && decision.surroundings.presence(&waiter) != Presence::Connected;
+fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, from_pool: bool) {
+    let away = waiter.kept_by == KeptBy::Polling && decision.ports.presence(&waiter) != Presence::Connected;
     let session = waiter.session.clone();
     let before = decision.outcome.events.len();
     let mut session = match waiter.kept_by {
@@ -179,7 +179,7 @@ fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool
     for event in decision.outcome.events.iter_mut().skip(before).filter(|event| !event.automatic) {
         event.by = Some(Initiator { person: waiter.session.user.clone(), via: waiter.via.clone() });
     }
-    decision.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });
+    decision.outcome.granted = Some(GrantedWaiter { waiter, session, from_pool });
 }
 
 /// Gives the lock to a session whose id is not known yet. It gets an id from which its record is found without an
@@ -275,7 +275,7 @@ mod tests {
         subject.run(0, claim(1)).unwrap();
         subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
         // The server has restarted, and the client has not returned for its place when the lock becomes free.
-        subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
+        subject.ports.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         subject.run(2, Release { session, by: person(1), any: false }).unwrap();
         assert_eq!(
@@ -284,7 +284,7 @@ mod tests {
             "the lock is not given to a client that is away"
         );
         // Now it has returned, but nothing has been handed over to it yet.
-        subject.surroundings.except.clear();
+        subject.ports.except.clear();
         let (reply, _) = subject.run(3, claim(3)).unwrap();
         assert!(matches!(reply, ClaimReply::Refused(Rejection::EnvironmentLocked { .. })), "{reply:?}");
         assert_eq!((subject.holder(), subject.queue()), (Some(2), vec![]));
@@ -295,10 +295,10 @@ mod tests {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();
         subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
-        subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
+        subject.ports.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         subject.run(2, Release { session, by: person(1), any: false }).unwrap();
-        subject.surroundings.except.clear();
+        subject.ports.except.clear();
         subject
             .run(3, Claim { request: ClaimRequest { priority: Priority::new(1).unwrap(), ..request(1) }, ..claim(3) })
             .unwrap();

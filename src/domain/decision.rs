@@ -5,9 +5,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{
-    ApprovalRecord, Blueprint, Configuration, Deployment, DeploymentId, DeploymentRecord, DeploymentRef, Effect, Ended,
-    EndedHow, Environment, Event, Expiry, LastDeployment, LastReset, Now, Person, Rejection, Session, SessionId,
-    SessionRef, Surroundings, Ticket, Timestamp, Waiter,
+    ApprovalRecord, Blueprint, Configuration, DecisionPorts, Deployment, DeploymentId, DeploymentRecord, DeploymentRef,
+    Effect, Ended, EndedHow, Environment, Event, Expiry, LastDeployment, LastReset, Now, Person, Rejection, Session,
+    SessionId, SessionRef, Ticket, Timestamp, Waiter,
 };
 
 /// A command to one environment.
@@ -49,7 +49,7 @@ pub trait Command: Send + 'static {
 pub struct Decision<'a> {
     pub(super) now: Now,
     pub(super) next: &'a mut Environment,
-    pub(super) surroundings: &'a mut dyn Surroundings,
+    pub(super) ports: &'a mut dyn DecisionPorts,
     pub(super) outcome: &'a mut Outcome,
     touched: bool,
 }
@@ -88,7 +88,7 @@ pub struct GrantedWaiter {
     pub waiter: Arc<Waiter>,
     pub session: Arc<Session>,
     /// Whether it waited in the pool, not in this environment's queue.
-    pub outsider: bool,
+    pub from_pool: bool,
 }
 
 /// The result of a command. Becomes durable together with its [`Outcome`] or not at all.
@@ -127,7 +127,7 @@ impl Owner {
 pub(super) struct ChangeContext<'a> {
     pub at: Timestamp,
     pub outcome: &'a mut Outcome,
-    pub surroundings: &'a mut dyn Surroundings,
+    pub ports: &'a mut dyn DecisionPorts,
     pub configuration: &'a Option<Arc<Configuration>>,
     pub last: &'a mut Option<LastDeployment>,
 }
@@ -138,9 +138,9 @@ impl<'a> Decision<'a> {
         next: &'a mut Environment,
         outcome: &'a mut Outcome,
         now: Now,
-        surroundings: &'a mut dyn Surroundings,
+        ports: &'a mut dyn DecisionPorts,
     ) -> Self {
-        Self { now, next, surroundings, outcome, touched: false }
+        Self { now, next, ports, outcome, touched: false }
     }
 
     /// Marks a change of the environment itself, not only of its queue.
@@ -156,7 +156,7 @@ impl<'a> Decision<'a> {
         ChangeContext {
             at: self.now.at,
             outcome: &mut *self.outcome,
-            surroundings: &mut *self.surroundings,
+            ports: &mut *self.ports,
             configuration: &self.next.configuration,
             last: &mut self.next.last_deployment,
         }
@@ -167,15 +167,9 @@ impl<'a> Decision<'a> {
         &mut self,
         id: DeploymentId,
     ) -> Result<(&mut Deployment, Owner, ChangeContext<'_>), Rejection> {
-        let Decision { next, outcome, surroundings, now, .. } = self;
+        let Decision { next, outcome, ports, now, .. } = self;
         let Environment { lock, leaving, reset, last_reset, configuration, last_deployment, .. } = next;
-        let context = ChangeContext {
-            at: now.at,
-            outcome,
-            surroundings: &mut **surroundings,
-            configuration,
-            last: last_deployment,
-        };
+        let context = ChangeContext { at: now.at, outcome, ports: &mut **ports, configuration, last: last_deployment };
         for session in [leaving, lock].into_iter().flatten() {
             let place = session.deployments.iter().position(|d| d.id == id && !d.status.is_finished());
             if let Some(place) = place {

@@ -98,7 +98,7 @@ pub(super) fn advance(decision: &mut Decision<'_>) {
     decision.next.held_back = false;
     while decision.next.current_deployment().is_none() {
         let Some(id) = decision.next.waiting_deployment() else { return };
-        let pipeline = decision.surroundings.pipeline();
+        let pipeline = decision.ports.pipeline();
         if pipeline.stopped {
             decision.next.held_back = true;
             return;

@@ -70,7 +70,7 @@ fn cancel_waiting(
     id: DeploymentId,
     stage: &Identifier,
 ) -> Result<DeploymentRecord, Rejection> {
-    let blueprint = decision.surroundings.pipeline().blueprint;
+    let blueprint = decision.ports.pipeline().blueprint;
     let (present, _) = decision.next.unfinished_deployment(id).ok_or(Rejection::DeploymentNotFound)?;
     let first = match &present.run {
         Some(run) => run.stages.iter().find(|stage| stage.status == StageStatus::Pending).map(|stage| &stage.name),

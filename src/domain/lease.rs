@@ -115,12 +115,12 @@ impl Command for Elapse {
             let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(why) };
             release::vacate(decision, ended);
         }
-        let overdue = queue::overdue(decision.next.queue.iter(), |waiter| decision.surroundings.presence(waiter), now);
+        let overdue = queue::overdue(decision.next.queue.iter(), |waiter| decision.ports.presence(waiter), now);
         let overdue: Vec<_> = overdue.map(|(waiter, why)| (waiter.ticket, why)).take(LET_GO_AT_ONCE).collect();
         for (ticket, why) in overdue {
             decision.expire(ticket, why);
         }
-        Ok(queue::next_due(&decision.next.queue, decision.surroundings))
+        Ok(queue::next_due(&decision.next.queue, decision.ports))
     }
 }
 
@@ -250,7 +250,7 @@ mod tests {
             let mut subject = Subject::with(Configuration::default());
             subject.run(0, claim(1)).unwrap();
             subject.run(0, Claim { waits: Some(KeptBy::Polling), ..claim(2) }).unwrap();
-            subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
+            subject.ports.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
             let first = subject.environment.lock.as_ref().unwrap().id.into();
             subject.run(1, release::Release { session: first, by: person(1), any: false }).unwrap();
             let session = subject.environment.lock.as_ref().unwrap().id;
@@ -268,10 +268,10 @@ mod tests {
         subject.run(0, claim(1)).unwrap();
         subject.run(0, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
         // The server has restarted, and the client only returns for its place after the lock has become free.
-        subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
+        subject.ports.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
         let session = holder(&subject).id.into();
         subject.run(1, release::Release { session, by: person(1), any: false }).unwrap();
-        subject.surroundings.except.clear();
+        subject.ports.except.clear();
         let (refused, outcome) = subject.run(2, StopWaiting { ticket: Ticket(2) }).unwrap();
         assert_eq!((refused, outcome.granted.map(|granted| granted.waiter.ticket)), (None, Some(Ticket(2))));
     }

@@ -76,10 +76,10 @@ pub use pipeline::{
 };
 pub use pool::{ClaimAny, HungUp, Pool, Unserved};
 pub use queue::{
-    ASK_WITHIN_MILLIS, AfterHangUp, Connection, Departure, KeptBy, PipelineNow, PlaceKey, Presence, Queue,
-    Surroundings, Turn, Waiter,
+    ASK_WITHIN_MILLIS, AfterHangUp, Connection, DecisionPorts, Departure, KeptBy, PipelineNow, PlaceKey, Presence,
+    Queue, Turn, Waiter,
 };
-pub use registry_step::{Found, INPUTS_MAX, Input, RegistryStep};
+pub use registry_step::{INPUTS_MAX, Input, RegistryStep, ResolvedStep};
 pub use rejection::Rejection;
 pub use release::{Release, ReleaseLock};
 pub use runner_reports::{BeginStage, EndStage, Recover, ReportSteps, StageAttempt, Swept};
@@ -97,12 +97,12 @@ pub fn decide<C: Command>(
     environment: &Arc<Environment>,
     command: C,
     now: Now,
-    surroundings: &mut dyn Surroundings,
+    ports: &mut dyn DecisionPorts,
     outcome: &mut Outcome,
 ) -> Result<Transition<C::Reply>, Rejection> {
     // A copy that is changed in place, since it is large.
     let mut next = environment.clone();
-    let mut decision = Decision::new(Arc::make_mut(&mut next), outcome, now, surroundings);
+    let mut decision = Decision::new(Arc::make_mut(&mut next), outcome, now, ports);
     let mut reply = command.decide(&mut decision)?;
     claim::hand_over(&mut decision, None);
     deploy::advance(&mut decision);

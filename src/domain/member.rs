@@ -57,10 +57,10 @@ impl fmt::Display for Email {
 
 /// An organization's limit for one resource, divided among its members.
 ///
-/// A member may take one more while it has fewer than would still be free, as organizations do among each other
-/// (`shares::Capacity::seats`): one alone gets half of all, the next one half of the rest, and everybody gets a first
-/// one. The last ones are reserved for admins, who can stop whatever uses up the others: an admin gets one of those
-/// however many it already has.
+/// A member may take another place while it has fewer than would remain free; organizations share places by the same
+/// rule (`shares::Capacity::seats`). So a single member gets at most half, the next at most half of the rest, and every
+/// member at least one. The last places are reserved for admins, who can stop whatever uses up the others; an admin may
+/// take one of them no matter how many it already has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberShare {
     /// The organization's limit.

@@ -1,8 +1,8 @@
 //! The waiters for any environment with certain labels, the environments that are free for them, and the rules of
 //! claim-any: who may wait, the answer to a claim that gets no environment, and how a waiter leaves.
 //!
-//! A free environment is offered to the waiters; its own decision takes one of them, in order, with [`Pool::take`]. So
-//! no two environments can take the same waiter, and an offer is not binding. A removal that must first be durable is
+//! A free environment is offered to the waiters; its own decision (`claim::hand_over`) takes the first that it suits. So no
+//! two environments can take the same waiter, and an offer is not binding. A removal that must first be durable is
 //! only decided here ([`Departure`]); the caller removes the waiter with [`Pool::leave`] once it is handed to the
 //! store.
 

@@ -101,12 +101,12 @@ pub enum Presence {
 }
 
 /// The inputs of a decision besides the environment itself.
-pub trait Surroundings {
+pub trait DecisionPorts {
     fn presence(&self, waiter: &Waiter) -> Presence;
 
     /// Takes the first waiter of the pool that this environment suits, if it comes before `before`. No other
     /// environment can then take it.
-    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>>;
+    fn take_from_pool(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>>;
 
     /// For a new id.
     fn seed(&mut self) -> IdSeed;
@@ -316,8 +316,8 @@ impl Queue {
 }
 
 /// The earliest time at which a waiter loses its place.
-pub(super) fn next_due(queue: &Queue, surroundings: &dyn Surroundings) -> Option<Tick> {
-    queue.iter().filter_map(|waiter| waiter.due(surroundings.presence(waiter))).min()
+pub(super) fn next_due(queue: &Queue, ports: &dyn DecisionPorts) -> Option<Tick> {
+    queue.iter().filter_map(|waiter| waiter.due(ports.presence(waiter))).min()
 }
 
 /// The waiters that have lost their place by now, and why.
@@ -359,8 +359,7 @@ mod tests {
     #[test]
     fn who_has_not_asked_in_time_is_passed_over_even_if_the_timer_is_late() {
         let mut subject = queued(KeptBy::Polling, 2);
-        subject.surroundings.except =
-            vec![(Ticket(2), Presence::LastSeen(Tick(0))), (Ticket(3), Presence::LastSeen(Tick(1)))];
+        subject.ports.except = vec![(Ticket(2), Presence::LastSeen(Tick(0))), (Ticket(3), Presence::LastSeen(Tick(1)))];
         release(&mut subject, ASK_WITHIN_MILLIS);
         assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![2]));
         subject.run(ASK_WITHIN_MILLIS, Elapse).unwrap();
@@ -370,7 +369,7 @@ mod tests {
     #[test]
     fn who_hung_up_is_skipped_before_anybody_has_noticed() {
         let mut subject = queued(KeptBy::Connection, 2);
-        subject.surroundings.except = vec![(Ticket(2), Presence::Vanished)];
+        subject.ports.except = vec![(Ticket(2), Presence::Vanished)];
         release(&mut subject, 1);
         assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![]));
     }
@@ -380,7 +379,7 @@ mod tests {
         let waiting = 3 * LET_GO_AT_ONCE as u64;
         for presence in [Presence::Vanished, Presence::LastSeen(Tick(0))] {
             let mut subject = queued(KeptBy::Polling, waiting);
-            subject.surroundings.except = (0..2 + waiting).map(|number| (Ticket(number), presence)).collect();
+            subject.ports.except = (0..2 + waiting).map(|number| (Ticket(number), presence)).collect();
             release(&mut subject, ASK_WITHIN_MILLIS);
             let mut pieces = 0;
             while !subject.environment.queue.is_empty() {

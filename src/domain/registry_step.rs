@@ -33,14 +33,14 @@ pub struct Input {
 
 /// The step of a reference.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct ResolvedStep {
     pub step: Arc<RegistryStep>,
     pub commit: Option<Arc<str>>,
 }
 
 /// Finds the step of a reference, or returns why it cannot be used, as the end of a sentence that begins with the
 /// reference.
-pub type Lookup<'a> = dyn Fn(&StepReference) -> Result<Found, String> + 'a;
+pub type Lookup<'a> = dyn Fn(&StepReference) -> Result<ResolvedStep, String> + 'a;
 
 /// A reference that cannot be resolved, or an invalid input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Blueprint {
 fn resolve(step: &mut Step, lookup: &Lookup<'_>) -> Result<(), Vec<(String, String)>> {
     let Action::Uses(used) = &step.action else { return Ok(()) };
     let no = |why: String| vec![("uses".to_owned(), format!("names {}, {why}", used.reference))];
-    let Found { step: found, commit } = lookup(&used.reference).map_err(no)?;
+    let ResolvedStep { step: found, commit } = lookup(&used.reference).map_err(no)?;
     let faults = used.faults(&found);
     if !faults.is_empty() {
         return Err(faults);
@@ -187,12 +187,12 @@ mod tests {
         }
     }
 
-    fn lookup(reference: &StepReference) -> Result<Found, String> {
+    fn lookup(reference: &StepReference) -> Result<ResolvedStep, String> {
         let step = build();
         let known =
             (reference.registry.as_str(), &reference.step, &reference.version) == ("tools", &step.name, &step.version);
         known
-            .then(|| Found { step: Arc::new(step), commit: Some(Arc::from("c0ffee")) })
+            .then(|| ResolvedStep { step: Arc::new(step), commit: Some(Arc::from("c0ffee")) })
             .ok_or_else(|| "which does not exist".to_owned())
     }
 

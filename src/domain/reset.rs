@@ -15,7 +15,7 @@ pub(super) fn begin(decision: &mut Decision<'_>) {
     }
     let commit = decision.next.configuration.as_ref().and_then(|configuration| configuration.on_release.clone());
     let Some(commit) = commit else { return };
-    let mut deployment = Deployment::new(DeploymentId(decision.surroundings.seed()), commit, decision.now.at);
+    let mut deployment = Deployment::new(DeploymentId(decision.ports.seed()), commit, decision.now.at);
     decision.outcome.events.push(deployment.event(EventData::DeploymentQueued, None));
     let last = LastReset { id: deployment.id, fencing_token: decision.next.fencing_token };
     decision.outcome.forgotten.extend(decision.next.last_reset.replace(last).map(|previous| previous.id));
@@ -69,7 +69,7 @@ mod tests {
     /// Claimed and released, and now being reset.
     fn resetting() -> Subject {
         let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
-        subject.surroundings.pipeline = pipeline(1);
+        subject.ports.pipeline = pipeline(1);
         subject.run(0, claim(1)).unwrap();
         release(&mut subject);
         assert_eq!(subject.environment.lock_status(), LockStatus::Resetting);
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn that_an_environment_is_out_of_service_is_nobodys_doing_also_where_a_release_comes_to_that_at_once() {
         let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
-        subject.surroundings.pipeline = PipelineNow { unresolved: Some("a step is missing".into()), ..pipeline(1) };
+        subject.ports.pipeline = PipelineNow { unresolved: Some("a step is missing".into()), ..pipeline(1) };
         subject.run(0, claim(1)).unwrap();
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         let (_, outcome) = subject.run(1, Release { session, by: person(1), any: false }).unwrap();

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use super::{
-    Action, ApprovalRule, Blueprint, Claim, ClaimRequest, Command, CommitId, Configuration, Configure, Datum, Details,
-    EndStage, Environment, EventType, EventValue, ForceClaim, IdSeed, Identifier, KeptBy, LabelValue, Labels, Now,
-    Outcome, Person, PipelineNow, PlaceKey, Presence, Priority, Rejection, Role, Stage, StageAttempt, StageEnd, Step,
-    Surroundings, Tick, Ticket, Timestamp, Turn, UserId, Waiter, decide,
+    Action, ApprovalRule, Blueprint, Claim, ClaimRequest, Command, CommitId, Configuration, Configure, Datum,
+    DecisionPorts, Details, EndStage, Environment, EventType, EventValue, ForceClaim, IdSeed, Identifier, KeptBy,
+    LabelValue, Labels, Now, Outcome, Person, PipelineNow, PlaceKey, Presence, Priority, Rejection, Role, Stage,
+    StageAttempt, StageEnd, Step, Tick, Ticket, Timestamp, Turn, UserId, Waiter, decide,
 };
 
 /// An event with any members, or with none.
@@ -131,13 +131,13 @@ pub struct Present {
     seeds: u64,
 }
 
-impl Surroundings for Present {
+impl DecisionPorts for Present {
     fn presence(&self, waiter: &Waiter) -> Presence {
         let exception = self.except.iter().find(|(ticket, _)| *ticket == waiter.ticket);
         exception.map_or(Presence::Connected, |(_, presence)| *presence)
     }
 
-    fn take_outsider(&mut self, _: &Configuration, _: Option<Turn>) -> Option<Arc<Waiter>> {
+    fn take_from_pool(&mut self, _: &Configuration, _: Option<Turn>) -> Option<Arc<Waiter>> {
         None
     }
 
@@ -154,14 +154,14 @@ impl Surroundings for Present {
 /// An environment under test.
 pub struct Subject {
     pub environment: Environment,
-    pub surroundings: Present,
+    pub ports: Present,
 }
 
 impl Subject {
     /// Its pipeline has no stages.
     pub fn with(configuration: Configuration) -> Self {
-        let surroundings = Present { except: Vec::new(), pipeline: pipeline(0), seeds: 0 };
-        let mut subject = Self { environment: Environment::absent(), surroundings };
+        let ports = Present { except: Vec::new(), pipeline: pipeline(0), seeds: 0 };
+        let mut subject = Self { environment: Environment::absent(), ports };
         subject.run(0, Configure { configuration, expected: None }).unwrap();
         subject
     }
@@ -170,7 +170,7 @@ impl Subject {
     pub fn run<C: Command>(&mut self, millis: i64, command: C) -> Result<(C::Reply, Outcome), Rejection> {
         let before = Arc::new(self.environment.clone());
         let mut outcome = Outcome::default();
-        let transition = decide(&before, command, at(millis), &mut self.surroundings, &mut outcome)?;
+        let transition = decide(&before, command, at(millis), &mut self.ports, &mut outcome)?;
         self.environment = Arc::unwrap_or_clone(transition.next);
         Ok((transition.reply, outcome))
     }

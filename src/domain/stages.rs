@@ -56,7 +56,7 @@ fn enter_next(
         ApprovalRule::Always => {
             stage.status = StageStatus::AwaitingApproval;
             stage.approval = Some(Approval {
-                id: ApprovalId(context.surroundings.seed()),
+                id: ApprovalId(context.ports.seed()),
                 status: ApprovalStatus::Pending,
                 requested_at: context.at,
                 decided_at: None,

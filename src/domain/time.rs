@@ -97,8 +97,8 @@ impl Deadline {
     }
 
     /// The same deadline in a process that started later. If the machine has not been rebooted since, the steady clock
-    /// shows how much of `whole_millis` is left, but at least `least_millis`. Otherwise that is unknown, since the wall
-    /// clock may have been set, and the whole time is left.
+    /// shows how much of `whole_millis` is left, but at least `least_millis`. After a reboot that is unknown, since the
+    /// wall clock may have been set, so the whole time counts as left.
     #[must_use]
     pub fn rearmed(self, started: Now, same_boot: bool, least_millis: i64, whole_millis: i64) -> Self {
         let left = if same_boot { self.due.0.saturating_sub(started.tick.0) } else { whole_millis };

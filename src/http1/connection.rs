@@ -57,7 +57,7 @@ pub struct ActiveRequest(Arc<Connection>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
     pub in_flight: bool,
-    /// Whether a request of it has been answered.
+    /// Whether a request on this connection has been answered.
     pub has_asked: bool,
     /// Whether a part of the next request has arrived.
     pub head_begun: bool,
@@ -67,7 +67,7 @@ pub struct Activity {
 
 /// How long a connection may stall.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct ConnectionTimeouts {
     /// Between two requests, if nothing of the second has arrived.
     pub idle: Duration,
     /// Between two requests, including the head of the second.
@@ -96,13 +96,13 @@ pub enum Expendable {
 }
 
 impl Activity {
-    pub fn stalled(&self, now_millis: u64, patience: Patience) -> Option<Stall> {
+    pub fn stalled(&self, now_millis: u64, timeouts: ConnectionTimeouts) -> Option<Stall> {
         let past = |since: u64, limit: Duration| u128::from(now_millis.saturating_sub(since)) >= limit.as_millis();
-        if self.unread_since_millis.is_some_and(|since| past(since, patience.unread)) {
+        if self.unread_since_millis.is_some_and(|since| past(since, timeouts.unread)) {
             return Some(Stall::Unread);
         }
         let is_idle = self.has_asked && !self.head_begun;
-        let (limit, stall) = if is_idle { (patience.idle, Stall::Idle) } else { (patience.silence, Stall::Silent) };
+        let (limit, stall) = if is_idle { (timeouts.idle, Stall::Idle) } else { (timeouts.silence, Stall::Silent) };
         (!self.in_flight && past(self.active_at_millis, limit)).then_some(stall)
     }
 
@@ -201,15 +201,15 @@ impl Connection {
     }
 
     /// Sets how long responses of this connection may stay unread; `None` for the usual time.
-    pub fn set_patience(&self, patience: Option<Duration>) {
-        self.patience_millis.store(patience.map_or(0, |patience| patience.as_millis() as u64), Ordering::Relaxed);
+    pub fn set_patience(&self, timeouts: Option<Duration>) {
+        self.patience_millis.store(timeouts.map_or(0, |timeouts| timeouts.as_millis() as u64), Ordering::Relaxed);
     }
 
-    /// Its own patience if set, else the usual one.
-    pub fn patience(&self, usual: Patience) -> Patience {
+    /// Its own timeouts if set, else the usual one.
+    pub fn timeouts(&self, usual: ConnectionTimeouts) -> ConnectionTimeouts {
         match self.patience_millis.load(Ordering::Relaxed) {
             0 => usual,
-            millis => Patience { unread: Duration::from_millis(millis), ..usual },
+            millis => ConnectionTimeouts { unread: Duration::from_millis(millis), ..usual },
         }
     }
 
@@ -323,8 +323,11 @@ impl Connection {
 mod tests {
     use super::*;
 
-    const PATIENCE: Patience =
-        Patience { idle: Duration::from_secs(50), silence: Duration::from_secs(60), unread: Duration::from_secs(10) };
+    const TIMEOUTS: ConnectionTimeouts = ConnectionTimeouts {
+        idle: Duration::from_secs(50),
+        silence: Duration::from_secs(60),
+        unread: Duration::from_secs(10),
+    };
     const NOW: u64 = 100_000;
 
     fn activity(in_flight: bool, active_at_millis: u64, unread_since_millis: Option<u64>) -> Activity {
@@ -342,16 +345,16 @@ mod tests {
             (false, NOW, Some(NOW - 10_000), Some(Stall::Unread)),
         ] {
             let activity = activity(in_flight, active_at, unread_since);
-            assert_eq!(activity.stalled(NOW, PATIENCE), stall, "{activity:?}");
+            assert_eq!(activity.stalled(NOW, TIMEOUTS), stall, "{activity:?}");
         }
     }
 
     #[test]
     fn an_idle_connection_stalls_sooner_than_one_whose_next_request_has_begun() {
         let idle = Activity { head_begun: false, ..activity(false, NOW - 55_000, None) };
-        assert_eq!(idle.stalled(NOW, PATIENCE), Some(Stall::Idle));
-        assert_eq!(Activity { head_begun: true, ..idle }.stalled(NOW, PATIENCE), None);
-        assert_eq!(Activity { has_asked: false, ..idle }.stalled(NOW, PATIENCE), None, "its first request has a limit");
+        assert_eq!(idle.stalled(NOW, TIMEOUTS), Some(Stall::Idle));
+        assert_eq!(Activity { head_begun: true, ..idle }.stalled(NOW, TIMEOUTS), None);
+        assert_eq!(Activity { has_asked: false, ..idle }.stalled(NOW, TIMEOUTS), None, "its first request has a limit");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use metrics::Counter;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
-use super::connection::{Activity, Connection, Expendable, Patience, Stall, Tally, UNASKED_MILLIS_MIN};
+use super::connection::{Activity, Connection, ConnectionTimeouts, Expendable, Stall, Tally, UNASKED_MILLIS_MIN};
 use super::socket::Socket;
 use super::transport::Plain;
 
@@ -26,7 +26,7 @@ const SEARCH_PAUSE_MILLIS: u64 = 100;
 
 pub struct Connections {
     tally: Arc<Tally>,
-    patience: Patience,
+    timeouts: ConnectionTimeouts,
     limit: AtomicUsize,
     open: Mutex<Vec<Weak<Connection>>>,
     no_search_until_millis: AtomicU64,
@@ -53,14 +53,14 @@ pub struct CutOffCounters {
 }
 
 impl Connections {
-    pub fn new(patience: Patience, cut_off: CutOffCounters) -> Arc<Self> {
-        Arc::new(Self::since(Tally::new(), patience, cut_off))
+    pub fn new(timeouts: ConnectionTimeouts, cut_off: CutOffCounters) -> Arc<Self> {
+        Arc::new(Self::since(Tally::new(), timeouts, cut_off))
     }
 
-    fn since(tally: Arc<Tally>, patience: Patience, cut_off: CutOffCounters) -> Self {
+    fn since(tally: Arc<Tally>, timeouts: ConnectionTimeouts, cut_off: CutOffCounters) -> Self {
         Self {
             tally,
-            patience,
+            timeouts,
             limit: AtomicUsize::new(usize::MAX),
             open: Mutex::default(),
             no_search_until_millis: AtomicU64::new(0),
@@ -68,7 +68,7 @@ impl Connections {
         }
     }
 
-    /// Sets the number of connections beyond which some are closed for others.
+    /// Sets the number of connections above which old ones are closed to make room for new ones.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -97,7 +97,7 @@ impl Connections {
 
     /// Shuts down stalled connections, and forgets closed ones.
     pub fn shut_stalled(&self) -> Shut {
-        let shut = self.sweep(|connection| connection.patience(self.patience));
+        let shut = self.sweep(|connection| connection.timeouts(self.timeouts));
         if self.excess() > 0 {
             self.make_room();
         }
@@ -106,15 +106,15 @@ impl Connections {
 
     /// The same while the server stops, so that a client that has not read for `grace` does not delay it.
     pub fn shut_unread(&self, grace: Duration) -> Shut {
-        self.sweep(|_| Patience { unread: grace, ..self.patience })
+        self.sweep(|_| ConnectionTimeouts { unread: grace, ..self.timeouts })
     }
 
-    fn sweep(&self, patience: impl Fn(&Connection) -> Patience) -> Shut {
+    fn sweep(&self, timeouts: impl Fn(&Connection) -> ConnectionTimeouts) -> Shut {
         let now = self.tally.now_millis();
         let mut shut = Shut::default();
         self.open.lock().retain(|connection| {
             let Some(connection) = connection.upgrade().filter(|connection| connection.is_open()) else { return false };
-            match connection.activity().stalled(now, patience(&connection)) {
+            match connection.activity().stalled(now, timeouts(&connection)) {
                 None => {
                     // While it reads nothing it does not notice that its client has closed.
                     connection.read_on();
@@ -199,8 +199,11 @@ mod tests {
     use crate::serve::{self, Rules};
     use crate::transport::{Encrypted, Transport};
 
-    const PATIENCE: Patience =
-        Patience { idle: Duration::from_secs(4), silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
+    const TIMEOUTS: ConnectionTimeouts = ConnectionTimeouts {
+        idle: Duration::from_secs(4),
+        silence: Duration::from_secs(5),
+        unread: Duration::from_secs(2),
+    };
 
     struct Open {
         stream: Plain,
@@ -212,7 +215,7 @@ mod tests {
     fn connections() -> Connections {
         let began = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
         let counters = CutOffCounters { silent: Counter::noop(), unread: Counter::noop(), crowded: Counter::noop() };
-        Connections::since(Tally::since(began), PATIENCE, counters)
+        Connections::since(Tally::since(began), TIMEOUTS, counters)
     }
 
     fn open(connections: &Connections) -> Open {
@@ -455,7 +458,7 @@ mod tests {
         let Open { stream: _stream, connection, client: _client } = open(&connections);
         drop(connection.request_began());
         connection.quiet_since(1);
-        let chosen = connection.activity().stalled(connection.now(), PATIENCE);
+        let chosen = connection.activity().stalled(connection.now(), TIMEOUTS);
         assert_eq!(chosen, Some(Stall::Idle));
         assert!(connection.begin_answer());
         assert_eq!(connections.shut_stalled(), Shut::default(), "its request has begun");

@@ -27,7 +27,7 @@ pub mod spare_buffer;
 mod tests;
 mod transport;
 
-pub use connection::{ActiveRequest, Connection, Patience};
+pub use connection::{ActiveRequest, Connection, ConnectionTimeouts};
 pub use connections::{Connections, CutOffCounters, Shut};
 pub use head::{Headers, ascii};
 pub use incoming::{CutShort, Incoming};

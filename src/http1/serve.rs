@@ -267,7 +267,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
                 if let Poll::Ready(answer) = answer.as_mut().poll(context) {
                     return Poll::Ready(Ok(answer));
                 }
-                if !self.attend(context, feed)? {
+                if !self.write_and_read(context, feed)? {
                     return Poll::Pending;
                 }
             }
@@ -276,7 +276,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
     }
 
     /// Writes and reads without waiting. True if there is news for the handler.
-    fn attend(&mut self, context: &mut Context<'_>, feed: Option<&Feed>) -> io::Result<bool> {
+    fn write_and_read(&mut self, context: &mut Context<'_>, feed: Option<&Feed>) -> io::Result<bool> {
         if let Poll::Ready(flushed) = self.poll_flush(context) {
             flushed?;
         }

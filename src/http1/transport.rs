@@ -93,7 +93,7 @@ impl AsyncWrite for Plain {
 }
 
 impl AsyncRead for Encrypted {
-    /// A client may end what it sends with an alert, with the connection, or with both: it is the same to us. Nothing
+    /// A client may end its stream with an alert, by closing the connection, or both; all are treated alike. Nothing
     /// can be cut off unnoticed, since every request says how long it is.
     fn poll_read(
         mut self: Pin<&mut Self>,

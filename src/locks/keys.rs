@@ -51,7 +51,7 @@ pub fn waiters_of(key: &EnvironmentKey) -> Key {
 }
 
 /// `p/{organization}/{pipeline}/{ticket}`: a waiter for any environment of a pipeline.
-pub fn outsider(pipeline: &PipelineKey, ticket: Ticket) -> Key {
+pub fn pool_waiter(pipeline: &PipelineKey, ticket: Ticket) -> Key {
     in_pipeline(POOL_WAITERS, pipeline, &ticket.0.to_be_bytes())
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Layers, from the bottom; each uses only those before it:
 //!
-//! 1. `keys`: the keys of environments in the store. `ports`: the crate's dependencies and why a command has no reply.
-//!    `transfer`: for moving and restoring records. `time_limit`: for waits that rarely reach it.
+//! 1. `keys`: the keys of environments in the store. `ports`: what the crate needs from others, and why a command can fail.
+//!    `transfer`: for moving and restoring records. `time_limit`: a limit for waits that rarely take that long.
 //! 2. `state`: the records in the store, the state in an actor's memory, and the batch of a decision.
 //! 3. `services`: shared by all actors: answers waiting for the disk, waiters, watchers, deadlines, signals.
 //! 4. `pool`: waiters for any environment of a pipeline.
@@ -29,7 +29,7 @@ mod time_limit;
 mod timer;
 mod transfer;
 
-pub use environments::claim::Patience;
+pub use environments::claim::WaitPolicy;
 pub use environments::deployments::{ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound, DroppedEntry};
 pub use environments::reads::{Census, ListFilter, Listed, Queued, SessionFound, UtilisationFound, Waiting};
 pub use environments::session_list::{ListedSession, SessionFilter, SessionList};

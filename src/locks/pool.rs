@@ -225,7 +225,7 @@ impl PipelinePool {
         now: Now,
     ) -> Result<Sequence, StoreError> {
         let mut batch = Batch::default();
-        batch.put(keys::outsider(&self.pipeline, waiter.ticket), records::encode_waiter(waiter, Some(labels)));
+        batch.put(keys::pool_waiter(&self.pipeline, waiter.ticket), records::encode_waiter(waiter, Some(labels)));
         if waiter.kept_by == KeptBy::Polling {
             let position = pool.position(waiter);
             let outcome = ClaimOutcome::queued_for_any(waiter, position);
@@ -383,7 +383,7 @@ impl PipelinePool {
         if !waiter.known {
             let labels = inner.pool.labels(waiter.ticket).map(|labels| &**labels);
             let known = records::encode_waiter(&waiter.made_known(), labels);
-            batch.put(keys::outsider(&self.pipeline, waiter.ticket), known);
+            batch.put(keys::pool_waiter(&self.pipeline, waiter.ticket), known);
         }
         if batch.is_empty() {
             return Ok(services.store().handed_in());
@@ -398,7 +398,7 @@ impl PipelinePool {
         services.waiters.forget(waiter);
         if waiter.is_durable() {
             let mut batch = Batch::default();
-            batch.delete(keys::outsider(&self.pipeline, waiter.ticket));
+            batch.delete(keys::pool_waiter(&self.pipeline, waiter.ticket));
             services.store().commit(batch).ok();
         }
     }
@@ -498,7 +498,7 @@ impl PipelinePool {
         }
         let mut batch = Batch::default();
         batch.mark_as_end();
-        batch.delete(keys::outsider(&self.pipeline, ticket));
+        batch.delete(keys::pool_waiter(&self.pipeline, ticket));
         if let (Some(event), Some(ended)) = (event, &session.ended) {
             record_events(&mut batch, &self.pipeline, None, &[event], by, ended.at);
             batch.put(keys::left(ticket), records::encode_left(&self.pipeline, None, &session));

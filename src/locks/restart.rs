@@ -31,7 +31,7 @@ pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError
     let records = &services.records;
     let mut lost = Vec::new();
     let mut found = |queue, (waiter, labels)| {
-        let found = Found { queue, waiter, labels };
+        let found = StoredWaiter { queue, waiter, labels };
         services.waiters.restore(&found.waiter, found.queue.clone());
         match found.waiter.is_findable() {
             true => found.take_over(services, pools),
@@ -63,14 +63,14 @@ pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError
 }
 
 /// A waiter that the last run left in the store.
-struct Found {
+struct StoredWaiter {
     queue: QueueKey,
     waiter: Waiter,
     /// The labels of the environment that it waits for, if it waits for any.
     labels: Option<Labels>,
 }
 
-impl Found {
+impl StoredWaiter {
     fn take_over(self, services: &Services, pools: &Pools) {
         match self.queue {
             QueueKey::Environment(key) => {
@@ -84,14 +84,14 @@ impl Found {
     }
 }
 
-fn end_lost(services: &Services, lost: &[Found]) -> Result<(), StoreError> {
+fn end_lost(services: &Services, lost: &[StoredWaiter]) -> Result<(), StoreError> {
     let now = services.now();
     let mut batch = Batch::default();
     batch.mark_as_end();
-    for Found { queue, waiter, .. } in lost {
+    for StoredWaiter { queue, waiter, .. } in lost {
         let (record, pipeline, name) = match queue {
             QueueKey::Environment(key) => (keys::waiter(key, waiter.ticket), &key.pipeline, Some(&key.name)),
-            QueueKey::Pool(pipeline) => (keys::outsider(pipeline, waiter.ticket), pipeline, None),
+            QueueKey::Pool(pipeline) => (keys::pool_waiter(pipeline, waiter.ticket), pipeline, None),
         };
         let departure = Arc::new(waiter.clone()).expired(Expiry::Vanished, now);
         batch.delete(record);

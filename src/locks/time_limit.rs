@@ -35,18 +35,18 @@ struct Pending {
 }
 
 /// The index of a wait of this thread.
-struct Place(usize);
+struct WaitIndex(usize);
 
 /// Awaits the answer. The limit does not stop it, but only ends the wait.
 pub async fn within<F: Future>(limit: Duration, answer: F) -> Result<F::Output, Elapsed> {
-    let (mut answer, mut place) = (pin!(answer), None);
+    let (mut answer, mut index) = (pin!(answer), None);
     poll_fn(|context| {
         if let Poll::Ready(answer) = answer.as_mut().poll(context) {
             return Poll::Ready(Ok(answer));
         }
-        match &place {
-            None => place = Some(Place::new(limit, context)),
-            Some(place) if place.is_past(context) => return Poll::Ready(Err(Elapsed)),
+        match &index {
+            None => index = Some(WaitIndex::new(limit, context)),
+            Some(index) if index.is_past(context) => return Poll::Ready(Err(Elapsed)),
             Some(_) => {}
         }
         Poll::Pending
@@ -54,7 +54,7 @@ pub async fn within<F: Future>(limit: Duration, answer: F) -> Result<F::Output, 
     .await
 }
 
-impl Place {
+impl WaitIndex {
     fn new(limit: Duration, context: &Context<'_>) -> Self {
         WAITS.with_borrow_mut(|waits| {
             if waits.stepping.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitIndex {
     fn drop(&mut self) {
         // On an ending thread, the list may be gone before its waits.
         WAITS.try_with(|waits| waits.borrow_mut().pending.remove(self.0)).ok();

@@ -145,7 +145,7 @@ stored! {
     }
 }
 
-/// In version 3 the session is a form that grows.
+/// From version 3 on, the session may have later fields ([`Growing`]).
 #[derive(Serialize, Deserialize)]
 pub struct WaiterForm<'a, S> {
     pub ticket: u64,

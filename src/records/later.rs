@@ -1,15 +1,15 @@
-//! Optional fields that a form has got later. They follow it, each behind its number, so that neither the form that has
-//! grown nor those that it lies in need a new version: a program that does not know a field passes over it.
+//! Optional fields added to a form later. They follow the form, each after its number, so neither the form nor the forms
+//! that contain it need a new version: a program that does not know a field skips it.
 //!
-//! A number is never used again, and whoever passes over a field must still do the right thing.
+//! A number is never reused, and a program that skips a field must still behave correctly.
 
 use serde::{Deserialize, Serialize};
 
 use domain::Malformed;
 use store::record::{self, Record, RecordError};
 
-/// A form with what it has got later. Within another form the later fields always follow, if only as a zero; at the end of a
-/// record they follow if there are any.
+/// A form with its later fields. Inside another form their list is always written, even if empty (one zero byte); at the
+/// end of a record only if it is not empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Growing<F> {
     pub form: F,
@@ -89,7 +89,7 @@ mod tests {
 
     stored! { struct LeafV1 of Leaf { name: String } later {} }
 
-    /// The same after it has got two fields.
+    /// The same form with two later fields.
     #[derive(Debug, Clone, PartialEq)]
     struct GrownLeaf {
         name: String,

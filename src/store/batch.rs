@@ -147,24 +147,24 @@ impl Batch {
     }
 
     /// Appends it to a payload. Its length was checked before, so all lengths fit their fields.
-    pub(super) fn encode(&self, payload: &mut Vec<u8>) -> Place {
+    pub(super) fn encode(&self, payload: &mut Vec<u8>) -> BatchPosition {
         let start = payload.len();
         self.changes.encode(payload);
         let middle = payload.len();
         self.appends.encode(payload);
-        Place { start, middle, end: payload.len() }
+        BatchPosition { start, middle, end: payload.len() }
     }
 }
 
 /// The position of a batch in a payload: its changes, then its appends.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct BatchPosition {
     start: usize,
     middle: usize,
     end: usize,
 }
 
-impl Place {
+impl BatchPosition {
     /// The batch at this position.
     pub fn of(self, payload: &[u8]) -> BatchRef<'_> {
         let changes = PiecesRef::encoded(&payload[self.start..self.middle]);

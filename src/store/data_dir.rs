@@ -162,7 +162,7 @@ impl DataDir {
         let found = check_format(path)?;
         close_to_others(path, &found)?;
         let lock = lock(path)?;
-        if check_format(path)? == Found::Nothing {
+        if check_format(path)? == DirContent::Nothing {
             write_format(path).map_err(OpenError::io("write the format file in", path))?;
         }
         // Left by a restore that was killed after it had finished.
@@ -209,8 +209,8 @@ pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     };
     let owned = metadata.uid() == rustix::process::geteuid().as_raw();
     match check_format(path)? {
-        Found::Nothing => Ok(Inspection::Empty),
-        Found::Ours => {
+        DirContent::Nothing => Ok(Inspection::Empty),
+        DirContent::Ours => {
             let mode = metadata.permissions().mode() & 0o777;
             if mode & GROUP_AND_OTHERS != 0 {
                 return Err(OpenError::OpenToOthers { path: path.to_owned(), mode });
@@ -264,13 +264,13 @@ pub(super) fn check_no_file(path: &Path) -> Result<(), OpenError> {
 }
 
 /// An empty directory is closed to others. One with content was open before, which its operator should know.
-pub(super) fn close_to_others(path: &Path, found: &Found) -> Result<(), OpenError> {
+pub(super) fn close_to_others(path: &Path, found: &DirContent) -> Result<(), OpenError> {
     let metadata = path.metadata().map_err(OpenError::io("read the data directory", path))?;
     let mode = metadata.permissions().mode() & 0o777;
     match found {
         _ if mode & GROUP_AND_OTHERS == 0 => Ok(()),
-        Found::Ours => Err(OpenError::OpenToOthers { path: path.to_owned(), mode }),
-        Found::Nothing => std::fs::set_permissions(path, Permissions::from_mode(ONLY_OWNER))
+        DirContent::Ours => Err(OpenError::OpenToOthers { path: path.to_owned(), mode }),
+        DirContent::Nothing => std::fs::set_permissions(path, Permissions::from_mode(ONLY_OWNER))
             .map_err(OpenError::io("close to other users (chmod 700) the data directory", path)),
     }
 }
@@ -281,18 +281,18 @@ pub(super) fn create_for_owner(path: &Path) -> io::Result<()> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum DirContent {
     Ours,
     Nothing,
 }
 
-fn check_format(path: &Path) -> Result<Found, OpenError> {
+fn check_format(path: &Path) -> Result<DirContent, OpenError> {
     let file = path.join(FORMAT);
     match std::fs::read(&file) {
         Ok(content) => {
             let content = String::from_utf8_lossy(&content).trim_end().to_owned();
             match content.strip_prefix(FORMAT_PREFIX).and_then(|number| number.parse().ok()) {
-                Some(OLDEST_FORMAT..=FORMAT_NUMBER) => Ok(Found::Ours),
+                Some(OLDEST_FORMAT..=FORMAT_NUMBER) => Ok(DirContent::Ours),
                 Some(found) => Err(OpenError::Format { path: path.to_owned(), found }),
                 None => Err(OpenError::NotOurs { path: path.to_owned() }),
             }
@@ -308,7 +308,7 @@ fn check_format(path: &Path) -> Result<Found, OpenError> {
                     return Err(OpenError::NotOurs { path: path.to_owned() });
                 }
             }
-            Ok(Found::Nothing)
+            Ok(DirContent::Nothing)
         }
         Err(error) => Err(OpenError::io("read", &file)(error)),
     }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::data_dir::{self, FORMAT, Found, NOT_CONTENT, OpenError, RESTORING, create_for_owner};
+use super::data_dir::{self, DirContent, FORMAT, NOT_CONTENT, OpenError, RESTORING, create_for_owner};
 use super::space::sync_dir;
 
 /// The future data directory, beside the mark.
@@ -41,7 +41,7 @@ impl NewDataDir {
         } else {
             check_unused(path)?;
         }
-        data_dir::close_to_others(path, &Found::Nothing)?;
+        data_dir::close_to_others(path, &DirContent::Nothing)?;
         let lock = data_dir::lock(path)?;
         // Another process may have been faster.
         check_unused(path)?;

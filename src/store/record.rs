@@ -1,6 +1,6 @@
 //! The encoding of all records: a version byte, then postcard. Knows versions, but no concrete types.
 //!
-//! A record grows by optional fields behind its form (`records::later`), which older programs pass over, or by a new
+//! A record grows by optional fields behind its form (`records::later`), which older programs skip, or by a new
 //! version: the new form is written, and the one before is still read, by [`Record::read_older`]. `testkit::format_4` has
 //! bytes of every version that is read.
 

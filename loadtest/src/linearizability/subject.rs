@@ -51,13 +51,13 @@ pub struct Plan {
     /// Clients in each
     #[arg(long, default_value_t = 6, value_parser = value_parser!(u32).range(1..=16))]
     pub clients: u32,
-    /// Histories at a time on each server
+    /// Histories running at the same time on each server
     #[arg(long, default_value_t = 40, value_parser = value_parser!(u32).range(1..=1_000))]
     pub together: u32,
-    /// Servers at a time
+    /// Servers running at the same time
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=16))]
     pub servers: u32,
-    /// Make each server a cluster of so many nodes
+    /// Make each server a cluster of this many nodes
     #[arg(long, value_parser = value_parser!(u32).range(1..=9), conflicts_with = "check")]
     pub nodes: Option<u32>,
     /// Members of each cluster's etcd

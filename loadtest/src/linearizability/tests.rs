@@ -377,7 +377,7 @@ fn a_request_that_no_node_passes_on_any_more_has_no_effect_after_a_take_over() {
         history.records[1].let_go = let_go;
         history
     };
-    // Its node may have held it back, or forwarded it when the shard had already been taken over.
+    // The node that got the release may have kept it, or forwarded it only after the takeover.
     is_accepted(&history(None));
     is_accepted(&history(Some(17)));
     is_refused_at(&history(Some(15)), 3);

@@ -1,6 +1,6 @@
 //! Simulates the network between the processes of a cluster: a proxy in front of each, which can block one or both
 //! directions. Bytes are delayed, not lost, as in a network that retransmits: once the link is open again, requests
-//! arrive that were given up long ago.
+//! arrive whose senders gave up long ago.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -161,7 +161,7 @@ impl World {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Send(client) => self.send(client),
-            // Its node keeps it until there is an owner.
+            // The node keeps the request until the shard has an owner.
             Event::Arrive(_) if self.is_away => self.soon(event, 10..150),
             Event::Tire(_) | Event::Elapse | Event::Notice(_) if self.is_away => {}
             Event::Arrive(index) => self.arrive(index),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::git::{Commit, RefName, RemoteUrl};
 use domain::named::named_enum;
 use domain::nearest::{COMPARED_MAX, did_you_mean};
-use domain::{Found, Identifier, Malformed, RegistryId, RegistryStep, Timestamp, VariableName};
+use domain::{Identifier, Malformed, RegistryId, RegistryStep, ResolvedStep, Timestamp, VariableName};
 use records::RegistryStepV1;
 use records::stored::{self, Stored, stored, stored_as};
 use store::keys::{REGISTRIES, in_organization};
@@ -100,9 +100,12 @@ pub enum NewSource {
 
 impl Registry {
     /// The step, or why it is missing, as the end of a sentence.
-    pub(super) fn find(&self, step: &Identifier, version: &Identifier) -> Result<Found, String> {
+    pub(super) fn find(&self, step: &Identifier, version: &Identifier) -> Result<ResolvedStep, String> {
         if let Some(found) = self.steps.get(&(step.clone(), version.clone())) {
-            return Ok(Found { step: found.clone(), commit: self.commit().map(|commit| Arc::from(commit.as_str())) });
+            return Ok(ResolvedStep {
+                step: found.clone(),
+                commit: self.commit().map(|commit| Arc::from(commit.as_str())),
+            });
         }
         let versions: Vec<&str> =
             self.steps.keys().filter(|(name, _)| name == step).map(|(_, version)| version.as_str()).collect();

@@ -10,7 +10,7 @@ use super::registry::{self, Registry, Status};
 use crate::git::Git;
 use accounts::secrets::Vault;
 use domain::nearest::{COMPARED_MAX, did_you_mean};
-use domain::{Blueprint, Found, Identifier, RegistryId, RegistryStep, StepReference, Use};
+use domain::{Blueprint, Identifier, RegistryId, RegistryStep, ResolvedStep, StepReference, Use};
 use locks::pipelines::Pipelines;
 use store::{Published, RecordChange, Records, Store, StoreError};
 
@@ -126,7 +126,7 @@ impl Using<'_> {
         resolved.map(|_| ()).map_err(|faults| blueprint.why_unresolved(&faults).to_string())
     }
 
-    fn find(&self, organization: &Identifier, reference: &StepReference) -> Result<Found, String> {
+    fn find(&self, organization: &Identifier, reference: &StepReference) -> Result<ResolvedStep, String> {
         self.registries.inner.registries.with_newest(|newest| find(newest.of(organization), reference))
     }
 }
@@ -146,7 +146,7 @@ pub(super) fn set(registry: &Arc<Registry>) -> RegistryChange {
 pub(super) fn find<'a>(
     registries: impl Iterator<Item = &'a Arc<Registry>> + Clone,
     reference: &StepReference,
-) -> Result<Found, String> {
+) -> Result<ResolvedStep, String> {
     let wanted = &reference.registry;
     let registry = registries.clone().find(|registry| registry.name == *wanted).ok_or_else(|| {
         let known = registries.take(COMPARED_MAX).map(|registry| registry.name.as_str());

@@ -110,8 +110,7 @@ impl Site {
             stage.approval = if approval { ApprovalRule::Always } else { ApprovalRule::Never };
             stage.idempotent = idempotent;
         }
-        subject.surroundings.pipeline =
-            PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: None };
+        subject.ports.pipeline = PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: None };
         Self {
             subject,
             millis: 0,
@@ -219,9 +218,9 @@ impl Site {
             Deed::Cancel { nth, stage, any } => self.cancel(nth, stage, any),
             Deed::Retry { nth, stage } => self.retry(nth, stage),
             Deed::Decide { approve } => self.decide(approve),
-            Deed::StopPipeline => self.subject.surroundings.pipeline.stopped = true,
+            Deed::StopPipeline => self.subject.ports.pipeline.stopped = true,
             Deed::ResumePipeline => {
-                self.subject.surroundings.pipeline.stopped = false;
+                self.subject.ports.pipeline.stopped = false;
                 self.run(Resume).unwrap();
             }
             Deed::Crash => {

@@ -46,7 +46,7 @@ struct World {
 #[derive(Default)]
 struct Clients {
     presence: BTreeMap<Ticket, Presence>,
-    outsiders: Vec<Arc<Waiter>>,
+    pooled: Vec<Arc<Waiter>>,
     numbers: u64,
     tick: i64,
     /// Whether the pipeline has stages.
@@ -64,18 +64,18 @@ impl Clients {
     }
 }
 
-impl Surroundings for Clients {
+impl DecisionPorts for Clients {
     fn presence(&self, waiter: &Waiter) -> Presence {
         self.presence[&waiter.ticket]
     }
 
-    fn take_outsider(&mut self, _: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
-        let first = self.outsiders.iter().filter(|waiter| self.is_there(waiter));
+    fn take_from_pool(&mut self, _: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+        let first = self.pooled.iter().filter(|waiter| self.is_there(waiter));
         let first = first.min_by_key(|waiter| waiter.turn())?.clone();
         if before.is_some_and(|before| before < first.turn()) {
             return None;
         }
-        self.outsiders.retain(|waiter| waiter.ticket != first.ticket);
+        self.pooled.retain(|waiter| waiter.ticket != first.ticket);
         Some(first)
     }
 
@@ -122,7 +122,7 @@ impl World {
     }
 
     fn first_in_line(&self) -> Option<Turn> {
-        let waiting = self.environment.queue.iter().chain(&self.clients.outsiders);
+        let waiting = self.environment.queue.iter().chain(&self.clients.pooled);
         waiting.filter(|waiter| self.clients.is_there(waiter)).map(|waiter| waiter.turn()).min()
     }
 
@@ -169,7 +169,7 @@ impl World {
             Step::Outsider { person: who, waits, priority } => {
                 let mut claim = self.claim(who, false, false);
                 self.queue_up(&mut claim, waits, priority);
-                self.clients.outsiders.push(Arc::new(claim.into_waiter(self.now)));
+                self.clients.pooled.push(Arc::new(claim.into_waiter(self.now)));
             }
             Step::ForceClaim { person: who, role, deploys, staged } => {
                 let claim = self.claim(who, deploys, staged);
@@ -351,13 +351,13 @@ impl World {
         let same_boot = millis % 2 == 0;
         let tick = if same_boot { self.now.tick.plus(millis) } else { Tick(self.now.tick.0 % 1_000) };
         self.now = Now { at: self.now.at.plus(millis), tick };
-        self.clients.outsiders.retain(|waiter| waiter.is_durable());
+        self.clients.pooled.retain(|waiter| waiter.is_durable());
         let mut queue = Queue::new();
         for waiter in self.environment.queue.iter().filter(|waiter| waiter.is_durable()) {
             queue.insert(waiter.clone());
         }
         self.environment.queue = queue;
-        for waiter in self.environment.queue.iter().chain(&self.clients.outsiders) {
+        for waiter in self.environment.queue.iter().chain(&self.clients.pooled) {
             self.clients.presence.insert(waiter.ticket, Presence::LastSeen(self.now.tick));
         }
         self.environment.rearm(self.now, same_boot);

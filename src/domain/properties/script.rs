@@ -9,7 +9,7 @@ use crate::*;
 
 const PEOPLE: u8 = 3;
 
-/// An outsider is a waiter of the pool. Some steps are not noticed immediately: an outsider arrives, the timer is late
+/// Some steps are not noticed immediately: a waiter of the pool arrives, the timer is late
 /// (`Pass`), a connection is closed (`Vanish`), a client returns with its key.
 #[derive(Debug, Clone)]
 pub enum Step {

@@ -182,7 +182,7 @@ fn the_lock_is_given_back_by_its_holder_or_one_who_may_release_any_without_namin
 #[test]
 fn a_release_of_the_lock_ends_what_its_session_runs_and_begins_the_reset() {
     let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
-    subject.surroundings.pipeline = samples::pipeline(1);
+    subject.ports.pipeline = samples::pipeline(1);
     subject.run(0, Claim { request: ClaimRequest { commit: Some(commit()), ..request(1) }, ..claim(1) }).unwrap();
     let (released, _) = subject.run(1, ReleaseLock { by: person(1), any: false }).unwrap();
     assert_eq!(released.deployments[0].status, DeploymentStatus::Cancelling);

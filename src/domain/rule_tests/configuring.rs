@@ -46,7 +46,7 @@ fn each_new_configuration_is_a_revision_and_the_same_one_is_none() {
     assert_eq!((reply.created, types(&outcome)), (false, vec![EventType::EnvironmentUpdated]));
     assert_eq!((reply.environment.configuration_revision, subject.environment.configuration_revision), (2, 2));
 
-    let mut absent = Subject { environment: Environment::absent(), surroundings: subject.surroundings };
+    let mut absent = Subject { environment: Environment::absent(), ports: subject.ports };
     let (reply, outcome) = configure(&mut absent, Configuration::default());
     assert_eq!((reply.created, types(&outcome)), (true, vec![EventType::EnvironmentCreated]));
 }
@@ -65,7 +65,7 @@ fn the_answer_to_a_change_shows_who_got_the_lock_by_it() {
 #[test]
 fn why_an_environment_is_disabled_is_forgotten_when_it_is_enabled() {
     let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
-    subject.surroundings.pipeline = pipeline(1);
+    subject.ports.pipeline = pipeline(1);
     subject.run(0, claim(1)).unwrap();
     release(&mut subject);
     let end = end_stage(&subject.environment, StageEnd::Failed("no".into()));
@@ -106,7 +106,7 @@ fn an_environment_is_deleted_only_if_nobody_needs_it_and_keeps_its_counters() {
 #[test]
 fn an_environment_that_is_being_reset_is_not_deleted() {
     let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
-    subject.surroundings.pipeline = pipeline(1);
+    subject.ports.pipeline = pipeline(1);
     subject.run(0, claim(1)).unwrap();
     release(&mut subject);
     assert_eq!(delete(&mut subject).map(|_| ()), Err(Rejection::EnvironmentResetting { queue_length: 0 }));

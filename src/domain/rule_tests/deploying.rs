@@ -8,7 +8,7 @@ use crate::samples::{attempt, commit, end_stage, identifier, pipeline, request};
 /// With a lease of a minute, and a pipeline with this many stages.
 fn site(stages: usize) -> Subject {
     let mut subject = Subject::with(Configuration::default());
-    subject.surroundings.pipeline = pipeline(stages);
+    subject.ports.pipeline = pipeline(stages);
     let request = ClaimRequest { ttl_seconds: Some(60), ..request(1) };
     subject.run(0, Claim { request, ..claim(1) }).unwrap();
     subject
@@ -31,7 +31,7 @@ fn end(subject: &mut Subject, end: StageEnd) -> Outcome {
 
 /// The deployment that an outcome has ended, as the actor finds it in the store.
 fn ended(subject: &Subject, outcome: &Outcome) -> DeploymentRef {
-    let blueprint = Some(subject.surroundings.pipeline.blueprint.clone());
+    let blueprint = Some(subject.ports.pipeline.blueprint.clone());
     let record = outcome.deployments[0].clone();
     DeploymentRef { id: record.deployment.id, ended: Some(Box::new(EndedDeployment { record, blueprint })) }
 }
@@ -296,7 +296,7 @@ fn who_retried_a_deployment_has_triggered_it_too() {
     let mut blueprint = (*pipeline(1).blueprint).clone();
     blueprint.self_approval = false;
     blueprint.stages[0].approval = ApprovalRule::Always;
-    subject.surroundings.pipeline.blueprint = Arc::new(blueprint);
+    subject.ports.pipeline.blueprint = Arc::new(blueprint);
     deploy(&mut subject, 9);
     let decide = |subject: &mut Subject, verdict, by| {
         let deployment = subject.environment.current_deployment().unwrap();

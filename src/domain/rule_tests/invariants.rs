@@ -9,7 +9,7 @@ use crate::*;
 /// Locked by 1, whose deployment is at the second of three stages; 2, 3 and 4 wait.
 fn subject() -> Subject {
     let mut subject = Subject::with(Configuration::default());
-    subject.surroundings.pipeline = pipeline(3);
+    subject.ports.pipeline = pipeline(3);
     let request = ClaimRequest { commit: Some(commit()), ..request(1) };
     subject.run(0, Claim { request, ..claim(1) }).unwrap();
     for number in 2..=4 {

@@ -123,7 +123,7 @@ fn a_waiter_without_a_sign_of_life_expires_when_its_time_is_over_and_not_before(
     for number in [2, 3, 4] {
         subject.run(0, Claim { waits: Some(KeptBy::Polling), ..claim(number) }).unwrap();
     }
-    subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(0))), (Ticket(3), Presence::Vanished)];
+    subject.ports.except = vec![(Ticket(2), Presence::LastSeen(Tick(0))), (Ticket(3), Presence::Vanished)];
     let (next, outcome) = subject.run(ASK_WITHIN_MILLIS - 1, Elapse).unwrap();
     assert_eq!((next, subject.queue()), (Some(Tick(ASK_WITHIN_MILLIS)), vec![2, 4]));
     let why = |outcome: &Outcome| outcome.left[0].ended.clone().unwrap().how;

@@ -14,7 +14,7 @@ fn deployed(stages: usize, self_approval: bool) -> (Subject, DeploymentRecord) {
     if let Some(stage) = blueprint.stages.get_mut(1) {
         stage.approval = ApprovalRule::Always;
     }
-    subject.surroundings.pipeline.blueprint = Arc::new(blueprint);
+    subject.ports.pipeline.blueprint = Arc::new(blueprint);
     subject.run(0, claim(1)).unwrap();
     let record = deploy(&mut subject, 100);
     (subject, record)
@@ -99,7 +99,7 @@ fn a_rejected_stage_fails_its_deployment_and_says_by_whom() {
 #[test]
 fn a_stage_that_fails_skips_the_rest_and_can_be_run_again() {
     let (mut subject, _) = deployed(3, true);
-    let blueprint = subject.surroundings.pipeline.blueprint.clone();
+    let blueprint = subject.ports.pipeline.blueprint.clone();
     let outcome = run_stage(&mut subject, StageEnd::Failed("step `step-1` exited with code 3".into()));
     let failed = &outcome.deployments[0];
     assert_eq!(failed.deployment.error.as_deref(), Some("stage `stage-1`: step `step-1` exited with code 3"));
@@ -116,7 +116,7 @@ fn a_stage_that_fails_skips_the_rest_and_can_be_run_again() {
 #[test]
 fn what_is_run_again_waits_for_what_came_before_it() {
     let (mut subject, first) = deployed(1, true);
-    let blueprint = subject.surroundings.pipeline.blueprint.clone();
+    let blueprint = subject.ports.pipeline.blueprint.clone();
     let second = deploy(&mut subject, 200);
     assert_eq!(second.deployment.status, DeploymentStatus::Queued);
     let outcome = run_stage(&mut subject, StageEnd::Cancelled);
@@ -131,7 +131,7 @@ fn what_is_run_again_waits_for_what_came_before_it() {
 #[test]
 fn nothing_starts_in_a_stopped_pipeline_and_what_runs_goes_on() {
     let (mut subject, first) = deployed(3, true);
-    subject.surroundings.pipeline.stopped = true;
+    subject.ports.pipeline.stopped = true;
     let waiting = deploy(&mut subject, 200);
     run_stage(&mut subject, StageEnd::Succeeded);
     decide(&mut subject, Verdict::Approve, 2).unwrap();
@@ -140,7 +140,7 @@ fn nothing_starts_in_a_stopped_pipeline_and_what_runs_goes_on() {
     let last = subject.environment.last_deployment.clone().unwrap();
     assert_eq!((last.id, last.status), (first.deployment.id, DeploymentStatus::Succeeded));
     assert_eq!(subject.environment.current_deployment(), None);
-    subject.surroundings.pipeline.stopped = false;
+    subject.ports.pipeline.stopped = false;
     subject.run(9, Resume).unwrap();
     assert_eq!(subject.environment.current_deployment().map(|d| d.id), Some(waiting.deployment.id));
 }
@@ -172,9 +172,9 @@ fn a_release_ends_a_pending_approval() {
 fn what_the_server_left_behind_fails_or_is_run_again_if_that_does_no_harm() {
     for idempotent in [false, true] {
         let (mut subject, record) = deployed(1, true);
-        let mut blueprint = (*subject.surroundings.pipeline.blueprint).clone();
+        let mut blueprint = (*subject.ports.pipeline.blueprint).clone();
         blueprint.stages[0].idempotent = idempotent;
-        subject.surroundings.pipeline.blueprint = Arc::new(blueprint);
+        subject.ports.pipeline.blueprint = Arc::new(blueprint);
         let end = end_stage(&subject.environment, StageEnd::Succeeded);
         subject.run(2, end).unwrap();
         let id = deploy(&mut subject, 200).deployment.id;
@@ -224,7 +224,7 @@ fn a_strangers_deployment_is_not_cancelled() {
 #[test]
 fn what_is_cancelled_between_two_stages_can_be_run_again_from_the_second() {
     let (mut subject, record) = deployed(2, true);
-    let blueprint = subject.surroundings.pipeline.blueprint.clone();
+    let blueprint = subject.ports.pipeline.blueprint.clone();
     let of = attempt(&subject.environment);
     subject.run(2, BeginStage(of)).unwrap();
     let target = record.deployment.id.into();
@@ -246,7 +246,7 @@ fn unresolved(subject: &mut Subject) {
     let mut blueprint = (*pipeline(1).blueprint).clone();
     blueprint.stages[0].steps = vec![Step::own(identifier("build"), used)];
     let why = Some(Arc::from("there is no registry `tools`"));
-    subject.surroundings.pipeline = PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: why };
+    subject.ports.pipeline = PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: why };
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_deployment_whose_steps_cannot_be_had_fails_at_once_and_the_next_one_starts(
     assert_eq!(record.deployment.error.as_deref(), Some("there is no registry `tools`"));
     assert!(record.stages.is_empty() && !record.deployment.staged && record.deployment.started_at.is_some());
     assert_eq!(subject.environment.last_deployment.as_ref().unwrap().status, DeploymentStatus::Failed);
-    subject.surroundings.pipeline = pipeline(1);
+    subject.ports.pipeline = pipeline(1);
     assert_eq!(deploy(&mut subject, 101).deployment.status, DeploymentStatus::Running);
 }
 
@@ -267,14 +267,14 @@ fn a_deployment_whose_steps_cannot_be_had_fails_at_once_and_the_next_one_starts(
 fn what_was_cancelled_before_its_steps_could_be_had_cannot_be_run_again() {
     let mut subject = Subject::with(Configuration::default());
     unresolved(&mut subject);
-    subject.surroundings.pipeline.stopped = true;
+    subject.ports.pipeline.stopped = true;
     subject.run(0, claim(1)).unwrap();
     let id = deploy(&mut subject, 100).deployment.id;
-    let stage = subject.surroundings.pipeline.blueprint.stages[0].name.clone();
+    let stage = subject.ports.pipeline.blueprint.stages[0].name.clone();
     let cancel = CancelStage { target: id.into(), stage: stage.clone(), by: person(1), any: false };
     let (_, outcome) = subject.run(1, cancel).unwrap();
-    let target = ended(&outcome, &subject.surroundings.pipeline.blueprint.clone());
-    subject.surroundings.pipeline.stopped = false;
+    let target = ended(&outcome, &subject.ports.pipeline.blueprint.clone());
+    subject.ports.pipeline.stopped = false;
     let again = retry(&mut subject, target, stage.as_str()).unwrap();
     assert_eq!(again.deployment.status, DeploymentStatus::Failed);
     assert!(again.deployment.error.unwrap().contains("deploy again"));

@@ -99,7 +99,7 @@ fn a_pipeline_may_be_as_large_as_its_bound_with_its_steps_filled_in_and_no_large
             blueprint.variables.extend([text(999, filler % 4_096)]);
             blueprint
         };
-        let lookup = |_: &StepReference| Ok(Found { step: Arc::new(registry_step()), commit: None });
+        let lookup = |_: &StepReference| Ok(ResolvedStep { step: Arc::new(registry_step()), commit: None });
         let size = |filler| blueprint(filler).resolved(&lookup).map(|resolved| resolved.bytes());
         let rest = size(0).unwrap();
         let filled = size(BLUEPRINT_BYTES_MAX - rest + over);

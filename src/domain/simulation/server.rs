@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::log::{Batch, Grant, WaitsFor};
 use super::witness::Cause;
-use super::world::{Answer, ClaimPlan, Message, Reply, Request, RequestKind, SimulatedSurroundings, World};
+use super::world::{Answer, ClaimPlan, Message, Reply, Request, RequestKind, SimulatedPorts, World};
 use crate::samples::{self, by_key, commit, person, seed};
 use crate::*;
 
@@ -66,7 +66,7 @@ impl World {
             subject.ended = self.server.ended.get(&subject.id).cloned();
         }
         let server = &mut self.server;
-        let mut surroundings = SimulatedSurroundings {
+        let mut ports = SimulatedPorts {
             pool: &mut server.pool,
             held: &server.held,
             asked: &server.asked,
@@ -74,7 +74,7 @@ impl World {
             last_number: &mut server.last_number,
         };
         let mut outcome = Outcome::default();
-        let Transition { next, reply } = decide(&before, command, self.now, &mut surroundings, &mut outcome)?;
+        let Transition { next, reply } = decide(&before, command, self.now, &mut ports, &mut outcome)?;
         self.check_decision(index, &before, &next, &outcome, cause);
 
         let holder = next.lock.as_deref().filter(|holder| before.lock.as_ref().map(|lock| lock.id) != Some(holder.id));
@@ -83,7 +83,7 @@ impl World {
             None => cause.asker,
         };
         let durable = |waiter: &&Arc<Waiter>| waiter.is_durable();
-        let outsider = outcome.granted.iter().filter(|granted| granted.outsider).map(|granted| &granted.waiter);
+        let from_pool = outcome.granted.iter().filter(|granted| granted.from_pool).map(|granted| &granted.waiter);
         let key = told.and_then(|request| self.plan(request)?.key);
         let batch = Batch {
             environment: (next.revision != before.revision).then(|| (index, Environment::clone(&next))),
@@ -93,7 +93,7 @@ impl World {
                 .chain(&outcome.made_known)
                 .find(durable)
                 .map(|waiter| (WaitsFor::Environment(index), waiter.clone())),
-            gone: outcome.dequeued.iter().chain(outsider).filter(durable).map(|waiter| waiter.ticket).collect(),
+            gone: outcome.dequeued.iter().chain(from_pool).filter(durable).map(|waiter| waiter.ticket).collect(),
             ended: outcome.ended.iter().chain(&outcome.left).cloned().collect(),
             answer: key.zip(holder).map(|(key, holder)| (key, Grant { environment: index, session: holder.id })),
         };

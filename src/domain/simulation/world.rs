@@ -279,7 +279,7 @@ fn connection(ticket: Ticket, held: &BTreeMap<Ticket, usize>, requests: &[Reques
     }
 }
 
-pub struct SimulatedSurroundings<'a> {
+pub struct SimulatedPorts<'a> {
     pub pool: &'a mut Pool,
     pub held: &'a BTreeMap<Ticket, usize>,
     pub asked: &'a BTreeMap<Ticket, Tick>,
@@ -290,12 +290,12 @@ pub struct SimulatedSurroundings<'a> {
 /// Seeds of the server start here; those of requests are smaller.
 const FIRST_OF_SERVER: u64 = 1 << 32;
 
-impl Surroundings for SimulatedSurroundings<'_> {
+impl DecisionPorts for SimulatedPorts<'_> {
     fn presence(&self, waiter: &Waiter) -> Presence {
         presence(waiter, self.held, self.asked, self.requests)
     }
 
-    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+    fn take_from_pool(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
         let (held, asked, requests) = (self.held, self.asked, self.requests);
         self.pool.take(configuration, before, |waiter| presence(waiter, held, asked, requests))
     }

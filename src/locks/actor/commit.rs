@@ -13,8 +13,8 @@ use crate::state::change::Change;
 use crate::state::memory::{Advance, ChangedSessions, Committed};
 use ambient::entropy;
 use domain::{
-    self, Command, Configuration, DeploymentId, Effect, Environment, IdSeed, Initiator, Now, Origin, Outcome,
-    PipelineNow, Presence, Rejection, Session, Surroundings, Tick, Ticket, Timestamp, Transition, Turn, Waiter,
+    self, Command, Configuration, DecisionPorts, DeploymentId, Effect, Environment, IdSeed, Initiator, Now, Origin,
+    Outcome, PipelineNow, Presence, Rejection, Session, Tick, Ticket, Timestamp, Transition, Turn, Waiter,
 };
 use store::{Batch, Sequence, StoreError};
 
@@ -58,7 +58,7 @@ impl EnvironmentActor {
                 Ok(Executed { reply, settlement })
             }
             Err(error) => {
-                if let Some(granted) = outcome.granted.filter(|granted| granted.outsider) {
+                if let Some(granted) = outcome.granted.filter(|granted| granted.from_pool) {
                     // Other environments are offered to it first, and this one when it tries again.
                     self.retry(C::ENDS);
                     self.report_anew();
@@ -98,7 +98,7 @@ impl EnvironmentActor {
                 keyed.record(batch, &ClaimOutcome::Granted { environment: self.links.key.clone(), session }, now.at);
             }
         };
-        if granted.outsider {
+        if granted.from_pool {
             self.links.pool.with_taken(granted.waiter.ticket, keep);
         } else if let Some(client) = self.held.get(&granted.waiter.ticket) {
             keep(client);
@@ -117,9 +117,9 @@ impl EnvironmentActor {
         let ActorLinks { services, pool, view, .. } = &*self.links;
         let granted = outcome.granted.take().map(|granted| {
             let ticket = granted.waiter.ticket;
-            let client = if granted.outsider { pool.granted(ticket) } else { self.held.remove(&ticket) };
+            let client = if granted.from_pool { pool.granted(ticket) } else { self.held.remove(&ticket) };
             services.waiters.forget(&granted.waiter);
-            Box::new(Granted { ticket, client, session: granted.session, outsider: granted.outsider })
+            Box::new(Granted { ticket, client, session: granted.session, from_pool: granted.from_pool })
         });
         // A queued session may have been released while its client still waits on its connection.
         let client_of = |session: &Arc<Session>| match session.id.origin {
@@ -171,7 +171,7 @@ struct DecisionContext<'a> {
     taken: Option<(Ticket, Presence)>,
 }
 
-impl Surroundings for DecisionContext<'_> {
+impl DecisionPorts for DecisionContext<'_> {
     fn presence(&self, waiter: &Waiter) -> Presence {
         match self.taken {
             Some((ticket, presence)) if ticket == waiter.ticket => presence,
@@ -179,7 +179,7 @@ impl Surroundings for DecisionContext<'_> {
         }
     }
 
-    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+    fn take_from_pool(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
         let (waiter, presence) = self.links.pool.take(&self.links.services, configuration, before, self.now)?;
         self.taken = Some((waiter.ticket, presence));
         Some(waiter)
@@ -242,7 +242,7 @@ pub struct Granted {
     pub client: Option<HeldClient>,
     pub session: Arc<Session>,
     /// Whether it came from the pool.
-    pub outsider: bool,
+    pub from_pool: bool,
 }
 
 impl EnvironmentActor {
@@ -262,7 +262,7 @@ impl EnvironmentActor {
                 None if already_durable => {}
                 None => links.view.settle(sequence),
             }
-            settlement.happen(links);
+            settlement.apply(links);
             answer(links);
             // A long history is dropped in pieces, each when the previous one is durable, so that it does not crowd out
             // other work. If the mailbox is full, other messages are more urgent, and the next commit continues.
@@ -293,9 +293,9 @@ impl EnvironmentActor {
 
 impl Settlement {
     /// Publishes the new state before any answer or notification about it.
-    fn happen(self, links: &ActorLinks) {
+    fn apply(self, links: &ActorLinks) {
         let ActorLinks { key, services, pool, .. } = links;
-        if let Some(granted) = self.granted.as_ref().filter(|granted| granted.outsider) {
+        if let Some(granted) = self.granted.as_ref().filter(|granted| granted.from_pool) {
             pool.settled(granted.ticket);
         }
         if self.view.is_some() {

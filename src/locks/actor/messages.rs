@@ -58,7 +58,7 @@ impl<C: Command> Handler<Ask<C>> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, ask: Ask<C>, context: &mut Self::Context) {
-        self.attend(context, |actor, context| actor.answer(ask, context));
+        self.with_signals_handled(context, |actor, context| actor.answer(ask, context));
     }
 }
 
@@ -66,7 +66,7 @@ impl Handler<AskClaim> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, ask: AskClaim, context: &mut Self::Context) {
-        self.attend(context, |actor, context| actor.answer_claim(ask, context));
+        self.with_signals_handled(context, |actor, context| actor.answer_claim(ask, context));
     }
 }
 
@@ -74,7 +74,7 @@ impl Handler<Attach> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, attach: Attach, context: &mut Self::Context) {
-        self.attend(context, |actor, context| {
+        self.with_signals_handled(context, |actor, context| {
             let Attach { ticket, client, reply } = attach;
             let waits = actor.loaded.as_ref().is_ok_and(|loaded| loaded.environment.queue.get(ticket).is_some());
             if !waits {
@@ -92,7 +92,7 @@ impl Handler<Nudge> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, _: Nudge, context: &mut Self::Context) {
-        self.attend(context, |actor, context| {
+        self.with_signals_handled(context, |actor, context| {
             if actor.loaded.is_err() {
                 actor.leave_if_unneeded(context);
             }
@@ -104,7 +104,7 @@ impl Handler<Leave> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, _: Leave, context: &mut Self::Context) {
-        self.attend(context, |_, _| {});
+        self.with_signals_handled(context, |_, _| {});
         // A successor cannot read this from the store, so it must not be lost.
         let needed = !self.undone.is_empty()
             || self
@@ -120,7 +120,7 @@ impl Handler<Leave> for EnvironmentActor {
 impl EnvironmentActor {
     /// Handles one message: signals come first; afterwards the pool learns the environment's status and the next
     /// deadline is set.
-    fn attend(&mut self, context: &mut Context<Self>, work: impl FnOnce(&mut Self, &mut Context<Self>)) {
+    fn with_signals_handled(&mut self, context: &mut Context<Self>, work: impl FnOnce(&mut Self, &mut Context<Self>)) {
         self.links.inbox.handled();
         self.read_signals(context);
         work(self, context);

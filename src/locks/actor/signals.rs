@@ -197,7 +197,7 @@ impl EnvironmentActor {
                 self.when_settled(move |links| links.services.deliver(client, outcome));
             }
             Err(failure) => {
-                // Its beginning is in the journal, and its end will be.
+                // The journal has the session's start and will get its end, so the refusal names the session.
                 let failure = match (failure, &outcome) {
                     (Failure::Store(error), ClaimOutcome::Queued { session, .. }) => {
                         Failure::PlaceGivenUp { session: session.id, error }
@@ -205,7 +205,7 @@ impl EnvironmentActor {
                     (failure, _) => failure,
                 };
                 client.refuse(failure);
-                // The store may accept the end of its place, although it refused this.
+                // The store refused this batch, but may accept one that ends the place.
                 self.hang_up(&[ticket], context);
             }
         }

@@ -22,14 +22,14 @@ use store::{StoreError, durable_up_to};
 
 /// How long a claim waits if the lock is not free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct WaitPolicy {
     /// How long the caller holds its connection open.
     pub wait: Duration,
     /// Whether its place is kept after that, as a queued session.
     pub queue: bool,
 }
 
-impl Patience {
+impl WaitPolicy {
     const NONE: Self = Self { wait: Duration::ZERO, queue: false };
 
     fn waits(self) -> bool {
@@ -45,11 +45,11 @@ impl Environments {
         &self,
         key: &EnvironmentKey,
         request: ClaimRequest,
-        patience: Patience,
+        policy: WaitPolicy,
         keyed: Option<Keyed<ClaimOutcome>>,
     ) -> Result<ClaimOutcome, Failure> {
         let send = |claim, hold, client| self.directory.send(key, AskClaim { claim, hold, client });
-        self.claim_in(QueueRef::Environment(key), request, patience, keyed, send).await
+        self.claim_in(QueueRef::Environment(key), request, policy, keyed, send).await
     }
 
     /// Claims any environment of the pipeline that has these labels, in the same way.
@@ -58,14 +58,14 @@ impl Environments {
         pipeline: &PipelineKey,
         labels: Labels,
         request: ClaimRequest,
-        patience: Patience,
+        policy: WaitPolicy,
         keyed: Option<Keyed<ClaimOutcome>>,
     ) -> Result<ClaimOutcome, Failure> {
         let (services, pool) = (self.services(), self.directory.pools.get(pipeline));
         pool.learn(services).await?;
         let labels = Arc::new(labels);
         let join = |claim, hold, client| pool.join(services, ClaimAny { claim, labels, hold }, client);
-        self.claim_in(QueueRef::Pool(pipeline), request, patience, keyed, join).await
+        self.claim_in(QueueRef::Pool(pipeline), request, policy, keyed, join).await
     }
 
     /// `send` hands the claim to the queue; its second argument tells whether the caller waits on its connection.
@@ -73,25 +73,25 @@ impl Environments {
         &self,
         queue: QueueRef<'_>,
         request: ClaimRequest,
-        patience: Patience,
+        policy: WaitPolicy,
         keyed: Option<Keyed<ClaimOutcome>>,
         send: impl FnOnce(Claim, bool, HeldClient) -> Result<(), Failure>,
     ) -> Result<ClaimOutcome, Failure> {
-        let keyed = match self.resume(keyed.map(Box::new), patience).await {
+        let keyed = match self.resume(keyed.map(Box::new), policy).await {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
-        let place = patience.waits().then(|| self.place(queue));
+        let place = policy.waits().then(|| self.place(queue));
         let (place, refused) = match place.transpose() {
             Ok(place) => (place, None),
             Err(refused) => (None, Some(refused)),
         };
         // Without a place it does not wait, but still gets a free lock.
-        let patience = if refused.is_some() { Patience::NONE } else { patience };
-        let claim = self.new_claim(request, patience, keyed.as_deref());
+        let policy = if refused.is_some() { WaitPolicy::NONE } else { policy };
+        let claim = self.new_claim(request, policy, keyed.as_deref());
         let (client, call) = self.call(queue, claim.ticket, keyed, place);
-        let outcome = match send(claim, !patience.wait.is_zero(), client) {
-            Ok(()) => call.wait(patience).await,
+        let outcome = match send(claim, !policy.wait.is_zero(), client) {
+            Ok(()) => call.wait(policy).await,
             Err(failure) => Err(call.defused(failure)),
         };
         match (outcome, refused) {
@@ -118,7 +118,7 @@ impl Environments {
     }
 
     /// Attaches a client that returns with its key after a restart to its kept place in the queue.
-    async fn resume(&self, keyed: Option<Box<Keyed<ClaimOutcome>>>, patience: Patience) -> Resumed {
+    async fn resume(&self, keyed: Option<Box<Keyed<ClaimOutcome>>>, policy: WaitPolicy) -> Resumed {
         let Some(keyed) = keyed else { return Resumed::Anew(None) };
         let kept = self.services().waiters.kept_place(keyed.pending.record_key());
         let Some(KeptPlace { queue, ticket, fingerprint }) = kept else { return Resumed::Anew(Some(keyed)) };
@@ -139,7 +139,7 @@ impl Environments {
             QueueRef::Pool(pipeline) => self.directory.pools.get(pipeline).attach(self.services(), ticket, client),
         };
         match attached {
-            Ok(()) => Resumed::Outcome(call.wait(patience).await),
+            Ok(()) => Resumed::Outcome(call.wait(policy).await),
             // Its place is gone, so it starts waiting again. If its key is gone too, its actor has died with it.
             Err(Some(keyed)) => {
                 call.defuse();
@@ -156,10 +156,10 @@ impl Environments {
         self.services().waiters.place(queue, holder, by.and_then(|initiator| initiator.via.as_ref()))
     }
 
-    fn new_claim(&self, request: ClaimRequest, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) -> Claim {
+    fn new_claim(&self, request: ClaimRequest, policy: WaitPolicy, keyed: Option<&Keyed<ClaimOutcome>>) -> Claim {
         let waits = match keyed {
-            _ if patience.queue => Some(KeptBy::Polling),
-            _ if patience.wait.is_zero() => None,
+            _ if policy.queue => Some(KeptBy::Polling),
+            _ if policy.wait.is_zero() => None,
             Some(keyed) => Some(KeptBy::Key(PlaceKey {
                 record: keyed.pending.record_key().into(),
                 fingerprint: keyed.pending.fingerprint().0,
@@ -168,7 +168,7 @@ impl Environments {
         };
         // A client that waits on its connection learns its session later; without a key it cannot find the session
         // otherwise.
-        let known = patience.wait.is_zero() || keyed.is_some();
+        let known = policy.wait.is_zero() || keyed.is_some();
         let ticket = self.services().waiters.next_ticket();
         let via = self.by.as_ref().and_then(|initiator| initiator.via.clone());
         Claim { request, seed: entropy::id_seed(), ticket, waits, known, is_admin: self.is_admin, via }
@@ -204,8 +204,8 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn wait(mut self, patience: Patience) -> Result<ClaimOutcome, Failure> {
-        if !patience.wait.is_zero() {
+    async fn wait(mut self, policy: WaitPolicy) -> Result<ClaimOutcome, Failure> {
+        if !policy.wait.is_zero() {
             let closing = tokio::select! {
                 biased;
                 outcome = answer(&mut self.answers) => {
@@ -213,10 +213,10 @@ impl Call<'_> {
                     return outcome;
                 }
                 () = self.environments.closed() => true,
-                () = tokio::time::sleep(patience.wait) => false,
+                () = tokio::time::sleep(policy.wait) => false,
             };
             // A queued session stays; other clients must return, those with a key to their place.
-            if closing && !patience.queue {
+            if closing && !policy.queue {
                 return Err(self.defused(Failure::ShuttingDown));
             }
             self.give_up();

@@ -163,8 +163,8 @@ impl Environments {
         let by_name = environment.queue.iter().map(|waiter| Queued { waiter: waiter.clone(), any: false });
         let mut all: Vec<_> = by_name.collect();
         if let Some(configuration) = &environment.configuration {
-            let outsiders = self.directory.pools.get(&key.pipeline).waiting_for(configuration);
-            all.extend(outsiders.into_iter().map(|waiter| Queued { waiter, any: true }));
+            let pooled = self.directory.pools.get(&key.pipeline).waiting_for(configuration);
+            all.extend(pooled.into_iter().map(|waiter| Queued { waiter, any: true }));
             all.sort_unstable_by_key(|queued| queued.waiter.turn());
         }
         all

@@ -108,8 +108,8 @@ impl Environments {
     ) -> Result<SessionList, StoreError> {
         let mut found = self.matching_sessions(organization, filter)?;
         // Views are durable; a place in a pool may not be yet.
-        let has_outsiders = found.iter().any(|candidate| matches!(candidate.at, At::Pool(..)));
-        let durable_at = if has_outsiders { self.services().store().handed_in() } else { Sequence::default() };
+        let has_pooled = found.iter().any(|candidate| matches!(candidate.at, At::Pool(..)));
+        let durable_at = if has_pooled { self.services().store().handed_in() } else { Sequence::default() };
         let mut page = Listed { items: Vec::new(), total: found.len() as u64 };
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         if offset >= found.len() {
@@ -144,12 +144,12 @@ impl Environments {
         filter: &SessionFilter,
     ) -> Result<Vec<Candidate>, StoreError> {
         // The pools first, so that a waiter that gets an environment meanwhile is found twice rather than missed.
-        let mut outsiders = HashMap::new();
+        let mut pooled = HashMap::new();
         for pool in self.directory.pools.active_in(organization) {
             for waiter in
                 pool.waiters().into_iter().filter(|waiter| filter.matches_waiter(&pool.pipeline, None, waiter))
             {
-                outsiders.insert(waiter.session.id, Candidate::outsider(pool.clone(), waiter));
+                pooled.insert(waiter.session.id, Candidate::in_pool(pool.clone(), waiter));
             }
         }
         let (mut found, mut queues) = (Vec::new(), Vec::new());
@@ -160,7 +160,7 @@ impl Environments {
             if *has_queue {
                 queues.push(key.clone());
             } else if let Some(holder) = holder {
-                outsiders.remove(&holder.session);
+                pooled.remove(&holder.session);
                 if filter.matches(SessionStatus::Active, &holder.user) {
                     found.push(Candidate::holder(key.clone(), holder));
                 }
@@ -170,7 +170,7 @@ impl Environments {
         for key in queues {
             let Some(environment) = self.at_a_glance_with_queue(&key)? else { continue };
             if let Some(lock) = environment.lock.as_deref() {
-                outsiders.remove(&lock.id);
+                pooled.remove(&lock.id);
                 if filter.matches(SessionStatus::Active, &lock.user) {
                     found.push(Candidate::holder(key.clone(), &Holder::from(lock)));
                 }
@@ -179,7 +179,7 @@ impl Environments {
             let queued = queued.filter(|waiter| filter.matches_waiter(&key.pipeline, Some(&key.name), waiter));
             found.extend(queued.map(|waiter| Candidate::queued(&key, &environment, waiter)));
         }
-        found.extend(outsiders.into_values());
+        found.extend(pooled.into_values());
         Ok(found)
     }
 
@@ -252,7 +252,7 @@ impl Candidate {
         Self { created_at: waiter.session.created_at, id: waiter.session.id, at }
     }
 
-    fn outsider(pool: Arc<PipelinePool>, waiter: Arc<Waiter>) -> Self {
+    fn in_pool(pool: Arc<PipelinePool>, waiter: Arc<Waiter>) -> Self {
         Self { created_at: waiter.session.created_at, id: waiter.session.id, at: At::Pool(pool, waiter) }
     }
 

@@ -171,7 +171,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
 }
 
 impl Record<'_> {
-    /// How old it is at least, by the steady clock: the wall clock may have been set.
+    /// Its minimum age by the steady clock: the wall clock may have been set.
     pub fn age(&self, steady: &SteadyClock) -> Duration {
         let (tick, boot) = self.0.made.unwrap_or_default();
         steady.at_least_since(SteadyTime { boot: Boot(boot), tick: Tick(tick) })

@@ -85,9 +85,9 @@ impl<'a> Change<'a> {
             self.batch.delete(keys::waiter(self.key, waiter.ticket));
         }
         if let Some(granted) =
-            outcome.granted.as_ref().filter(|granted| granted.outsider && granted.waiter.is_durable())
+            outcome.granted.as_ref().filter(|granted| granted.from_pool && granted.waiter.is_durable())
         {
-            self.batch.delete(keys::outsider(&self.key.pipeline, granted.waiter.ticket));
+            self.batch.delete(keys::pool_waiter(&self.key.pipeline, granted.waiter.ticket));
         }
         for session in &outcome.left {
             if let Origin::Queued(ticket) = session.id.origin {

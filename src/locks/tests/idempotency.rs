@@ -12,8 +12,8 @@ use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Keys, StoredAnsw
 use ambient::steady_clock::SteadyClock;
 use domain::{Heartbeat, IdSeed, Seen, SessionStatus};
 
-const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
-const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
+const LONG: WaitPolicy = WaitPolicy { wait: Duration::from_secs(300), queue: false };
+const QUEUE: WaitPolicy = WaitPolicy { wait: Duration::ZERO, queue: true };
 
 impl Bench {
     pub(super) fn keys(&self) -> Keys {
@@ -273,7 +273,7 @@ async fn a_retried_claim_gets_the_same_queued_session() {
     let keys = bench.keys();
     let first = bench.claim(1).await.unwrap();
     // Also for one that waits on the connection for a while, and is disconnected by the end of the server.
-    let on_the_line = Patience { wait: Duration::from_secs(300), queue: true };
+    let on_the_line = WaitPolicy { wait: Duration::from_secs(300), queue: true };
     let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
     let waiting =
         actix::spawn(async move { environments.claim(&key(), claim(2), on_the_line, Some(key_of_claim)).await });
@@ -293,7 +293,7 @@ async fn a_queued_session_with_a_key_survives_a_cut_connection() {
     let bench = Bench::with_environment().await;
     let keys = bench.keys();
     let first = bench.claim(1).await.unwrap();
-    let on_the_line = Patience { wait: Duration::from_secs(300), queue: true };
+    let on_the_line = WaitPolicy { wait: Duration::from_secs(300), queue: true };
     let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
     let waiting =
         actix::spawn(async move { environments.claim(&key(), claim(2), on_the_line, Some(key_of_claim)).await });

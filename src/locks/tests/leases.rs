@@ -250,8 +250,8 @@ async fn an_expired_lock_passes_to_the_next_in_line() {
     let bench = Bench::with_environment().await;
     bench.claim_for(1, 10).await;
     let environments = bench.environments.clone();
-    let patience = Patience { wait: Duration::from_secs(300), queue: false };
-    let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), patience, None).await });
+    let policy = WaitPolicy { wait: Duration::from_secs(300), queue: false };
+    let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), policy, None).await });
     bench.let_others_run().await;
     bench.pass(10_000).await;
     let next = granted(waiting.await.unwrap().unwrap());
@@ -284,8 +284,8 @@ mod reset {
         let refused = bench.claim(2).await;
         assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentResetting { .. }))), "{refused:?}");
         let environments = bench.environments.clone();
-        let patience = Patience { wait: Duration::from_secs(300), queue: false };
-        let waiting = actix::spawn(async move { environments.claim(&key(), claim(3), patience, None).await });
+        let policy = WaitPolicy { wait: Duration::from_secs(300), queue: false };
+        let waiting = actix::spawn(async move { environments.claim(&key(), claim(3), policy, None).await });
         bench.let_others_run().await;
         assert!(!waiting.is_finished());
         let after = bench.killed(10);

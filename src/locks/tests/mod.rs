@@ -22,7 +22,7 @@ mod unknown;
 use delivery::{Orders, Pipeline};
 
 use super::{
-    ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, Patience, TicketLane, environment_differences,
+    ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, TicketLane, WaitPolicy, environment_differences,
 };
 use ambient::entropy;
 use domain::{
@@ -217,7 +217,7 @@ fn claim(who: u8) -> ClaimRequest {
     ClaimRequest { user: person(who), commit: None, context: None, ttl_seconds: None, priority: Priority::default() }
 }
 
-const AT_ONCE: Patience = Patience { wait: Duration::ZERO, queue: false };
+const AT_ONCE: WaitPolicy = WaitPolicy { wait: Duration::ZERO, queue: false };
 
 async fn claim_at_once(
     environments: &Environments,

@@ -5,8 +5,8 @@
 use super::*;
 use domain::{Delete, IdSeed, Initiator, Labels, ReleaseLock, RequestRef, TokenId};
 
-const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
-const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
+const LONG: WaitPolicy = WaitPolicy { wait: Duration::from_secs(300), queue: false };
+const QUEUE: WaitPolicy = WaitPolicy { wait: Duration::ZERO, queue: true };
 
 fn token_id(number: u8) -> TokenId {
     TokenId(IdSeed([number; 12]))
@@ -53,9 +53,9 @@ async fn one_token_may_not_fill_the_queue_and_another_still_finds_a_place() {
         actix::spawn(async move { environments.claim_any(&pipeline(), Labels::new(), claim(1), LONG, None).await });
     bench.let_others_run().await;
     assert_eq!(bench.environments.waiting_of(token_id(1)), 4, "both ways, in the queue and in the pool");
-    for patience in [LONG, QUEUE] {
-        is_crowded(bench.with_token(1).claim(&key(), claim(1), patience, None).await);
-        is_crowded(bench.with_token(1).claim_any(&pipeline(), Labels::new(), claim(1), patience, None).await);
+    for policy in [LONG, QUEUE] {
+        is_crowded(bench.with_token(1).claim(&key(), claim(1), policy, None).await);
+        is_crowded(bench.with_token(1).claim_any(&pipeline(), Labels::new(), claim(1), policy, None).await);
     }
     // Without waiting, the answer is the usual one; and another token of the same member has separate places.
     let at_once = bench.with_token(1).claim(&key(), claim(1), AT_ONCE, None).await;
@@ -107,11 +107,11 @@ async fn every_end_of_a_wait_gives_the_place_back() {
     none_waits();
 
     // Its client disconnects, or has waited long enough.
-    for patience in [LONG, Patience { queue: true, ..LONG }] {
+    for policy in [LONG, WaitPolicy { queue: true, ..LONG }] {
         let (environments, any) = (bench.with_token(1), bench.with_token(1));
-        let waiting = actix::spawn(async move { environments.claim(&key(), claim(1), patience, None).await });
+        let waiting = actix::spawn(async move { environments.claim(&key(), claim(1), policy, None).await });
         let waiting_for_any =
-            actix::spawn(async move { any.claim_any(&pipeline(), Labels::new(), claim(1), patience, None).await });
+            actix::spawn(async move { any.claim_any(&pipeline(), Labels::new(), claim(1), policy, None).await });
         bench.let_others_run().await;
         assert_eq!(bench.environments.waiting_of(token_id(1)), 2);
         waiting.abort();
@@ -119,7 +119,7 @@ async fn every_end_of_a_wait_gives_the_place_back() {
         bench.let_others_run().await;
         none_waits();
     }
-    let briefly = Patience { wait: Duration::from_millis(1), queue: false };
+    let briefly = WaitPolicy { wait: Duration::from_millis(1), queue: false };
     let refused = bench.with_token(1).claim(&key(), claim(1), briefly, None).await;
     assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { .. }))), "{refused:?}");
     let refused = bench.with_token(1).claim_any(&pipeline(), Labels::new(), claim(1), briefly, None).await;

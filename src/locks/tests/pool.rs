@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use domain::{LabelValue, Labels, SessionId, SessionStatus};
 
-const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
-const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
+const LONG: WaitPolicy = WaitPolicy { wait: Duration::from_secs(300), queue: false };
+const QUEUE: WaitPolicy = WaitPolicy { wait: Duration::ZERO, queue: true };
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(k, v)| (Identifier::parse(k).unwrap(), LabelValue::parse(v).unwrap())).collect()
@@ -33,8 +33,8 @@ impl Bench {
         bench
     }
 
-    async fn any(&self, who: u8, patience: Patience) -> Result<(String, Arc<Session>), Failure> {
-        match self.environments.claim_any(&pipeline(), large(), claim(who), patience, None).await? {
+    async fn any(&self, who: u8, policy: WaitPolicy) -> Result<(String, Arc<Session>), Failure> {
+        match self.environments.claim_any(&pipeline(), large(), claim(who), policy, None).await? {
             ClaimOutcome::Granted { environment, session } => Ok((environment.name.to_string(), session)),
             ClaimOutcome::Queued { session, .. } => Ok((String::new(), session)),
         }

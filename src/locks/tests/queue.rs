@@ -8,8 +8,8 @@ use tokio::time::{pause, sleep};
 use super::*;
 use domain::{Delete, EndedHow, Expiry, Heartbeat, Labels, Seen, SessionStatus};
 
-const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
-const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
+const LONG: WaitPolicy = WaitPolicy { wait: Duration::from_secs(300), queue: false };
+const QUEUE: WaitPolicy = WaitPolicy { wait: Duration::ZERO, queue: true };
 
 impl Bench {
     /// A client that waits on its connection; it has joined the queue when this returns.
@@ -403,8 +403,8 @@ async fn an_organization_that_waits_everywhere_leaves_places_to_wait_to_another(
     let crowded = |outcome: Result<ClaimOutcome, Failure>| {
         assert!(matches!(outcome, Err(Failure::Crowded(Refused::Share { own: 4 }))), "{outcome:?}");
     };
-    for patience in [LONG, QUEUE] {
-        crowded(bench.environments.claim(&key(), claim(6), patience, None).await);
+    for policy in [LONG, QUEUE] {
+        crowded(bench.environments.claim(&key(), claim(6), policy, None).await);
     }
     let session = granted(bench.environments.claim(&free, claim(6), LONG, None).await.unwrap());
     crowded(bench.environments.claim_any(&pipeline(), Labels::new(), claim(7), QUEUE, None).await);

@@ -72,12 +72,10 @@ async fn environments_that_cannot_be_granted_are_not_offered_to_and_fro() {
     for name in ["a", "b", "c"] {
         bench.configure(&named(name), Configuration::default()).await;
     }
-    let patience = Patience { wait: Duration::from_secs(3_600), queue: false };
+    let policy = WaitPolicy { wait: Duration::from_secs(3_600), queue: false };
     let waiting = |who| {
         let environments = bench.environments.clone();
-        actix::spawn(
-            async move { environments.claim_any(&pipeline(), Labels::new(), claim(who), patience, None).await },
-        )
+        actix::spawn(async move { environments.claim_any(&pipeline(), Labels::new(), claim(who), policy, None).await })
     };
     bench.store.refuse_with(Some(full_disk()));
     let waiters = [waiting(1), waiting(2)];
@@ -101,7 +99,7 @@ async fn environments_that_cannot_be_granted_are_not_offered_to_and_fro() {
 async fn clients_that_have_gone_are_let_go_with_growing_pauses() {
     let bench = Bench::with_environment().await;
     bench.claim(1).await.unwrap();
-    let queued = Patience { wait: Duration::ZERO, queue: true };
+    let queued = WaitPolicy { wait: Duration::ZERO, queue: true };
     bench.environments.claim(&key(), claim(2), queued, None).await.unwrap();
     bench.store.refuse_with(Some(full_disk()));
     // It is not polled, so it has expired, and its end is refused.

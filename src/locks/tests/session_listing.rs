@@ -7,8 +7,8 @@ use crate::{ListedSession, SessionFilter};
 use domain::{Labels, ReleaseLock, SessionId, SessionStatus};
 use store::durable_up_to;
 
-const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
-const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
+const LONG: WaitPolicy = WaitPolicy { wait: Duration::from_secs(300), queue: false };
+const QUEUE: WaitPolicy = WaitPolicy { wait: Duration::ZERO, queue: true };
 
 impl Bench {
     async fn learn(&self) {

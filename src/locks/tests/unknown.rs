@@ -10,16 +10,16 @@ use super::*;
 use domain::{Labels, SessionStatus};
 
 /// Waits on the connection first, and as a queued session afterwards.
-const FIRST_ON_THE_LINE: Patience = Patience { wait: Duration::from_secs(30), queue: true };
-const ON_THE_LINE: Patience = Patience { wait: Duration::from_secs(30), queue: false };
-const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
+const FIRST_ON_THE_LINE: WaitPolicy = WaitPolicy { wait: Duration::from_secs(30), queue: true };
+const ON_THE_LINE: WaitPolicy = WaitPolicy { wait: Duration::from_secs(30), queue: false };
+const QUEUE: WaitPolicy = WaitPolicy { wait: Duration::ZERO, queue: true };
 
 type Claiming = JoinHandle<Result<ClaimOutcome, Failure>>;
 
 impl Bench {
-    async fn on_the_line(&self, patience: Patience, key_text: Option<&str>) -> Claiming {
+    async fn on_the_line(&self, policy: WaitPolicy, key_text: Option<&str>) -> Claiming {
         let (environments, keyed) = (self.environments.clone(), key_text.map(|text| keyed(&self.keys(), text)));
-        let claiming = actix::spawn(async move { environments.claim(&key(), claim(2), patience, keyed).await });
+        let claiming = actix::spawn(async move { environments.claim(&key(), claim(2), policy, keyed).await });
         self.until(|| self.queue_length() == 1).await;
         claiming
     }
@@ -157,28 +157,28 @@ async fn a_client_that_was_told_its_session_keeps_its_place_in_a_pool_through_a_
 
 #[actix::test]
 async fn a_claim_that_is_refused_by_a_full_disk_is_in_no_queue() {
-    for (patience, key_text) in [(FIRST_ON_THE_LINE, None), (ON_THE_LINE, None), (ON_THE_LINE, Some("a"))] {
+    for (policy, key_text) in [(FIRST_ON_THE_LINE, None), (ON_THE_LINE, None), (ON_THE_LINE, Some("a"))] {
         let bench = Bench::with_environment().await;
         let first = bench.claim(1).await.unwrap();
         pause();
-        let waiting = bench.on_the_line(patience, key_text).await;
+        let waiting = bench.on_the_line(policy, key_text).await;
         bench.fill_disk();
         match waited(waiting).await {
             // It was queued, which the error says and the journal too.
-            Err(Failure::PlaceGivenUp { session, error: StoreError::Full { .. } }) if patience.queue => {
+            Err(Failure::PlaceGivenUp { session, error: StoreError::Full { .. } }) if policy.queue => {
                 let waiting = bench.environments.environment(&key()).unwrap().unwrap();
                 assert!(waiting.queue.iter().any(|waiter| waiter.session.id == session), "of which the journal tells");
             }
-            Err(Failure::Store(StoreError::Full { .. })) if !patience.queue => {}
+            Err(Failure::Store(StoreError::Full { .. })) if !policy.queue => {}
             // Nothing about it is stored, so a full disk cannot refuse anything.
-            Err(Failure::Rejected(Rejection::EnvironmentLocked { .. })) if patience == ON_THE_LINE => {}
-            outcome => panic!("{patience:?}: {outcome:?}"),
+            Err(Failure::Rejected(Rejection::EnvironmentLocked { .. })) if policy == ON_THE_LINE => {}
+            outcome => panic!("{policy:?}: {outcome:?}"),
         }
         bench.store.refuse_with(None);
         bench.release(&first).await.unwrap();
-        assert_eq!(bench.holder(), None, "{patience:?}: it was told that it gets no lock");
+        assert_eq!(bench.holder(), None, "{policy:?}: it was told that it gets no lock");
         bench.pass(1_000).await;
-        assert_eq!((bench.queue_length(), bench.waiter_records()), (0, 0), "{patience:?}");
+        assert_eq!((bench.queue_length(), bench.waiter_records()), (0, 0), "{policy:?}");
         resume();
     }
 }

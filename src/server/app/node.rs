@@ -21,7 +21,7 @@ use delivery::logs::Logs;
 use delivery::runner;
 use delivery::runner::Runner;
 use domain::{Identifier, Timestamp};
-use http1::{Connections, CutOffCounters, Patience};
+use http1::{ConnectionTimeouts, Connections, CutOffCounters};
 use outbound::Policy;
 use shares::{Capacity, Disk, DiskLimits, Limited, Permits};
 
@@ -103,14 +103,14 @@ pub fn open_node(
 }
 
 fn open_connections(settings: &Settings) -> Arc<Connections> {
-    let patience = Patience {
+    let timeouts = ConnectionTimeouts {
         idle: settings.http.keep_alive,
         silence: settings.http.keep_alive + settings.http.head_timeout,
         unread: settings.http.write_timeout,
     };
     let counter = |reason| metrics::counter!("lockkeeper_connections_cut_off_total", "reason" => reason);
     let counters = CutOffCounters { silent: counter("silent"), unread: counter("unread"), crowded: counter("crowded") };
-    Connections::new(patience, counters)
+    Connections::new(timeouts, counters)
 }
 
 /// The parts that run steps, shared by all realms.

@@ -38,10 +38,10 @@ pub trait Engine: Send + Sync + 'static {
     /// Writes the record of a node.
     fn announce(&self, node: &NodeRecord) -> impl Future<Output = Result<(), EngineError>> + Send;
 
-    /// All nodes that have ever written a record, not older than this call.
+    /// Reads all nodes that have ever written a record. The result is no older than this call.
     fn nodes(&self) -> impl Future<Output = Result<Vec<NodeRecord>, EngineError>> + Send;
 
-    /// The shards that have a record, not older than this call.
+    /// Reads all shards that have a record. The result is no older than this call.
     fn shards(&self) -> impl Future<Output = Result<Vec<Shard>, EngineError>> + Send;
 
     /// The contents of a shard at this version of its record. Fails if that version has been forgotten; a shard's

@@ -78,7 +78,7 @@ pub const END_PAGE: [u8; PAGE] = [0xE5; PAGE];
 
 /// The content of a page where a group may start.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Examined {
     Group(Group),
     /// The page was never written.
     Blank,
@@ -99,32 +99,32 @@ pub struct Group {
 }
 
 /// Examines the group at the start of `bytes`, which extend to the end of the segment.
-pub fn examine(bytes: &[u8]) -> Found {
+pub fn examine(bytes: &[u8]) -> Examined {
     if is_zero(&bytes[..PAGE.min(bytes.len())]) {
-        return Found::Blank;
+        return Examined::Blank;
     }
     if bytes.len() < PAGE {
-        return Found::Damaged("the file ends within a page");
+        return Examined::Damaged("the file ends within a page");
     }
     match bytes[SECTOR_DATA] {
-        0 => return Found::Unfinished { reach: None },
+        0 => return Examined::Unfinished { reach: None },
         MARK => {}
-        _ => return Found::Damaged("the mark of a sector is wrong"),
+        _ => return Examined::Damaged("the mark of a sector is wrong"),
     }
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     if bytes[..4] != MAGIC || word(HEADER_CRC_AT) != crc32c::crc32c(&bytes[..HEADER_CRC_AT]) {
-        return Found::Damaged("the checksum of a header is wrong");
+        return Examined::Damaged("the checksum of a header is wrong");
     }
     let (payload_len, count, payload_crc) = (word(4) as usize, word(16), word(20));
     let first = u64::from(word(8)) | u64::from(word(12)) << 32;
     let extent = extent(payload_len);
     if payload_len > MAX_GROUP_BYTES || extent > bytes.len() {
-        return Found::Damaged("a record reaches beyond the end of the file");
+        return Examined::Damaged("a record reaches beyond the end of the file");
     }
     match marks(&bytes[..extent]) {
         Marks::All => {}
-        Marks::Missing => return Found::Unfinished { reach: Some(extent) },
-        Marks::Wrong => return Found::Damaged("the mark of a sector is wrong"),
+        Marks::Missing => return Examined::Unfinished { reach: Some(extent) },
+        Marks::Wrong => return Examined::Damaged("the mark of a sector is wrong"),
     }
     let mut payload = Vec::with_capacity(extent);
     for sector in bytes[..extent].chunks_exact(SECTOR) {
@@ -132,13 +132,13 @@ pub fn examine(bytes: &[u8]) -> Found {
     }
     payload.drain(..HEADER);
     if !is_zero(&payload[payload_len..]) {
-        return Found::Damaged("the padding of a record is not empty");
+        return Examined::Damaged("the padding of a record is not empty");
     }
     payload.truncate(payload_len);
     if crc32c::crc32c(&payload) != payload_crc {
-        return Found::Damaged("the checksum of a record is wrong");
+        return Examined::Damaged("the checksum of a record is wrong");
     }
-    Found::Group(Group { first, count, extent, payload })
+    Examined::Group(Group { first, count, extent, payload })
 }
 
 /// The marks of a range of sectors.
@@ -211,7 +211,7 @@ mod tests {
             seal(first, batches.len() as u32, &payload, &mut pages);
             prop_assert_eq!(pages.len(), extent(payload.len()));
             prop_assert_eq!(pages.len() % PAGE, 0);
-            let Found::Group(group) = examine(&pages) else { panic!("not a group") };
+            let Examined::Group(group) = examine(&pages) else { panic!("not a group") };
             prop_assert_eq!(group.first, first);
             let read = decode(&group.payload, group.count).unwrap();
             prop_assert_eq!(read.into_iter().map(BatchRef::to_owned).collect::<Vec<_>>(), batches);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::format::{FULL_GROUP_BYTES, MAX_BATCH_BYTES};
-use crate::batch::{Batch, BatchRef, Place, Sequence};
+use crate::batch::{Batch, BatchPosition, BatchRef, Sequence};
 use crate::contract::StoreError;
 
 /// About a tenth of a second of writes to a slow disk; beyond it, callers are refused.
@@ -51,7 +51,7 @@ pub enum Taken {
 pub struct Group {
     pub first: u64,
     pub payload: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<BatchPosition>,
 }
 
 impl Group {

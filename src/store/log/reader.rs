@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 
-use super::format::{self, Found, Group, MAX_GROUP_BYTES, PAGE};
+use super::format::{self, Examined, Group, MAX_GROUP_BYTES, PAGE};
 
 /// Bytes per read: several of the largest groups.
 const WINDOW: usize = 4 * 1024 * 1024;
@@ -52,13 +52,13 @@ impl SegmentReader {
             return Ok(None);
         }
         match format::examine(rest) {
-            Found::Group(group) => {
+            Examined::Group(group) => {
                 self.read += group.extent;
                 Ok(Some(group))
             }
             // A group that is being written may be there in part.
-            Found::Blank | Found::Unfinished { .. } => Ok(None),
-            Found::Damaged(what) => Err(ReadError::Damaged(what.to_owned())),
+            Examined::Blank | Examined::Unfinished { .. } => Ok(None),
+            Examined::Damaged(what) => Err(ReadError::Damaged(what.to_owned())),
         }
     }
 

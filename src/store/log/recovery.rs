@@ -7,7 +7,7 @@
 use std::io;
 
 use super::disk::Disk;
-use super::format::{self, Found, MAX_GROUP_BYTES, Marks, PAGE};
+use super::format::{self, Examined, MAX_GROUP_BYTES, Marks, PAGE};
 use crate::batch::BatchRef;
 
 /// The state of the log after recovery.
@@ -132,8 +132,8 @@ impl<D: Disk> Walk<'_, D> {
         let (mut offset, mut last_group) = (0, 0..0);
         while offset < room.len() {
             let group = match format::examine(&room[offset..]) {
-                Found::Group(group) => group,
-                Found::Blank | Found::Unfinished { .. } | Found::Damaged(_) => break,
+                Examined::Group(group) => group,
+                Examined::Blank | Examined::Unfinished { .. } | Examined::Damaged(_) => break,
             };
             if group.first != self.next {
                 let what = format!("the record begins at batch {} in place of {}", group.first, self.next);
@@ -177,10 +177,10 @@ impl<D: Disk> Walk<'_, D> {
 /// group.
 fn torn_reach(rest: &[u8], is_last: bool) -> Result<usize, &'static str> {
     let reach = match format::examine(rest) {
-        Found::Group(_) => return Err("a record is out of place"),
-        Found::Damaged(what) => return Err(what),
-        Found::Blank | Found::Unfinished { reach: None } => format::extent(MAX_GROUP_BYTES).min(rest.len()),
-        Found::Unfinished { reach: Some(reach) } => reach,
+        Examined::Group(_) => return Err("a record is out of place"),
+        Examined::Damaged(what) => return Err(what),
+        Examined::Blank | Examined::Unfinished { reach: None } => format::extent(MAX_GROUP_BYTES).min(rest.len()),
+        Examined::Unfinished { reach: Some(reach) } => reach,
     };
     if !is_last {
         return Err("a record is unfinished and the log goes on after it");
@@ -191,7 +191,7 @@ fn torn_reach(rest: &[u8], is_last: bool) -> Result<usize, &'static str> {
     if format::marks(&rest[..reach]) == Marks::Wrong {
         return Err("the mark of a sector is wrong");
     }
-    let later = (PAGE..reach).step_by(PAGE).any(|at| matches!(format::examine(&rest[at..]), Found::Group(_)));
+    let later = (PAGE..reach).step_by(PAGE).any(|at| matches!(format::examine(&rest[at..]), Examined::Group(_)));
     if later {
         return Err("a record is unfinished and a whole one comes after it");
     }

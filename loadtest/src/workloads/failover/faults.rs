@@ -1,5 +1,5 @@
-//! Owns the faults: the name and the needs of each, its goal for the time until the next grant, and its actions on the
-//! cluster, until the cluster is whole again.
+//! The faults: name and needs of each, the allowed time until the next grant, and what it does to the cluster until that
+//! is whole again.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

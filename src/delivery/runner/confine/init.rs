@@ -131,8 +131,9 @@ fn run() -> Result<(), String> {
 }
 
 /// The server must answer even while steps use all processors, so steps get the lowest priority. With
-/// `sched_autogroup_enabled`, the niceness of the session counts, which not every user may set at any time. Each step
-/// is one session, so that twenty with a tenth of the server's weight would have twice as much as the server.
+/// `sched_autogroup_enabled` the nice value of the whole session counts, and not every user may change it at any time.
+/// Each step is its own session, so twenty steps, each with a tenth of the server's weight, would together get twice as
+/// much as the server.
 fn yield_processors() {
     nice(LAST).ok();
     fs::write("/proc/self/autogroup", LAST.to_string()).ok();

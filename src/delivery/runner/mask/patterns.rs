@@ -160,7 +160,7 @@ pub struct Trace {
     state: StateID,
     /// The start of each decoded byte that may belong to the beginning of a secret.
     starts: VecDeque<u64>,
-    /// The end of the last of them.
+    /// Where the last of these bytes ends.
     until: u64,
 }
 

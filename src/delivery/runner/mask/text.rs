@@ -219,7 +219,7 @@ impl Utf16Search {
     /// The output from here on may be the beginning of a secret.
     pub fn held_from(&self, patterns: &SecretPatterns) -> u64 {
         let traced = self.orders.iter().filter_map(|order| order.trace.first()).min();
-        // Within UTF-16 text, it is the first half of a character.
+        // Within UTF-16 text, the previous byte may be the first half of a character.
         let is_within = self.zero.is_some_and(|zero| self.at - zero <= 2);
         let half = is_within && patterns.traits.begins[usize::from(self.previous)];
         traced.unwrap_or(u64::MAX).min(if half { self.at - 1 } else { u64::MAX })

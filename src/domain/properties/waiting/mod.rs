@@ -89,18 +89,18 @@ struct Harness {
     model: Model,
 }
 
-struct TestSurroundings<'a> {
+struct TestPorts<'a> {
     pool: &'a mut Pool,
     presence: &'a BTreeMap<Ticket, Presence>,
     numbers: &'a mut u64,
 }
 
-impl Surroundings for TestSurroundings<'_> {
+impl DecisionPorts for TestPorts<'_> {
     fn presence(&self, waiter: &Waiter) -> Presence {
         self.presence[&waiter.ticket]
     }
 
-    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+    fn take_from_pool(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
         let presence = self.presence;
         self.pool.take(configuration, before, |waiter| presence[&waiter.ticket])
     }
@@ -138,11 +138,10 @@ impl Harness {
     }
 
     fn run<C: Command>(&mut self, room: usize, command: C) -> Result<(C::Reply, Outcome), Rejection> {
-        let mut surroundings =
-            TestSurroundings { pool: &mut self.pool, presence: &self.presence, numbers: &mut self.numbers };
+        let mut ports = TestPorts { pool: &mut self.pool, presence: &self.presence, numbers: &mut self.numbers };
         let before = Arc::new(self.environments[room].clone());
         let mut outcome = Outcome::default();
-        let transition = decide(&before, command, self.now, &mut surroundings, &mut outcome)?;
+        let transition = decide(&before, command, self.now, &mut ports, &mut outcome)?;
         let next = Arc::unwrap_or_clone(transition.next);
         self.pool.report(&self.names[room], next.availability());
         self.environments[room] = next;
@@ -260,7 +259,7 @@ impl Harness {
         if let Some(name) = self.pool.offer(labels) {
             let room = self.names.iter().position(|known| *known == name).unwrap();
             let (_, outcome) = self.run(room, HandOver).unwrap();
-            assert!(outcome.granted.is_some_and(|granted| granted.outsider), "what was free was taken");
+            assert!(outcome.granted.is_some_and(|granted| granted.from_pool), "what was free was taken");
         }
     }
 

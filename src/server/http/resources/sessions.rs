@@ -29,19 +29,19 @@ use domain::{
 };
 use http1::{Request, Response};
 use locks::idempotency::{Pending, StoredAnswer, Subject};
-use locks::{ClaimOutcome, Failure, Keyed, Patience, SessionFilter, SessionFound, SessionList, Waiting};
+use locks::{ClaimOutcome, Failure, Keyed, SessionFilter, SessionFound, SessionList, WaitPolicy, Waiting};
 
 pub async fn claim(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
     let Begun { body, pending } = begin(&mut call, &mut access).await?;
-    let (claim, patience) = read_claim(&access, body.form()?)?;
+    let (claim, policy) = read_claim(&access, body.form()?)?;
     let place = ClaimTarget { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
-    let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
+    let (has_key, waits) = (keyed.is_some(), !policy.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
     let environments = access.environments();
-    let claiming = pin!(environments.claim(&key, claim, patience, keyed));
+    let claiming = pin!(environments.claim(&key, claim, policy, keyed));
     let waited = while_connected(&call.request, &access, waits, claiming).await;
     answer_claim(&call.request, &access, &place, has_key, waited, Problem::from)
 }
@@ -52,13 +52,13 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let Begun { body, pending } = begin(&mut call, &mut access).await?;
     let ClaimAnyForm { claim, labels } = body.form()?;
     let labels = labels.unwrap_or_default().0;
-    let (claim, patience) = read_claim(&access, claim)?;
+    let (claim, policy) = read_claim(&access, claim)?;
     let place = ClaimTarget { pipeline: pipeline.clone(), environment: None };
     let keyed = place.keyed(pending);
-    let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
+    let (has_key, waits) = (keyed.is_some(), !policy.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
     let environments = access.environments();
-    let claiming = pin!(environments.claim_any(&pipeline, labels.clone(), claim, patience, keyed));
+    let claiming = pin!(environments.claim_any(&pipeline, labels.clone(), claim, policy, keyed));
     let waited = while_connected(&call.request, &access, waits, claiming).await;
     answer_claim(&call.request, &access, &place, has_key, waited, |failure| match failure {
         Failure::Rejected(Rejection::AllLocked { queue_length }) => match environments.holders(&pipeline, &labels) {
@@ -345,13 +345,13 @@ async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyRetur
 }
 
 /// The claim, and how long it waits if the lock is taken.
-fn read_claim(access: &Access, form: ClaimForm) -> Result<(ClaimRequest, Patience), Problem> {
+fn read_claim(access: &Access, form: ClaimForm) -> Result<(ClaimRequest, WaitPolicy), Problem> {
     let ClaimForm { request, wait_seconds, queue, priority } = form;
     if priority > Priority::default() && !access.may(Permission::RaisePriority) {
         return Err(refusals::priority_too_high(&access.caller));
     }
     let request = read_request(access, request, priority);
-    Ok((request, Patience { wait: duration(wait_seconds), queue }))
+    Ok((request, WaitPolicy { wait: duration(wait_seconds), queue }))
 }
 
 fn read_request(access: &Access, form: ForceClaimForm, priority: Priority) -> ClaimRequest {

@@ -5,7 +5,7 @@ use super::encoders::ENCODERS;
 use super::*;
 use testkit::fuzz::fuzz_with;
 
-/// A few are as slow as thousands elsewhere.
+/// Few, since each is as slow as many elsewhere.
 const INPUTS: u64 = 400;
 const SECRETS: [&str; 4] = [
     "hunter2!",
