@@ -3,8 +3,8 @@
 use std::io::{PipeReader, Read};
 use std::num::NonZero;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, mpsc};
+use std::sync::mpsc::{self, TryRecvError};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
 
@@ -24,11 +24,12 @@ use shares::{Paces, at_usual_priority, read_output, time_of_this_thread};
 const READ_BYTES: usize = 64 * 1024;
 /// An unfinished line is shown after this long without new output.
 const IDLE_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// How often a reader without output checks whether it has been cancelled.
-const CHECK_CANCELLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Once all processes of a step are gone, its output ends immediately, unless an unrelated process has the other end of
-/// the pipe.
-const END_WITHIN: Duration = Duration::from_secs(2);
+/// How often a reader without output checks whether the step has ended: usually the end of its pipe tells it.
+const CHECK_ENDED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// What is read once all processes of the step are gone: more than its pipe can hold, which the step may have enlarged.
+/// The rest is from an unrelated process that has the other end of the pipe.
+const LEFT_MAX: usize = 1 << 20;
 
 /// Part of the usual message when the system refuses access to a file.
 const DENIED: &[u8] = b"ermission denied";
@@ -138,47 +139,39 @@ impl Drop for Turn<'_> {
 
 /// Reads a step's output on its own thread, so that neither a flood of output nor a slow disk delays others.
 pub(super) struct OutputReader {
-    cancelled: Arc<AtomicBool>,
-    /// While it exists, the reader pauses if its organization writes too much, and the step waits.
-    may_rest: Option<mpsc::Sender<()>>,
+    /// While it exists, the reader waits for more, and pauses if its organization writes too much.
+    running: mpsc::Sender<()>,
     output: JoinHandle<StepOutput>,
 }
 
 impl OutputReader {
     pub fn start(source: PipeReader, mut output: StepOutput) -> Self {
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let (may_rest, resting) = mpsc::channel();
-        let is_cancelled = cancelled.clone();
+        let (running, is_running) = mpsc::channel();
         let output = read_output(move || {
-            read(source, &mut output, &is_cancelled, &resting);
+            read(source, &mut output, &is_running);
             output
         });
-        Self { cancelled, may_rest: Some(may_rest), output }
+        Self { running, output }
     }
 
-    /// Call it when every process that could write is gone.
-    pub async fn finish(mut self) -> StepOutput {
-        // At most the content of the pipe is left.
-        self.may_rest = None;
-        if let Ok(output) = tokio::time::timeout(END_WITHIN, &mut self.output).await {
-            return output.expect("reading output does not panic");
-        }
-        self.cancelled.store(true, Ordering::Relaxed);
-        (&mut self.output).await.expect("reading output does not panic")
+    /// Call it when every process that could write is gone. However busy the machine is, what they wrote is read.
+    pub async fn finish(self) -> StepOutput {
+        drop(self.running);
+        self.output.await.expect("reading output does not panic")
     }
 }
 
-impl Drop for OutputReader {
-    fn drop(&mut self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-    }
-}
-
-fn read(mut source: PipeReader, output: &mut StepOutput, cancelled: &AtomicBool, resting: &mpsc::Receiver<()>) {
-    let mut buffer = vec![0; READ_BYTES];
-    while !cancelled.load(Ordering::Relaxed) {
-        let timeout = if output.is_idle { &CHECK_CANCELLED_AFTER } else { &IDLE_AFTER };
+fn read(mut source: PipeReader, output: &mut StepOutput, is_running: &mpsc::Receiver<()>) {
+    let (mut buffer, mut left) = (vec![0; READ_BYTES], LEFT_MAX);
+    while left > 0 {
+        let has_ended = is_running.try_recv() == Err(TryRecvError::Disconnected);
+        let timeout = match (has_ended, output.is_idle) {
+            (true, _) => &NOW,
+            (false, true) => &CHECK_ENDED_AFTER,
+            (false, false) => &IDLE_AFTER,
+        };
         match poll(&mut [PollFd::from_borrowed_fd(source.as_fd(), PollFlags::IN)], Some(timeout)) {
+            Ok(0) if has_ended => return,
             Ok(0) if output.is_idle => continue,
             Ok(0) => {
                 output.idle();
@@ -190,12 +183,12 @@ fn read(mut source: PipeReader, output: &mut StepOutput, cancelled: &AtomicBool,
         }
         match source.read(&mut buffer) {
             Ok(0) => return,
-            Ok(count) => {
-                if let Some(rest) = output.write(&buffer[..count]) {
-                    // Ends early when pauses are no longer needed.
-                    resting.recv_timeout(rest).ok();
-                }
-            }
+            Ok(count) => match output.write(&buffer[..count]) {
+                _ if has_ended => left = left.saturating_sub(count),
+                // Ends early when the step ends.
+                Some(rest) => _ = is_running.recv_timeout(rest),
+                None => {}
+            },
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
