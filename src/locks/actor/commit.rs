@@ -1,22 +1,108 @@
-//! From a decision to its commit, and what follows: a command is decided and its batch handed to the store; once that
-//! is durable, the view is published, watchers are woken, effects performed, answers sent.
+//! From a command to its answer: it is decided and its batch handed to the store; once that is durable, the view is
+//! published, watchers are woken, effects performed, answers sent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use actix::prelude::*;
 
+use super::messages::{Ask, AskClaim};
 use super::{ActorLinks, EnvironmentActor};
 use crate::ports::Failure;
+use crate::services::signals::Signal;
 use crate::services::waiters::{ClaimOutcome, HeldClient};
 use crate::state::change::Change;
 use crate::state::memory::{Advance, ChangedSessions, Committed};
 use ambient::entropy;
 use domain::{
-    self, Command, Configuration, DecisionPorts, DeploymentId, Effect, Environment, IdSeed, Initiator, Now, Origin,
-    Outcome, PipelineNow, Presence, Rejection, Session, Tick, Ticket, Timestamp, Transition, Turn, Waiter,
+    self, ClaimReply, Command, Configuration, DecisionPorts, DeploymentId, Effect, Environment, IdSeed, Initiator, Now,
+    Origin, Outcome, PipelineNow, Presence, Rejection, Session, Tick, Ticket, Timestamp, Transition, Turn, Waiter,
 };
 use store::{Batch, Sequence, StoreError};
+
+impl EnvironmentActor {
+    pub(super) fn answer<C: Command>(&mut self, ask: Ask<C>, context: &mut Context<Self>) {
+        let Ask { command, reply, keyed, by } = ask;
+        // A caller that has given up must not be granted anything afterwards.
+        if reply.is_closed() {
+            return;
+        }
+        let record = |outcome: &C::Reply, batch: &mut _, now| {
+            if let Some(keyed) = &keyed {
+                keyed.record(batch, outcome, now);
+            }
+        };
+        match self.execute(command, by.as_ref(), record) {
+            Ok(Executed { reply: outcome, settlement }) => {
+                self.settle(settlement, context, move |links| {
+                    let (granted, has_key) = (C::grants(&outcome), keyed.is_some());
+                    drop(keyed);
+                    if reply.send(Ok(outcome)).is_err()
+                        && let Some(session) = granted
+                    {
+                        links.services.signal(&links.key, Signal::Undelivered { session, keyed: has_key });
+                    }
+                });
+            }
+            Err(failure) => self.refuse(context, move |_| {
+                drop(keyed);
+                reply.send(Err(failure)).ok();
+            }),
+        }
+    }
+
+    pub(super) fn answer_claim(&mut self, ask: AskClaim, context: &mut Context<Self>) {
+        let AskClaim { claim, hold, mut client } = ask;
+        if client.is_gone() {
+            return;
+        }
+        let (ticket, links) = (claim.ticket, self.links.clone());
+        // A queued session exists from now on, even if its client waits on the connection and is disconnected.
+        let record = |reply: &ClaimReply, batch: &mut _, now| {
+            if let Some(keyed) = &client.keyed
+                && let Some(outcome) = ClaimOutcome::of(reply.clone(), &links.key)
+            {
+                keyed.record(batch, &outcome, now);
+            }
+        };
+        let by = Initiator { person: claim.request.user.clone(), via: claim.via.clone() };
+        let Executed { reply, settlement } = match self.execute(claim, Some(&by), record) {
+            Ok(executed) => executed,
+            Err(failure) => return self.refuse(context, move |_| client.refuse(failure)),
+        };
+        let queued = matches!(reply, ClaimReply::Queued { .. });
+        if queued {
+            self.services().waiters.start_polling(ticket, self.services().tick());
+            self.services().waiters.keep(ticket, client.place.take());
+        }
+        if let ClaimReply::Refused(rejection) = reply {
+            return self.settle(settlement, context, move |_| client.refuse(rejection));
+        }
+        match ClaimOutcome::of(reply, &links.key).filter(|_| !(queued && hold)) {
+            Some(outcome) => self.settle(settlement, context, move |links| links.services.deliver(client, outcome)),
+            None => {
+                self.held.insert(ticket, client);
+                self.settle(settlement, context, |_| {});
+            }
+        }
+    }
+
+    fn refuse(&mut self, context: &mut Context<Self>, answer: impl FnOnce(&ActorLinks) + 'static) {
+        // A refusal also describes a state, which could still be lost.
+        self.when_settled(answer);
+        if self.loaded.is_err() {
+            self.leave_if_unneeded(context);
+        }
+    }
+
+    /// Answers when everything handed in so far is durable.
+    pub(super) fn when_settled(&self, answer: impl FnOnce(&ActorLinks) + 'static) {
+        match &self.loaded {
+            Ok(loaded) if !self.links.has_settled(loaded.handed_in) => self.when_durable(loaded.handed_in, answer),
+            Ok(_) | Err(_) => answer(&self.links),
+        }
+    }
+}
 
 impl EnvironmentActor {
     /// Decides a command of `by` and hands in the outcome; `record` may add to the batch. If the store refuses, nothing
@@ -220,6 +306,21 @@ impl Handler<Trim> for EnvironmentActor {
 pub struct Executed<R> {
     pub reply: R,
     pub settlement: Settlement,
+}
+
+impl ActorLinks {
+    /// Whether everything up to `sequence` is durable and has been shown to readers. A later settlement must not
+    /// overtake a waiting one, or readers would see an older state after a newer one.
+    pub(super) fn has_settled(&self, sequence: Sequence) -> bool {
+        self.pending.get() == 0 && self.view.has_settled(sequence)
+    }
+
+    /// Shows readers a state that has been durable since `sequence`. The view first: the first list activates the index
+    /// and reads the views afterwards.
+    pub(super) fn publish(&self, environment: &Arc<Environment>, sequence: Sequence) {
+        self.view.publish(environment.clone(), sequence);
+        self.session_index.published(&self.key, environment, sequence);
+    }
 }
 
 /// The work to do once the store is durable up to `sequence`.

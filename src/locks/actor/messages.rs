@@ -4,12 +4,10 @@
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
-use super::commit::Executed;
-use super::{ActorLinks, EnvironmentActor};
+use super::EnvironmentActor;
 use crate::ports::Failure;
-use crate::services::signals::Signal;
 use crate::services::waiters::{ClaimOutcome, HeldClient, Keyed};
-use domain::{Claim, ClaimReply, Command, HandOver, Initiator, Ticket};
+use domain::{Claim, Command, HandOver, Initiator, Ticket};
 
 /// A command and the channel for its answer.
 pub struct Ask<C: Command> {
@@ -132,89 +130,7 @@ impl EnvironmentActor {
         self.arm();
     }
 
-    fn answer<C: Command>(&mut self, ask: Ask<C>, context: &mut Context<Self>) {
-        let Ask { command, reply, keyed, by } = ask;
-        // A caller that has given up must not be granted anything afterwards.
-        if reply.is_closed() {
-            return;
-        }
-        let record = |outcome: &C::Reply, batch: &mut _, now| {
-            if let Some(keyed) = &keyed {
-                keyed.record(batch, outcome, now);
-            }
-        };
-        match self.execute(command, by.as_ref(), record) {
-            Ok(Executed { reply: outcome, settlement }) => {
-                self.settle(settlement, context, move |links| {
-                    let (granted, has_key) = (C::grants(&outcome), keyed.is_some());
-                    drop(keyed);
-                    if reply.send(Ok(outcome)).is_err()
-                        && let Some(session) = granted
-                    {
-                        links.services.signal(&links.key, Signal::Undelivered { session, keyed: has_key });
-                    }
-                });
-            }
-            Err(failure) => self.refuse(context, move |_| {
-                drop(keyed);
-                reply.send(Err(failure)).ok();
-            }),
-        }
-    }
-
-    fn answer_claim(&mut self, ask: AskClaim, context: &mut Context<Self>) {
-        let AskClaim { claim, hold, mut client } = ask;
-        if client.is_gone() {
-            return;
-        }
-        let (ticket, links) = (claim.ticket, self.links.clone());
-        // A queued session exists from now on, even if its client waits on the connection and is disconnected.
-        let record = |reply: &ClaimReply, batch: &mut _, now| {
-            if let Some(keyed) = &client.keyed
-                && let Some(outcome) = ClaimOutcome::of(reply.clone(), &links.key)
-            {
-                keyed.record(batch, &outcome, now);
-            }
-        };
-        let by = Initiator { person: claim.request.user.clone(), via: claim.via.clone() };
-        let Executed { reply, settlement } = match self.execute(claim, Some(&by), record) {
-            Ok(executed) => executed,
-            Err(failure) => return self.refuse(context, move |_| client.refuse(failure)),
-        };
-        let queued = matches!(reply, ClaimReply::Queued { .. });
-        if queued {
-            self.services().waiters.start_polling(ticket, self.services().tick());
-            self.services().waiters.keep(ticket, client.place.take());
-        }
-        if let ClaimReply::Refused(rejection) = reply {
-            return self.settle(settlement, context, move |_| client.refuse(rejection));
-        }
-        match ClaimOutcome::of(reply, &links.key).filter(|_| !(queued && hold)) {
-            Some(outcome) => self.settle(settlement, context, move |links| links.services.deliver(client, outcome)),
-            None => {
-                self.held.insert(ticket, client);
-                self.settle(settlement, context, |_| {});
-            }
-        }
-    }
-
-    fn refuse(&mut self, context: &mut Context<Self>, answer: impl FnOnce(&ActorLinks) + 'static) {
-        // A refusal also describes a state, which could still be lost.
-        self.when_settled(answer);
-        if self.loaded.is_err() {
-            self.leave_if_unneeded(context);
-        }
-    }
-
-    /// Answers when everything handed in so far is durable.
-    pub(super) fn when_settled(&self, answer: impl FnOnce(&ActorLinks) + 'static) {
-        match &self.loaded {
-            Ok(loaded) if !self.links.has_settled(loaded.handed_in) => self.when_durable(loaded.handed_in, answer),
-            Ok(_) | Err(_) => answer(&self.links),
-        }
-    }
-
-    fn leave_if_unneeded(&mut self, context: &mut Context<Self>) {
+    pub(super) fn leave_if_unneeded(&mut self, context: &mut Context<Self>) {
         if self.services().remove_unneeded(&self.links.key, &self.links.inbox) {
             context.stop();
         }

@@ -55,21 +55,6 @@ pub struct ActorLinks {
     pub pending: Cell<usize>,
 }
 
-impl ActorLinks {
-    /// Whether everything up to `sequence` is durable and has been shown to readers. A later settlement must not
-    /// overtake a waiting one, or readers would see an older state after a newer one.
-    fn has_settled(&self, sequence: Sequence) -> bool {
-        self.pending.get() == 0 && self.view.has_settled(sequence)
-    }
-
-    /// Shows readers a state that has been durable since `sequence`. The view first: the first list activates the index
-    /// and reads the views afterwards.
-    fn publish(&self, environment: &Arc<Environment>, sequence: Sequence) {
-        self.view.publish(environment.clone(), sequence);
-        self.session_index.published(&self.key, environment, sequence);
-    }
-}
-
 impl EnvironmentActor {
     pub fn start(links: ActorLinks) -> Addr<Self> {
         Self::create(|context| {
