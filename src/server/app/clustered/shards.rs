@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::app::node::Steps;
+use crate::app::host::ShardHost;
 use crate::app::realm::LiveRealm;
 use crate::http::{NodeSeen, Overview, Peer, Realm, ShardSeen, Shards, Surveyed, Whereabouts};
 use cluster::{Balance, SeenNode, View, best, shard_of};
@@ -101,7 +101,7 @@ impl<E: Engine> OwnedShards<E> {
 
     /// Hands one shard over to the node that should own it, if there is one. Not while steps run here, which would be
     /// interrupted.
-    pub async fn hand_over_one(&mut self, steps: &Steps) {
+    pub async fn hand_over_one(&mut self, host: &ShardHost<'_>) {
         let now = Instant::now();
         let may_be_left = self.shards.iter().filter(|shard| shard.owned.may_be_left(now));
         let numbers: Vec<_> = may_be_left.map(|shard| shard.owned.number).collect();
@@ -110,7 +110,7 @@ impl<E: Engine> OwnedShards<E> {
             let living: Vec<_> = living(&view).collect();
             self.balance.next(&self.own, &numbers, &living, now.into_std())
         };
-        let Some((number, successor)) = due.filter(|_| steps.runner.running() + steps.runner.waiting() == 0) else {
+        let Some((number, successor)) = due.filter(|_| host.runner.running() + host.runner.waiting() == 0) else {
             return;
         };
         let Some(place) = self.shards.iter().position(|shard| shard.owned.number == number) else { return };
@@ -119,7 +119,7 @@ impl<E: Engine> OwnedShards<E> {
         self.map.remove(number);
         live.wind_down();
         live.realm.environments.send_waiters_away();
-        steps.hosts.remove(number);
+        host.runner_hosts.remove(number);
         live.settle(ANSWERED_WITHIN).await;
         live.write_last().await;
         tokio::task::spawn_blocking(move || owned.store.leave(Some(&successor))).await.ok();
@@ -186,10 +186,6 @@ impl ShardMap {
     /// From now on, requests for the shard wait until another node has it.
     pub fn remove(&self, number: u16) {
         self.here.write().remove(&number);
-    }
-
-    pub fn realms(&self) -> Vec<Arc<Realm>> {
-        self.here.read().values().cloned().collect()
     }
 
     fn place(&self, number: u16, shard: Option<&Shard>) -> Whereabouts {
